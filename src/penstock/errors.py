@@ -1,0 +1,92 @@
+"""What can go wrong, as exceptions. Nothing here prints or exits: the command line does.
+
+PenstockError
+├── UsageError            the user can mend it: one line, exit code 2
+│   ├── ConfigError       unknown key or flag, value out of range, values that do not fit each other
+│   ├── EnvironmentFault unknown environment, one that cannot be made
+│   ├── SpaceError        an observation or action space that no policy here can serve
+│   ├── DeviceError       a device that this machine does not have
+│   ├── RunFolderError    a log directory or run folder that cannot be used
+│   └── CheckpointError   a checkpoint that is missing, truncated, altered or of another environment
+├── NodeError             a node failed while it ran: its name and its own traceback
+├── BadDataError          an environment handed out data that cannot be learned from
+└── ResourceError         a limit of this machine or of a structure was reached
+"""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "BadDataError",
+    "CheckpointError",
+    "ConfigError",
+    "DeviceError",
+    "EnvironmentFault",
+    "NodeError",
+    "PenstockError",
+    "ResourceError",
+    "RunFolderError",
+    "SpaceError",
+    "UsageError",
+    "nearest",
+]
+
+
+class PenstockError(Exception):
+    """Root of every error that penstock raises on purpose."""
+
+
+class UsageError(PenstockError):
+    """The user can mend it. Its text is one line that says what is wrong and what to type."""
+
+
+class ConfigError(UsageError):
+    """An unknown key or flag, a value out of range, or values that do not fit each other."""
+
+
+class EnvironmentFault(UsageError):
+    """An environment that is unknown or cannot be made."""
+
+
+class SpaceError(UsageError):
+    """A space that no policy here can serve."""
+
+
+class DeviceError(UsageError):
+    """A device that this machine does not have."""
+
+
+class RunFolderError(UsageError):
+    """A log directory or run folder that cannot be used."""
+
+
+class CheckpointError(UsageError):
+    """A checkpoint that is missing, truncated, altered or of another environment."""
+
+
+class NodeError(PenstockError):
+    """A node failed while it ran.
+
+    Attributes:
+        node: name of the node.
+        detail: the traceback of the node's own process, as text.
+    """
+
+    def __init__(self, node: str, detail: str) -> None:
+        super().__init__(f"node {node} failed:\n{detail}")
+        self.node = node
+        self.detail = detail
+
+
+class BadDataError(PenstockError):
+    """An environment handed out data that cannot be learned from (shape, dtype, NaN)."""
+
+
+class ResourceError(PenstockError):
+    """A limit of this machine or of a structure was reached; the text names it."""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """A hint ``"; did you mean a, b?"`` with the names closest to ``name``, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
+    return f"; did you mean {', '.join(close)}?" if close else ""

@@ -1,0 +1,218 @@
+"""The glossary as types: plain data and contracts that rooms share. Holds no behaviour beyond arithmetic on shapes.
+
+Shapes are written ``[T, B, ...]``: time first, then lanes.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Array",
+    "ArraySpec",
+    "Arrays",
+    "Box",
+    "Discrete",
+    "EnvFactory",
+    "EnvSource",
+    "NoiseSpec",
+    "PolicyBackend",
+    "Space",
+    "Spaces",
+    "StepResult",
+    "Updater",
+]
+
+Array: TypeAlias = npt.NDArray[Any]
+Arrays: TypeAlias = dict[str, Array]
+"""Named arrays: a row's fields, a state, a published record."""
+
+EnvFactory: TypeAlias = Callable[..., Any]
+"""Makes an environment; called without arguments, or with ``num_envs=`` if it declares that parameter."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Name, shape and dtype of one array. ``dtype`` is a numpy name, so that a spec stays plain data."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, without padding."""
+        return self.size * np.dtype(self.dtype).itemsize
+
+    def within(self, *leading: int) -> "ArraySpec":
+        """The same array with further leading dimensions."""
+        return ArraySpec(self.name, (*leading, *self.shape), self.dtype)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of numbers. ``low`` and ``high`` hold one bound for all elements, or one each in C order."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bounded(self) -> bool:
+        """True if every element has finite bounds on both sides."""
+        return all(map(math.isfinite, self.low)) and all(map(math.isfinite, self.high))
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """The integers ``start .. start + n - 1``."""
+
+    n: int
+    start: int = 0
+
+
+Space: TypeAlias = Box | Discrete
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """The spaces of one lane.
+
+    ``obs`` maps field names to spaces: ``{"obs": ...}`` for a plain observation, ``{"obs.<key>": ...}``, sorted by key,
+    for a dict observation. These are the names under which observations are stored in every row.
+    """
+
+    obs: tuple[tuple[str, Space], ...]
+    action: Space
+
+    def obs_specs(self) -> tuple[ArraySpec, ...]:
+        """One spec for each observation field, without leading dimensions; Discrete is an int64 scalar."""
+        return tuple(
+            ArraySpec(name, space.shape, space.dtype) if isinstance(space, Box) else ArraySpec(name, (), "int64")
+            for name, space in self.obs
+        )
+
+    def action_spec(self) -> ArraySpec:
+        """How an action is stored in a row: the policy's own units, float32 for Box, int64 (from 0) for Discrete."""
+        if isinstance(self.action, Box):
+            return ArraySpec("action", self.action.shape, "float32")
+        return ArraySpec("action", (), "int64")
+
+
+@dataclass(frozen=True)
+class NoiseSpec:
+    """The noise that ``act`` takes as an input, per lane: so that acting is a pure function."""
+
+    distribution: Literal["normal", "uniform", "gumbel"]
+    shape: tuple[int, ...]
+    redraw: Literal["step", "episode"] = "step"
+
+
+class StepResult(NamedTuple):
+    """What one vector step of a source gives. All arrays are the source's own and valid until its next call."""
+
+    obs: Arrays
+    """field -> ``[B, ...]``: what the policy sees next; after an episode ended, the next episode's first observation
+    (same-step sources) or its last one (next-step sources)."""
+    reward: Array
+    """``[B]`` float32."""
+    terminated: Array
+    """``[B]`` bool."""
+    truncated: Array
+    """``[B]`` bool."""
+    reset: Array
+    """``[B]`` bool: this step was the source's own reset, its action was ignored; the row is not valid."""
+    final_obs: Arrays
+    """field -> ``[B, ...]``: for same-step sources the last observation of lanes that ended in this step; other rows undefined."""
+
+
+class EnvSource(Protocol):
+    """Steps B lanes of one environment together. An adapter in ``envs/`` gives each kind of environment this shape."""
+
+    spaces: Spaces
+    num_lanes: int
+    same_step: bool
+    """True: an ended lane's next observation is already the new episode's, and ``final_obs`` holds the last one.
+    False: the next step of that lane is its reset, flagged in ``StepResult.reset``."""
+    restorable: bool
+    """True: penstock resets each episode itself, from ``seeds``; so the episode can be restored by seed and actions."""
+
+    def reset(self, seeds: Sequence[int]) -> Arrays:
+        """Start an episode in every lane: field -> ``[B, ...]``. ``seeds`` holds one seed a lane."""
+        ...
+
+    def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
+        """Step every lane. ``action`` ``[B, ...]`` is in the environment's own units and dtype.
+
+        ``next_seeds(lane)`` is asked for the seed of the next episode of a lane that just ended (restorable sources only).
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what the environment holds. May be called twice."""
+        ...
+
+
+class PolicyBackend(Protocol):
+    """Runs ``act`` for the published parameters: the native kernel, ONNX Runtime or torch."""
+
+    def load(self, published: Mapping[str, Array]) -> None:
+        """Take new parameters and statistics; the arrays may be reused by the caller afterwards."""
+        ...
+
+    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+        """Write the outputs of ``act`` for n lanes into ``out``.
+
+        Args:
+            obs: field -> ``[n, ...]``.
+            noise: ``[n, ...]`` float32, of the spec's ``NoiseSpec``.
+            explore: ``[n]`` float32; 0 is greedy.
+            out: output name -> array ``[n, ...]`` (``action``, and ``log_prob`` and ``value`` where wanted).
+        """
+        ...
+
+
+class Updater(Protocol):
+    """Holds a learner's state on its device and turns batches into new states: eager, compiled or fused.
+
+    Rows are addressed by flat index ``(slot * (T + 1) + t) * lanes + lane`` into the stream's arrays.
+    """
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state (initial, or of a checkpoint)."""
+        ...
+
+    def state(self) -> Arrays:
+        """The state's named arrays on the CPU; valid until the next call."""
+        ...
+
+    def begin(self, slots: Sequence[int], progress: float) -> None:
+        """Compute the targets of the rollouts in ``slots``; ``progress`` in [0, 1] drives schedules."""
+        ...
+
+    def minibatches(self, indices: Array, weights: Array) -> None:
+        """Run one update for each row of ``indices[n, m]`` (int64 flat rows); ``weights[n, m]`` is 0 for padding."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the minibatches since the last call."""
+        ...
+
+    def finish(self, slots: Sequence[int]) -> None:
+        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state."""
+        ...

@@ -1,0 +1,86 @@
+# A fresh machine needs Python 3.11 or newer and a C++20 compiler; everything else is installed into .venv by pip.
+# Nothing here needs to be run by hand before anything else: each target brings what it needs.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CXX := $(if $(filter default,$(origin CXX)),$(shell command -v c++ || command -v g++ || command -v clang++),$(CXX))
+NATIVE_SOURCES := CMakeLists.txt $(shell find native -type f 2>/dev/null)
+SANITIZERS := none thread address
+CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX_COMPILER="$(CXX)" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+# ThreadSanitizer maps fixed addresses; where a process may ask for it, layout randomisation is off while it runs.
+FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
+
+.DEFAULT_GOAL := help
+.PHONY: help install train test test-native test-python check format learn bench clean
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(VENV)/.installed build/native/.installed  ## make .venv and install penstock into it, native code included
+
+train: install  ## train PPO on Pendulum-v1 at the defaults and evaluate it
+	$(BIN)/penstock train --env Pendulum-v1
+
+test: test-native test-python  ## the C++ tests under each sanitizer, then the Python tests
+
+test-native: $(SANITIZERS:%=build/native-tests/%/.built)
+	@set -e; for sanitizer in $(SANITIZERS); do \
+		echo "native tests, sanitizer: $$sanitizer"; \
+		run=; if [ $$sanitizer = thread ]; then run="$(FIXED_LAYOUT)"; fi; \
+		$$run $(BIN)/ctest --test-dir build/native-tests/$$sanitizer --output-on-failure --no-tests=error --timeout 120; \
+	done
+
+test-python: install
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+check: install build/native-tests/none/.built  ## style, types, import contracts, C++ warnings as errors
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: install  ## write the style that check asks for
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+learn: install  ## repeat the learning results: every row of benchmarks/learning/thresholds.toml, three seeds each
+	$(BIN)/python benchmarks/learning/run.py --all
+
+bench: install  ## repeat the comparison with a peer, alternating in one sitting
+	$(BIN)/python benchmarks/end_to_end.py
+
+clean:  ## remove what the targets made, .venv included
+	rm -rf $(VENV) build
+	find src -name '*.so' -delete
+
+$(BIN)/python:
+	@echo "making $(VENV)"
+	@test -n "$(CXX)" || { echo "make install: no C++ compiler found; install one (Debian: apt install g++; macOS: xcode-select --install) or set CXX" >&2; exit 2; }
+	@python=; for name in $(PYTHON) python3 python3.11 python3.12 python3.13 python; do \
+		if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then python=$$name; break; fi; \
+	done; \
+	test -n "$$python" || { echo "make install: no Python 3.11 or newer found; install one or name it: make install PYTHON=/path/to/python3.11" >&2; exit 2; }; \
+	"$$python" -m venv $(VENV) || { echo "make install: $$python cannot make a virtual environment (Debian: apt install python3-venv)" >&2; rm -rf $(VENV); exit 2; }
+
+# The build tools come first and the build is not isolated, so that they too are the pinned ones.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing penstock into $(VENV); the first time this takes a minute or two"
+	@$(PIP) install -q -c constraints.txt scikit-build-core nanobind cmake ninja
+	@$(PIP) install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# An editable install reads src/ as it stands; the compiled modules are placed there, each in its room.
+build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
+	@$(BIN)/cmake -S . -B build/native $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
+		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
+	@$(BIN)/cmake --build build/native
+	@$(BIN)/cmake --install build/native --prefix src >/dev/null
+	@touch $@
+
+build/native-tests/%/.built: $(NATIVE_SOURCES) $(VENV)/.installed
+	@$(BIN)/cmake -S . -B $(@D) $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=RelWithDebInfo --log-level=WARNING \
+		-DPENSTOCK_NATIVE_TESTS=ON -DPENSTOCK_SANITIZER=$*
+	@$(BIN)/cmake --build $(@D)
+	@touch $@

@@ -1,0 +1,132 @@
+"""Each import contract is broken once, on purpose, in a copy of the package: by one import, and seen by its name."""
+
+import configparser
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LAYERS = "Imports point down only"
+TORCH = "No torch where processes must start fast"
+NATIVE = "Native code only through its room"
+RAY = "Ray only in runtime.ray"
+ALGORITHMS = "Algorithms are independent, save a variant of the algorithm it varies"
+
+VIOLATIONS = [
+    # what it shows, contract, {file: source}
+    ("a lower room imports a higher one", LAYERS, {"types.py": "import penstock.config"}),
+    ("inside a function", LAYERS, {"errors.py": "def late() -> None:\n    import penstock.types"}),
+    (
+        "through a third file",
+        LAYERS,
+        {"memory/planted.py": "import penstock.kernels.planted", "kernels/planted.py": "import penstock.nodes"},
+    ),
+    ("rooms of one layer", LAYERS, {"runtime/planted.py": "import penstock.topologies"}),
+    ("a room that no layer names", LAYERS, {"drawer/__init__.py": ""}),
+    *[
+        (
+            f"two files of {room}",
+            f"Files of {room} are independent",
+            {f"{room}/planted.py": f"import penstock.{room}.other_planted", f"{room}/other_planted.py": ""},
+        )
+        for room in ("nodes", "topologies", "inference", "updates", "runtime")
+    ],
+    (
+        "two algorithms",
+        ALGORITHMS,
+        {
+            "algorithms/planted/__init__.py": "",
+            "algorithms/planted/spec.py": "import penstock.algorithms.other_planted.spec",
+            "algorithms/other_planted/__init__.py": "",
+            "algorithms/other_planted/spec.py": "",
+        },
+    ),
+    *[
+        (f"torch in {file}", TORCH, {file: "def late() -> None:\n    import torch"})
+        for file in ("nodes/planted.py", "envs/planted.py", "algorithms/ppo/spec.py", "inference/onnx.py", "types.py")
+    ],
+    (
+        "torch through a third file",
+        TORCH,
+        {"experiments/planted.py": "import penstock.kernels.planted", "kernels/planted.py": "import torch.nn"},
+    ),
+    ("memory's native code from nodes", NATIVE, {"nodes/planted.py": "from penstock.memory import _native"}),
+    ("kernels' native code from nodes", NATIVE, {"nodes/planted.py": "import penstock.kernels._native as native"}),
+    ("one name of it", NATIVE, {"envs/planted.py": "from penstock.memory._native import Slots"}),
+    ("ray in a node", RAY, {"nodes/planted.py": "def late() -> None:\n    import ray"}),
+    ("ray beside its package", RAY, {"runtime/planted.py": "from ray import remote"}),
+]
+
+
+def contracts(root: Path) -> dict[str, str]:
+    """Name of each contract -> its identifier."""
+    parser = configparser.ConfigParser()
+    parser.read(root / ".importlinter")
+    prefix = "importlinter:contract:"
+    return {parser[key]["name"]: key.removeprefix(prefix) for key in parser.sections() if key.startswith(prefix)}
+
+
+def lint(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = "import sys; from importlinter.cli import lint_imports_command as lint; lint(sys.argv[1:])"
+    return subprocess.run(
+        [sys.executable, "-c", program, "--no-logo", "--no-cache", *arguments],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree / "src"), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def plant(tree: Path, files: dict[str, str]) -> None:
+    for name, source in files.items():
+        path = tree / "src/penstock" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = path.read_text() if path.exists() else ""
+        path.write_text(f"{before}\n{source}\n")
+        for room in path.parents:
+            if room == tree / "src/penstock":
+                break
+            (room / "__init__.py").touch()
+
+
+def test_every_contract_is_kept(root: Path) -> None:
+    result = lint(root)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert set(re.findall(r"^(.*) KEPT", result.stdout, re.MULTILINE)) == set(contracts(root))
+
+
+@pytest.mark.parametrize(("contract", "files"), [row[1:] for row in VIOLATIONS], ids=[row[0] for row in VIOLATIONS])
+def test_a_violation_breaks_that_contract(tree: Path, contract: str, files: dict[str, str]) -> None:
+    plant(tree, files)
+    result = lint(tree, "--contract", contracts(tree)[contract])
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{contract} BROKEN" in result.stdout, result.stdout + result.stderr
+
+
+def test_every_contract_has_been_broken(root: Path) -> None:
+    assert {contract for _, contract, _ in VIOLATIONS} == set(contracts(root))
+
+
+def test_a_variant_may_import_the_algorithm_it_varies(tree: Path) -> None:
+    plant(tree, {"algorithms/a2c/planted.py": "import penstock.algorithms.ppo.spec"})
+    assert lint(tree, "--contract", "algorithms").returncode == 0
+
+
+def test_native_code_is_free_inside_its_room(tree: Path) -> None:
+    plant(tree, {"memory/planted.py": "from penstock.memory import _native"})
+    assert lint(tree, "--contract", "native").returncode == 0
+
+
+def test_every_room_says_whether_it_may_import_torch(root: Path) -> None:
+    parser = configparser.ConfigParser()
+    parser.read(root / ".importlinter")
+    free = set(re.findall(r"penstock\.(\w+)$", parser["importlinter:contract:torch"]["source_modules"], re.MULTILINE))
+    may = {"algorithms", "exchange", "inference", "models", "ops", "serving", "updates"}
+    package = root / "src/penstock"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    files = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
+    assert (rooms | files) - may == free

@@ -1,0 +1,68 @@
+// One vector of floats at the width of the level being compiled, by the compiler's vector extension.
+// Holds arithmetic only. Everything has internal linkage, so that no linker can mix the levels' copies.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace penstock::kernels {
+namespace {
+
+#if defined(PENSTOCK_WIDTH)
+constexpr int kWidth = PENSTOCK_WIDTH;
+#elif defined(__AVX512F__)
+constexpr int kWidth = 16;
+#elif defined(__AVX2__)
+constexpr int kWidth = 8;
+#else
+constexpr int kWidth = 4;
+#endif
+
+typedef float Vec __attribute__((vector_size(kWidth * 4)));
+typedef std::uint32_t Bits __attribute__((vector_size(kWidth * 4)));
+
+#define PENSTOCK_INLINE [[gnu::always_inline]] inline
+
+PENSTOCK_INLINE Vec load(const float* from) {
+    Vec value;
+    __builtin_memcpy(&value, from, sizeof(value));
+    return value;
+}
+
+PENSTOCK_INLINE void store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof(value)); }
+
+PENSTOCK_INLINE Vec all(float value) { return Vec{} + value; }
+
+// Contraction is off in the build; where the level has a fused product, it is asked for by name, so that a row's bits
+// do not depend on what the compiler makes of the surrounding loop.
+PENSTOCK_INLINE Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+    if constexpr (kWidth == 16) return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    if constexpr (kWidth == 8) return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    if constexpr (kWidth == 4) return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#endif
+    return a * b + c;
+}
+
+// A NaN in `value` comes through both.
+PENSTOCK_INLINE Vec at_most(Vec limit, Vec value) { return limit < value ? limit : value; }
+PENSTOCK_INLINE Vec at_least(Vec limit, Vec value) { return limit > value ? limit : value; }
+
+// Pairwise, in a fixed order.
+PENSTOCK_INLINE float sum(Vec value) {
+    float parts[kWidth];
+    __builtin_memcpy(parts, &value, sizeof(value));
+    for (int half = kWidth / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
+    return parts[0];
+}
+
+}  // namespace
+}  // namespace penstock::kernels

@@ -1,0 +1,90 @@
+// Checks numpy arrays at the border and turns them into plain rows. Copies nothing.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "penstock/kernels/rows.hpp"
+
+namespace penstock::kernels {
+
+namespace nb = nanobind;
+
+using Readable = nb::ndarray<nb::ro>;
+using Writable = nb::ndarray<>;
+template <typename T, typename... Rest>
+using Flat = nb::ndarray<T, nb::c_contig, nb::device::cpu, Rest...>;
+
+inline Dtype dtype_of(nb::dlpack::dtype dtype, const std::string& name) {
+    const auto is = [&](nb::dlpack::dtype other) { return dtype == other; };
+    if (is(nb::dtype<float>())) return Dtype::f32;
+    if (is(nb::dtype<double>())) return Dtype::f64;
+    if (is(nb::dtype<std::uint8_t>())) return Dtype::u8;
+    if (is(nb::dtype<std::int8_t>())) return Dtype::i8;
+    if (is(nb::dtype<std::uint16_t>())) return Dtype::u16;
+    if (is(nb::dtype<std::int16_t>())) return Dtype::i16;
+    if (is(nb::dtype<std::uint32_t>())) return Dtype::u32;
+    if (is(nb::dtype<std::int32_t>())) return Dtype::i32;
+    if (is(nb::dtype<std::uint64_t>())) return Dtype::u64;
+    if (is(nb::dtype<std::int64_t>())) return Dtype::i64;
+    if (is(nb::dtype<bool>())) return Dtype::boolean;
+    throw std::invalid_argument(name + " has a dtype that the kernels do not read");
+}
+
+inline std::size_t itemsize(Dtype dtype) {
+    return with_type(dtype, [](auto zero) { return sizeof(zero); });
+}
+
+// The numbers behind the first `leading` axes, which must be contiguous.
+template <typename Array>
+std::int64_t inner_size(const Array& array, std::size_t leading, const std::string& name) {
+    if (array.ndim() < leading) throw std::invalid_argument(name + " has too few dimensions");
+    std::int64_t size = 1;
+    for (std::size_t axis = array.ndim(); axis-- > leading;) {
+        const auto extent = static_cast<std::int64_t>(array.shape(axis));
+        if (extent != 1 && array.stride(axis) != size)
+            throw std::invalid_argument(name + " must be contiguous within a row");
+        size *= extent;
+    }
+    return size;
+}
+
+// An array [rows, lanes, ...], of which one call takes row t.
+struct Field {
+    std::byte* data = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t lanes = 0;
+    std::int64_t size = 1;
+    std::ptrdiff_t row_stride = 0;
+    std::ptrdiff_t lane_stride = 0;
+    Dtype dtype = Dtype::f32;
+
+    Rows at(std::int64_t t) const {
+        return {data == nullptr ? nullptr : data + t * row_stride, lane_stride, dtype};
+    }
+};
+
+// `batched` arrays are [rows, lanes, ...]; others are [lanes, ...] and stand for a single row.
+template <typename Array>
+Field field_of(const Array& array, bool batched, const std::string& name) {
+    Field field;
+    field.size = inner_size(array, batched ? 2 : 1, name);
+    field.dtype = dtype_of(array.dtype(), name);
+    const auto bytes = static_cast<std::ptrdiff_t>(itemsize(field.dtype));
+    field.rows = batched ? static_cast<std::int64_t>(array.shape(0)) : 1;
+    field.lanes = static_cast<std::int64_t>(array.shape(batched ? 1 : 0));
+    field.row_stride = batched ? array.stride(0) * bytes : 0;
+    field.lane_stride = array.stride(batched ? 1 : 0) * bytes;
+    field.data = const_cast<std::byte*>(static_cast<const std::byte*>(array.data()));
+    return field;
+}
+
+inline void require(bool holds, const std::string& what) {
+    if (!holds) throw std::invalid_argument(what);
+}
+
+}  // namespace penstock::kernels

@@ -1,0 +1,56 @@
+#include "gae.hpp"
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace penstock::kernels {
+
+namespace {
+
+// Puts each final value where its row's target will be, so that the backward pass finds it in place.
+void place_finals(const Rollout& rollout, float* target) {
+    const auto cut = [&](std::int64_t row) {
+        return rollout.valid[row] && rollout.truncated[row] && !rollout.terminated[row];
+    };
+    std::int64_t missing = 0;
+    for (std::int64_t row = 0; row < rollout.steps * rollout.lanes; ++row) missing += cut(row) ? 1 : 0;
+    for (std::int64_t k = 0; k < rollout.final_count; ++k) {
+        const std::int64_t t = rollout.final_t[k];
+        const std::int64_t lane = rollout.final_lane[k];
+        if (t < 0 || t >= rollout.steps || lane < 0 || lane >= rollout.lanes)
+            throw std::invalid_argument("final " + std::to_string(k) + " is of row (" + std::to_string(t) + ", " +
+                                        std::to_string(lane) + "), which the rollout does not have");
+        const std::int64_t row = t * rollout.lanes + lane;
+        target[row] = rollout.final_value[k];
+        missing -= cut(row) ? 1 : 0;
+    }
+    if (missing > 0)
+        throw std::invalid_argument(std::to_string(missing) + " truncated rows have no final value");
+}
+
+}  // namespace
+
+void gae(const Rollout& rollout, double gamma, double gae_lambda, float* advantage, float* target) {
+    if (rollout.same_step) place_finals(rollout, target);
+    const double decay = gamma * gae_lambda;
+    std::vector<double> chain(static_cast<std::size_t>(rollout.lanes), 0.0);
+    for (std::int64_t t = rollout.steps - 1; t >= 0; --t) {
+        for (std::int64_t lane = 0; lane < rollout.lanes; ++lane) {
+            const std::int64_t row = t * rollout.lanes + lane;
+            const double value = rollout.value[row];
+            double& next_advantage = chain[static_cast<std::size_t>(lane)];
+            double next_value = rollout.value[row + rollout.lanes];
+            if (rollout.truncated[row] && rollout.same_step) next_value = target[row];
+            if (rollout.terminated[row]) next_value = 0.0;
+            if (rollout.terminated[row] || rollout.truncated[row]) next_advantage = 0.0;
+            const double delta = rollout.reward[row] + gamma * next_value - value;
+            next_advantage = rollout.valid[row] ? delta + decay * next_advantage : 0.0;
+            advantage[row] = static_cast<float>(next_advantage);
+            target[row] = static_cast<float>(next_advantage + value);
+        }
+    }
+}
+
+}  // namespace penstock::kernels

@@ -1,0 +1,27 @@
+// Generalised advantage estimation over one rollout of lanes. Runs no network: every value it needs is given.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::kernels {
+
+// All arrays are contiguous; see penstock.kernels.gae for their meaning.
+struct Rollout {
+    std::int64_t steps;  // T
+    std::int64_t lanes;  // B
+    const float* reward;       // [T, B]
+    const float* value;        // [T + 1, B]
+    const bool* terminated;    // [T, B]
+    const bool* truncated;     // [T, B]
+    const bool* valid;         // [T, B]
+    std::int64_t final_count;
+    const std::int64_t* final_t;
+    const std::int64_t* final_lane;
+    const float* final_value;
+    bool same_step;
+};
+
+// Throws std::invalid_argument if a truncated row of a same-step source has no final value.
+void gae(const Rollout& rollout, double gamma, double gae_lambda, float* advantage, float* target);
+
+}  // namespace penstock::kernels

@@ -1,0 +1,17 @@
+// Compiled once per instruction-set level, with PENSTOCK_LEVEL as its name. Includes no standard library code with
+// external linkage: the linker keeps one copy of such code, and it might keep one that this processor cannot run.
+
+#include "penstock/kernels/elementwise.hpp"
+#include "penstock/kernels/level.hpp"
+#include "penstock/kernels/linear.hpp"
+#include "penstock/kernels/noise.hpp"
+
+#define PENSTOCK_TEXT(name) #name
+#define PENSTOCK_NAME(name) PENSTOCK_TEXT(name)
+
+namespace penstock::kernels {
+
+extern const Level PENSTOCK_LEVEL;
+const Level PENSTOCK_LEVEL{PENSTOCK_NAME(PENSTOCK_LEVEL), kWidth, linear, elementwise, draw_noise};
+
+}  // namespace penstock::kernels

@@ -1,0 +1,287 @@
+#include "policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <numbers>
+#include <stdexcept>
+
+namespace penstock::kernels {
+
+namespace {
+
+// Rows at a time: their activations stay in the first two caches.
+constexpr std::int32_t kChunk = 64;
+constexpr std::size_t kLine = 64;
+
+std::int32_t round_up(std::int32_t count, std::int32_t step) { return (count + step - 1) / step * step; }
+
+}  // namespace
+
+Floats::Floats(std::size_t count) {
+    const std::size_t bytes = (count * sizeof(float) + kLine - 1) / kLine * kLine + kLine;
+    values_.reset(static_cast<float*>(::operator new[](bytes, std::align_val_t{kLine})));
+    std::memset(values_.get(), 0, bytes);
+}
+
+void Floats::Free::operator()(float* values) const { ::operator delete[](values, std::align_val_t{kLine}); }
+
+Mlp::Mlp(const std::vector<LayerShape>& shapes, const Level& level) {
+    for (const LayerShape& shape : shapes) {
+        Layer layer;
+        Linear& linear = layer.linear;
+        linear.inputs = shape.inputs;
+        linear.outputs = shape.outputs;
+        linear.padded = round_up(shape.outputs, level.width);
+        linear.depth = round_up(shape.inputs, level.width);
+        linear.narrow = shape.outputs <= kNarrowOutputs;
+        const auto columns = static_cast<std::size_t>(linear.narrow ? linear.depth : linear.padded);
+        const auto lines = static_cast<std::size_t>(linear.narrow ? linear.outputs : linear.inputs);
+        layer.weight = Floats(lines * columns);
+        layer.bias = Floats(static_cast<std::size_t>(linear.padded));
+        linear.weight = layer.weight.data();
+        linear.bias = layer.bias.data();
+        layer.activation = shape.activation;
+        layers_.push_back(std::move(layer));
+        widest_ = std::max({widest_, linear.padded, linear.depth});
+        layer_parameters_ += (std::int64_t{shape.inputs} + 1) * shape.outputs;
+    }
+}
+
+void Mlp::load(const float* flat) {
+    for (Layer& layer : layers_) {
+        const Linear& linear = layer.linear;
+        const auto inputs = static_cast<std::size_t>(linear.inputs);
+        const auto outputs = static_cast<std::size_t>(linear.outputs);
+        float* weight = layer.weight.data();
+        for (std::size_t i = 0; i < inputs; ++i) {
+            if (linear.narrow)
+                for (std::size_t o = 0; o < outputs; ++o)
+                    weight[o * static_cast<std::size_t>(linear.depth) + i] = flat[i * outputs + o];
+            else
+                std::memcpy(weight + i * static_cast<std::size_t>(linear.padded), flat + i * outputs,
+                            outputs * sizeof(float));
+        }
+        std::memcpy(layer.bias.data(), flat + inputs * outputs, outputs * sizeof(float));
+        flat += (inputs + 1) * outputs;
+    }
+}
+
+float* Mlp::run(const Level& level, float* from, float* to, std::ptrdiff_t stride, std::int32_t rows) const {
+    for (const Layer& layer : layers_) {
+        level.linear(layer.linear, from, stride, rows, to, stride);
+        if (layer.activation != Elementwise::none) {
+            const auto columns = static_cast<std::size_t>(layer.linear.narrow ? layer.linear.outputs : layer.linear.padded);
+            for (std::int32_t r = 0; r < rows; ++r) level.elementwise(layer.activation, to + r * stride, columns);
+        }
+        std::swap(from, to);
+    }
+    return from;
+}
+
+Policy::Policy(Graph graph, const Level& level)
+    : graph_(std::move(graph)), level_(level), actor_(graph_.actor, level) {
+    if (graph_.actor.empty()) throw std::invalid_argument("the actor has no layers");
+    if (!graph_.critic.empty()) critic_ = std::make_unique<Mlp>(graph_.critic, level);
+    for (const Encoding& part : graph_.encoding) features_ += part.size;
+    const auto fits = [&](const std::vector<LayerShape>& layers, std::int32_t outputs) {
+        std::int32_t width = features_;
+        for (const LayerShape& layer : layers) {
+            if (layer.inputs != width || layer.outputs < 1)
+                throw std::invalid_argument("a layer's inputs are not the outputs of the one before");
+            width = layer.outputs;
+        }
+        if (width != outputs) throw std::invalid_argument("a network's outputs do not fit its head");
+    };
+    fits(graph_.actor, graph_.head.size + (critic_ ? 0 : 1));
+    if (critic_) fits(graph_.critic, 1);
+    const std::int32_t widest = std::max({features_, actor_.widest(), critic_ ? critic_->widest() : 0});
+    stride_ = round_up(widest, 16);
+    const auto features = static_cast<std::size_t>(features_);
+    const auto rows = static_cast<std::size_t>(kChunk * stride_);
+    obs_mean_ = Floats(features);
+    obs_scale_ = Floats(features);
+    encoded_ = Floats(rows);
+    first_ = Floats(rows);
+    second_ = Floats(rows);
+    shifted_ = Floats(static_cast<std::size_t>(kChunk * graph_.head.size));
+    std_.assign(static_cast<std::size_t>(graph_.head.size), 1.0F);
+}
+
+void Policy::check_load(std::size_t actor, std::size_t critic, std::size_t obs_mean, std::size_t obs_var) const {
+    const Head& head = graph_.head;
+    const auto wanted = static_cast<std::size_t>(
+        head.gaussian ? std::max(actor_.layer_parameters(), head.log_std + head.size) : actor_.layer_parameters());
+    const std::size_t features = graph_.normalize_obs ? static_cast<std::size_t>(features_) : 0;
+    if (actor < wanted) throw std::invalid_argument("the actor's vector is too short for its layers");
+    if (critic != (critic_ ? static_cast<std::size_t>(critic_->layer_parameters()) : 0))
+        throw std::invalid_argument("the critic's vector does not fit its layers");
+    if (obs_mean != features || obs_var != features)
+        throw std::invalid_argument("the observation statistics do not have one number for each feature");
+}
+
+void Policy::load(const float* actor, const float* critic, const Statistics& statistics) {
+    actor_.load(actor);
+    if (critic_) critic_->load(critic);
+    if (graph_.normalize_obs)
+        for (std::int32_t i = 0; i < features_; ++i) {
+            obs_mean_.data()[i] = static_cast<float>(statistics.obs_mean[i]);
+            obs_scale_.data()[i] = static_cast<float>(1.0 / std::sqrt(statistics.obs_var[i] + 1e-8));
+        }
+    if (graph_.normalize_value) {
+        value_mean_ = static_cast<float>(statistics.value_mean);
+        value_scale_ = static_cast<float>(std::sqrt(statistics.value_var + 1e-8));
+    }
+    if (graph_.head.gaussian) {
+        double constant = -0.5 * graph_.head.size * std::log(2.0 * std::numbers::pi);
+        for (std::size_t k = 0; k < std_.size(); ++k) {
+            const double log_std = actor[graph_.head.log_std + static_cast<std::int64_t>(k)];
+            std_[k] = static_cast<float>(std::exp(log_std));
+            constant -= log_std;
+        }
+        log_prob_constant_ = static_cast<float>(constant);
+    }
+}
+
+void Policy::encode(const Rows* obs, std::int64_t first, std::int32_t rows) {
+    for (std::int32_t r = 0; r < rows; ++r) {
+        float* to = encoded_.data() + r * stride_;
+        const Rows* field = obs;
+        for (const Encoding& part : graph_.encoding) {
+            const std::byte* from = field->row(first + r);
+            if (part.one_hot) {
+                std::fill_n(to, part.size, 0.0F);
+                const std::int64_t index = read_integer(from, field->dtype) - part.start;
+                if (index >= 0 && index < part.size) to[index] = 1.0F;
+            } else {
+                read_floats(from, field->dtype, part.size, to);
+            }
+            to += part.size;
+            ++field;
+        }
+        if (!graph_.normalize_obs) continue;
+        float* values = encoded_.data() + r * stride_;
+        for (std::int32_t i = 0; i < features_; ++i) {
+            const float x = (values[i] - obs_mean_.data()[i]) * obs_scale_.data()[i];
+            values[i] = x > 10.0F ? 10.0F : (x < -10.0F ? -10.0F : x);
+        }
+    }
+}
+
+// The networks overwrite what they run on, so each starts from a copy of the encoded rows.
+float* Policy::start(const float* features, std::int32_t rows) {
+    for (std::int32_t r = 0; r < rows; ++r)
+        std::memcpy(first_.data() + r * stride_, features + r * stride_, static_cast<std::size_t>(stride_) * sizeof(float));
+    return first_.data();
+}
+
+const float* Policy::run_value(std::int32_t rows, std::ptrdiff_t& column) {
+    const Mlp& network = critic_ ? *critic_ : actor_;
+    column = critic_ ? 0 : graph_.head.size;
+    return network.run(level_, start(encoded_.data(), rows), second_.data(), stride_, rows);
+}
+
+void Policy::write_values(const Rows& value, std::int64_t first, std::int32_t rows, const float* from) const {
+    for (std::int32_t r = 0; r < rows; ++r) value.at<float>(first + r) = from[r * stride_] * value_scale_ + value_mean_;
+}
+
+void Policy::values(const Rows* obs, Rows value, std::int64_t n) {
+    for (std::int64_t first = 0; first < n; first += kChunk) {
+        const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, n - first));
+        encode(obs, first, rows);
+        std::ptrdiff_t column = 0;
+        const float* outputs = run_value(rows, column);
+        write_values(value, first, rows, outputs + column);
+    }
+}
+
+void Policy::act(const Rows* obs, const float* noise, const float* explore, const Outputs& out, std::int64_t n) {
+    for (std::int64_t first = 0; first < n; first += kChunk) {
+        const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, n - first));
+        encode(obs, first, rows);
+        if (out.value && critic_) {
+            std::ptrdiff_t column = 0;
+            const float* outputs = run_value(rows, column);
+            write_values(out.value, first, rows, outputs + column);
+        }
+        const float* outputs = actor_.run(level_, start(encoded_.data(), rows), second_.data(), stride_, rows);
+        if (out.value && !critic_) write_values(out.value, first, rows, outputs + graph_.head.size);
+        if (graph_.head.gaussian)
+            gaussian(outputs, noise, explore, out, first, rows);
+        else
+            categorical(outputs, noise, explore, out, first, rows);
+    }
+}
+
+void Policy::gaussian(const float* mean, const float* noise, const float* explore, const Outputs& out,
+                      std::int64_t first, std::int32_t rows) const {
+    const std::int32_t size = graph_.head.size;
+    for (std::int32_t r = 0; r < rows; ++r) {
+        const std::int64_t row = first + r;
+        float squares = 0.0F;
+        for (std::int32_t k = 0; k < size; ++k) {
+            const float z = explore[row] * noise[row * size + k];
+            squares += z * z;
+            if (out.action)
+                (&out.action.at<float>(row))[k] = mean[r * stride_ + k] + z * std_[static_cast<std::size_t>(k)];
+        }
+        if (out.log_prob) out.log_prob.at<float>(row) = log_prob_constant_ - 0.5F * squares;
+        if (out.environment) to_environment(out, row);
+    }
+}
+
+void Policy::categorical(const float* logits, const float* noise, const float* explore, const Outputs& out,
+                         std::int64_t first, std::int32_t rows) {
+    const std::int32_t size = graph_.head.size;
+    float* shifted = shifted_.data();
+    for (std::int32_t r = 0; r < rows; ++r) {
+        const float* row_logits = logits + r * stride_;
+        float top = row_logits[0];
+        for (std::int32_t k = 1; k < size; ++k) top = row_logits[k] > top ? row_logits[k] : top;
+        for (std::int32_t k = 0; k < size; ++k) shifted[r * size + k] = row_logits[k] - top;
+    }
+    if (out.log_prob) level_.elementwise(Elementwise::exp, shifted, static_cast<std::size_t>(rows * size));
+    for (std::int32_t r = 0; r < rows; ++r) {
+        const std::int64_t row = first + r;
+        const float* row_logits = logits + r * stride_;
+        std::int64_t chosen = 0;
+        float best = row_logits[0] + explore[row] * noise[row * size];
+        float top = row_logits[0];
+        for (std::int32_t k = 1; k < size; ++k) {
+            const float score = row_logits[k] + explore[row] * noise[row * size + k];
+            if (score > best) {
+                best = score;
+                chosen = k;
+            }
+            top = row_logits[k] > top ? row_logits[k] : top;
+        }
+        if (out.action) out.action.at<std::int64_t>(row) = chosen;
+        if (out.log_prob) {
+            float total = 0.0F;
+            for (std::int32_t k = 0; k < size; ++k) total += shifted[r * size + k];
+            out.log_prob.at<float>(row) = (row_logits[chosen] - top) - std::log(total);
+        }
+        if (out.environment)
+            write_number(out.environment.row(row), out.environment.dtype, 0,
+                         static_cast<double>(chosen + out.map->start), 0.0);
+    }
+}
+
+void Policy::to_environment(const Outputs& out, std::int64_t row) const {
+    const ActionMap& map = *out.map;
+    const float* action = &out.action.at<float>(row);
+    std::byte* to = out.environment.row(row);
+    for (std::int32_t k = 0; k < graph_.head.size; ++k) {
+        const auto index = static_cast<std::size_t>(k);
+        double value = action[k];
+        if (map.bounded) {
+            value = value > 1.0 ? 1.0 : (value < -1.0 ? -1.0 : value);
+            value = map.low[index] + (value + 1.0) / 2.0 * (map.high[index] - map.low[index]);
+            value = value > map.high[index] ? map.high[index] : value;
+        }
+        write_number(to, out.environment.dtype, k, value, map.bounded ? map.low[index] : 0.0);
+    }
+}
+
+}  // namespace penstock::kernels

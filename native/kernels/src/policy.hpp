@@ -1,0 +1,142 @@
+// Runs `act` of an actor-critic of linear layers and activations: encoding, normalisation, networks, head.
+// Knows no Python and no environment. One policy serves one thread at a time: its buffers are its own.
+#pragma once
+
+#include <cstdint>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "penstock/kernels/level.hpp"
+#include "penstock/kernels/rows.hpp"
+
+namespace penstock::kernels {
+
+// Floats on a cache line's boundary, zero at first.
+class Floats {
+public:
+    explicit Floats(std::size_t count = 0);
+    float* data() { return values_.get(); }
+    const float* data() const { return values_.get(); }
+
+private:
+    struct Free {
+        void operator()(float* values) const;
+    };
+    std::unique_ptr<float[], Free> values_;
+};
+
+struct Encoding {
+    bool one_hot;
+    std::int32_t size;
+    std::int64_t start;
+};
+
+struct LayerShape {
+    std::int32_t inputs;
+    std::int32_t outputs;
+    Elementwise activation;
+};
+
+struct Head {
+    bool gaussian;
+    std::int32_t size;
+    std::int64_t log_std;  // offset in the actor's flat vector (Gaussian only)
+};
+
+struct Graph {
+    std::vector<Encoding> encoding;
+    std::vector<LayerShape> actor;
+    std::vector<LayerShape> critic;  // empty: the value is the actor's last output
+    Head head;
+    bool normalize_obs;
+    bool normalize_value;
+};
+
+// How a stored action becomes the environment's: see penstock.network.Gaussian.
+struct ActionMap {
+    bool bounded = false;
+    std::vector<double> low;
+    std::vector<double> high;
+    std::int64_t start = 0;
+};
+
+struct Outputs {
+    Rows action;
+    Rows log_prob;
+    Rows value;
+    Rows environment;
+    const ActionMap* map = nullptr;
+};
+
+// The layers of one network, packed for a level.
+class Mlp {
+public:
+    Mlp(const std::vector<LayerShape>& shapes, const Level& level);
+    // `flat` holds W [in, out] and b of each layer, in order.
+    void load(const float* flat);
+    // Runs `rows` rows in place between two buffers; returns the one that holds the outputs.
+    float* run(const Level& level, float* from, float* to, std::ptrdiff_t stride, std::int32_t rows) const;
+    std::int32_t widest() const { return widest_; }
+    std::int64_t layer_parameters() const { return layer_parameters_; }
+
+private:
+    struct Layer {
+        Linear linear;
+        Elementwise activation;
+        Floats weight;
+        Floats bias;
+    };
+    std::vector<Layer> layers_;
+    std::int32_t widest_ = 0;
+    std::int64_t layer_parameters_ = 0;
+};
+
+struct Statistics {
+    const double* obs_mean = nullptr;
+    const double* obs_var = nullptr;
+    double value_mean = 0.0;
+    double value_var = 1.0;
+};
+
+class Policy {
+public:
+    Policy(Graph graph, const Level& level);
+
+    const Graph& graph() const { return graph_; }
+    const Level& level() const { return level_; }
+    Distribution distribution() const { return graph_.head.gaussian ? Distribution::normal : Distribution::gumbel; }
+
+    // Throws std::invalid_argument unless the arrays to be loaded have these lengths.
+    void check_load(std::size_t actor, std::size_t critic, std::size_t obs_mean, std::size_t obs_var) const;
+    void load(const float* actor, const float* critic, const Statistics& statistics);
+    // `obs[i]` belongs to encoding i; `noise` is [n, head.size], `explore` [n].
+    void act(const Rows* obs, const float* noise, const float* explore, const Outputs& out, std::int64_t n);
+    // The values alone.
+    void values(const Rows* obs, Rows value, std::int64_t n);
+
+private:
+    void encode(const Rows* obs, std::int64_t first, std::int32_t rows);
+    float* start(const float* features, std::int32_t rows);
+    const float* run_value(std::int32_t rows, std::ptrdiff_t& column);
+    void write_values(const Rows& value, std::int64_t first, std::int32_t rows, const float* from) const;
+    void gaussian(const float* mean, const float* noise, const float* explore, const Outputs& out, std::int64_t first,
+                  std::int32_t rows) const;
+    void categorical(const float* logits, const float* noise, const float* explore, const Outputs& out,
+                     std::int64_t first, std::int32_t rows);
+    void to_environment(const Outputs& out, std::int64_t row) const;
+
+    Graph graph_;
+    const Level& level_;
+    Mlp actor_;
+    std::unique_ptr<Mlp> critic_;
+    std::int32_t features_ = 0;
+    std::ptrdiff_t stride_ = 0;
+    Floats obs_mean_, obs_scale_;
+    float value_mean_ = 0.0F, value_scale_ = 1.0F;
+    std::vector<float> std_;
+    float log_prob_constant_ = 0.0F;
+    Floats encoded_, first_, second_, shifted_;
+};
+
+}  // namespace penstock::kernels

@@ -1,0 +1,49 @@
+"""Counter-based noise: the same numbers for (seed, lane, step) in any process, in any order, on any machine.
+
+Philox4x32-10 (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): the seed is the key, (block, lane, step)
+the counter. Holds no state.
+"""
+
+import numpy as np
+
+from penstock.kernels import _native
+from penstock.types import Array, NoiseSpec
+
+__all__ = ["draw", "gumbel", "normal", "uniform"]
+
+
+def normal(seed: int, lanes: Array, step: int, size: int) -> Array:
+    """Standard normal numbers.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+        lanes: ``[n]`` int64, 0 to 2**32 - 1.
+        step: 0 to 2**63 - 1.
+        size: numbers a lane.
+
+    Returns:
+        float32 ``[n, size]``. A lane's numbers do not depend on the other lanes, nor on ``size`` beyond their count.
+    """
+    return _draw("normal", seed, lanes, step, size)
+
+
+def uniform(seed: int, lanes: Array, step: int, size: int) -> Array:
+    """Uniform numbers in [0, 1), multiples of 2**-24; arguments and result as `normal`."""
+    return _draw("uniform", seed, lanes, step, size)
+
+
+def gumbel(seed: int, lanes: Array, step: int, size: int) -> Array:
+    """Standard Gumbel numbers, ``-log(-log(u))``; arguments and result as `normal`."""
+    return _draw("gumbel", seed, lanes, step, size)
+
+
+def draw(spec: NoiseSpec, seed: int, lanes: Array, step: int) -> Array:
+    """The noise input of ``act`` for these lanes at this step: float32 ``[n, *spec.shape]``."""
+    size = int(np.prod(spec.shape, dtype=np.int64))
+    return _draw(spec.distribution, seed, lanes, step, size).reshape(len(lanes), *spec.shape)
+
+
+def _draw(distribution: str, seed: int, lanes: Array, step: int, size: int) -> Array:
+    out = np.empty((len(lanes), size), np.float32)
+    _native.noise(distribution, seed, lanes, step, out)
+    return out

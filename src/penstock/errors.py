@@ -9,6 +9,7 @@ PenstockError
 │   ├── RunFolderError    a log directory or run folder that cannot be used
 │   └── CheckpointError   a checkpoint that is missing, truncated, altered or of another environment
 ├── NodeError             a node failed while it ran: its name and its own traceback
+├── FencedError           a transition by an owner whose slots were taken back
 ├── BadDataError          an environment handed out data that cannot be learned from
 └── ResourceError         a limit of this machine or of a structure was reached
 """
@@ -22,6 +23,7 @@ __all__ = [
     "ConfigError",
     "DeviceError",
     "EnvironmentFault",
+    "FencedError",
     "NodeError",
     "PenstockError",
     "ResourceError",
@@ -76,6 +78,10 @@ class NodeError(PenstockError):
         super().__init__(f"node {node} failed:\n{detail}")
         self.node = node
         self.detail = detail
+
+
+class FencedError(PenstockError):
+    """A transition of a slot by an owner that does not hold it (any more): it was taken back, or never claimed."""
 
 
 class BadDataError(PenstockError):

@@ -1,0 +1,142 @@
+// Action log: for each lane a ring of the last actions, and where in which episode it stands. With the episode's seed it
+// restores an environment: reset, replay, compare the hash of the observations. It holds no observation.
+//
+// Actions of a lane are numbered from 0 through all episodes; action a stands at a % capacity. One writer (the process
+// that steps the lanes); others may copy an episode out and learn whether the ring has come round meanwhile.
+// Zero-filled memory is a valid log.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "penstock/memory/fault.hpp"
+#include "penstock/memory/hash.hpp"
+#include "penstock/memory/words.hpp"
+
+namespace penstock::memory {
+
+// Where a lane stands: `steps` actions into `episode`, whose first action has the number `first_step`.
+struct Position {
+    std::int64_t episode;
+    std::int64_t first_step;
+    std::int64_t steps;
+    std::int64_t hash;
+};
+
+template <template <class> class Atomic = std::atomic>
+class ActionLog {
+  public:
+    using Word = Atomic<std::uint64_t>;
+
+    static constexpr std::size_t required(std::size_t lanes, std::size_t action_bytes, std::size_t capacity) {
+        return lanes * (sizeof(Lane) + round_to_line(capacity * words_for(action_bytes) * sizeof(Word)));
+    }
+
+    ActionLog(void* memory, std::size_t action_bytes, std::size_t capacity)
+        : memory_(static_cast<unsigned char*>(memory)),
+          action_bytes_(action_bytes),
+          action_words_(words_for(action_bytes)),
+          capacity_(static_cast<std::int64_t>(capacity)),
+          stride_(sizeof(Lane) + round_to_line(capacity * action_words_ * sizeof(Word))) {}
+
+    // Starts an episode; observe() then adds its first observation.
+    void begin_episode(std::size_t index, std::int64_t episode) {
+        Lane& lane = this->lane(index);
+        // relaxed, here and wherever only the writer reads back: others get positions from the commit record.
+        lane.episode.store(episode, std::memory_order_relaxed);
+        lane.first_step.store(lane.total.load(std::memory_order_relaxed), std::memory_order_relaxed);
+        lane.hash.store(hash_start, std::memory_order_relaxed);
+    }
+
+    void append(std::size_t index, const void* action) {
+        Lane& lane = this->lane(index);
+        const std::int64_t number = lane.total.load(std::memory_order_relaxed);
+        // Never lowered: after rewind() the ring is overwritten as far as the highest number ever begun.
+        // relaxed: the words below are stored with release, so whoever sees one of them sees this mark too.
+        if (lane.begun.load(std::memory_order_relaxed) <= number) {
+            lane.begun.store(number + 1, std::memory_order_relaxed);
+        }
+        PENSTOCK_FAULT_POINT("action_log.append.begun");
+        store_words<Atomic>(ring(index) + at(number), action, action_bytes_, std::memory_order_release);
+        PENSTOCK_FAULT_POINT("action_log.append.stored");
+        // release: whoever sees the number sees the action.
+        lane.total.store(number + 1, std::memory_order_release);
+        PENSTOCK_FAULT_POINT("action_log.append.after");
+    }
+
+    void observe(std::size_t index, const void* observation, std::size_t nbytes) {
+        Word& hash = lane(index).hash;
+        hash.store(hash_bytes(hash.load(std::memory_order_relaxed), observation, nbytes), std::memory_order_relaxed);
+    }
+
+    // For the writer, and for a new one after its death.
+    [[nodiscard]] Position position(std::size_t index) const {
+        const Lane& lane = this->lane(index);
+        const std::int64_t first = lane.first_step.load(std::memory_order_relaxed);
+        return {lane.episode.load(std::memory_order_relaxed), first,
+                lane.total.load(std::memory_order_acquire) - first,
+                static_cast<std::int64_t>(lane.hash.load(std::memory_order_relaxed))};
+    }
+
+    // Back to an earlier position, which a new writer has restored.
+    void rewind(std::size_t index, const Position& position) {
+        Lane& lane = this->lane(index);
+        lane.episode.store(position.episode, std::memory_order_relaxed);
+        lane.first_step.store(position.first_step, std::memory_order_relaxed);
+        lane.hash.store(static_cast<std::uint64_t>(position.hash), std::memory_order_relaxed);
+        PENSTOCK_FAULT_POINT("action_log.rewind.between");
+        lane.total.store(position.first_step + position.steps, std::memory_order_release);
+    }
+
+    // Copies the episode's actions up to the position, action_bytes each. False if they are not all there (any more): the
+    // episode is longer than the ring, or it has come round, before or during the copy.
+    bool content(std::size_t index, const Position& position, void* to) const {
+        const Lane& lane = this->lane(index);
+        const std::int64_t end = position.first_step + position.steps;
+        // acquire: pairs with append().
+        if (position.steps > capacity_ || end > lane.total.load(std::memory_order_acquire)) {
+            return false;
+        }
+        const Word* words = ring(index);
+        auto* target = static_cast<unsigned char*>(to);
+        for (std::int64_t number = position.first_step; number < end; ++number) {
+            load_words<Atomic>(target, words + at(number), action_bytes_, std::memory_order_acquire);
+            target += action_bytes_;
+        }
+        // relaxed: the acquiring loads above come before it, and any new word brought its mark along.
+        return lane.begun.load(std::memory_order_relaxed) <= position.first_step + capacity_;
+    }
+
+    [[nodiscard]] std::size_t action_bytes() const { return action_bytes_; }
+
+  private:
+    struct alignas(cache_line) Lane {
+        Atomic<std::int64_t> episode;
+        Atomic<std::int64_t> first_step;
+        Atomic<std::int64_t> total;  // actions so far
+        Atomic<std::int64_t> begun;  // one more than the highest number whose place was ever written to
+        Word hash;
+    };
+
+    [[nodiscard]] std::size_t at(std::int64_t number) const {
+        return static_cast<std::size_t>(number % capacity_) * action_words_;
+    }
+
+    [[nodiscard]] Lane& lane(std::size_t index) const {
+        return *std::launder(reinterpret_cast<Lane*>(memory_ + index * stride_));
+    }
+
+    [[nodiscard]] Word* ring(std::size_t index) const {
+        return std::launder(reinterpret_cast<Word*>(memory_ + index * stride_ + sizeof(Lane)));
+    }
+
+    unsigned char* memory_;
+    std::size_t action_bytes_;
+    std::size_t action_words_;
+    std::int64_t capacity_;
+    std::size_t stride_;
+};
+
+}  // namespace penstock::memory

@@ -1,0 +1,49 @@
+// Counters: a table of 64-bit integers, [rows, names]; each row on its own cache lines, since each has its own writer.
+//
+// Nothing needs recovery: each cell is whole at every instant. Zero-filled memory is a valid table.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "penstock/memory/words.hpp"
+
+namespace penstock::memory {
+
+template <template <class> class Atomic = std::atomic>
+class Counters {
+  public:
+    using Cell = Atomic<std::int64_t>;
+
+    // Cells from one row to the next.
+    static constexpr std::size_t stride(std::size_t names) {
+        return round_to_line(names * sizeof(Cell)) / sizeof(Cell);
+    }
+
+    static constexpr std::size_t required(std::size_t rows, std::size_t names) {
+        return rows * stride(names) * sizeof(Cell);
+    }
+
+    Counters(void* memory, std::size_t names) : cells_(static_cast<Cell*>(memory)), stride_(stride(names)) {}
+
+    // release and acquire: rows are counted where they leave one hand and again where they reach the next. Who reads the
+    // later counter first and the earlier one then never sees more arrive than left.
+    void add(std::size_t row, std::size_t name, std::int64_t amount) {
+        cell(row, name).fetch_add(amount, std::memory_order_release);
+    }
+    void set(std::size_t row, std::size_t name, std::int64_t value) {
+        cell(row, name).store(value, std::memory_order_release);
+    }
+    [[nodiscard]] std::int64_t get(std::size_t row, std::size_t name) const {
+        return cell(row, name).load(std::memory_order_acquire);
+    }
+
+  private:
+    [[nodiscard]] Cell& cell(std::size_t row, std::size_t name) const { return cells_[row * stride_ + name]; }
+
+    Cell* cells_;
+    std::size_t stride_;
+};
+
+}  // namespace penstock::memory

@@ -1,0 +1,42 @@
+// Lifeline: ends this process when the other end of a pipe is closed, which happens whenever its holder is gone.
+//
+// A thread of its own that needs no interpreter and no lock, so it works while the process hangs. It outlives whichever
+// thread started it (a parent-death signal would fire when the *thread* that started the child ends).
+#pragma once
+
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <pthread.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace penstock::memory {
+
+// Watches the read end `fd` and calls _exit(code) at end of file. Throws std::system_error if fd is not open.
+inline void watch_lifeline(int fd, int code) {
+    // A descriptor of its own: user code may close all that it did not open.
+    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (own < 0) {
+        throw std::system_error(errno, std::generic_category(), "lifeline");
+    }
+    // Signals are for the interpreter's own threads: this one starts with all of them blocked.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([own, code] {
+        for (;;) {
+            char byte;
+            const ssize_t got = read(own, &byte, 1);
+            if (got > 0 || (got < 0 && errno == EINTR)) {
+                continue;
+            }
+            _exit(code);  // end of file; or unreadable, and then nobody would notice the launcher's end
+        }
+    }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace penstock::memory

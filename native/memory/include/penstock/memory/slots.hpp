@@ -1,0 +1,216 @@
+// Slots: the lock-free heart of a stream. Each slot has one word (state, owner, sequence); its payload is plain memory
+// elsewhere, guarded by the word. This header knows no payload and rings no bell.
+//
+//     free --claim--> writing --push--> ready --take--> reading --release--> free
+//                     writing --recover--> free         reading --recover--> ready
+//
+// A claim and its owner are one word and every transition is one compare-and-swap, so a process may die between any two
+// instructions: what it held is written beside its name. Zero-filled memory is a valid structure, all slots free.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "penstock/memory/fault.hpp"
+#include "penstock/memory/words.hpp"
+
+namespace penstock::memory {
+
+enum class SlotState : std::uint64_t { free = 0, writing = 1, ready = 2, reading = 3 };
+
+// The word: 4 bits of state, 20 of owner, 40 of sequence.
+struct SlotWord {
+    static constexpr std::uint64_t owners = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t sequences = std::uint64_t{1} << 40;
+
+    SlotState state;
+    std::uint64_t owner;
+    std::uint64_t sequence;
+
+    static constexpr SlotWord unpack(std::uint64_t word) {
+        return {static_cast<SlotState>(word >> 60), (word >> 40) & (owners - 1), word & (sequences - 1)};
+    }
+    [[nodiscard]] constexpr std::uint64_t pack() const {
+        return (static_cast<std::uint64_t>(state) << 60) | (owner << 40) | sequence;
+    }
+};
+
+struct Recovered {
+    std::size_t freed;     // writing -> free: a half-written payload, dropped
+    std::size_t returned;  // reading -> ready: to be read again
+};
+
+template <template <class> class Atomic = std::atomic>
+class Slots {
+  public:
+    static constexpr std::size_t required(std::size_t slots) {
+        return round_to_line(slots * sizeof(Atomic<std::uint64_t>));
+    }
+
+    Slots(void* memory, std::size_t slots) : words_(static_cast<Atomic<std::uint64_t>*>(memory)), slots_(slots) {}
+
+    // A free slot for this owner, or nothing where none was seen free. The caller keeps owner and sequence within their
+    // bits and never uses an owner (an incarnation) again.
+    std::optional<std::size_t> claim(std::uint64_t owner, std::uint64_t sequence) {
+        const std::uint64_t claimed = SlotWord{SlotState::writing, owner, sequence}.pack();
+        for (std::size_t index = 0; index < slots_; ++index) {
+            // relaxed: only a guess, the exchange decides.
+            std::uint64_t word = words_[index].load(std::memory_order_relaxed);
+            if (SlotWord::unpack(word).state != SlotState::free) {
+                continue;
+            }
+            PENSTOCK_FAULT_POINT("slots.claim.before");
+            // acquire: pairs with release(), so the last reader's loads come before this writer's stores.
+            if (words_[index].compare_exchange_strong(word, claimed, std::memory_order_acquire,
+                                                      std::memory_order_relaxed)) {
+                PENSTOCK_FAULT_POINT("slots.claim.after");
+                return index;
+            }
+        }
+        return std::nullopt;
+    }
+
+    // writing -> ready. False if the slot is not this owner's (any more): it was fenced and its slots taken back.
+    bool push(std::size_t index, std::uint64_t owner) {
+        PENSTOCK_FAULT_POINT("slots.push.before");
+        // release: the payload's stores come before any reader's loads.
+        const bool moved = move(index, SlotState::writing, owner, SlotState::ready, std::memory_order_release);
+        PENSTOCK_FAULT_POINT("slots.push.after");
+        return moved;
+    }
+
+    // The ready slot with the smallest sequence, or nothing. First-in-first-out for each writer whose sequences rise.
+    std::optional<std::size_t> take(std::uint64_t owner) {
+        std::optional<Found> last;
+        for (;;) {
+            const std::optional<Found> found = smallest_ready();
+            if (!found) {
+                return std::nullopt;
+            }
+            // Race: a scan may pass slot 0 while it is free, and then find sequence 2 in slot 1 although its writer had
+            // pushed sequence 1 into slot 0 in between. Having acquired sequence 2, a second scan sees all that its
+            // writer pushed before; so a choice counts only when it is made twice.
+            if (!last || last->index != found->index || last->word != found->word) {
+                last = found;
+                continue;
+            }
+            std::uint64_t word = found->word;
+            const std::uint64_t taken =
+                SlotWord{SlotState::reading, owner, SlotWord::unpack(word).sequence}.pack();
+            PENSTOCK_FAULT_POINT("slots.take.before");
+            // acquire: pairs with push(); all exchanges in between are read-modify-writes and keep its release sequence,
+            // so it also holds for a slot that recover() made ready again.
+            if (words_[found->index].compare_exchange_strong(word, taken, std::memory_order_acquire,
+                                                             std::memory_order_relaxed)) {
+                PENSTOCK_FAULT_POINT("slots.take.after");
+                return found->index;
+            }
+            last.reset();
+        }
+    }
+
+    // reading -> free. False if the slot is not this owner's (any more).
+    bool release(std::size_t index, std::uint64_t owner) {
+        PENSTOCK_FAULT_POINT("slots.release.before");
+        // release: this reader's loads come before the next writer's stores.
+        const bool moved = move(index, SlotState::reading, owner, SlotState::free, std::memory_order_release);
+        PENSTOCK_FAULT_POINT("slots.release.after");
+        return moved;
+    }
+
+    // Takes back all that a dead owner held; to be called after it was killed and reaped, never before. May be repeated.
+    Recovered recover(std::uint64_t owner) {
+        Recovered recovered{0, 0};
+        for (std::size_t index = 0; index < slots_; ++index) {
+            // acq_rel: the dead owner's accesses come before those of whoever holds the slot next.
+            if (move(index, SlotState::writing, owner, SlotState::free, std::memory_order_acq_rel)) {
+                ++recovered.freed;
+            } else if (move(index, SlotState::reading, owner, SlotState::ready, std::memory_order_acq_rel)) {
+                ++recovered.returned;
+            }
+            PENSTOCK_FAULT_POINT("slots.recover.between");
+        }
+        return recovered;
+    }
+
+    // Frees the slots that hold one of these sequences, whether this owner reads them or recover() made them ready
+    // again: what a commit record names as consumed is never read twice. Sequences are unique within a stream.
+    std::size_t release_consumed(std::uint64_t owner, std::span<const std::uint64_t> sequences) {
+        std::size_t freed = 0;
+        for (std::size_t index = 0; index < slots_; ++index) {
+            std::uint64_t word = words_[index].load(std::memory_order_relaxed);
+            const SlotWord slot = SlotWord::unpack(word);
+            const bool ours = slot.state == SlotState::ready ||
+                              (slot.state == SlotState::reading && slot.owner == owner);
+            if (!ours || std::find(sequences.begin(), sequences.end(), slot.sequence) == sequences.end()) {
+                continue;
+            }
+            PENSTOCK_FAULT_POINT("slots.release_consumed.between");
+            // acq_rel: as release(), and as take() for the slots that were ready.
+            if (words_[index].compare_exchange_strong(word, free_word, std::memory_order_acq_rel,
+                                                      std::memory_order_relaxed)) {
+                ++freed;
+            }
+        }
+        return freed;
+    }
+
+    [[nodiscard]] std::size_t count(SlotState state) const {
+        std::size_t found = 0;
+        for (std::size_t index = 0; index < slots_; ++index) {
+            // relaxed: a count is out of date when it is returned.
+            const std::uint64_t word = words_[index].load(std::memory_order_relaxed);
+            found += SlotWord::unpack(word).state == state ? 1U : 0U;
+        }
+        return found;
+    }
+
+    // The word of one slot: exact for the slot's own holder, out of date for anybody else.
+    [[nodiscard]] SlotWord word(std::size_t index) const {
+        return SlotWord::unpack(words_[index].load(std::memory_order_relaxed));
+    }
+
+    [[nodiscard]] std::size_t slots() const { return slots_; }
+
+  private:
+    struct Found {
+        std::size_t index;
+        std::uint64_t word;
+    };
+
+    static constexpr std::uint64_t free_word = SlotWord{SlotState::free, 0, 0}.pack();
+
+    [[nodiscard]] std::optional<Found> smallest_ready() const {
+        std::optional<Found> smallest;
+        for (std::size_t index = 0; index < slots_; ++index) {
+            // acquire: take()'s second scan must see whatever was pushed before the words that this scan saw.
+            const std::uint64_t word = words_[index].load(std::memory_order_acquire);
+            const SlotWord slot = SlotWord::unpack(word);
+            if (slot.state == SlotState::ready &&
+                (!smallest || slot.sequence < SlotWord::unpack(smallest->word).sequence)) {
+                smallest = Found{index, word};
+            }
+        }
+        return smallest;
+    }
+
+    bool move(std::size_t index, SlotState from, std::uint64_t owner, SlotState to, std::memory_order order) {
+        // relaxed: a holder sees its own word; a stale guess only makes the exchange fail.
+        std::uint64_t word = words_[index].load(std::memory_order_relaxed);
+        const SlotWord slot = SlotWord::unpack(word);
+        if (slot.state != from || slot.owner != owner) {
+            return false;
+        }
+        const std::uint64_t moved = to == SlotState::free ? free_word : SlotWord{to, owner, slot.sequence}.pack();
+        return words_[index].compare_exchange_strong(word, moved, order, std::memory_order_relaxed);
+    }
+
+    Atomic<std::uint64_t>* words_;
+    std::size_t slots_;
+};
+
+}  // namespace penstock::memory

@@ -1,0 +1,58 @@
+// Copies between plain memory and payload that is read while it may be written: 64-bit words, each atomic.
+//
+// Stored with release and loaded with acquire a word carries its writer's earlier stores with it: a reader that sees one
+// word of a new record also sees the stamp that was set before it. On x86 both are plain moves. No fence is used, because
+// ThreadSanitizer does not model fences.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace penstock::memory {
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would not survive its holder's death");
+static_assert(std::endian::native == std::endian::little, "part words are stored in little-endian order");
+
+inline constexpr std::size_t cache_line = 64;
+inline constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+
+constexpr std::size_t words_for(std::size_t nbytes) { return (nbytes + word_bytes - 1) / word_bytes; }
+
+constexpr std::size_t round_to_line(std::size_t nbytes) { return (nbytes + cache_line - 1) / cache_line * cache_line; }
+
+// Stores nbytes of plain memory into words; the rest of a last part word becomes zero.
+template <template <class> class Atomic>
+void store_words(Atomic<std::uint64_t>* to, const void* from, std::size_t nbytes, std::memory_order order) {
+    const auto* source = static_cast<const unsigned char*>(from);
+    const std::size_t whole = nbytes / word_bytes;
+    for (std::size_t i = 0; i < whole; ++i) {
+        std::uint64_t word;
+        std::memcpy(&word, source + i * word_bytes, word_bytes);
+        to[i].store(word, order);
+    }
+    if (const std::size_t rest = nbytes % word_bytes; rest != 0) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, source + whole * word_bytes, rest);
+        to[whole].store(word, order);
+    }
+}
+
+// Loads nbytes into plain memory.
+template <template <class> class Atomic>
+void load_words(void* to, const Atomic<std::uint64_t>* from, std::size_t nbytes, std::memory_order order) {
+    auto* target = static_cast<unsigned char*>(to);
+    const std::size_t whole = nbytes / word_bytes;
+    for (std::size_t i = 0; i < whole; ++i) {
+        const std::uint64_t word = from[i].load(order);
+        std::memcpy(target + i * word_bytes, &word, word_bytes);
+    }
+    if (const std::size_t rest = nbytes % word_bytes; rest != 0) {
+        const std::uint64_t word = from[whole].load(order);
+        std::memcpy(target + whole * word_bytes, &word, rest);
+    }
+}
+
+}  // namespace penstock::memory

@@ -1,0 +1,78 @@
+"""A board: the latest value wins. A reader never waits for the writer and never sees a torn record. Rings no bell."""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.memory import _native
+from penstock.memory.layout import Layout
+from penstock.types import Array, ArraySpec
+
+__all__ = ["Board"]
+
+_BUFFERS = 3
+# A reader copies again only if two publications end while it copies; with 2 buffers one would do.
+
+
+class Board:
+    """Named arrays and a version. One writer at a time.
+
+    Attributes:
+        specs: the arrays of a record.
+    """
+
+    def __init__(self, bytes: Array, specs: Sequence[ArraySpec]) -> None:  # noqa: A002
+        """Attach to ``required(specs)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
+
+        Memory that is not writable will do for reading.
+        """
+        layout = Layout(specs)
+        self.specs = layout.specs
+        self._writable = bool(bytes.flags.writeable)
+        self._board = _native.Board(bytes, layout.nbytes // 8, _BUFFERS, self._writable)
+        self._fields = {spec.name: (layout.offsets[spec.name], spec) for spec in layout.specs}
+
+    @staticmethod
+    def required(specs: Sequence[ArraySpec]) -> int:
+        """Bytes that a board of this kind takes."""
+        return _native.Board.required(Layout(specs).nbytes // 8, _BUFFERS)
+
+    def publish(self, arrays: Mapping[str, Array], version: int) -> None:
+        """Make ``arrays`` the latest value. The arrays may be reused afterwards.
+
+        Args:
+            arrays: all the specs' arrays, C-contiguous; others are ignored.
+            version: its number, 0 or more; may repeat or fall (a learner that redoes an update).
+
+        Raises:
+            KeyError: an array is missing.
+            ValueError: an array has another dtype or shape, or the memory is not writable.
+        """
+        if not self._writable:
+            raise ValueError("this board was attached for reading only")
+        sources = [_checked(arrays[name], spec) for name, (_, spec) in self._fields.items()]
+        self._board.publish(sources, [offset for offset, _ in self._fields.values()], version)
+
+    def read(self, into: Mapping[str, Array]) -> int:
+        """Copy the latest value into ``into``: of one publication, whole.
+
+        Args:
+            into: some or all of the specs' arrays, C-contiguous.
+
+        Returns:
+            Its version, or -1 before the first; then ``into`` is untouched.
+        """
+        targets = [_checked(array, self._fields[name][1]) for name, array in into.items()]
+        return self._board.read(targets, [self._fields[name][0] for name in into])
+
+    def version(self) -> int:
+        """The latest version, or -1 before the first."""
+        return self._board.version()
+
+    def recover(self) -> bool:
+        """After the writer was killed and reaped: true if it died in the middle of a publication, which is dropped."""
+        return self._board.recover()
+
+
+def _checked(array: Array, spec: ArraySpec) -> Array:
+    if array.shape != spec.shape or array.dtype != spec.dtype:
+        raise ValueError(f"{spec.name} is {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}")
+    return array

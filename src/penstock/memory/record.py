@@ -1,0 +1,92 @@
+"""The commit record of a learner: two buffers of named arrays, made current by one release store.
+
+A death at any instruction leaves the last committed record whole. What a commit means is the learner's business.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.memory import _native
+from penstock.memory.layout import Layout
+from penstock.types import Array, Arrays, ArraySpec
+
+__all__ = ["Committed", "Record"]
+
+
+class Committed(NamedTuple):
+    """A committed record."""
+
+    number: int
+    arrays: Arrays
+
+
+class Record:
+    """Named arrays that change all at once. One writer at a time.
+
+    Attributes:
+        specs: the arrays of a record.
+    """
+
+    def __init__(self, bytes: Array, specs: Sequence[ArraySpec]) -> None:  # noqa: A002
+        """Attach to ``required(specs)`` bytes, uint8, that start at a multiple of 64 and were zero at first."""
+        self._layout = Layout(specs)
+        self.specs = self._layout.specs
+        nbytes = self._layout.nbytes
+        self._record = _native.Record(bytes, nbytes)
+        self._buffers = [self._layout.views(bytes, _native.Record.offset(nbytes, index)) for index in range(2)]
+
+    @staticmethod
+    def required(specs: Sequence[ArraySpec]) -> int:
+        """Bytes that a record of this kind takes."""
+        return _native.Record.required(Layout(specs).nbytes)
+
+    def begin(self) -> Arrays:
+        """The buffer to fill, name -> view: it holds the record before the current one. ``commit`` makes it current."""
+        return self._buffers[self._record.begin()]
+
+    def commit(self, number: int) -> None:
+        """Make what ``begin`` gave the current record.
+
+        Raises:
+            ValueError: ``begin`` was not called.
+        """
+        if not self._record.commit(number):
+            raise ValueError("commit without begin: there is nothing new to make current")
+
+    def write(self, arrays: Mapping[str, Array], number: int) -> None:
+        """Fill and commit at once.
+
+        Raises:
+            KeyError: an array is missing.
+            ValueError: an array has a shape that does not fit.
+        """
+        target = self.begin()
+        for name, array in target.items():
+            np.copyto(array, arrays[name], casting="equiv")
+        self.commit(number)
+
+    def number(self) -> int:
+        """Number of the current record, or -1 before the first."""
+        current = self._record.current()
+        return -1 if current is None else current[1]
+
+    def current(self) -> Committed | None:
+        """The current record as views, or ``None`` before the first. For the writer and who takes over from it."""
+        current = self._record.current()
+        return None if current is None else Committed(current[1], self._buffers[current[0]])
+
+    def copy(self) -> Committed | None:
+        """A copy of the current record, for another process than the writer's.
+
+        Returns:
+            The copy; ``None`` before the first commit, or if it was overwritten meanwhile: try again then.
+        """
+        target = np.empty(self._layout.nbytes, np.uint8)
+        number = self._record.copy(target)
+        return None if number is None else Committed(number, self._layout.views(target))
+
+    def recover(self) -> bool:
+        """After the writer was killed and reaped: true if it died while it filled a record, which never was current."""
+        return self._record.recover()

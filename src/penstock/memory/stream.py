@@ -1,0 +1,117 @@
+"""A stream: slots that go from writer to reader and back. Rings no bell and knows no process: owners are numbers.
+
+    free --claim--> writing --push--> ready --take--> reading --release--> free
+
+Payload is written and read in place; only indices travel. Any process may die at any instruction: whoever fenced it
+(killed *and* reaped) calls ``recover(owner)``.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.memory import _native
+from penstock.memory.layout import Layout, aligned
+from penstock.types import Array, Arrays, ArraySpec
+
+__all__ = ["Recovered", "Stream"]
+
+
+class Recovered(NamedTuple):
+    """What a dead owner held."""
+
+    freed: int
+    """Slots it was writing: dropped."""
+    returned: int
+    """Slots it was reading: ready again."""
+
+
+class Stream:
+    """Slots of named arrays in shared memory.
+
+    ``owner`` is an incarnation: a number below 2^20 that is never used again within a run. ``sequence`` numbers a
+    slot's content: below 2^40, rising for each writer, and unique within the stream (say ``rollout * writers +
+    writer``), because commit records name what they consumed by it.
+
+    Attributes:
+        arrays: field -> ``[slots, ...]``: all slots as one array.
+        slots: number of slots.
+    """
+
+    def __init__(self, bytes: Array, specs: Sequence[ArraySpec], slots: int) -> None:  # noqa: A002
+        """Attach to ``required(specs, slots)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
+
+        Args:
+            bytes: the memory.
+            specs: the arrays of one slot.
+            slots: number of slots.
+        """
+        self.slots = slots
+        self._words = _native.Slots(bytes, slots)
+        layout = Layout([spec.within(slots) for spec in specs])
+        self.arrays: Arrays = layout.views(bytes, _native.Slots.required(slots))
+        self._views: list[Arrays] = [
+            {name: array[index] for name, array in self.arrays.items()} for index in range(slots)
+        ]
+
+    @staticmethod
+    def required(specs: Sequence[ArraySpec], slots: int) -> int:
+        """Bytes that a stream of this kind takes."""
+        return aligned(_native.Slots.required(slots)) + Layout([spec.within(slots) for spec in specs]).nbytes
+
+    def slot(self, index: int) -> Arrays:
+        """The arrays of one slot, as views. The same dict each time: do not change it."""
+        return self._views[index]
+
+    def claim(self, owner: int, sequence: int) -> int | None:
+        """A free slot, now being written by ``owner``, or ``None``.
+
+        Raises:
+            ResourceError: ``owner`` or ``sequence`` is beyond its last number.
+        """
+        return self._words.claim(owner, sequence)
+
+    def push(self, index: int, owner: int) -> None:
+        """Hand a written slot to the readers.
+
+        Raises:
+            FencedError: the slot is not being written by ``owner``: it was recovered, or never claimed.
+        """
+        self._words.push(index, owner)
+
+    def take(self, owner: int) -> int | None:
+        """The ready slot with the smallest sequence, now being read by ``owner``, or ``None``.
+
+        First-in-first-out for each writer, unordered between writers.
+        """
+        return self._words.take(owner)
+
+    def release(self, index: int, owner: int) -> None:
+        """Give a read slot back to the writers.
+
+        Raises:
+            FencedError: the slot is not being read by ``owner``.
+        """
+        self._words.release(index, owner)
+
+    def recover(self, owner: int) -> Recovered:
+        """Take back what ``owner`` held, after its process was killed and reaped. May be repeated."""
+        return Recovered(*self._words.recover(owner))
+
+    def release_consumed(self, owner: int, sequences: Sequence[int]) -> int:
+        """Free the slots that hold one of ``sequences``, if they are ready or read by ``owner``; how many there were.
+
+        For a learner: after its commit, or taking over, with what the commit record names as consumed.
+        """
+        return self._words.release_consumed(owner, sequences)
+
+    def sequence(self, index: int) -> int:
+        """The sequence of the slot's content; exact for the slot's owner."""
+        return self._words.word(index)[2]
+
+    def ready(self) -> int:
+        """How many slots wait for a reader."""
+        return self._words.ready()
+
+    def free(self) -> int:
+        """How many slots wait for a writer."""
+        return self._words.free()

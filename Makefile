@@ -46,10 +46,10 @@ format: install  ## write the style that check asks for
 	$(BIN)/ruff format
 
 learn: install  ## repeat the learning results: every row of benchmarks/learning/thresholds.toml, three seeds each
-	$(BIN)/python benchmarks/learning/run.py --all
+	$(BIN)/python -m benchmarks.learning.run --all
 
 bench: install  ## repeat the comparison with a peer, alternating in one sitting
-	$(BIN)/python benchmarks/end_to_end.py
+	$(BIN)/python -m benchmarks.end_to_end
 
 clean:  ## remove what the targets made, .venv included
 	rm -rf $(VENV) build

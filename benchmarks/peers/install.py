@@ -1,0 +1,29 @@
+"""Makes a peer's own virtual environment under `build/peers/`; does nothing if it is there already."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build/peers"
+
+
+def python_of(peer: str) -> Path:
+    """The interpreter of a peer's environment, made now if need be.
+
+    Args:
+        peer: a file `requirements-<peer>.txt` stands beside this one.
+    """
+    requirements = HERE / f"requirements-{peer}.txt"
+    folder = BUILD / peer
+    python = folder / "bin/python"
+    stamp = folder / ".installed"
+    if not stamp.exists() or stamp.stat().st_mtime < requirements.stat().st_mtime:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "-r", requirements], check=True)
+        stamp.touch()
+    return python
+
+
+if __name__ == "__main__":
+    print(python_of(sys.argv[1]))

@@ -1,0 +1,61 @@
+"""Starts penstock's own command line and reads back what it wrote. Knows no algorithm and judges nothing."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Curve(NamedTuple):
+    """One metric over a run."""
+
+    steps: list[int]
+    seconds: list[float]
+    values: list[float]
+
+
+def penstock(*arguments: str) -> str:
+    """Run the `penstock` that belongs to this interpreter; returns its standard output.
+
+    Raises:
+        subprocess.CalledProcessError: it ended with an error; its own lines stand on standard error.
+    """
+    program = Path(sys.executable).parent / "penstock"
+    return subprocess.run([program, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def train(log_dir: Path, arguments: Sequence[str]) -> Path:
+    """Train; returns the run folder, the only new one in ``log_dir``.
+
+    Raises:
+        RuntimeError: the command made no run folder, or several.
+    """
+    before = set(log_dir.glob("*/")) if log_dir.exists() else set()
+    penstock("train", *arguments, "--log_dir", str(log_dir))
+    made = sorted(set(log_dir.glob("*/")) - before)
+    if len(made) != 1:
+        raise RuntimeError(f"expected one new run folder in {log_dir}, found {len(made)}")
+    return made[0]
+
+
+def evaluate(run: Path, episodes: int) -> dict[str, Any]:
+    """What ``penstock eval --json`` says of a run."""
+    result: dict[str, Any] = json.loads(penstock("eval", str(run), "--episodes", str(episodes), "--json"))
+    return result
+
+
+def reports(run: Path) -> list[dict[str, Any]]:
+    """A run's JSON lines, oldest first."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def curve(run: Path, metric: str) -> Curve:
+    """One metric of a run, where it was reported."""
+    lines = [line for line in reports(run) if metric in line["values"]]
+    return Curve(
+        [line["steps"] for line in lines],
+        [line["time_s"] for line in lines],
+        [line["values"][metric] for line in lines],
+    )

@@ -1,0 +1,133 @@
+"""Proximal policy optimisation, clipped surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347).
+
+    L(theta) = E[ min(r A, clip(r, 1 - eps, 1 + eps) A) - c1 (V - V_target)^2 + c2 S ]         (equations 7 and 9)
+    r        = pi_theta(a | s) / pi_old(a | s)
+    A        = sum_l (gamma lambda)^l delta_l,   delta_l = r_l + gamma V(s_l+1) - V(s_l)        (equations 11 and 12)
+
+Deviations: actor and critic share no layers unless the observation is an image; advantages are normalised in each
+minibatch; gradients are clipped by their global norm; a time limit bootstraps from the value of the last observation;
+the value loss is not clipped (Andrychowicz et al. 2021, https://arxiv.org/abs/2006.05990, found clipping it to hurt).
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
+from penstock.models.features import features_of
+from penstock.models.gradients import gradients_of
+from penstock.models.policy import Policy, normalised_target
+from penstock.network import PolicyGraph
+from penstock.ops.losses import clipped_surrogate, normalised, share_of, squared_error
+from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
+from penstock.ops.returns import advantages
+from penstock.ops.statistics import Moments, merge_lanes
+from penstock.types import Array, Arrays, Spaces
+
+__all__ = ["act", "build", "learning_rate", "loss", "statistics", "targets", "update"]
+
+
+def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
+    """PPO on ``spaces`` as pure functions."""
+    graph = policy_graph(spaces, config)
+    policy = Policy(graph)
+    phase = Phase("actor_critic", partial(gradients, policy, config), partial(update, graph, config))
+    return Algorithm(
+        init_state=partial(init_state, spaces, config),
+        act=partial(act, policy, spaces),
+        targets=partial(targets, config),
+        statistics=partial(statistics, graph),
+        phases=(phase,),
+    )
+
+
+def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> Tensors:
+    """A sample of pi(. | s), its log-probability, and V(s)."""
+    outputs = policy.act(published, inputs)
+    shape = spaces.action_spec().shape
+    return {**outputs, "action": outputs["action"].reshape(-1, *shape)}
+
+
+def targets(config: ActorCriticConfig, state: Tensors, rollout: Tensors) -> Tensors:
+    """Advantages and value targets ``[T, B]`` of one slot, from the values its policy saw (equations 11 and 12)."""
+    del state  # The values stand in the rollout: those of the parameters that acted.
+    advantage, target = advantages(rollout, config.gamma, config.gae_lambda)
+    return {"advantage": advantage, "target": target}
+
+
+def gradients(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
+    del noise
+    names = [network.name for network in policy.graph.networks]
+    found, metrics = gradients_of(lambda leaves: loss(policy, config, leaves, minibatch), state, names)
+    metrics["grad_norm"] = global_norm(found.values())
+    metrics["lr"] = learning_rate(config, state)
+    return Gradients(found, metrics, {})
+
+
+def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
+    """``-L(theta)`` of equation 9 over the rows of a minibatch, and what it is made of."""
+    weight = minibatch["weight"]
+    share = share_of(weight)
+    distribution, value = policy(state, minibatch)
+    advantage = minibatch["advantage"]
+    if config.normalize_advantage:
+        advantage = normalised(advantage, weight)
+    log_prob = distribution.log_prob(minibatch["action"])
+    surrogate = clipped_surrogate(log_prob, minibatch["log_prob"], advantage, share, config.clip_param)
+    target = minibatch["target"]
+    if policy.graph.normalize_value:
+        target = normalised_target(target, state)
+    value_loss = squared_error(value, target, share)
+    entropy = (share * distribution.entropy()).sum()
+    metrics = {
+        "policy_loss": surrogate.loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approx_kl": surrogate.approx_kl,
+        "clip_fraction": surrogate.clip_fraction,
+    }
+    total = surrogate.loss + config.value_coef * value_loss - config.entropy_coef * entropy
+    return total, {name: metric.detach() for name, metric in metrics.items()}
+
+
+def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
+    """The step size at ``state["progress"]`` of the run: float64 scalar."""
+    progress: Tensor = state["progress"]
+    if config.lr_schedule == "linear":
+        return config.lr * (1.0 - progress)
+    return torch.full_like(progress, config.lr)
+
+
+def update(graph: PolicyGraph, config: PPOConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam down the gradient, clipped by its norm over all networks."""
+    scale = clip_scale(found.values(), config.max_grad_norm)
+    lr = learning_rate(config, state)
+    step = state["adam_step"] + 1
+    changed = {"adam_step": step}
+    for network in graph.networks:
+        name = network.name
+        at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
+        at = adam(at, scale * found[name], step, lr, config.adam_eps)
+        changed[name], changed[f"adam_m.{name}"], changed[f"adam_v.{name}"] = at
+    return changed
+
+
+def statistics(graph: PolicyGraph, state: Tensors, rollout: Tensors) -> Arrays:
+    """Running moments of observations and value targets, with this slot's valid rows merged lane by lane."""
+    valid = rollout["valid"][: rollout["target"].shape[0]]
+    found: dict[str, Array] = {}
+    if graph.normalize_obs:
+        found["obs"] = features_of(graph.encoding, rollout, len(valid))
+    if graph.normalize_value:
+        found["value"] = rollout["target"]
+    changed: Arrays = {}
+    for name, values in found.items():
+        moments = Moments(state[f"{name}_mean"], state[f"{name}_var"], state[f"{name}_count"])
+        moments = merge_lanes(moments, values, valid)
+        changed |= {f"{name}_mean": moments.mean, f"{name}_var": moments.variance, f"{name}_count": moments.count}
+    return changed

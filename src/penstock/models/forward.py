@@ -1,0 +1,57 @@
+"""A ``network.Network`` as a torch function of its flat vector. Owns no parameters: weights are views."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from penstock.network import Conv2d, Flatten, Linear, Network
+
+__all__ = ["Forward", "Outputs"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": functional.elu,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "sigmoid": torch.sigmoid,
+}
+
+
+class Outputs(NamedTuple):
+    """What a network gives: the last layer's output ``[n, k]`` and its free vectors by name."""
+
+    output: Tensor
+    free: dict[str, Tensor]
+
+
+class Forward:
+    """``(flat vector, x) -> Outputs``; the layout of the vector is worked out once."""
+
+    def __init__(self, network: Network) -> None:
+        slices = list(network.slices())
+        self._sizes = [torch.Size(part.shape).numel() for part in slices]
+        self._shapes = [part.shape for part in slices]
+        self._free = [part.name for part in slices if part.name in {name for name, _, _ in network.free}]
+        self._layers = network.layers
+
+    def __call__(self, flat: Tensor, x: Tensor) -> Outputs:
+        """Run all layers on ``x`` ``[n, ...]``."""
+        # One split: its backward is one concatenation, where a slice each would be a zero-filled vector each.
+        parts = [part.view(shape) for part, shape in zip(torch.split(flat, self._sizes), self._shapes, strict=True)]
+        position = 0
+        for layer in self._layers:
+            if isinstance(layer, Linear):
+                x = torch.addmm(parts[position + 1], x, parts[position])
+                position += 2
+            elif isinstance(layer, Conv2d):
+                x = functional.conv2d(x, parts[position], parts[position + 1], stride=layer.stride)
+                position += 2
+            elif isinstance(layer, Flatten):
+                x = x.flatten(1)
+            else:
+                x = ACTIVATIONS[layer.name](x)
+        return Outputs(x, dict(zip(self._free, parts[position:], strict=True)))

@@ -1,0 +1,28 @@
+"""Gradients of a scalar with respect to flat vectors. Traceable: the backward pass becomes part of the traced graph."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+__all__ = ["gradients_of"]
+
+Extra = TypeVar("Extra")
+
+
+def gradients_of(
+    loss: Callable[[dict[str, Tensor]], tuple[Tensor, Extra]], state: Mapping[str, Tensor], names: Sequence[str]
+) -> tuple[dict[str, Tensor], Extra]:
+    """The gradient of ``loss`` with respect to each named vector, and what else ``loss`` gives.
+
+    Args:
+        loss: ``(state) -> (scalar, extra)``; called once, with the named vectors as leaves.
+        state: named tensors; not changed.
+        names: what to differentiate.
+    """
+    leaves = {name: state[name].detach().requires_grad_() for name in names}
+    with torch.enable_grad():
+        value, extra = loss({**state, **leaves})
+        gradients = torch.autograd.grad(value, list(leaves.values()))
+    return dict(zip(names, gradients, strict=True)), extra

@@ -1,0 +1,69 @@
+"""One optimizer step on flat vectors, as pure functions. Holds no state: moments come in and go out."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Adam", "adam", "clip_scale", "global_norm", "rmsprop"]
+
+BETA1, BETA2 = 0.9, 0.999
+"""Of Adam; nobody here has needed others."""
+DECAY = 0.99
+"""Of RMSprop."""
+
+
+def global_norm(gradients: Iterable[Tensor]) -> Tensor:
+    """Euclidean norm over all vectors together: scalar."""
+    return sum((g.square().sum() for g in gradients), start=torch.zeros(())).sqrt()
+
+
+def clip_scale(gradients: Iterable[Tensor], max_norm: float) -> Tensor:
+    """The factor, at most 1, that brings the global norm down to ``max_norm``.
+
+    Source: Pascanu et al. 2013, https://arxiv.org/abs/1211.5063. The 1e-6 keeps a zero gradient zero.
+    """
+    return (max_norm / (global_norm(gradients) + 1e-6)).clamp(max=1.0)
+
+
+class Adam(NamedTuple):
+    """A parameter vector and Adam's two moments, all ``[n]``."""
+
+    parameter: Tensor
+    m: Tensor
+    v: Tensor
+
+
+def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor, epsilon: float) -> Adam:
+    """One step of Adam with bias correction.
+
+    ``m = b1 m + (1 - b1) g``, ``v = b2 v + (1 - b2) g^2``,
+    ``p -= lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)``, with ``b1 = 0.9`` and ``b2 = 0.999``.
+
+    Args:
+        at: where the optimizer stands.
+        gradient: ``[n]``.
+        step: t, counted from 1; int64 scalar.
+        lr: step size; float64 scalar.
+        epsilon: added to the root.
+
+    Source: Kingma and Ba 2015, algorithm 1, https://arxiv.org/abs/1412.6980.
+    """
+    t = step.to(torch.float64)
+    m = at.m.lerp(gradient, 1.0 - BETA1)
+    v = at.v.lerp(gradient.square(), 1.0 - BETA2)
+    size = lr / (1.0 - BETA1**t)
+    scale = (1.0 - BETA2**t).rsqrt()
+    return Adam(at.parameter - size * m / (v.sqrt() * scale + epsilon), m, v)
+
+
+def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """One step of RMSprop: the new parameter and mean square, both ``[n]``; ``epsilon`` inside the root, as in A3C.
+
+    ``v = d v + (1 - d) g^2``, ``p -= lr g / sqrt(v + eps)``, with ``d = 0.99``.
+
+    Source: Mnih et al. 2016, equations 8 and 9, https://arxiv.org/abs/1602.01783.
+    """
+    v = v.lerp(gradient.square(), 1.0 - DECAY)
+    return parameter - lr * gradient / (v + epsilon).sqrt(), v

@@ -73,7 +73,7 @@ def test_every_native_file_is_compiled_with_warnings_as_errors(compile_commands:
 
 @pytest.mark.parametrize(
     ("warning", "body"),
-    [("conversion", "int narrow(double x) { return x; }"), ("shadow", "int f(int x) { { int x = 1; return x; } }")],
+    [("conversion", "short narrow(int x) { return x; }"), ("shadow", "int f(int x) { { int x = 1; return x; } }")],
 )
 def test_a_warning_is_an_error(tmp_path: Path, compile_commands: list[dict[str, str]], warning: str, body: str) -> None:
     (tmp_path / "planted.cpp").write_text(body)
@@ -81,4 +81,4 @@ def test_a_warning_is_an_error(tmp_path: Path, compile_commands: list[dict[str, 
     flags = [word for word in words if word.startswith(("-W", "-std", "-f"))]
     result = run(compiler, *flags, "-fsyntax-only", "planted.cpp", cwd=tmp_path)
     assert result.returncode != 0
-    assert f"-Werror={warning}" in result.stderr or f"-W{warning}" in result.stderr
+    assert f"-Werror={warning}" in result.stderr

@@ -74,13 +74,15 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 # An editable install reads src/ as it stands; the compiled modules are placed there, each in its room.
 build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 	@$(BIN)/cmake -S . -B build/native $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
-		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
-	@$(BIN)/cmake --build build/native
+		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
+	@echo "building the native modules"
+	@$(BIN)/cmake --build build/native -- --quiet
 	@$(BIN)/cmake --install build/native --prefix src >/dev/null
 	@touch $@
 
 build/native-tests/%/.built: $(NATIVE_SOURCES) $(VENV)/.installed
 	@$(BIN)/cmake -S . -B $(@D) $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=RelWithDebInfo --log-level=WARNING \
-		-DPENSTOCK_NATIVE_TESTS=ON -DPENSTOCK_SANITIZER=$*
-	@$(BIN)/cmake --build $(@D)
+		-DPENSTOCK_NATIVE_TESTS=ON -DPENSTOCK_SANITIZER=$(filter-out none,$*) >/dev/null
+	@echo "building the native tests, sanitizer: $*"
+	@$(BIN)/cmake --build $(@D) -- --quiet
 	@touch $@

@@ -1,0 +1,40 @@
+"""The table of learning results and its judge. Nothing is trained here: `make learn` does."""
+
+import tomllib
+from pathlib import Path
+
+from benchmarks.learning.run import HERE, draw, verdict
+from benchmarks.runs import Curve
+
+
+def test_the_table_holds_every_promise() -> None:
+    table = tomllib.loads((HERE / "thresholds.toml").read_text())
+    promised = {
+        ("Pendulum-v1", "1000000", -200, -175),
+        ("CartPole-v1", "150000", 475, None),
+        ("Pendulum-v1", "150000", -200, None),
+        ("Acrobot-v1", None, -100, None),
+        ("MountainCarContinuous-v0", None, 90, None),
+    }
+    found = set()
+    for row in table.values():
+        flags = dict(zip(row["arguments"][::2], row["arguments"][1::2], strict=True))
+        found.add((flags["--env"], flags.get("--timesteps"), row["each"], row.get("mean")))
+    assert found == promised
+
+
+def test_a_seed_below_its_threshold_falls_short() -> None:
+    assert verdict({"each": -200}, [-150.0, -200.5, -199.9]) == ["seed 1: -200.5 < -200"]
+
+
+def test_the_mean_is_judged_too() -> None:
+    row = {"each": -200, "mean": -175}
+    # (-190 - 180 - 170) / 3 = -180
+    assert verdict(row, [-190.0, -180.0, -170.0]) == ["mean: -180.0 < -175"]
+    assert verdict(row, [-170.0, -160.0, -150.0]) == []
+
+
+def test_a_picture_is_drawn(tmp_path: Path) -> None:
+    line = Curve([0, 100], [0.0, 1.0], [-1200.0, -150.0])
+    draw(tmp_path / "curve.png", "penstock train", -200.0, [line, line, line])
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,39 @@
+"""The public names of penstock: sorted, complete, each to be had, and cheap until it is used."""
+
+import inspect
+import subprocess
+import sys
+
+import penstock
+import penstock.errors
+
+CALLS = {"Config", "ParallelPPO", "Policy", "Result", "evaluate", "resume", "train"}
+
+
+def test_names_are_sorted_and_unique() -> None:
+    assert penstock.__all__ == sorted(set(penstock.__all__))
+
+
+def test_every_name_can_be_had() -> None:
+    for name in penstock.__all__:
+        assert getattr(penstock, name) is not None
+    assert set(penstock.__all__) <= set(dir(penstock))
+
+
+def test_what_a_user_calls_is_there() -> None:
+    assert set(penstock.__all__) >= CALLS
+
+
+def test_every_error_is_there() -> None:
+    errors = {name for name, value in vars(penstock.errors).items() if inspect.isclass(value)}
+    assert {name for name in errors if issubclass(getattr(penstock.errors, name), Exception)} <= set(penstock.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(penstock, "no_such_name")
+
+
+def test_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, penstock; print(*sorted({'torch', 'numpy', 'gymnasium', 'matplotlib'} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == []

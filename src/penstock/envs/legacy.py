@@ -1,0 +1,81 @@
+"""The older API, by what an object does: ``step`` of four values, ``reset`` that returns only the observation.
+
+It imports no ``gym``. Each historical difference is handled on its own, so that any mixture of them works:
+https://gymnasium.farama.org/introduction/migration_guide/.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["OlderEnv", "declares", "is_current", "reset_values"]
+
+
+class OlderEnv:
+    """Gives an environment of the older API, or of no base class at all, the present ``reset`` and ``step``.
+
+    Attributes:
+        seeded: whether an episode can be given a seed, by ``reset(seed=)`` or by ``seed()``.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self._env = env
+        self._step = env.step
+        self._reset_takes_seed = _reset_takes_seed(env)
+        seed = getattr(env, "seed", None)
+        self._seed = seed if callable(seed) else None
+        self.seeded = self._reset_takes_seed or self._seed is not None
+
+    def reset(self, *, seed: int) -> tuple[Any, Any]:
+        """Start an episode: observation and info."""
+        if self._reset_takes_seed:
+            return reset_values(self._env.reset(seed=seed))
+        if self._seed is not None:
+            self._seed(seed)
+        return reset_values(self._env.reset())
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, Any]:
+        """One step: observation, reward, terminated, truncated, info.
+
+        Of four values, ``done`` is truncation where ``info["TimeLimit.truncated"]`` says so, else termination.
+        """
+        result = self._step(action)
+        if len(result) != 4:
+            return result  # type: ignore[no-any-return]  # five values, or the caller's to refuse
+        obs, reward, done, info = result
+        truncated = bool(done) and bool(info) and bool(info.get("TimeLimit.truncated", False))
+        return obs, reward, bool(done) and not truncated, truncated, info
+
+    def close(self) -> None:
+        """Close the environment, if it can be closed."""
+        close = getattr(self._env, "close", None)
+        if close is not None:
+            close()
+
+
+def is_current(env: Any) -> bool:
+    """True for an environment that derives from Gymnasium's and whose ``reset`` takes a seed."""
+    ours = any(base.__module__.partition(".")[0] == "gymnasium" for base in type(env).__mro__)
+    return ours and _reset_takes_seed(env)
+
+
+def reset_values(result: Any) -> tuple[Any, Any]:
+    """Observation and info of what ``reset`` returned; the older one returns the observation alone."""
+    if isinstance(result, tuple) and len(result) == 2 and (result[1] is None or isinstance(result[1], dict)):
+        return result
+    return result, {}
+
+
+def declares(function: Callable[..., Any], parameter: str) -> bool:
+    """True if a callable names a parameter in its signature."""
+    try:
+        return parameter in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False  # built-in callables may have no signature
+
+
+def _reset_takes_seed(env: Any) -> bool:
+    """A wrapper's ``reset(**kwargs)`` takes what the environment inside it takes."""
+    return declares(env.reset, "seed") and declares(getattr(env, "unwrapped", env).reset, "seed")

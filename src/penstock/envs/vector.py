@@ -1,0 +1,215 @@
+"""Any ``gymnasium.vector.VectorEnv``: B lanes that one call steps together, in each of the three autoreset modes.
+
+Where autoreset is disabled penstock resets the ended lanes itself; otherwise the environment does, from random streams
+of its own, so its episodes cannot be restored. The modes: https://farama.org/Vector-Autoreset-Mode.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.envs.rows import ObservationRows, cast
+from penstock.envs.spaces import field_paths, one_line, spaces_of
+from penstock.errors import BadDataError, EnvironmentFault
+from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
+
+__all__ = ["VectorSource", "is_vector"]
+
+_MODES = ("NextStep", "SameStep", "Disabled")
+
+
+def is_vector(env: Any) -> bool:
+    """True for an object with the attributes of a vector environment."""
+    return hasattr(env, "num_envs") and hasattr(env, "single_observation_space")
+
+
+class VectorSource(EnvSource):
+    """Steps a vector environment.
+
+    Args:
+        name: what messages call the environment.
+        env: the vector environment; the source owns it from here on.
+        num_lanes: how many lanes it must have.
+        first_lane: the number that messages give the first of them.
+
+    Raises:
+        EnvironmentFault: no vector environment, another number of lanes, or an autoreset mode that is unknown or not stated.
+        SpaceError: a space that is not supported.
+    """
+
+    def __init__(self, name: str, env: Any, num_lanes: int, first_lane: int = 0) -> None:
+        if not is_vector(env):
+            raise EnvironmentFault(
+                f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment"
+            )
+        if env.num_envs != num_lanes:
+            raise EnvironmentFault(f"{name} has {env.num_envs} lanes where {num_lanes} were asked for")
+        self._env = env
+        self._mode = _autoreset_mode(name, env)
+        self.spaces = spaces_of(env.single_observation_space, env.single_action_space)
+        self.num_lanes = num_lanes
+        self.same_step = self._mode != "NextStep"
+        self._name = f"lanes {first_lane} to {first_lane + num_lanes - 1} of {name}"
+        paths = field_paths(env.single_observation_space)
+        lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(num_lanes)]
+        self._final = ObservationRows(self.spaces, paths, lane_names)
+        self._fields = [
+            (field, paths[field], space, (num_lanes, *spec.shape), np.dtype(spec.dtype))
+            for (field, space), spec in zip(self.spaces.obs, self.spaces.obs_specs(), strict=True)
+        ]
+        self._action_dtype = env.single_action_space.dtype
+        self._reward = np.zeros(num_lanes, np.float32)
+        self._ended = np.zeros(num_lanes, np.bool_)
+        self._reset = np.zeros(num_lanes, np.bool_)
+        self._seed_form: Callable[[Sequence[int], Array], Any] | None = None
+        if self._mode == "Disabled":
+            self._seed_form = _lane_seed_form(env, self._observed)
+        self.restorable = self._seed_form is not None
+
+    def reset(self, seeds: Sequence[int]) -> Arrays:
+        """Start an episode in every lane. ``seeds`` holds one seed a lane."""
+        self._ended[:] = False
+        everyone = np.ones(self.num_lanes, np.bool_)
+        if self._seed_form is not None:
+            return self._observed(self._env.reset(seed=self._seed_form(seeds, everyone))[0])
+        return self._observed(_reset_as_it_takes(self._env, seeds)[0])
+
+    def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
+        """Step every lane.
+
+        Raises:
+            BadDataError: naming environment and field.
+        """
+        # A copy, because an environment may keep what it is given.
+        obs, reward, terminated, truncated, infos = self._env.step(np.array(action, self._action_dtype))
+        if np.shape(reward) != self._reward.shape:
+            raise BadDataError(f"reward of {self._name} has shape {np.shape(reward)}, expected {self._reward.shape}")
+        self._reward[...] = reward
+        terminated, truncated = self._flags(terminated, "terminated"), self._flags(truncated, "truncated")
+        self._reset, self._ended = self._ended, self._reset
+        np.logical_or(terminated, truncated, out=self._ended)
+        if not self.same_step:
+            return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, {})
+        self._reset[:] = False
+        final: Arrays = self._final.arrays
+        if np.count_nonzero(self._ended):
+            seeds = {int(lane): next_seeds(int(lane)) for lane in np.flatnonzero(self._ended)}
+            if self._mode == "SameStep":
+                final = self._final_of(infos, truncated & ~terminated)
+            else:
+                obs = self._begin_next(self._observed(obs), seeds)
+        return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, final)
+
+    def close(self) -> None:
+        """Close the environment."""
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+    def _observed(self, obs: Any) -> Arrays:
+        """Field -> ``[B, ...]``, the environment's own arrays where they are as their space says."""
+        arrays = {}
+        for field, path, space, shape, dtype in self._fields:
+            value = obs
+            for key in path:
+                value = value[key]
+            if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
+                value = cast(value, Box(shape, dtype.name, (), ()), f"{field} of {self._name}")
+            # It will index a one-hot row, so a value outside must never pass.
+            if isinstance(space, Discrete) and (value.min() < space.start or value.max() >= space.start + space.n):
+                raise BadDataError(
+                    f"{field} of {self._name} is {one_line(value)}, outside its space "
+                    f"{space.start} .. {space.start + space.n - 1}"
+                )
+            arrays[field] = value
+        return arrays
+
+    def _flags(self, values: Any, field: str) -> Array:
+        array = np.asarray(values)
+        if array.dtype != np.bool_ or array.shape != self._ended.shape:
+            array = cast(values, Box(self._ended.shape, "bool", (), ()), f"{field} of {self._name}")
+        return array
+
+    def _begin_next(self, obs: Arrays, seeds: dict[int, int]) -> Any:
+        """Keep the ended lanes' last observations and begin their next episodes."""
+        for field, values in obs.items():
+            # Before the reset, which may write into the array that step returned.
+            self._final.arrays[field][self._ended] = values[self._ended]
+        options = {"reset_mask": self._ended.copy()}
+        if self._seed_form is None:
+            return self._env.reset(options=options)[0]
+        lane_seeds = [seeds.get(lane, 0) for lane in range(self.num_lanes)]
+        return self._env.reset(seed=self._seed_form(lane_seeds, self._ended), options=options)[0]
+
+    def _final_of(self, infos: Any, wanted: Array) -> Arrays:
+        """The last observations of ended lanes, out of the infos; those of ``wanted`` lanes must be there."""
+        final = infos.get("final_obs")
+        if final is None or (isinstance(final, np.ndarray) and final.dtype == np.object_):
+            for lane in np.flatnonzero(self._ended):
+                if final is not None and final[lane] is not None:
+                    self._final.stores[lane](final[lane])
+                elif wanted[lane]:
+                    raise BadDataError(f"{self._name} resets in the same step, but its infos hold no final_obs")
+            return self._final.arrays
+        return self._observed(final)
+
+
+def _autoreset_mode(name: str, env: Any) -> str:
+    mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
+    value = getattr(mode, "value", mode)
+    if value in _MODES:
+        return str(value)
+    stated = "does not state its autoreset mode" if mode is None else f"states the unknown autoreset mode {mode!r}"
+    raise EnvironmentFault(
+        f'{name} {stated}: set metadata["autoreset_mode"] to a gymnasium.vector.AutoresetMode ({", ".join(_MODES)})'
+    )
+
+
+def _every_lane(seeds: Sequence[int], _mask: Array) -> list[int]:
+    """What SyncVectorEnv and AsyncVectorEnv take: a list of one seed a lane; those of lanes that go on are not used."""
+    return list(seeds)
+
+
+def _reset_lanes(seeds: Sequence[int], mask: Array) -> Array:
+    """What ale-py takes: an array of one seed for each lane that is reset."""
+    return np.array([seed for seed, chosen in zip(seeds, mask, strict=True) if chosen])
+
+
+def _rejections() -> tuple[type[Exception], ...]:
+    from gymnasium.error import Error  # noqa: PLC0415  # only where there is a vector environment
+
+    return (TypeError, ValueError, AssertionError, RuntimeError, Error)
+
+
+def _lane_seed_form(env: Any, observed: Callable[[Any], Arrays]) -> Callable[[Sequence[int], Array], Any] | None:
+    """In which form an environment takes one seed for each lane that a mask resets, or ``None``.
+
+    No two implementations agree, and none says; so it is tried: a lane that is reset again with its seed must observe
+    the same, and the lanes beside it must observe what they did.
+    """
+    last = env.num_envs - 1
+    everyone, one = np.ones(env.num_envs, np.bool_), np.arange(env.num_envs) == last
+    seeds = list(range(7, 7 + env.num_envs))
+    others = [seed + 1000 for seed in seeds[:-1]] + seeds[-1:]
+    for form in (_every_lane, _reset_lanes):
+        try:
+            before = {
+                name: values.copy() for name, values in observed(env.reset(seed=form(seeds, everyone))[0]).items()
+            }
+            again = observed(env.reset(seed=form(others, one), options={"reset_mask": one.copy()})[0])
+        except _rejections():
+            continue
+        if all(np.array_equal(before[name], again[name]) for name in before):
+            return form
+    return None
+
+
+def _reset_as_it_takes(env: Any, seeds: Sequence[int]) -> Any:
+    """Seed each lane where the environment takes that, else all of them by the first seed."""
+    for seed in (list(seeds), np.array(seeds), seeds[0]):
+        try:
+            return env.reset(seed=seed)
+        except _rejections():
+            continue
+    return env.reset()

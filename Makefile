@@ -82,7 +82,7 @@ build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 
 build/native-tests/%/.built: $(NATIVE_SOURCES) $(VENV)/.installed
 	@$(BIN)/cmake -S . -B $(@D) $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=RelWithDebInfo --log-level=WARNING \
-		-DPENSTOCK_NATIVE_TESTS=ON -DPENSTOCK_SANITIZER=$(filter-out none,$*) >/dev/null
+		-DPENSTOCK_NATIVE_TESTS=ON -DPENSTOCK_SANITIZER=$* >/dev/null
 	@echo "building the native tests, sanitizer: $*"
 	@$(BIN)/cmake --build $(@D) -- --quiet
 	@touch $@

@@ -47,7 +47,7 @@ def peer(python: Path, threads: int, updates: int) -> float:
 def ours(extra: list[str], updates: int) -> float:
     """Steps per second of penstock: from its second commit to its last, by its own log of every update."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [*flags(SETTING), "--timesteps", str((updates + 2) * BATCH), "--eval_interval", "0", *extra]
+        words = [*flags(SETTING), "--timesteps", str((updates + 2) * BATCH), "--eval_episodes", "1", *extra]
         log = curve(train(Path(folder), words), "throughput/steps_per_second")
     return (log.steps[-1] - log.steps[1]) / (log.seconds[-1] - log.seconds[1])
 

@@ -1,17 +1,113 @@
 """THE contract of a node: what a scheduler may call, and what a node may use while it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
-
+from penstock.memory.action_log import Position
 from penstock.types import Array, Arrays
 
-__all__ = ["BoardReader", "BoardWriter", "Node", "PolicyPort", "Ports", "StreamReader", "StreamWriter"]
+__all__ = [
+    "ActionLogPort",
+    "BoardReader",
+    "BoardWriter",
+    "LaneStart",
+    "Node",
+    "PolicyPort",
+    "Ports",
+    "RecordPort",
+    "StreamReader",
+    "StreamWriter",
+]
+
+
+class Node(Protocol):
+    """One worker of a program. Its class is made from its settings, a frozen dataclass of plain data."""
+
+    def open(self, ports: "Ports") -> None:
+        """Called once, in the process that runs the node."""
+        ...
+
+    def ready(self) -> bool:
+        """True if ``step`` has work and room for its output. Never blocks."""
+        ...
+
+    def step(self) -> None:
+        """One bounded piece of work (at most about 50 ms). Never waits."""
+        ...
+
+    def close(self) -> None:
+        """Called once, also after an error."""
+        ...
+
+
+class Ports(Protocol):
+    """What a node is given when it opens: its ends of the program's edges, by their names."""
+
+    name: str
+    """The node's name: its identity, which survives a restart."""
+    incarnation: int
+    """This life of the node; never reused within a run."""
+
+    def stream_writer(self, edge: str) -> "StreamWriter":
+        """The writing end of a stream."""
+        ...
+
+    def stream_reader(self, edge: str) -> "StreamReader":
+        """The reading end of a stream."""
+        ...
+
+    def board_writer(self, edge: str) -> "BoardWriter":
+        """The writing end of a board."""
+        ...
+
+    def board_reader(self, edge: str) -> "BoardReader":
+        """A reading end of a board."""
+        ...
+
+    def policy(self, edge: str, first_lane: int, lanes: int) -> "PolicyPort":
+        """The asking end of an ask edge, for these lanes."""
+        ...
+
+    def record(self, edge: str) -> "RecordPort":
+        """The owner's end of a record."""
+        ...
+
+    def action_log(self, edge: str) -> "ActionLogPort":
+        """The action log of one node's lanes."""
+        ...
+
+    def busy(self, name: str, limit_s: float) -> AbstractContextManager[None]:
+        """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
+        ...
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        """Add to one of this node's counters in shared memory, at the source of what is counted."""
+        ...
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """The counters of every node: node -> counter -> value."""
+        ...
+
+    def stopping(self) -> bool:
+        """True once the run has been asked to end: finish what is begun, begin nothing new."""
+        ...
+
+    def finished(self) -> None:
+        """This node has nothing left to do, ever: the run may end once all it waits for have said so."""
+        ...
 
 
 class StreamWriter(Protocol):
     """The writing end of a stream."""
+
+    slots: int
+    """How many slots the stream has."""
+
+    def free(self) -> int:
+        """How many slots are free now."""
+        ...
 
     def claim(self, sequence: int) -> int | None:
         """A free slot as this node's own, or ``None`` (the reader has to free one first)."""
@@ -37,11 +133,15 @@ class StreamReader(Protocol):
         ...
 
     def take(self) -> int | None:
-        """The oldest waiting slot of some writer as this node's own, or ``None``."""
+        """A waiting slot as this node's own, oldest first for each writer, or ``None``."""
         ...
 
     def slot(self, index: int) -> Arrays:
         """The arrays of a slot, as views."""
+        ...
+
+    def sequence(self, index: int) -> int:
+        """The sequence that the writer claimed the slot with."""
         ...
 
     def release(self, index: int) -> None:
@@ -73,74 +173,76 @@ class PolicyPort(Protocol):
     """Where a node asks for actions. Whether the policy runs in this process is placement; the node does not know."""
 
     version: int
-    """Version of the parameters that answered last."""
+    """Version of the parameters that answer now; -1 before the first."""
+    environment_action: Array
+    """``[lanes, ...]``: the last answer's actions in the environment's own units and dtype."""
 
-    def ask(self, rows: Mapping[str, Array], step: int) -> None:
-        """Ask for the outputs of ``act`` for these rows.
+    def fresh(self, turn: int) -> bool:
+        """True if a version is published that is new enough for this turn, by the board's ``max_lag``."""
+        ...
 
-        Args:
-            rows: observation fields ``[n, ...]`` to read; ``action`` and the algorithm's row fields ``[n, ...]`` to write.
-            step: the lanes' step count, which keys the noise.
-        """
+    def refresh(self) -> None:
+        """Answer with the latest published parameters from here on."""
+        ...
+
+    def bind(self, rows: Arrays) -> int:
+        """Announce the arrays of a slot, ``[T + 1, lanes, ...]`` each, and get a handle to ask about its rows."""
+        ...
+
+    def ask(self, handle: int, row: int, step: int) -> None:
+        """Ask for all outputs of ``act`` for one row, written in place. ``step``, the lanes' count, keys the noise."""
+        ...
+
+    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+        """Ask for the value alone of ``n`` observations ``[n, ...]``, written into ``value`` ``[n]``."""
         ...
 
     def answered(self) -> bool:
-        """True once the rows hold their outputs."""
-        ...
-
-    def take(self) -> None:
-        """Accept the answer; the next ``ask`` may follow."""
+        """True once the last question is answered."""
         ...
 
 
-class Ports(Protocol):
-    """What a node is given when it opens."""
+class RecordPort(Protocol):
+    """The owner's end of a commit record."""
 
-    name: str
-    """The node's name."""
-    incarnation: int
-    """This life of the node; never reused within a run."""
-
-    def stream_writer(self, edge: str) -> StreamWriter:
-        """The writing end of stream ``edge``."""
+    def begin(self) -> Arrays:
+        """The arrays of the buffer that is not current, to be written whole."""
         ...
 
-    def stream_reader(self, edge: str) -> StreamReader:
-        """The reading end of stream ``edge``."""
-        ...
-
-    def board_writer(self, edge: str) -> BoardWriter:
-        """The writing end of board ``edge``."""
-        ...
-
-    def board_reader(self, edge: str) -> BoardReader:
-        """A reading end of board ``edge``."""
-        ...
-
-    def busy(self, name: str, limit_s: float) -> AbstractContextManager[None]:
-        """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
-        ...
-
-    def count(self, counter: str, amount: int = 1) -> None:
-        """Add to one of this node's counters in shared memory."""
+    def commit(self, number: int) -> None:
+        """Make what was written current, by one release store."""
         ...
 
 
-class Node(Protocol):
-    """One worker of a program."""
+@dataclass(frozen=True)
+class LaneStart:
+    """Where a lane begins in this life of the run: a fresh episode, or one to restore from its actions."""
 
-    def open(self, ports: Ports) -> None:
-        """Called once, in the process that runs the node."""
+    episode: int = 0
+    step: int = 0
+    """Steps that the lane has taken in its whole life; it keys the noise."""
+    rollout: int = 0
+    """Rollouts that the lane has given in its whole life; in lock step the version it waits for."""
+    position: Position | None = None
+    """Set where the episode should be restored: reset with its seed, replay ``actions``, compare the hash."""
+    actions: Array | None = None
+
+
+class ActionLogPort(Protocol):
+    """The actions of lanes that are stepped together, since each lane's last reset."""
+
+    def begin_episode(self, lane: int, episode: int, obs: Mapping[str, Array]) -> None:
+        """An episode begins in ``lane``; its row of ``obs`` (field -> ``[lanes, ...]``) is the first observation."""
         ...
 
-    def ready(self) -> bool:
-        """True if ``step`` has work and room for its output. Never blocks."""
+    def append(self, action: Array, obs: Mapping[str, Array]) -> None:
+        """Every lane took ``action[i]`` and observed ``obs[field][i]``."""
         ...
 
-    def step(self) -> None:
-        """One bounded piece of work (at most about 50 ms). Never waits."""
+    def positions(self, into: Array) -> None:
+        """Write where each lane stands into ``into``, int64 ``[lanes, 4]``."""
         ...
 
-    def close(self) -> None:
-        """Called once, also after an error."""
+    def content(self, lane: int, position: Position) -> Array | None:
+        """The actions of that episode up to that position, or ``None``: they are not all there (any more)."""
         ...

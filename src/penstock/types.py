@@ -15,9 +15,11 @@ __all__ = [
     "Array",
     "ArraySpec",
     "Arrays",
+    "BackendSpec",
     "Box",
     "Discrete",
     "EnvFactory",
+    "EnvReference",
     "EnvSource",
     "NoiseSpec",
     "PolicyBackend",
@@ -33,6 +35,9 @@ Arrays: TypeAlias = dict[str, Array]
 
 EnvFactory: TypeAlias = Callable[..., Any]
 """Makes an environment; called without arguments, or with ``num_envs=`` if it declares that parameter."""
+
+EnvReference: TypeAlias = str | bytes
+"""How an environment travels between processes: a Gymnasium id, ``module:name``, or a factory as cloudpickle bytes."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,15 @@ class Spaces:
         if isinstance(self.action, Box):
             return ArraySpec("action", self.action.shape, "float32")
         return ArraySpec("action", (), "int64")
+
+
+@dataclass(frozen=True)
+class BackendSpec:
+    """How to make a policy backend, as plain data: ``load(build)(*arguments)``."""
+
+    build: str
+    """``module:attribute``."""
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""CheckpointerNode: writes what the learner hands it into the run folder, whole or not at all.
+
+It takes the disk's slowness away from the learner and knows nothing of what the arrays mean.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.experiments.checkpoints import prune_checkpoints, save_checkpoint
+from penstock.node import Ports
+from penstock.types import Arrays
+
+__all__ = ["CheckpointerNode", "CheckpointerSettings"]
+
+
+@dataclass(frozen=True)
+class CheckpointerSettings:
+    """Where checkpoints go, how many are kept, and what every manifest says."""
+
+    folder: Path
+    keep: int
+    manifest: dict[str, Any]
+    """Facts that do not change during the run: environment, algorithm, backend, ..."""
+    write_limit_s: float
+
+
+class CheckpointerNode:
+    """Writes stream ``checkpoints`` to the run folder."""
+
+    def __init__(self, settings: CheckpointerSettings) -> None:
+        self._settings = settings
+
+    def open(self, ports: Ports) -> None:
+        """Take the reading end."""
+        self._ports = ports
+        self._checkpoints = ports.stream_reader("checkpoints")
+
+    def ready(self) -> bool:
+        """True if a checkpoint waits."""
+        return self._checkpoints.ready() > 0
+
+    def step(self) -> None:
+        """Write one checkpoint, then drop those that need not be kept."""
+        index = self._checkpoints.take()
+        if index is None:
+            return
+        settings, slot = self._settings, self._checkpoints.slot(index)
+        with self._ports.busy("write a checkpoint", settings.write_limit_s):
+            facts = dict(settings.manifest)
+            facts["update"] = int(slot["update"])
+            facts["steps"] = int(slot["steps"])
+            count = min(int(slot["episodes"]), len(slot["returns"]))
+            facts["return_mean"] = float(slot["returns"][-count:].mean()) if count else None
+            save_checkpoint(settings.folder, packed(slot), facts)
+            prune_checkpoints(settings.folder, settings.keep)
+        self._ports.count("checkpoints")
+        self._checkpoints.release(index)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def packed(slot: Arrays) -> Arrays:
+    """The slot's arrays with the lanes' actions laid end to end, without the room left for longer episodes."""
+    arrays = {name: values for name, values in slot.items() if name != "actions"}
+    counts = np.maximum(slot["actions_count"], 0)
+    arrays["actions"] = np.concatenate([slot["actions"][lane, :count] for lane, count in enumerate(counts)])
+    return arrays

@@ -1,0 +1,213 @@
+"""EnvNode: steps its lanes with the policy it is given and writes each rollout once, in place.
+
+It does not know where the policy runs, which algorithm learns, or whether anybody waits for it.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.envs.sources import open_source
+from penstock.errors import BadDataError
+from penstock.node import LaneStart, PolicyPort, Ports, StreamWriter
+from penstock.seeding import episode_seed
+from penstock.types import Arrays, EnvReference, EnvSource, Spaces, StepResult
+
+__all__ = ["EnvNode", "EnvSettings"]
+
+STEP_LIMIT_S = 0.05
+"""How long one call of ``step`` may go on before the scheduler is given its turn."""
+
+
+@dataclass(frozen=True)
+class EnvSettings:
+    """What one EnvNode steps."""
+
+    env: EnvReference
+    vector: bool
+    """Ask Gymnasium for its own vector environment of this id."""
+    spaces: Spaces
+    worker: int
+    num_workers: int
+    """This is worker ``worker`` of so many; each steps as many lanes."""
+    first_lane: int
+    lanes: int
+    num_steps: int
+    """T: steps a rollout."""
+    seed: int
+    starts: tuple[LaneStart, ...]
+    """One for each lane."""
+    open_limit_s: float
+    """How long making and resetting the environments may take, in seconds."""
+
+
+class EnvNode:
+    """Steps lanes ``first_lane .. first_lane + lanes - 1``."""
+
+    def __init__(self, settings: EnvSettings) -> None:
+        self._settings = settings
+        self._rollout = settings.starts[0].rollout
+        self._episodes = [start.episode for start in settings.starts]
+        self._step = settings.starts[0].step
+        self._returns = np.zeros(settings.lanes, np.float64)
+        self._lengths = np.zeros(settings.lanes, np.int64)
+        self._work: Iterator[None] | None = None
+        self._deadline = 0.0
+        self._source: EnvSource | None = None
+
+    def open(self, ports: Ports) -> None:
+        """Make the environments and start an episode in each lane."""
+        settings = self._settings
+        self._ports = ports
+        self._stream: StreamWriter = ports.stream_writer("rollouts")
+        self._policy: PolicyPort = ports.policy("act", settings.first_lane, settings.lanes)
+        self._log = ports.action_log(f"actions.{ports.name}")
+        self._slots = [self._stream.slot(index) for index in range(self._stream.slots)]
+        self._handles = [self._policy.bind(slot) for slot in self._slots]
+        self._fields = tuple(name for name, _ in settings.spaces.obs)
+        with ports.busy("open environment", settings.open_limit_s):
+            self._source = open_source(settings.env, vector=settings.vector, num_lanes=settings.lanes)
+            seeds = [self._seed(lane) for lane in range(settings.lanes)]
+            self._obs = {name: value.copy() for name, value in self._source.reset(seeds).items()}
+        for lane in range(settings.lanes):
+            self._begin_episode(lane, self._obs)
+
+    def ready(self) -> bool:
+        """True if a rollout can go on, or a new one may begin: a slot is free and a policy new enough."""
+        if self._work is not None:
+            return self._policy.answered()
+        return not self._ports.stopping() and self._stream.free() > 0 and self._policy.fresh(self._rollout)
+
+    def step(self) -> None:
+        """Go on with the rollout until it is whole, the policy owes an answer, or the time is up."""
+        self._deadline = time.monotonic() + STEP_LIMIT_S
+        if self._work is None:
+            index = self._stream.claim(self._rollout * self._settings.num_workers + self._settings.worker)
+            if index is None:
+                return
+            self._policy.refresh()
+            self._work = self._collect(index)
+        if next(self._work, self) is self:
+            self._work = None
+
+    def close(self) -> None:
+        """Close the environments."""
+        if self._source is not None:
+            self._source.close()
+
+    def _collect(self, index: int) -> Iterator[None]:
+        """Fill a slot with a rollout and push it; yields whenever it must not go on now."""
+        source, policy, handle, slot = self._source, self._policy, self._handles[index], self._slots[index]
+        if source is None:
+            raise BadDataError("collecting before the environment is open")
+        num_steps = self._settings.num_steps
+        for name, values in self._obs.items():
+            slot[name][0] = values
+        slot["policy_version"][:num_steps] = policy.version
+        slot["final_count"][...] = 0
+        slot["episode_count"][...] = 0
+        for t in range(num_steps):
+            policy.ask(handle, t, self._step)
+            while not policy.answered():
+                yield
+            result = source.step(policy.environment_action, self._next_seed)
+            self._store(slot, t, result)
+            if time.monotonic() > self._deadline:
+                yield
+        for name in self._fields:
+            self._obs[name][...] = slot[name][num_steps]
+        yield from self._bootstrap(slot)
+        self._finish(slot, index)
+
+    def _store(self, slot: Arrays, t: int, result: StepResult) -> None:
+        """Write what step ``t`` gave: ``reward[t]``, ``terminated[t]``, ..., and the observations of row ``t + 1``."""
+        slot["reward"][t] = result.reward
+        slot["terminated"][t] = result.terminated
+        slot["truncated"][t] = result.truncated
+        np.logical_not(result.reset, out=slot["valid"][t])
+        for name in self._fields:
+            slot[name][t + 1] = result.obs[name]
+        self._step += 1
+        self._returns += result.reward
+        self._lengths += 1
+        self._log.append(slot["action"][t], result.obs)
+        ended = result.terminated | result.truncated
+        if ended.any():
+            for lane in np.flatnonzero(ended):
+                self._end_episode(slot, t, int(lane), result)
+        if result.reset.any():
+            for lane in np.flatnonzero(result.reset):
+                self._episodes[lane] += 1
+                self._begin_episode(int(lane), result.obs)
+
+    def _end_episode(self, slot: Arrays, t: int, lane: int, result: StepResult) -> None:
+        count = int(slot["episode_count"])
+        slot["episode_return"][count] = self._returns[lane]
+        slot["episode_length"][count] = self._lengths[lane]
+        slot["episode_count"][...] = count + 1
+        if not self._same_step:
+            return
+        if result.truncated[lane] and not result.terminated[lane]:
+            last = int(slot["final_count"])
+            slot["final_t"][last] = t
+            slot["final_lane"][last] = lane
+            for name in self._fields:
+                slot[f"final.{name}"][last] = result.final_obs[name][lane]
+            slot["final_count"][...] = last + 1
+        self._begin_episode(lane, result.obs)
+
+    def _begin_episode(self, lane: int, obs: Arrays) -> None:
+        """An episode has begun in ``lane`` (of this node) with ``obs``; its number already stands in ``_episodes``."""
+        self._returns[lane] = 0.0
+        self._lengths[lane] = 0
+        self._log.begin_episode(lane, self._episodes[lane], obs)
+
+    @property
+    def _same_step(self) -> bool:
+        return self._source is not None and self._source.same_step
+
+    def _bootstrap(self, slot: Arrays) -> Iterator[None]:
+        """Ask for the values of row T and of the last observations of truncated episodes, where values are stored."""
+        if "value" not in slot:
+            return
+        num_steps, policy = self._settings.num_steps, self._policy
+        policy.ask_value({name: slot[name][num_steps] for name in self._fields}, slot["value"][num_steps])
+        while not policy.answered():
+            yield
+        count = int(slot["final_count"])
+        if count:
+            policy.ask_value({name: slot[f"final.{name}"][:count] for name in self._fields}, slot["final_value"][:count])
+            while not policy.answered():
+                yield
+
+    def _finish(self, slot: Arrays, index: int) -> None:
+        """Sign the rollout and hand it over."""
+        settings = self._settings
+        self._refuse_bad_numbers(slot)
+        slot["first_lane"][...] = settings.first_lane
+        slot["rollout"][...] = self._rollout
+        self._log.positions(slot["lane_position"])
+        self._ports.count("collected", int(slot["valid"][: settings.num_steps].sum()))
+        self._stream.push(index)
+        self._rollout += 1
+
+    def _refuse_bad_numbers(self, slot: Arrays) -> None:
+        """Raise BadDataError, naming lane, step and field, if a reward or observation is NaN or infinite."""
+        for name in ("reward", *self._fields):
+            values = slot[name][: self._settings.num_steps]
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                t, lane = np.argwhere(~np.isfinite(values))[0][:2]
+                raise BadDataError(
+                    f"{self._ports.name}: {name} of lane {self._settings.first_lane + lane} is {values[t, lane]} "
+                    f"at step {self._step - self._settings.num_steps + t} of the lane"
+                )
+
+    def _seed(self, lane: int) -> int:
+        return episode_seed(self._settings.seed, self._settings.first_lane + lane, self._episodes[lane])
+
+    def _next_seed(self, lane: int) -> int:
+        """The seed of the next episode of a lane that just ended; only same-step sources ask for it."""
+        self._episodes[lane] += 1
+        return self._seed(lane)

@@ -1,0 +1,196 @@
+"""EvaluatorNode: plays greedy episodes with the parameters it is sent and reports how good they are.
+
+Its episodes are its own: they touch no lane of the training run. ``play`` serves the final evaluation and
+``penstock eval`` as well.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.envs.sources import open_source
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.network import PolicyGraph
+from penstock.node import Ports
+from penstock.registry import load
+from penstock.seeding import episode_seed
+from penstock.types import Array, BackendSpec, EnvReference, PolicyBackend, Spaces
+
+__all__ = ["Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
+
+STEP_LIMIT_S = 0.05
+EVALUATION_LANE = 1 << 20
+"""Evaluation episodes are seeded as lanes from here on, which no training lane reaches."""
+
+
+class Episode(NamedTuple):
+    """One played episode."""
+
+    episode_return: float
+    length: int
+
+
+@dataclass(frozen=True)
+class EvaluatorSettings:
+    """What is played, and how often."""
+
+    env: EnvReference
+    vector: bool
+    spaces: Spaces
+    policy: PolicyGraph
+    backend: BackendSpec
+    episodes: int
+    lanes: int
+    seed: int
+    open_limit_s: float
+
+
+def play(
+    env: EnvReference,
+    backend: PolicyBackend,
+    spaces: Spaces,
+    *,
+    episodes: int,
+    lanes: int,
+    seed: int,
+    vector: bool,
+) -> Iterator[Episode | None]:
+    """Play greedy episodes; yields each as it ends, and ``None`` after every other vector step.
+
+    Lane i plays episodes i, i + lanes, ...: which episodes count is fixed beforehand, so short ones are not favoured.
+    """
+    lanes = min(lanes, episodes)
+    source = open_source(env, vector=vector, num_lanes=lanes)
+    numbers = list(range(lanes))
+
+    def seed_of(lane: int) -> int:
+        return episode_seed(seed, EVALUATION_LANE + numbers[lane], 0)
+
+    def next_seed(lane: int) -> int:
+        numbers[lane] += lanes
+        return seed_of(lane)
+
+    try:
+        obs = source.reset([seed_of(lane) for lane in range(lanes)])
+        spec = spaces.action_spec()
+        action = np.zeros((lanes, *spec.shape), spec.dtype)
+        outgoing = environment_array(spaces.action, lanes)
+        explore, noise = np.zeros(lanes, np.float32), _zero_noise(spaces, lanes)
+        returns, lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
+        left = [len(range(lane, episodes, lanes)) for lane in range(lanes)]
+        while any(left):
+            backend.act(obs, noise, explore, {"action": action})
+            to_environment(action, spaces.action, outgoing)
+            result = source.step(outgoing, next_seed)
+            played = ~result.reset
+            returns += result.reward * played
+            lengths += played
+            for lane in np.flatnonzero((result.terminated | result.truncated) & played):
+                if left[lane]:
+                    left[lane] -= 1
+                    yield Episode(float(returns[lane]), int(lengths[lane]))
+                returns[lane], lengths[lane] = 0.0, 0
+            obs = result.obs
+            yield None
+    finally:
+        source.close()
+
+
+def _zero_noise(spaces: Spaces, lanes: int) -> Array:
+    """Greedy actions ignore their noise; its width is that of the head."""
+    size = getattr(spaces.action, "n", 0) or getattr(spaces.action, "size", 1)
+    return np.zeros((lanes, size), np.float32)
+
+
+class EvaluatorNode:
+    """Serves stream ``evaluations``; tells board ``evaluation`` and stream ``reports``."""
+
+    def __init__(self, settings: EvaluatorSettings) -> None:
+        self._settings = settings
+        self._play: Iterator[Episode | None] | None = None
+        self._best = -np.inf
+        self._since_best = 0
+
+    def open(self, ports: Ports) -> None:
+        """Make the policy backend."""
+        self._ports = ports
+        self._requests = ports.stream_reader("evaluations")
+        self._reports = ports.stream_writer("reports")
+        self._board = ports.board_writer("evaluation")
+        settings = self._settings
+        with ports.busy("open the policy", settings.open_limit_s):
+            self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
+
+    def ready(self) -> bool:
+        """True while episodes are being played, or a request waits."""
+        return self._play is not None or self._requests.ready() > 0
+
+    def step(self) -> None:
+        """Play on for a while."""
+        if self._play is None:
+            self._begin()
+            return
+        deadline = time.monotonic() + STEP_LIMIT_S
+        while time.monotonic() < deadline:
+            episode = next(self._play, self)
+            if episode is self:
+                self._end()
+                return
+            if isinstance(episode, Episode):
+                self._episodes.append(episode)
+
+    def close(self) -> None:
+        """Nothing outlives the process."""
+
+    def _begin(self) -> None:
+        index = self._requests.take()
+        if index is None:
+            return
+        slot = self._requests.slot(index)
+        self._backend.load({spec.name: slot[spec.name] for spec in self._settings.policy.published()})
+        self._update, self._steps = int(slot["update"]), int(slot["steps"])
+        self._requests.release(index)
+        settings = self._settings
+        self._episodes: list[Episode] = []
+        with self._ports.busy("open environment", settings.open_limit_s):
+            self._play = play(
+                settings.env,
+                self._backend,
+                settings.spaces,
+                episodes=settings.episodes,
+                lanes=settings.lanes,
+                seed=settings.seed,
+                vector=settings.vector,
+            )
+
+    def _end(self) -> None:
+        self._play = None
+        values = summary(self._episodes)
+        self._since_best = 0 if values["eval/return_mean"] > self._best else self._since_best + 1
+        self._best = max(self._best, values["eval/return_mean"])
+        self._board.publish({"since_best": np.array(self._since_best)}, self._update)
+        index = self._reports.claim(self._update)
+        if index is None:
+            self._ports.count("reports_dropped")
+            return
+        report = {"update": self._update, "steps": self._steps, "time_s": 0.0, "values": values, "partial": True}
+        text = np.frombuffer(json.dumps(report).encode(), np.uint8)
+        slot = self._reports.slot(index)
+        slot["length"][...] = len(text)
+        slot["text"][: len(text)] = text
+        self._reports.push(index)
+
+
+def summary(episodes: list[Episode]) -> Mapping[str, float]:
+    """Mean and deviation of returns, mean length."""
+    returns = np.array([episode.episode_return for episode in episodes])
+    return {
+        "eval/return_mean": float(returns.mean()),
+        "eval/return_std": float(returns.std()),
+        "eval/length_mean": float(np.mean([episode.length for episode in episodes])),
+        "eval/episodes": float(len(episodes)),
+    }

@@ -1,0 +1,359 @@
+"""LearnerNode: turns rollouts into new parameters, commits its state, publishes.
+
+It owns the schedule (which rows, in which minibatches, for how many epochs) and knows nothing of the mathematics:
+that is the algorithm's, run by an updater.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.experiments.checkpoints import load_checkpoint
+from penstock.memory.action_log import Position
+from penstock.node import Ports
+from penstock.registry import load
+from penstock.types import Array, Arrays, ArraySpec, Spaces, Updater
+
+__all__ = ["RETURN_WINDOW", "LearnerNode", "LearnerSettings", "record_specs"]
+
+STEP_LIMIT_S = 0.05
+"""How long one call of ``step`` may go on before the scheduler is given its turn."""
+RETURN_WINDOW = 100
+"""The mean return is over this many last training episodes."""
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """What one LearnerNode learns."""
+
+    learn: str
+    """``module:build`` of the algorithm's pure functions."""
+    initial: str
+    """``module:init_state`` of the algorithm: the state to begin with, without torch."""
+    algorithm_config: Any
+    spec: AlgorithmSpec
+    spaces: Spaces
+    update: str
+    """``module:build`` of the updater: eager, compiled or fused."""
+    num_steps: int
+    num_envs: int
+    rollouts_per_batch: int
+    assemble: Literal["by_lane", "by_arrival"]
+    """``by_lane``: one rollout of every lane, all of the published version. ``by_arrival``: whatever came first."""
+    max_policy_lag: int
+    """Rollouts collected by a policy older than this many versions are dropped and counted."""
+    timesteps: int
+    target_return: float | None
+    early_stop: int
+    """End after this many evaluations without improvement; 0 never does."""
+    save_interval: int
+    eval_interval: int
+    seed: int
+    device: str
+    threads: int
+    open_limit_s: float
+    action_logs: tuple[str, ...]
+    """The action log of each EnvNode, in lane order."""
+    checkpoint: Path | None
+    """Continue from this checkpoint."""
+
+
+def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
+    """What a learner commits: its state, its counters, where each lane stands, and the slots that this used up."""
+    return (
+        *spec.state,
+        ArraySpec("update", (), "int64"),
+        ArraySpec("steps", (), "int64"),
+        ArraySpec("episodes", (), "int64"),
+        ArraySpec("elapsed_s", (), "float64"),
+        ArraySpec("returns", (RETURN_WINDOW,), "float64"),
+        ArraySpec("lengths", (RETURN_WINDOW,), "int64"),
+        ArraySpec("lane_rollout", (num_envs,), "int64"),
+        ArraySpec("lane_position", (num_envs, 4), "int64"),
+        ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
+        ArraySpec("consumed_sequence", (rollouts_per_batch,), "int64"),
+    )
+
+
+class LearnerNode:
+    """Learns from stream ``rollouts`` and publishes on board ``policy``."""
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        self._settings = settings
+        self._work: Iterator[None] | None = None
+        self._wake: Callable[[], bool] | None = None
+        self._seconds_per_minibatch = 0.0
+
+    def open(self, ports: Ports) -> None:
+        """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
+        settings = self._settings
+        self._ports = ports
+        self._rollouts = ports.stream_reader("rollouts")
+        self._policy = ports.board_writer("policy")
+        self._record = ports.record("learner")
+        self._logs = [ports.action_log(name) for name in settings.action_logs]
+        self._checkpoints = ports.stream_writer("checkpoints")
+        self._reports = ports.stream_writer("reports")
+        if settings.eval_interval:
+            self._requests = ports.stream_writer("evaluations")
+            self._verdict = ports.board_reader("evaluation")
+        with ports.busy("build the update", settings.open_limit_s):
+            self._updater: Updater = load(settings.update)(
+                settings.learn,
+                settings.algorithm_config,
+                settings.spec,
+                settings.spaces,
+                self._rollouts.arrays,
+                settings.device,
+                settings.threads,
+            )
+        self._start()
+        self._started = time.monotonic() - float(self._committed["elapsed_s"])
+        self._work = self._learn()
+
+    def _start(self) -> None:
+        """Commit and publish what the run begins with: the initial state, or a checkpoint's."""
+        settings = self._settings
+        new = self._record.begin()
+        if settings.checkpoint is None:
+            for name in new:
+                new[name][...] = 0
+            new["consumed_slot"][:] = -1
+            self._updater.load(load(settings.initial)(settings.spaces, settings.algorithm_config, settings.seed))
+        else:
+            saved = load_checkpoint(settings.checkpoint).arrays
+            for name in new:
+                new[name][...] = saved[name]
+            self._updater.load({spec.name: saved[spec.name] for spec in settings.spec.state})
+        self._commit(new)
+
+    def ready(self) -> bool:
+        """True while an update is under way, or once what the learner waits for is there."""
+        return self._work is not None and (self._wake is None or self._wake())
+
+    def step(self) -> None:
+        """Go on learning."""
+        if self._work is not None and next(self._work, self) is self:
+            self._work = None
+            self._ports.finished()
+
+    def close(self) -> None:
+        """Nothing outlives the process."""
+
+    def _learn(self) -> Iterator[None]:
+        """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
+        settings = self._settings
+        while not self._done():
+            slots: list[int] = []
+            while not self._gather(slots) and not self._ports.stopping():
+                yield from self._until(lambda: self._rollouts.ready() > 0 or self._ports.stopping())
+            if not self._ports.stopping():
+                yield from self._update(slots)
+            if self._ports.stopping():
+                break
+            update = int(self._committed["update"])
+            if update % settings.save_interval == 0 and not self._done():
+                yield from self._checkpoint()
+            if settings.eval_interval and update % settings.eval_interval == 0:
+                self._request_evaluation()
+        yield from self._checkpoint()
+
+    def _until(self, wake: Callable[[], bool]) -> Iterator[None]:
+        """Give the turn away until ``wake`` is true."""
+        self._wake = wake
+        yield
+        self._wake = None
+
+    def _done(self) -> bool:
+        """True once the run has reached its last timestep, its target, or stopped improving."""
+        settings, committed = self._settings, self._committed
+        if committed["steps"] >= settings.timesteps:
+            return True
+        if settings.target_return is not None and committed["episodes"] >= RETURN_WINDOW:
+            return bool(committed["returns"].mean() >= settings.target_return)
+        if settings.early_stop:
+            since_best = np.zeros((), np.int64)
+            self._verdict.read({"since_best": since_best})
+            return bool(since_best >= settings.early_stop)
+        return False
+
+    def _gather(self, taken: list[int]) -> bool:
+        """Take what waits; True once ``taken`` is a batch, sorted by lane."""
+        settings = self._settings
+        while len(taken) < settings.rollouts_per_batch:
+            index = self._rollouts.take()
+            if index is None:
+                return False
+            lag = int(self._committed["update"]) - int(self._rollouts.arrays["policy_version"][index, 0, 0])
+            if lag > settings.max_policy_lag:
+                self._ports.count("dropped", self._valid(index))
+                self._rollouts.release(index)
+                continue
+            taken.append(index)
+        arrays = self._rollouts.arrays
+        taken.sort(key=lambda index: (int(arrays["first_lane"][index]), int(arrays["rollout"][index])))
+        return True
+
+    def _valid(self, index: int) -> int:
+        return int(self._rollouts.arrays["valid"][index, : self._settings.num_steps].sum())
+
+    def _update(self, slots: Sequence[int]) -> Iterator[None]:
+        """One batch: targets, epochs of minibatches, statistics; then commit, publish, free, report.
+
+        A run that is asked to stop abandons the batch: the last commit stays what it was.
+        """
+        settings, schedule = self._settings, self._settings.spec.schedule
+        update = int(self._committed["update"])
+        lags = update - self._rollouts.arrays["policy_version"][list(slots), 0, 0]
+        self._updater.begin(slots, min(1.0, float(self._committed["steps"]) / settings.timesteps))
+        rows = self._rows(slots)
+        metrics: list[dict[str, float]] = []
+        for epoch in range(schedule.epochs):
+            # Keyed by update and epoch, drawn over rows in lane order: the same for any number of workers.
+            generator = np.random.Generator(np.random.Philox(key=settings.seed, counter=[0, 0, epoch, update]))
+            yield from self._epoch(generator.permutation(rows))
+            if self._ports.stopping():
+                return
+            metrics.append(self._updater.metrics())
+            if schedule.target_kl is not None and metrics[-1]["approx_kl"] > schedule.target_kl:
+                break
+        self._updater.finish(slots)
+        self._commit(self._next_record(slots))
+        for slot in slots:
+            self._rollouts.release(slot)
+        self._report(metrics, float(lags.mean()))
+
+    def _rows(self, slots: Sequence[int]) -> Array:
+        """Flat indices of all valid rows, by lane and then by time: int64 ``[n]``."""
+        valid = self._rollouts.arrays["valid"]
+        _, rows, lanes = valid.shape
+        num_steps = self._settings.num_steps
+        parts = []
+        for slot in slots:
+            lane, t = np.nonzero(valid[slot, :num_steps].T)
+            parts.append((slot * rows + t) * lanes + lane)
+        return np.concatenate(parts)
+
+    def _epoch(self, order: Array) -> Iterator[None]:
+        """Run the minibatches of one epoch, as many a call as fit ``STEP_LIMIT_S``."""
+        size = self._settings.spec.schedule.mini_batch_size
+        count = -(-len(order) // size)
+        minibatches = np.zeros((count, size), np.int64)
+        weights = np.zeros((count, size), np.float32)
+        minibatches.flat[: len(order)] = order
+        weights.flat[: len(order)] = 1.0
+        done = 0
+        while done < count and not self._ports.stopping():
+            # The first minibatch of a run is taken alone: it shows how long one takes.
+            fit = int(STEP_LIMIT_S / self._seconds_per_minibatch) if self._seconds_per_minibatch else 1
+            part = slice(done, done + max(1, fit))
+            begun = time.monotonic()
+            with self._ports.busy("update", self._settings.open_limit_s):
+                self._updater.minibatches(minibatches[part], weights[part])
+            done = min(count, part.stop)
+            self._seconds_per_minibatch = (time.monotonic() - begun) / len(minibatches[part])
+            yield
+
+    def _next_record(self, slots: Sequence[int]) -> Arrays:
+        """The record that follows the current one: the updater's state, and what these rollouts add to the counters."""
+        old, new = self._committed, self._record.begin()
+        for name in new:
+            new[name][...] = old[name] if name in old else 0
+        new["consumed_slot"][:] = -1
+        for position, slot in enumerate(slots):
+            self._note_rollout(new, position, slot)
+        learned = sum(self._valid(slot) for slot in slots)
+        new["update"] += 1
+        new["steps"] += learned
+        new["elapsed_s"][...] = time.monotonic() - self._started
+        self._ports.count("learned", learned)
+        return new
+
+    def _commit(self, new: Arrays) -> None:
+        """Make ``new`` current with the updater's state in it, then publish. Slots are freed only after this."""
+        for name, values in self._updater.state().items():
+            new[name][...] = values
+        update = int(new["update"])
+        self._record.commit(update)
+        self._committed = new
+        self._policy.publish({spec.name: new[spec.name] for spec in self._settings.spec.published()}, update)
+
+    def _note_rollout(self, new: Arrays, position: int, slot: int) -> None:
+        """Enter one rollout's identity, lane positions and ended episodes into a record."""
+        rollout = self._rollouts.slot(slot)
+        new["consumed_slot"][position] = slot
+        new["consumed_sequence"][position] = self._rollouts.sequence(slot)
+        lanes = len(rollout["lane_position"])
+        first = int(rollout["first_lane"])
+        new["lane_rollout"][first : first + lanes] = rollout["rollout"] + 1
+        new["lane_position"][first : first + lanes] = rollout["lane_position"]
+        count = int(rollout["episode_count"])
+        for name, field in (("returns", "episode_return"), ("lengths", "episode_length")):
+            window = np.concatenate([new[name], rollout[field][:count]])
+            new[name][:] = window[-RETURN_WINDOW:]
+        new["episodes"] += count
+
+    def _report(self, metrics: Sequence[dict[str, float]], lag: float) -> None:
+        """Tell the monitor; where it has not kept up, the report is dropped and counted."""
+        committed = self._committed
+        values = {f"loss/{name}": float(np.mean([m[name] for m in metrics])) for name in metrics[0]}
+        count = min(int(committed["episodes"]), RETURN_WINDOW)
+        if count:
+            values["rollout/return_mean"] = float(committed["returns"][-count:].mean())
+            values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
+        values["rollout/episodes"] = float(committed["episodes"])
+        values["policy/lag"] = lag
+        report = {
+            "update": int(committed["update"]),
+            "steps": int(committed["steps"]),
+            "time_s": float(committed["elapsed_s"]),
+            "values": values,
+        }
+        index = self._reports.claim(int(committed["update"]))
+        if index is None:
+            self._ports.count("reports_dropped")
+            return
+        text = np.frombuffer(json.dumps(report).encode(), np.uint8)
+        slot = self._reports.slot(index)
+        slot["length"][...] = len(text)
+        slot["text"][: len(text)] = text
+        self._reports.push(index)
+
+    def _checkpoint(self) -> Iterator[None]:
+        """Hand the committed record, with the actions that restore each lane, to the checkpointer."""
+        committed = self._committed
+        index = self._checkpoints.claim(int(committed["update"]))
+        while index is None:
+            yield from self._until(lambda: self._checkpoints.free() > 0)
+            index = self._checkpoints.claim(int(committed["update"]))
+        slot = self._checkpoints.slot(index)
+        for name, values in committed.items():
+            slot[name][...] = values
+        lanes = self._settings.num_envs // len(self._logs)
+        for lane in range(self._settings.num_envs):
+            position = Position(*map(int, committed["lane_position"][lane]))
+            actions = self._logs[lane // lanes].content(lane % lanes, position)
+            slot["actions_count"][lane] = -1 if actions is None else len(actions)
+            if actions is not None:
+                slot["actions"][lane, : len(actions)] = actions
+        self._checkpoints.push(index)
+
+    def _request_evaluation(self) -> None:
+        """Ask the evaluator to look at the committed parameters; it may still be busy with earlier ones."""
+        update = int(self._committed["update"])
+        index = self._requests.claim(update)
+        if index is None:
+            self._ports.count("evaluations_dropped")
+            return
+        slot = self._requests.slot(index)
+        for spec in self._settings.spec.published():
+            slot[spec.name][...] = self._committed[spec.name]
+        slot["update"][...] = update
+        slot["steps"][...] = self._committed["steps"]
+        self._requests.push(index)

@@ -1,0 +1,95 @@
+"""MonitorNode: turns the learner's reports and the nodes' counters into metrics, and metrics into files and a display.
+
+It reads what others have written into shared memory; nobody waits for it.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.metrics.jsonl import JsonLines
+from penstock.metrics.progress import progress_sink
+from penstock.metrics.report import Report, Sink
+from penstock.metrics.tensorboard import TensorBoard
+from penstock.node import Ports
+
+__all__ = ["MonitorNode", "MonitorSettings"]
+
+
+@dataclass(frozen=True)
+class MonitorSettings:
+    """What is shown, where it is kept."""
+
+    folder: Path
+    title: str
+    timesteps: int
+    log_interval: int
+    quiet: bool
+    """No display, files only."""
+    resumed_update: int
+    """Metrics after this update are of a life that was abandoned; 0 for a new run."""
+    resumed_steps: int
+
+
+class MonitorNode:
+    """Reads stream ``reports`` and all counters; writes to sinks."""
+
+    def __init__(self, settings: MonitorSettings) -> None:
+        self._settings = settings
+        self._sinks: list[Sink] = []
+        self._previous: dict[str, dict[str, int]] = {}
+
+    def open(self, ports: Ports) -> None:
+        """Open the sinks."""
+        settings = self._settings
+        self._ports = ports
+        self._reports = ports.stream_reader("reports")
+        self._sinks = [
+            JsonLines(settings.folder, settings.resumed_update),
+            TensorBoard(settings.folder, settings.resumed_steps),
+        ]
+        if not settings.quiet:
+            self._sinks.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
+        self._previous = ports.counters()
+        self._seen = (time.monotonic(), settings.resumed_steps)
+
+    def ready(self) -> bool:
+        """True if a report waits."""
+        return self._reports.ready() > 0
+
+    def step(self) -> None:
+        """Complete one report with what the counters say, and write it."""
+        index = self._reports.take()
+        if index is None:
+            return
+        slot = self._reports.slot(index)
+        fields = json.loads(bytes(slot["text"][: int(slot["length"])]))
+        self._reports.release(index)
+        values = dict(fields["values"])
+        if not fields.get("partial", False):
+            values.update(self._throughput(fields["steps"]))
+        report = Report(fields["update"], fields["steps"], fields["time_s"], values)
+        for sink in self._sinks:
+            sink.write(report)
+
+    def close(self) -> None:
+        """Flush and close the sinks."""
+        for sink in self._sinks:
+            sink.close()
+
+    def _throughput(self, steps: int) -> dict[str, float]:
+        """Steps per second and each node's idle share since the last report, and the counts of rows so far."""
+        now, counters = time.monotonic(), self._ports.counters()
+        then, before = self._seen
+        values = {"throughput/steps_per_second": (steps - before) / max(now - then, 1e-9)}
+        for node, counts in counters.items():
+            past = self._previous.get(node, {})
+            busy = counts["busy_ns"] - past.get("busy_ns", 0)
+            idle = counts["idle_ns"] - past.get("idle_ns", 0)
+            if busy + idle > 0:
+                values[f"idle/{node}"] = idle / (busy + idle)
+        for name in ("collected", "learned", "dropped", "redone"):
+            values[f"rows/{name}"] = float(sum(counts[name] for counts in counters.values()))
+        self._seen, self._previous = (now, steps), counters
+        return values

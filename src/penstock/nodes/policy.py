@@ -1,0 +1,149 @@
+"""LocalPolicy: a policy in the process of the node that asks. It has answered when ``ask`` returns.
+
+An answer is a pure function of parameters, observation, seed, lane and step, so trajectories do not depend on which
+process asked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.kernels.noise import draw
+from penstock.network import PolicyGraph
+from penstock.node import BoardReader
+from penstock.registry import load
+from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Space, Spaces
+
+__all__ = ["LocalPolicy", "PolicySettings"]
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    """What answers."""
+
+    backend: BackendSpec
+    graph: PolicyGraph
+    noise: NoiseSpec
+    spaces: Spaces
+    row: tuple[ArraySpec, ...]
+    """The algorithm's own row fields, which the answer fills in beside ``action``."""
+    seed: int
+
+
+class _Rows(Protocol):
+    """A policy bound to the arrays of one slot."""
+
+    def act(self, t: int, step: int) -> None:
+        """Answer for row ``t``; ``step`` keys the noise."""
+        ...
+
+
+@runtime_checkable
+class _Binds(Protocol):
+    """A backend that checks arrays once, for a loop that asks one row at a time."""
+
+    def bind(
+        self,
+        obs: Mapping[str, Array],
+        out: Mapping[str, Array],
+        *,
+        seed: int,
+        lanes: Array,
+        environment: Array,
+        space: Space,
+    ) -> _Rows:
+        """See ``kernels.policy.PolicyKernel.bind``."""
+        ...
+
+
+class LocalPolicy:
+    """Implements ``node.PolicyPort`` for ``lanes`` lanes from ``first_lane`` on."""
+
+    def __init__(
+        self, settings: PolicySettings, board: BoardReader, max_lag: int | None, first_lane: int, lanes: int
+    ) -> None:
+        self.version = -1
+        self.environment_action = environment_array(settings.spaces.action, lanes)
+        self._settings = settings
+        self._board = board
+        self._max_lag = max_lag
+        self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
+        self._published: Arrays = {
+            spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()
+        }
+        self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
+        self._bound: list[_Rows] = []
+
+    def fresh(self, turn: int) -> bool:
+        """True if a version is published that is new enough for this turn."""
+        version = self._board.version()
+        return version >= 0 and (self._max_lag is None or version >= turn - self._max_lag)
+
+    def refresh(self) -> None:
+        """Answer with the latest published parameters from here on."""
+        if self._board.version() != self.version:
+            self.version = self._board.read(self._published)
+            self._backend.load(self._published)
+
+    def bind(self, rows: Arrays) -> int:
+        """Announce the arrays of a slot; returns the handle to ask with."""
+        settings = self._settings
+        obs = {name: rows[name] for name, _ in settings.spaces.obs}
+        out = {name: rows[name] for name in ("action", *(spec.name for spec in settings.row))}
+        if isinstance(self._backend, _Binds):
+            bound = self._backend.bind(
+                obs,
+                out,
+                seed=settings.seed,
+                lanes=self._lanes,
+                environment=self.environment_action,
+                space=settings.spaces.action,
+            )
+        else:
+            bound = _PlainRows(self._backend, obs, out, settings, self._lanes, self.environment_action)
+        self._bound.append(bound)
+        return len(self._bound) - 1
+
+    def ask(self, handle: int, row: int, step: int) -> None:
+        """Answer at once, in place."""
+        self._bound[handle].act(row, step)
+
+    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+        """Answer at once with the values alone; they depend on no noise."""
+        noise = np.zeros((len(value), *self._settings.noise.shape), np.float32)
+        self._backend.act(obs, noise, np.zeros(len(value), np.float32), {"value": value})
+
+    def answered(self) -> bool:
+        """Always."""
+        return True
+
+
+class _PlainRows:
+    """The rows of one slot for a backend that does not bind arrays."""
+
+    def __init__(
+        self,
+        backend: PolicyBackend,
+        obs: Arrays,
+        out: Arrays,
+        settings: PolicySettings,
+        lanes: Array,
+        environment: Array,
+    ) -> None:
+        self._backend = backend
+        self._obs = obs
+        self._out = out
+        self._settings = settings
+        self._lanes = lanes
+        self._environment = environment
+        self._explore = np.ones(len(lanes), np.float32)
+
+    def act(self, t: int, step: int) -> None:
+        settings = self._settings
+        noise = draw(settings.noise, settings.seed, self._lanes, step)
+        out = {name: values[t] for name, values in self._out.items()}
+        self._backend.act({name: values[t] for name, values in self._obs.items()}, noise, self._explore, out)
+        to_environment(out["action"], settings.spaces.action, self._environment)

@@ -1,0 +1,56 @@
+"""Is a program whole? Checks names, ends, capacities and placement before anything starts."""
+
+from penstock.errors import PenstockError
+from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, Stream, ends
+
+__all__ = ["ProgramError", "check"]
+
+
+class ProgramError(PenstockError):
+    """A program that cannot run. Topologies build programs, so this is a defect of a topology, not of its user."""
+
+
+def check(program: Program) -> Program:
+    """Return ``program`` unchanged if it is whole.
+
+    Raises:
+        ProgramError: with one line for each fault.
+    """
+    faults = [*_names(program), *(fault for edge in program.edges for fault in _edge(program, edge))]
+    linked = {end for edge in program.edges for end in ends(edge)}
+    faults += [f"node {node.name} is joined to nothing" for node in program.nodes if node.name not in linked]
+    if faults:
+        raise ProgramError("; ".join(faults))
+    return program
+
+
+def _names(program: Program) -> list[str]:
+    nodes = [node.name for node in program.nodes]
+    edges = [edge.name for edge in program.edges]
+    return [
+        f"{what} {name} appears twice"
+        for what, names in (("node", nodes), ("edge", edges))
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+
+
+def _edge(program: Program, edge: Edge) -> list[str]:
+    known = {node.name for node in program.nodes}
+    faults = [f"edge {edge.name} ends at unknown node {end}" for end in ends(edge) if end not in known]
+    if isinstance(edge, Stream):
+        if not edge.writers or not edge.readers:
+            faults.append(f"stream {edge.name} needs a writer and a reader")
+        if edge.slots < 1:
+            faults.append(f"stream {edge.name} needs at least one slot")
+    if isinstance(edge, Board) and edge.max_lag is not None and edge.max_lag < 0:
+        faults.append(f"board {edge.name} has a negative lag")
+    if isinstance(edge, Ask) and edge.board not in {board.name for board in program.edges if isinstance(board, Board)}:
+        faults.append(f"{edge.name} asks the policy on board {edge.board}, which there is not")
+    if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
+        faults.append(f"action log {edge.name} needs at least one lane and one action")
+    if isinstance(edge, Stream | Board | Record):
+        fields = [spec.name for spec in edge.arrays]
+        faults += [
+            f"edge {edge.name} has field {name} twice" for name in sorted({n for n in fields if fields.count(n) > 1})
+        ]
+    return faults

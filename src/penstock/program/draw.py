@@ -1,0 +1,50 @@
+"""A program as text: processes with their nodes, then edges with their ends, capacity and bounds."""
+
+from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, Stream
+
+__all__ = ["draw"]
+
+
+def draw(program: Program) -> str:
+    """The program as text, one line a process and one an edge; long runs of like names are shortened."""
+    lines = ["processes"]
+    for group in program.groups:
+        members = program.members(group)
+        names = ", ".join(f"{node.name} ({node.kind})" for node in members)
+        threads = max(node.threads for node in members)
+        lines.append(f"  {group:<12} {names}" + (f", {threads} threads" if threads > 1 else ""))
+    lines.append("edges")
+    lines += [f"  {_edge(edge)}" for edge in program.edges]
+    return "\n".join(lines)
+
+
+def _edge(edge: Edge) -> str:
+    match edge:
+        case Stream():
+            size = sum(spec.nbytes for spec in edge.arrays)
+            ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
+            return f"stream {edge.name:<12} {ends}: {edge.slots} slots of {_bytes(size)}, when full: {edge.when_full}"
+        case Board():
+            size = sum(spec.nbytes for spec in edge.arrays)
+            lag = "any version" if edge.max_lag is None else f"at most {edge.max_lag} behind"
+            return f"board  {edge.name:<12} {edge.writer} -> {_names(edge.readers)}: {_bytes(size)}, {lag}"
+        case Ask():
+            return f"ask    {edge.name:<12} {_names(edge.askers)} <-> {edge.board}: answered in the process that asks"
+        case Record():
+            size = sum(spec.nbytes for spec in edge.arrays)
+            return f"record {edge.name:<12} {edge.owner}: two buffers of {_bytes(size)}"
+        case ActionLog():
+            return f"log    {edge.name:<12} {edge.writer} -> {_names(edge.readers)}: {edge.lanes} lanes, {edge.capacity} actions each"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} .. {names[-1]} ({len(names)})"
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

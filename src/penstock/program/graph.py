@@ -1,0 +1,147 @@
+"""Nodes and edges as plain data. A program knows no process and no torch: nodes are named by registry string.
+
+Three kinds of edge carry data between nodes: a *stream* (slots that go from writer to reader and back), a *board*
+(latest value wins) and, later, a *table*. Two more kinds belong to one owner and are read by its successor: the
+*record* of a learner (what it committed) and the *action log* of the lanes (what restores an episode).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from penstock.types import ArraySpec
+
+__all__ = ["ActionLog", "Ask", "Board", "Edge", "NodeSpec", "Program", "Record", "Stream"]
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """A node: what it is, its settings (a frozen dataclass of plain data) and the placement group that runs it.
+
+    Nodes of one group share a process. ``threads`` bounds the threads of numerical libraries there.
+    """
+
+    name: str
+    kind: str
+    settings: Any
+    group: str
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Slots that go from a writer to a reader and back."""
+
+    name: str
+    writers: tuple[str, ...]
+    readers: tuple[str, ...]
+    arrays: tuple[ArraySpec, ...]
+    """The fields of one slot."""
+    slots: int
+    when_full: Literal["wait", "drop"]
+    """What a writer does when no slot is free: wait (back-pressure), or drop its item and count it."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """Latest value wins; a reader never waits for the writer."""
+
+    name: str
+    writer: str
+    readers: tuple[str, ...]
+    arrays: tuple[ArraySpec, ...]
+    max_lag: int | None = None
+    """How many versions a reader may be behind its own count of turns before it waits; ``None``: it never waits."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Nodes ask a policy for actions. Placement decides whether the answer comes from the asker's own process."""
+
+    name: str
+    askers: tuple[str, ...]
+    board: str
+    """The board with the published record that answers."""
+    kind: str
+    """Registry string of what answers."""
+    settings: Any
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a node has committed: two buffers, one flip. Its successor continues from there."""
+
+    name: str
+    owner: str
+    arrays: tuple[ArraySpec, ...]
+
+
+@dataclass(frozen=True)
+class ActionLog:
+    """Per lane of one node, what restores its episode: number, actions since its reset, a hash of its observations."""
+
+    name: str
+    writer: str
+    readers: tuple[str, ...]
+    lanes: int
+    fields: tuple[str, ...]
+    """The observation fields to hash."""
+    action: ArraySpec
+    capacity: int
+
+
+Edge: TypeAlias = Stream | Board | Ask | Record | ActionLog
+
+
+@dataclass(frozen=True)
+class Program:
+    """A graph of nodes joined by edges."""
+
+    nodes: tuple[NodeSpec, ...]
+    edges: tuple[Edge, ...]
+
+    def node(self, name: str) -> NodeSpec:
+        """The node of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    def edge(self, name: str) -> Edge:
+        """The edge of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for edge in self.edges:
+            if edge.name == name:
+                return edge
+        raise KeyError(name)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Placement groups in order of first appearance: one process each on the local runtime."""
+        return tuple(dict.fromkeys(node.group for node in self.nodes))
+
+    def members(self, group: str) -> tuple[NodeSpec, ...]:
+        """The nodes of a group, in order."""
+        return tuple(node for node in self.nodes if node.group == group)
+
+
+def ends(edge: Edge) -> Iterator[str]:
+    """Names of all nodes that an edge joins."""
+    match edge:
+        case Stream():
+            yield from edge.writers
+            yield from edge.readers
+        case Board() | ActionLog():
+            yield edge.writer
+            yield from edge.readers
+        case Ask():
+            yield from edge.askers
+        case Record():
+            yield edge.owner

@@ -1,0 +1,45 @@
+"""Everything that is settled before a program is built: config, environment, algorithm, backends, where to begin."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.config.schema import RunConfig
+from penstock.node import LaneStart
+from penstock.types import BackendSpec, EnvReference, Spaces
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plain data that a topology turns into a program."""
+
+    run: RunConfig
+    algorithm_config: Any
+    env: EnvReference
+    spaces: Spaces
+    same_step: bool
+    spec: AlgorithmSpec
+    num_steps: int
+    """T: steps a rollout."""
+    num_workers: int
+    learner_threads: int
+    learn: str
+    """``module:build`` of the algorithm's pure functions."""
+    initial: str
+    """``module:init_state`` of the algorithm, torch-free."""
+    update: str
+    """``module:build`` of the updater."""
+    inference: BackendSpec
+    """What runs the policy."""
+    folder: Path
+    manifest: dict[str, Any]
+    starts: tuple[LaneStart, ...]
+    """One for each of ``run.num_envs`` lanes."""
+    checkpoint: Path | None = None
+    resumed_update: int = 0
+    resumed_steps: int = 0
+    quiet: bool = False
+    """No display, files only."""

@@ -1,0 +1,54 @@
+"""Every node in this process, one after the other: deterministic, for tests and for pdb."""
+
+from penstock.memory.segment import Segment
+from penstock.program.check import check
+from penstock.program.graph import Program
+from penstock.registry import NODES, load
+from penstock.scheduler.interrupts import Interrupts
+from penstock.scheduler.loop import Loop, Placed
+from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
+from penstock.scheduler.ports import NodePorts
+from penstock.scheduler.wiring import Wiring
+
+__all__ = ["launch"]
+
+GROUP = "inline"
+
+
+class _NoBell:
+    """A process that waits only for itself must not sleep: nobody would wake it."""
+
+    def word(self) -> int:
+        return 0
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return at once."""
+
+
+def launch(program: Program) -> Outcome:
+    """Run a program to its end in this process; an exception of a node is raised as it is."""
+    check(program)
+    wiring = Wiring(program.edges, [(node.name, GROUP) for node in program.nodes])
+    segment = Segment.create(wiring.nbytes, "penstock")
+    wiring.attach(segment.bytes)
+    placed: list[Placed] = []
+    try:
+        with Interrupts() as interrupts:
+            for number, spec in enumerate(program.nodes, start=1):
+                node = load(NODES[spec.kind])(spec.settings)
+                ports = NodePorts(wiring, spec.name, GROUP, number)
+                placed.append(Placed(node, ports))
+                node.open(ports)
+            signs = SharedSigns(wiring, program)
+
+            def ended() -> bool:
+                if interrupts.count:
+                    signs.stop()
+                return signs.finished() and signs.drained()
+
+            Loop(placed, _NoBell(), ended).run()
+        return Outcome(final_record(wiring), interrupts.count > 0, wiring.table())
+    finally:
+        for node, _ in placed:
+            node.close()
+        segment.close()

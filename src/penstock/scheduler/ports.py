@@ -1,0 +1,179 @@
+"""A node's ports over the shared segment of its run: structures, with the owner and the bells filled in."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic_ns
+
+from penstock.memory.action_log import ActionLog as ActionLogMemory
+from penstock.memory.board import Board as BoardMemory
+from penstock.memory.counters import Counters
+from penstock.memory.doorbell import Doorbells
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.node import ActionLogPort, BoardReader, BoardWriter, PolicyPort, RecordPort, StreamReader, StreamWriter
+from penstock.program.graph import ActionLog, Ask, Board, Stream
+from penstock.registry import NODES, load
+from penstock.scheduler.wiring import COUNTERS, SUPERVISOR, Wiring
+from penstock.types import Array, Arrays
+
+__all__ = ["NodePorts"]
+
+
+class _StreamEnd:
+    """One node's end of a stream: the structure, this node's incarnation, the other end's bells."""
+
+    def __init__(self, memory: StreamMemory, owner: int, bells: Doorbells, ring: tuple[int, ...]) -> None:
+        self._memory = memory
+        self._owner = owner
+        self._bells = bells
+        self._ring = ring
+        self.slots = memory.slots
+        self.arrays = memory.arrays
+        self.slot = memory.slot
+        self.free = memory.free
+        self.ready = memory.ready
+        self.sequence = memory.sequence
+
+    def claim(self, sequence: int) -> int | None:
+        return self._memory.claim(self._owner, sequence)
+
+    def push(self, index: int) -> None:
+        self._memory.push(index, self._owner)
+        self._wake()
+
+    def take(self) -> int | None:
+        return self._memory.take(self._owner)
+
+    def release(self, index: int) -> None:
+        self._memory.release(index, self._owner)
+        self._wake()
+
+    def _wake(self) -> None:
+        for bell in self._ring:
+            self._bells.ring(bell)
+
+
+class _BoardEnd:
+    """One node's end of a board."""
+
+    def __init__(self, memory: BoardMemory, bells: Doorbells, ring: tuple[int, ...]) -> None:
+        self._memory = memory
+        self._bells = bells
+        self._ring = ring
+        self.version = memory.version
+        self.read = memory.read
+
+    def publish(self, arrays: Mapping[str, Array], version: int) -> None:
+        self._memory.publish(arrays, version)
+        for bell in self._ring:
+            self._bells.ring(bell)
+
+
+class NodePorts:
+    """Implements ``node.Ports`` for one node in one process."""
+
+    def __init__(self, wiring: Wiring, name: str, group: str, incarnation: int) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self._wiring = wiring
+        self._group = group
+        self._counters: Counters = wiring.counters
+
+    def stream_writer(self, edge: str) -> StreamWriter:
+        """The writing end of a stream."""
+        stream = self._stream(edge)
+        return self._stream_end(stream, stream.readers)
+
+    def stream_reader(self, edge: str) -> StreamReader:
+        """The reading end of a stream."""
+        stream = self._stream(edge)
+        return self._stream_end(stream, stream.writers)
+
+    def _stream(self, name: str) -> Stream:
+        edge = self._wiring.edge(name)
+        if not isinstance(edge, Stream):
+            raise TypeError(f"edge {name} is no stream")
+        return edge
+
+    def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> _StreamEnd:
+        memory = StreamMemory(self._wiring.bytes_of(edge.name), edge.arrays, edge.slots)
+        ring = self._wiring.bells_of(others, but=self._group)
+        return _StreamEnd(memory, self.incarnation, self._wiring.bells, ring)
+
+    def board_writer(self, edge: str) -> BoardWriter:
+        """The writing end of a board."""
+        return self._board_end(edge)
+
+    def board_reader(self, edge: str) -> BoardReader:
+        """A reading end of a board."""
+        return self._board_end(edge)
+
+    def _board_end(self, name: str) -> _BoardEnd:
+        edge = self._wiring.edge(name)
+        if not isinstance(edge, Board):
+            raise TypeError(f"edge {name} is no board")
+        memory = BoardMemory(self._wiring.bytes_of(name), edge.arrays)
+        return _BoardEnd(memory, self._wiring.bells, self._wiring.bells_of(edge.readers, but=self._group))
+
+    def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
+        """The asking end of an ask edge, answered in this process."""
+        ask = self._wiring.edge(edge)
+        if not isinstance(ask, Ask):
+            raise TypeError(f"edge {edge} is no ask")
+        board = self._wiring.edge(ask.board)
+        max_lag = board.max_lag if isinstance(board, Board) else None
+        policy: PolicyPort = load(NODES[ask.kind])(
+            ask.settings, self.board_reader(ask.board), max_lag, first_lane, lanes
+        )
+        return policy
+
+    def record(self, edge: str) -> RecordPort:
+        """The owner's end of a record."""
+        return self._wiring.record(edge)
+
+    def action_log(self, edge: str) -> ActionLogPort:
+        """The action log of one node's lanes."""
+        log = self._wiring.edge(edge)
+        if not isinstance(log, ActionLog):
+            raise TypeError(f"edge {edge} is no action log")
+        return ActionLogMemory(self._wiring.bytes_of(edge), log.lanes, log.action, log.fields, log.capacity)
+
+    @contextmanager
+    def busy(self, name: str, limit_s: float) -> Iterator[None]:
+        """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
+        self._counters.set(self.name, "busy_until_ns", monotonic_ns() + int(limit_s * 1e9))
+        try:
+            yield
+        finally:
+            self._counters.set(self.name, "busy_until_ns", 0)
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        """Add to one of this node's counters."""
+        self._counters.add(self.name, counter, amount)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """The counters of every node."""
+        return self._wiring.table()
+
+    def stopping(self) -> bool:
+        """True once the run has been asked to end."""
+        return self._counters.get(SUPERVISOR, "stopping") != 0
+
+    def ended(self) -> bool:
+        """True once the loops are to end."""
+        return self._counters.get(SUPERVISOR, "ended") != 0
+
+    def finished(self) -> None:
+        """This node has nothing left to do, ever."""
+        self._counters.set(self.name, "finished", 1)
+        self._wiring.bells.ring(0)
+
+    def beat(self) -> None:
+        """The node's loop goes round."""
+        self._counters.set(self.name, "heartbeat_ns", monotonic_ns())
+
+    def spent(self, busy_ns: int, idle_ns: int) -> None:
+        """Add to the node's busy and idle time."""
+        if busy_ns:
+            self._counters.add(self.name, "busy_ns", busy_ns)
+        if idle_ns:
+            self._counters.add(self.name, "idle_ns", idle_ns)

@@ -1,0 +1,123 @@
+"""A program's edges laid out in one shared segment, and a node's ports over them.
+
+Every process of a run computes the same layout from the same edges, so only a file descriptor travels.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock.memory.action_log import ActionLog as ActionLogMemory
+from penstock.memory.board import Board as BoardMemory
+from penstock.memory.counters import Counters
+from penstock.memory.doorbell import Doorbells
+from penstock.memory.record import Record as RecordMemory
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream
+from penstock.types import Array
+
+__all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "placement"]
+
+SUPERVISOR = "supervisor"
+"""The row of counters that the supervisor writes, and the owner of bell 0."""
+VITALS = ("heartbeat_ns", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
+COUNTERS = (
+    *VITALS,
+    "collected",
+    "learned",
+    "dropped",
+    "redone",
+    "checkpoints",
+    "reports_dropped",
+    "evaluations_dropped",
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What one process has to know of a program: its own nodes, all edges, and who lives where."""
+
+    group: str
+    nodes: tuple[NodeSpec, ...]
+    edges: tuple[Edge, ...]
+    roster: tuple[tuple[str, str], ...]
+    """Every node of the program and its group."""
+
+
+def placement(program: Program, group: str) -> Placement:
+    """The part of a program that one process runs."""
+    roster = tuple((node.name, node.group) for node in program.nodes)
+    return Placement(group, program.members(group), program.edges, roster)
+
+
+class Wiring:
+    """The structures of all edges over one segment."""
+
+    def __init__(self, edges: Sequence[Edge], roster: Sequence[tuple[str, str]]) -> None:
+        self._edges = {edge.name: edge for edge in edges}
+        self._groups = list(dict.fromkeys(group for _, group in roster))
+        self._group_of = dict(roster)
+        self._rows = (SUPERVISOR, *self._group_of)
+        self._offsets: dict[str, int] = {}
+        self.nbytes = 0
+        self._place("bells", Doorbells.required(1 + len(self._groups)))
+        self._place("counters", Counters.required(self._rows, COUNTERS))
+        for edge in edges:
+            self._place(f"edge {edge.name}", _required(edge))
+
+    def _place(self, name: str, nbytes: int) -> None:
+        self._offsets[name] = self.nbytes
+        self.nbytes += -(-nbytes // 4096) * 4096
+
+    def attach(self, memory: Array) -> None:
+        """Make the structures over the segment's bytes (uint8 ``[nbytes]``); a new segment is all zeros."""
+        self._memory = memory
+        self.bells = Doorbells(memory[self._offsets["bells"] :], 1 + len(self._groups))
+        self.counters = Counters(memory[self._offsets["counters"] :], self._rows, COUNTERS)
+
+    def bytes_of(self, edge: str) -> Array:
+        """The bytes of one edge's structure."""
+        return self._memory[self._offsets[f"edge {edge}"] :]
+
+    def edge(self, name: str) -> Edge:
+        """The edge of that name."""
+        return self._edges[name]
+
+    def streams(self) -> Iterator[tuple[Stream, StreamMemory]]:
+        """Every stream with its structure, as nobody's owner."""
+        for edge in self._edges.values():
+            if isinstance(edge, Stream):
+                yield edge, StreamMemory(self.bytes_of(edge.name), edge.arrays, edge.slots)
+
+    def record(self, name: str) -> RecordMemory:
+        """The structure of a record."""
+        edge = self._edges[name]
+        if not isinstance(edge, Record):
+            raise TypeError(f"edge {name} is no record")
+        return RecordMemory(self.bytes_of(name), edge.arrays)
+
+    def table(self) -> dict[str, dict[str, int]]:
+        """The counters of every node: node -> counter -> value."""
+        return {node: {name: self.counters.get(node, name) for name in COUNTERS} for node in self._group_of}
+
+    def bell_of(self, group: str) -> int:
+        """Index of a group's bell."""
+        return 1 + self._groups.index(group)
+
+    def bells_of(self, nodes: Sequence[str], but: str) -> tuple[int, ...]:
+        """Bells of the groups of these nodes, without the group ``but`` (its loop polls before it sleeps)."""
+        groups = dict.fromkeys(self._group_of[node] for node in nodes)
+        return tuple(self.bell_of(group) for group in groups if group != but)
+
+
+def _required(edge: Edge) -> int:
+    match edge:
+        case Stream():
+            return StreamMemory.required(edge.arrays, edge.slots)
+        case Board():
+            return BoardMemory.required(edge.arrays)
+        case Record():
+            return RecordMemory.required(edge.arrays)
+        case ActionLog():
+            return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity)
+        case Ask():
+            return 0

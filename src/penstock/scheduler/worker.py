@@ -1,0 +1,90 @@
+"""What a process of a run does: attach the segment, open its nodes, run the loop, close them.
+
+Started as ``python -c "..."`` with inherited file descriptors, so the user's script is never run again.
+"""
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import traceback
+from typing import NamedTuple
+
+from penstock.memory.lifeline import watch
+from penstock.memory.segment import Segment
+from penstock.registry import NODES, load
+from penstock.scheduler.loop import Loop, Placed
+from penstock.scheduler.ports import NodePorts
+from penstock.scheduler.wiring import Placement, Wiring
+
+__all__ = ["COMMAND", "WorkerSpec", "main", "run_nodes"]
+
+COMMAND = "from penstock.scheduler.worker import main; main()"
+
+
+class WorkerSpec(NamedTuple):
+    """What a process is told over its pipe."""
+
+    placement: Placement
+    incarnations: dict[str, int]
+    """Node -> this life's number."""
+
+
+class _OwnBell:
+    """The bell of this process's group."""
+
+    def __init__(self, wiring: Wiring, group: str) -> None:
+        self._bells = wiring.bells
+        self._index = wiring.bell_of(group)
+
+    def word(self) -> int:
+        return self._bells.word(self._index)
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        self._bells.wait(self._index, seen, timeout_s)
+
+
+def main() -> None:
+    """Entry of a worker process: ``argv`` holds segment fd and size, spec fd, lifeline fd and error fd."""
+    segment_fd, nbytes, spec_fd, lifeline_fd, error_fd = map(int, sys.argv[1:6])
+    watch(lifeline_fd)
+    # The launcher decides when a run ends; a handler, unlike SIG_IGN, is not inherited by an environment's children.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with os.fdopen(spec_fd, "rb") as pipe:
+            sys.path[:] = pickle.load(pipe)
+            spec: WorkerSpec = pickle.load(pipe)
+        segment = Segment.attach(segment_fd, nbytes)
+        run_nodes(spec, segment)
+    except BaseException:
+        os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
+        os._exit(1)
+    # Nothing that is left needs an orderly interpreter shutdown, and libraries' exit handlers take tenths of a second.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
+    """Open the nodes of a placement over a segment, run them to the end, close them."""
+    placement = spec.placement
+    wiring = Wiring(placement.edges, placement.roster)
+    wiring.attach(segment.bytes)
+    placed = []
+    ended = None
+    try:
+        for settings in placement.nodes:
+            node = load(NODES[settings.kind])(settings.settings)
+            ports = NodePorts(wiring, settings.name, placement.group, spec.incarnations[settings.name])
+            placed.append(Placed(node, ports))
+            node.open(ports)
+            ended = ports.ended
+        # What is alive now stays: the collector need not look at it again in the hot loop.
+        gc.collect()
+        gc.freeze()
+        if ended is not None:
+            Loop(placed, _OwnBell(wiring, placement.group), ended).run()
+    finally:
+        for node, _ in placed:
+            node.close()

@@ -1,0 +1,18 @@
+"""Seeds that depend on what is seeded, never on which process does it."""
+
+__all__ = ["episode_seed"]
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(value: int) -> int:
+    """The finaliser of SplitMix64 (Steele et al. 2014): every input bit changes half of the output bits."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def episode_seed(seed: int, lane: int, episode: int) -> int:
+    """The seed of one episode of one lane, in ``[0, 2**31)`` (what every environment accepts)."""
+    return _mix(_mix(_mix(seed & _MASK) ^ lane) ^ episode) >> 33

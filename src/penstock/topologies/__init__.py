@@ -1,0 +1,1 @@
+"""From a plan to a program: which nodes, how many, wired how. One file a data pattern."""

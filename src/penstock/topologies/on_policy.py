@@ -1,0 +1,173 @@
+"""Lock step: every environment node gives one rollout of each published version; the learner waits for all of them.
+
+    env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
+                                 learner --checkpoints--> checkpointer
+                                 learner --evaluations--> evaluator --evaluation--> learner
+                                 learner, evaluator --reports--> monitor
+"""
+
+from typing import Literal
+
+from penstock.node import LaneStart
+from penstock.nodes.checkpointer import CheckpointerSettings
+from penstock.nodes.env import EnvSettings
+from penstock.nodes.evaluator import EvaluatorSettings
+from penstock.nodes.learner import LearnerSettings, record_specs
+from penstock.nodes.monitor import MonitorSettings
+from penstock.nodes.policy import PolicySettings
+from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream
+from penstock.program.plan import Plan
+from penstock.program.rollout import rollout_specs
+from penstock.types import ArraySpec
+
+__all__ = ["build", "wire"]
+
+ACTION_LOG_CAPACITY = 10_000
+REPORT_BYTES = 16_384
+OPEN_LIMIT_S = 300.0
+"""How long opening a node may take: a cold compile of an update takes tens of seconds on a slow machine."""
+
+
+def build(plan: Plan) -> Program:
+    """One slot for each environment node, no lag, batches assembled by lane."""
+    return wire(plan, slots=plan.num_workers, max_lag=0, assemble="by_lane")
+
+
+def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"]) -> Program:
+    """The whole graph of actor-learner training, in data-flow order."""
+    run, spec = plan.run, plan.spec
+    lanes = run.num_envs // plan.num_workers
+    envs = tuple(f"env.{worker}" for worker in range(plan.num_workers))
+    evaluators = ("evaluator",) if run.eval_interval else ()
+    record = record_specs(spec, run.num_envs, plan.num_workers)
+    action = plan.spaces.action_spec()
+    fields = tuple(name for name, _ in plan.spaces.obs)
+    rollout = rollout_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
+    restores = (
+        ArraySpec("actions", (run.num_envs, ACTION_LOG_CAPACITY, *action.shape), action.dtype),
+        ArraySpec("actions_count", (run.num_envs,), "int64"),
+    )
+    request = (*spec.published(), ArraySpec("update", (), "int64"), ArraySpec("steps", (), "int64"))
+    report = (ArraySpec("length", (), "int64"), ArraySpec("text", (REPORT_BYTES,), "uint8"))
+    edges: list[Edge] = [
+        # What environments experience: written once, in place, read in place.
+        Stream("rollouts", envs, ("learner",), rollout, slots, "wait"),
+        # What restores each lane's episode; the learner copies it into checkpoints.
+        *(ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY) for env in envs),
+        # What the learner has committed: its successor continues from there.
+        Record("learner", "learner", record),
+        # Parameters and statistics, back to whoever acts.
+        Board("policy", "learner", (*envs, *evaluators), spec.published(), max_lag),
+        # Actions for observations, answered in the environment's own process.
+        Ask("act", envs, "policy", "policy", _policy(plan)),
+        # Committed records, to disk.
+        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores), 2, "wait"),
+        # Numbers, to the metrics.
+        Stream("reports", ("learner", *evaluators), ("monitor",), report, 16, "drop"),
+    ]
+    if evaluators:
+        edges += [
+            # Parameters to be judged, and the verdict.
+            Stream("evaluations", ("learner",), evaluators, request, 1, "drop"),
+            Board("evaluation", "evaluator", ("learner",), (ArraySpec("since_best", (), "int64"),)),
+        ]
+    nodes = [
+        *(_env(plan, worker, lanes) for worker in range(plan.num_workers)),
+        _learner(plan, assemble),
+        *(_evaluator(plan) for _ in evaluators),
+        _checkpointer(plan),
+        _monitor(plan),
+    ]
+    return Program(tuple(nodes), tuple(edges))
+
+
+def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:
+    first = worker * lanes
+    starts: tuple[LaneStart, ...] = plan.starts[first : first + lanes]
+    settings = EnvSettings(
+        env=plan.env,
+        vector=plan.run.vector_env,
+        spaces=plan.spaces,
+        worker=worker,
+        num_workers=plan.num_workers,
+        first_lane=first,
+        lanes=lanes,
+        num_steps=plan.num_steps,
+        seed=plan.run.seed,
+        starts=starts,
+        open_limit_s=OPEN_LIMIT_S,
+    )
+    return NodeSpec(f"env.{worker}", "env", settings, group=f"env.{worker}")
+
+
+def _policy(plan: Plan) -> PolicySettings:
+    return PolicySettings(
+        backend=plan.inference,
+        graph=plan.spec.policy,
+        noise=plan.spec.noise,
+        spaces=plan.spaces,
+        row=plan.spec.row,
+        seed=plan.run.seed,
+    )
+
+
+def _learner(plan: Plan, assemble: Literal["by_lane", "by_arrival"]) -> NodeSpec:
+    run = plan.run
+    settings = LearnerSettings(
+        learn=plan.learn,
+        initial=plan.initial,
+        algorithm_config=plan.algorithm_config,
+        spec=plan.spec,
+        spaces=plan.spaces,
+        update=plan.update,
+        num_steps=plan.num_steps,
+        num_envs=run.num_envs,
+        rollouts_per_batch=plan.num_workers,
+        assemble=assemble,
+        max_policy_lag=run.max_policy_lag,
+        timesteps=run.timesteps,
+        target_return=run.target_return,
+        early_stop=run.early_stop,
+        save_interval=run.save_interval,
+        eval_interval=run.eval_interval,
+        seed=run.seed,
+        device=run.device,
+        threads=plan.learner_threads,
+        open_limit_s=OPEN_LIMIT_S,
+        action_logs=tuple(f"actions.env.{worker}" for worker in range(plan.num_workers)),
+        checkpoint=plan.checkpoint,
+    )
+    return NodeSpec("learner", "learner", settings, group="learner", threads=plan.learner_threads)
+
+
+def _evaluator(plan: Plan) -> NodeSpec:
+    settings = EvaluatorSettings(
+        env=plan.env,
+        vector=plan.run.vector_env,
+        spaces=plan.spaces,
+        policy=plan.spec.policy,
+        backend=plan.inference,
+        episodes=plan.run.eval_episodes,
+        lanes=plan.run.num_envs,
+        seed=plan.run.seed,
+        open_limit_s=OPEN_LIMIT_S,
+    )
+    return NodeSpec("evaluator", "evaluator", settings, group="evaluator")
+
+
+def _checkpointer(plan: Plan) -> NodeSpec:
+    settings = CheckpointerSettings(plan.folder, plan.run.keep_checkpoints, plan.manifest, write_limit_s=OPEN_LIMIT_S)
+    return NodeSpec("checkpointer", "checkpointer", settings, group="monitor")
+
+
+def _monitor(plan: Plan) -> NodeSpec:
+    settings = MonitorSettings(
+        folder=plan.folder,
+        title=plan.folder.name,
+        timesteps=plan.run.timesteps,
+        log_interval=plan.run.log_interval,
+        quiet=plan.quiet,
+        resumed_update=plan.resumed_update,
+        resumed_steps=plan.resumed_steps,
+    )
+    return NodeSpec("monitor", "monitor", settings, group="monitor")

@@ -1,0 +1,60 @@
+"""``act`` of an algorithm, run by torch: for CUDA, and for every policy that nothing lighter runs.
+
+Does not know which algorithm: it loads ``learn.py`` by name.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+
+import torch
+
+from penstock.algorithm import Tensors
+from penstock.errors import DeviceError
+from penstock.types import Array, Spaces
+
+__all__ = ["TorchPolicy", "build"]
+
+
+class TorchPolicy:
+    """Runs an algorithm's ``act`` on one device. Call `load` before `act`."""
+
+    def __init__(self, act: Callable[[Tensors, Tensors], Tensors], device: torch.device) -> None:
+        self._act = act
+        self._device = device
+        self._published: dict[str, torch.Tensor] = {}
+
+    def load(self, published: Mapping[str, Array]) -> None:
+        """Take new parameters and statistics; the arrays may be reused by the caller afterwards."""
+        # torch.tensor copies, whatever the device.
+        self._published = {name: torch.tensor(array, device=self._device) for name, array in published.items()}
+
+    @torch.no_grad()
+    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+        """Write the outputs of ``act`` for n lanes into ``out``; see `penstock.types.PolicyBackend`."""
+        arrays = {**obs, "noise": noise, "explore": explore}
+        inputs = {name: torch.as_tensor(array, device=self._device) for name, array in arrays.items()}
+        outputs = self._act(self._published, inputs)
+        for name, array in out.items():
+            array[...] = outputs[name].cpu().numpy().reshape(array.shape)
+
+
+def build(learn: str, spaces: Spaces, config: object, device: str = "cpu") -> TorchPolicy:
+    """A backend for the algorithm that ``learn`` builds.
+
+    Args:
+        learn: ``module:attribute`` of the algorithm's ``build(spaces, config)``.
+        spaces: the spaces of one lane.
+        config: the algorithm's config.
+        device: a torch device name.
+
+    Raises:
+        DeviceError: this machine does not have the device.
+    """
+    module, _, attribute = learn.partition(":")
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise DeviceError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}; try cpu") from error
+    algorithm = getattr(importlib.import_module(module), attribute)(spaces, config)
+    return TorchPolicy(algorithm.act, place)

@@ -1,0 +1,225 @@
+"""All backends mean the same: each against float64 numpy on the same graphs."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
+from penstock.errors import DeviceError
+from penstock.inference import native, onnx
+from penstock.inference import torch as torch_backend
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.network import Categorical, Encoding, Gaussian
+from penstock.types import Box, Discrete, Spaces
+from tests.inference import reference
+
+EVERY = reference.GRAPHS | reference.IMAGES
+
+
+def agree(out, expected, tolerance=1e-5):
+    for name, values in out.items():
+        np.testing.assert_allclose(values.reshape(expected[name].shape), expected[name], rtol=tolerance, atol=tolerance)
+
+
+def acted(backend, graph, obs, noise, explore):
+    out = reference.outputs_for(graph, len(explore))
+    backend.act(obs, noise, explore, out)
+    return out
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 70])
+@pytest.mark.parametrize("name", reference.GRAPHS)
+def test_native_agrees_with_the_reference(name, n):
+    graph, generator = reference.GRAPHS[name], np.random.default_rng(n)
+    published = reference.record(graph, generator)
+    obs, noise = reference.observations(graph, generator, n), reference.noise_of(graph, generator, n)
+    explore = generator.uniform(0.0, 1.0, n).astype(np.float32)
+    backend = native.build(graph)
+    backend.load(published)
+    agree(acted(backend, graph, obs, noise, explore), reference.act(graph, published, obs, noise, explore))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("name", EVERY)
+def test_onnx_agrees_with_the_reference(name, n):
+    graph, generator = EVERY[name], np.random.default_rng(n)
+    published = reference.record(graph, generator)
+    obs, noise = reference.observations(graph, generator, n), reference.noise_of(graph, generator, n)
+    explore = generator.uniform(0.0, 1.0, n).astype(np.float32)
+    backend = onnx.build(graph)
+    backend.load(published)
+    agree(acted(backend, graph, obs, noise, explore), reference.act(graph, published, obs, noise, explore))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "categorical", "image, channels last"])
+def test_onnx_rows_do_not_depend_on_how_many_are_in_the_call(name):
+    graph, generator = EVERY[name], np.random.default_rng(3)
+    backend = onnx.build(graph)
+    backend.load(reference.record(graph, generator))
+    obs, noise = reference.observations(graph, generator, 40), reference.noise_of(graph, generator, 40)
+    whole = acted(backend, graph, obs, noise, np.ones(40, np.float32))
+    for n in (1, 2, 3, 5, 8, 17, 32):
+        part = acted(backend, graph, {"obs": obs["obs"][:n]}, noise[:n], np.ones(n, np.float32))
+        for name, values in part.items():
+            np.testing.assert_array_equal(values, whole[name][:n])
+
+
+def test_onnx_loads_again():
+    graph, generator = reference.GRAPHS["gaussian"], np.random.default_rng(0)
+    obs, noise = reference.observations(graph, generator, 3), reference.noise_of(graph, generator, 3)
+    backend = onnx.build(graph)
+    for _ in range(2):
+        published = reference.record(graph, generator)
+        backend.load(published)
+        expected = reference.act(graph, published, obs, noise, np.ones(3))
+        agree(acted(backend, graph, obs, noise, np.ones(3, np.float32)), expected)
+
+
+@pytest.mark.parametrize("make", [native.build, onnx.build])
+def test_loading_copies(make):
+    graph, generator = reference.GRAPHS["gaussian"], np.random.default_rng(0)
+    published = reference.record(graph, generator)
+    obs, noise = reference.observations(graph, generator, 3), reference.noise_of(graph, generator, 3)
+    backend = make(graph)
+    backend.load(published)
+    before = acted(backend, graph, obs, noise, np.ones(3, np.float32))
+    for values in published.values():
+        values[...] = 0.0
+    after = acted(backend, graph, obs, noise, np.ones(3, np.float32))
+    np.testing.assert_array_equal(before["action"], after["action"])
+
+
+BOXES = {
+    "float32": Box((2,), "float32", (-2.0,), (2.0,)),
+    "float64, a bound each": Box((2,), "float64", (-1.0, 0.0), (3.0, 10.0)),
+    "integers": Box((2,), "int64", (-3.0,), (4.0,)),
+    "unbounded": Box((1, 2), "float32", (-np.inf,), (np.inf,)),
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_the_exported_policy_gives_the_greedy_action_in_environment_units(name):
+    space, generator = BOXES[name], np.random.default_rng(1)
+    graph = reference.actor_critic(reference.DICT, Gaussian(2), normalize_obs=True, normalize_value=True)
+    spaces = Spaces(
+        (
+            ("obs.a", Box((2, 2), "float64", (-np.inf,), (np.inf,))),
+            ("obs.b", Discrete(3, -1)),
+            ("obs.c", Box((1,), "uint8", (0.0,), (255.0,))),
+        ),
+        space,
+    )
+    published = reference.record(graph, generator)
+    obs = {
+        "obs.a": generator.normal(size=(6, 2, 2)),
+        "obs.b": generator.integers(-1, 2, 6),
+        "obs.c": generator.integers(0, 5, (6, 1)).astype(np.uint8),
+    }
+    session = onnxruntime.InferenceSession(onnx.export(graph, spaces, published))
+    action, value = session.run(["action", "value"], obs)
+    mean, expected_value = reference.head_and_value(graph, published, obs)
+    expected = to_environment(mean.astype(np.float32), space, environment_array(space, 6))
+    assert action.dtype == np.dtype(space.dtype)
+    assert action.shape == (6, *space.shape)
+    np.testing.assert_allclose(action, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-5)
+
+
+def test_the_exported_policy_counts_discrete_actions_from_start():
+    graph, generator = reference.nature(Categorical(4)), np.random.default_rng(1)
+    spaces = Spaces((("obs", Box((36, 36, 2), "uint8", (0.0,), (255.0,))),), Discrete(4, 10))
+    published = reference.record(graph, generator)
+    obs = reference.observations(graph, generator, 3)
+    action, _ = onnxruntime.InferenceSession(onnx.export(graph, spaces, published)).run(["action", "value"], obs)
+    logits, _ = reference.head_and_value(graph, published, obs)
+    np.testing.assert_array_equal(action, 10 + logits.argmax(axis=1))
+
+
+def test_an_image_with_normalised_observations_is_refused():
+    graph = reference.actor_critic((Encoding("obs", "image", 12),), Gaussian(1), normalize_obs=True)
+    with pytest.raises(ValueError, match="image"):
+        onnx.write(graph, reference.record(graph, np.random.default_rng(0)))
+
+
+def test_native_says_what_it_does_not_run():
+    assert all(map(native.supports, reference.GRAPHS.values()))
+    assert not any(map(native.supports, reference.IMAGES.values()))
+    with pytest.raises(ValueError, match="native"):
+        native.build(reference.IMAGES["image, channels last"])
+
+
+def build_plain(spaces, config):
+    """An algorithm of which only ``act`` is there: the value of one is the sum of the observation times the scale."""
+    from penstock.algorithm import Algorithm
+
+    def act(published, inputs):
+        value = published["scale"] * inputs["obs"].sum(1)
+        return {
+            "action": value[:, None] + inputs["noise"] * inputs["explore"][:, None],
+            "value": value,
+        }
+
+    return Algorithm(dict, act, dict, dict, ())
+
+
+def test_torch_runs_the_act_that_it_loads_by_name():
+    spaces = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), BOXES["float32"])
+    backend = torch_backend.build(f"{__name__}:build_plain", spaces, None)
+    scale = np.array([2.0], np.float32)
+    backend.load({"scale": scale})
+    scale[...] = 0.0
+    out = {"action": np.zeros((2, 1), np.float32), "value": np.zeros(2, np.float32)}
+    # 2 (1 + 2) = 6 and 2 (3 + 4) = 14; noise 1 and 10 with explore 1 and 0.
+    obs, noise = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[1.0], [10.0]], np.float32)
+    backend.act({"obs": obs}, noise, np.array([1.0, 0.0], np.float32), out)
+    np.testing.assert_array_equal(out["value"], [6.0, 14.0])
+    np.testing.assert_array_equal(out["action"], [[7.0], [14.0]])
+
+
+@pytest.mark.parametrize("action", [Discrete(3), Box((2,), "float32", (-1.0,), (1.0,))])
+@pytest.mark.parametrize("image", [False, True])
+def test_torch_agrees_with_the_others_on_ppo(action, image):
+    obs = ("obs", Box((36, 36, 2), "uint8", (0.0,), (255.0,)) if image else Box((3,), "float32", (-1.0,), (1.0,)))
+    spaces, config = Spaces((obs,), action), PPOConfig(normalize_obs=not image, normalize_value=True)
+    graph, generator = policy_graph(spaces, config), np.random.default_rng(0)
+    published = reference.record(graph, generator)
+    rows, noise = reference.observations(graph, generator, 5), reference.noise_of(graph, generator, 5)
+    explore = np.array([0.0, 0.25, 0.5, 1.0, 1.0], np.float32)
+    backends = [torch_backend.build("penstock.algorithms.ppo.learn:build", spaces, config), onnx.build(graph)]
+    if not image:
+        backends.append(native.build(graph))
+    for backend in backends:
+        backend.load(published)
+        agree(acted(backend, graph, rows, noise, explore), reference.act(graph, published, rows, noise, explore))
+
+
+def test_a_missing_device_is_named():
+    spaces = Spaces((), BOXES["float32"])
+    with pytest.raises(DeviceError, match="nonsense"):
+        torch_backend.build(f"{__name__}:build_plain", spaces, None, "nonsense")
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from penstock.inference import native, onnx
+assert "onnx" not in sys.modules and "onnxruntime" not in sys.modules, "importing the module must be light"
+from penstock.network import Encoding, Gaussian, Linear, Network, PolicyGraph
+actor = Network("actor", (Linear(3, 1, 1.0),), (("log_std", 1, 0.0),))
+graph = PolicyGraph((Encoding("obs", "flat", 3),), actor, Network("critic", (Linear(3, 1, 1.0),)), Gaussian(1))
+for module in (native, onnx):
+    backend = module.build(graph)
+    backend.load({"actor": np.ones(5, np.float32), "critic": np.ones(4, np.float32)})
+    value = np.zeros(1, np.float32)
+    obs = {"obs": np.ones((1, 3), np.float32)}
+    backend.act(obs, np.zeros((1, 1), np.float32), np.zeros(1, np.float32), {"value": value})
+    assert value[0] == 4.0
+assert "torch" not in sys.modules
+"""
+
+
+def test_a_process_that_runs_native_or_onnx_never_imports_torch():
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)

@@ -73,7 +73,10 @@ float* Mlp::run(const Level& level, float* from, float* to, std::ptrdiff_t strid
         level.linear(layer.linear, from, stride, rows, to, stride);
         if (layer.activation != Elementwise::none) {
             const auto columns = static_cast<std::size_t>(layer.linear.narrow ? layer.linear.outputs : layer.linear.padded);
-            for (std::int32_t r = 0; r < rows; ++r) level.elementwise(layer.activation, to + r * stride, columns);
+            if (static_cast<std::ptrdiff_t>(columns) == stride)
+                level.elementwise(layer.activation, to, columns * static_cast<std::size_t>(rows));
+            else
+                for (std::int32_t r = 0; r < rows; ++r) level.elementwise(layer.activation, to + r * stride, columns);
         }
         std::swap(from, to);
     }

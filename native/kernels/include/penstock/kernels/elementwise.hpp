@@ -62,7 +62,14 @@ PENSTOCK_INLINE Vec erf(Vec x) {
     return x * p / q;
 }
 
-PENSTOCK_INLINE Vec sigmoid(Vec x) { return fma(tanh(x * 0.5F), all(0.5F), all(0.5F)); }
+// Relative, so that silu of a large negative number goes to zero.
+PENSTOCK_INLINE Vec sigmoid(Vec x) { return 1.0F / (exp(-x) + 1.0F); }
+
+// Below -5.5 (where it is above -1.1e-7) zero: x would magnify the rounding of 1 + erf.
+PENSTOCK_INLINE Vec gelu(Vec x) {
+    const Vec y = x * fma(erf(x * 0.70710678F), all(0.5F), all(0.5F));
+    return x < -5.5F ? all(0.0F) : y;
+}
 
 template <Elementwise kind>
 PENSTOCK_INLINE Vec apply(Vec x) {
@@ -70,7 +77,7 @@ PENSTOCK_INLINE Vec apply(Vec x) {
     if constexpr (kind == Elementwise::relu) return at_least(all(0.0F), x);
     if constexpr (kind == Elementwise::elu) return x > 0.0F ? x : exp(at_most(all(0.0F), x)) - 1.0F;
     if constexpr (kind == Elementwise::silu) return x * sigmoid(x);
-    if constexpr (kind == Elementwise::gelu) return x * fma(erf(x * 0.70710678F), all(0.5F), all(0.5F));
+    if constexpr (kind == Elementwise::gelu) return gelu(x);
     if constexpr (kind == Elementwise::sigmoid) return sigmoid(x);
     if constexpr (kind == Elementwise::exp) return exp(x);
     return x;

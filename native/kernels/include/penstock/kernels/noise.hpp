@@ -84,14 +84,15 @@ PENSTOCK_INLINE void normal_pair(std::uint32_t a, std::uint32_t b, float& first,
     second = static_cast<float>(sign_y * y);
 }
 
+// The first `used` of each counter's four words.
 template <Distribution distribution>
-PENSTOCK_INLINE void transform(const Words& words, float (&out)[4][kBatch]) {
+PENSTOCK_INLINE void transform(const Words& words, int used, float (&out)[4][kBatch]) {
     if constexpr (distribution == Distribution::normal) {
-        for (int pair = 0; pair < 4; pair += 2)
+        for (int pair = 0; pair < used; pair += 2)
             for (int i = 0; i < kBatch; ++i)
                 normal_pair(words.word[pair][i], words.word[pair + 1][i], out[pair][i], out[pair + 1][i]);
     } else {
-        for (int k = 0; k < 4; ++k)
+        for (int k = 0; k < used; ++k)
             for (int i = 0; i < kBatch; ++i) {
                 if constexpr (distribution == Distribution::uniform)
                     out[k][i] = static_cast<float>(words.word[k][i] >> 8) * 0x1p-24F;
@@ -105,6 +106,7 @@ template <Distribution distribution>
 void draw(const Noise& noise, float* out) {
     const std::size_t blocks = (noise.size + 3) / 4;
     const std::size_t counters = blocks * noise.count;
+    const int used = noise.size < 4 ? static_cast<int>(noise.size) : 4;
     for (std::size_t start = 0; start < counters; start += kBatch) {
         Words words;
         const std::size_t batch = counters - start < kBatch ? counters - start : kBatch;
@@ -117,7 +119,7 @@ void draw(const Noise& noise, float* out) {
         }
         philox(words, noise.seed);
         float numbers[4][kBatch];
-        transform<distribution>(words, numbers);
+        transform<distribution>(words, used, numbers);
         for (std::size_t i = 0; i < batch; ++i) {
             const std::size_t lane = (start + i) / blocks;
             const std::size_t first = (start + i) % blocks * 4;

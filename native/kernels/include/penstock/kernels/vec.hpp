@@ -36,7 +36,8 @@ PENSTOCK_INLINE Vec load(const float* from) {
 
 PENSTOCK_INLINE void store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof(value)); }
 
-PENSTOCK_INLINE Vec all(float value) { return Vec{} + value; }
+// Minus zero leaves every number as it is, so that only the broadcast remains; plus zero would not.
+PENSTOCK_INLINE Vec all(float value) { return value - Vec{}; }
 
 // Contraction is off in the build; where the level has a fused product, it is asked for by name, so that a row's bits
 // do not depend on what the compiler makes of the surrounding loop.
@@ -51,9 +52,30 @@ PENSTOCK_INLINE Vec fma(Vec a, Vec b, Vec c) {
     return a * b + c;
 }
 
-// A NaN in `value` comes through both.
-PENSTOCK_INLINE Vec at_most(Vec limit, Vec value) { return limit < value ? limit : value; }
-PENSTOCK_INLINE Vec at_least(Vec limit, Vec value) { return limit > value ? limit : value; }
+// A NaN in `value` comes through both: x86's minimum and maximum give the second operand unless the first is smaller
+// or larger, which is what the plain form says; gcc 12 does not see that they are one instruction (and warns of
+// its own header at the unmasked 512-bit forms).
+PENSTOCK_INLINE Vec at_most(Vec limit, Vec value) {
+#if defined(__AVX512F__)
+    if constexpr (kWidth == 16) return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)limit, (__m512)value);
+#elif defined(__AVX2__)
+    if constexpr (kWidth == 8) return (Vec)_mm256_min_ps((__m256)limit, (__m256)value);
+#elif defined(__x86_64__)
+    if constexpr (kWidth == 4) return (Vec)_mm_min_ps((__m128)limit, (__m128)value);
+#endif
+    return limit < value ? limit : value;
+}
+
+PENSTOCK_INLINE Vec at_least(Vec limit, Vec value) {
+#if defined(__AVX512F__)
+    if constexpr (kWidth == 16) return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)limit, (__m512)value);
+#elif defined(__AVX2__)
+    if constexpr (kWidth == 8) return (Vec)_mm256_max_ps((__m256)limit, (__m256)value);
+#elif defined(__x86_64__)
+    if constexpr (kWidth == 4) return (Vec)_mm_max_ps((__m128)limit, (__m128)value);
+#endif
+    return limit > value ? limit : value;
+}
 
 // Pairwise, in a fixed order.
 PENSTOCK_INLINE float sum(Vec value) {

@@ -1,0 +1,49 @@
+"""From the policy's units to the environment's, by hand."""
+
+import numpy as np
+import pytest
+
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.types import Box, Discrete
+
+
+def converted(action, space):
+    action = np.asarray(action)
+    return to_environment(action, space, environment_array(space, len(action)))
+
+
+def test_a_bounded_box_maps_minus_one_to_low_and_one_to_high():
+    space = Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0))
+    # (0 + 1) / 2 * 4 - 2 = 0; (0.5 + 1) / 2 * 10 = 7.5; beyond the unit box is clipped.
+    action = np.array([[0.0, 0.5], [-1.0, 1.0], [-9.0, 9.0]], np.float32)
+    np.testing.assert_array_equal(converted(action, space), [[0.0, 7.5], [-2.0, 10.0], [-2.0, 10.0]])
+
+
+def test_no_action_leaves_the_box():
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        low = generator.normal(size=3)
+        high = low + generator.exponential(size=3)
+        for dtype in ("float32", "float64"):
+            space = Box((3,), dtype, tuple(low.astype(dtype).tolist()), tuple(high.astype(dtype).tolist()))
+            out = converted(generator.uniform(-1.5, 1.5, (20, 3)).astype(np.float32), space)
+            assert (out >= np.asarray(space.low, dtype)).all()
+            assert (out <= np.asarray(space.high, dtype)).all()
+
+
+def test_an_integer_box_is_rounded():
+    # Low 0, high 4: 0.1 is 2.2, 0.4 is 2.8, 0 is 2.
+    space = Box((1,), "int64", (0.0,), (4.0,))
+    assert converted(np.array([[0.1], [0.4], [0.0]], np.float32), space).tolist() == [[2], [3], [2]]
+
+
+def test_an_unbounded_box_gets_the_sample():
+    space = Box((2, 1), "float64", (-np.inf,), (np.inf,))
+    out = converted(np.array([[[3.5], [-20.0]]], np.float32), space)
+    assert out.dtype == np.float64
+    assert out.tolist() == [[[3.5], [-20.0]]]
+
+
+@pytest.mark.parametrize("start", [0, 5, -2])
+def test_discrete_counts_from_start(start):
+    assert converted(np.array([0, 2], np.int64), Discrete(3, start)).tolist() == [start, start + 2]

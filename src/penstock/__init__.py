@@ -1,1 +1,75 @@
-"""penstock."""
+"""penstock trains reinforcement-learning policies in parallel and puts the same policy into production.
+
+Names are loaded on use, so that ``import penstock`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.config.schema import Config, RunConfig
+    from penstock.config.sources import from_mapping, from_toml
+    from penstock.errors import (
+        BadDataError,
+        CheckpointError,
+        ConfigError,
+        DeviceError,
+        EnvironmentFault,
+        NodeError,
+        PenstockError,
+        ResourceError,
+        RunFolderError,
+        SpaceError,
+        UsageError,
+    )
+    from penstock.parallel_ppo import ParallelPPO
+    from penstock.run import Evaluation, Result, draw, evaluate, load_policy, resume, train
+    from penstock.serving.policy import Policy
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadDataError",
+    "CheckpointError",
+    "Config",
+    "ConfigError",
+    "DeviceError",
+    "EnvironmentFault",
+    "Evaluation",
+    "NodeError",
+    "ParallelPPO",
+    "PenstockError",
+    "Policy",
+    "ResourceError",
+    "Result",
+    "RunConfig",
+    "RunFolderError",
+    "SpaceError",
+    "UsageError",
+    "draw",
+    "evaluate",
+    "from_mapping",
+    "from_toml",
+    "load_policy",
+    "resume",
+    "train",
+]
+
+_HOMES = {
+    "penstock.config.schema": ("Config", "RunConfig"),
+    "penstock.config.sources": ("from_mapping", "from_toml"),
+    "penstock.parallel_ppo": ("ParallelPPO",),
+    "penstock.run": ("Evaluation", "Result", "draw", "evaluate", "load_policy", "resume", "train"),
+    "penstock.serving.policy": ("Policy",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF.get(name, "penstock.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

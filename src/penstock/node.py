@@ -216,16 +216,13 @@ class RecordPort(Protocol):
 
 @dataclass(frozen=True)
 class LaneStart:
-    """Where a lane begins in this life of the run: a fresh episode, or one to restore from its actions."""
+    """Where a lane begins in this life of the run."""
 
     episode: int = 0
     step: int = 0
     """Steps that the lane has taken in its whole life; it keys the noise."""
     rollout: int = 0
     """Rollouts that the lane has given in its whole life; in lock step the version it waits for."""
-    position: Position | None = None
-    """Set where the episode should be restored: reset with its seed, replay ``actions``, compare the hash."""
-    actions: Array | None = None
 
 
 class ActionLogPort(Protocol):

@@ -68,7 +68,9 @@ class EnvNode:
         self._handles = [self._policy.bind(slot) for slot in self._slots]
         self._fields = tuple(name for name, _ in settings.spaces.obs)
         with ports.busy("open environment", settings.open_limit_s):
-            self._source = open_source(settings.env, vector=settings.vector, num_lanes=settings.lanes)
+            self._source = open_source(
+                settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
+            )
             seeds = [self._seed(lane) for lane in range(settings.lanes)]
             self._obs = {name: value.copy() for name, value in self._source.reset(seeds).items()}
         for lane in range(settings.lanes):

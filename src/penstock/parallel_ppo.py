@@ -1,0 +1,66 @@
+"""ParallelPPO: PPO on all cores of one machine, as an object.
+
+Holds no logic of its own: a config from its arguments, ``run.train``, and the trained policy.
+"""
+
+from typing import Any
+
+from penstock.config.sources import from_mapping
+from penstock.errors import PenstockError
+from penstock.run import Result, train
+from penstock.serving.policy import Policy
+from penstock.types import EnvFactory
+
+__all__ = ["ParallelPPO"]
+
+
+class ParallelPPO:
+    """PPO with parallel environments.
+
+    Args:
+        env_name: a Gymnasium id, ``module:name``, or a callable that makes an environment.
+        settings: any setting of ``penstock train`` by its name: ``num_envs``, ``num_steps``, ``epochs``,
+            ``mini_batch_size``, ``lr``, ``gamma``, ``gae_lambda``, ``clip_param``, ``value_coef``, ``entropy_coef``,
+            ``max_grad_norm``, ``seed``, ``device``, ``log_dir``, ... What is left out has the default that
+            ``penstock train --help`` shows.
+
+    Raises:
+        ConfigError: an unknown setting, or a value out of range.
+    """
+
+    def __init__(self, env_name: str | EnvFactory, **settings: Any) -> None:
+        self._factory = None if isinstance(env_name, str) else env_name
+        self._settings = {"env": env_name if isinstance(env_name, str) else _name(env_name), "algo": "ppo", **settings}
+        self._policy: Policy | None = None
+        from_mapping(self._settings)
+
+    def train(self, total_timesteps: int, **settings: Any) -> Result:
+        """Train from the beginning, evaluate, and return what came of it.
+
+        Args:
+            total_timesteps: environment steps, all lanes together.
+            settings: ``log_interval``, ``save_interval`` (both in updates), or any other setting for this run.
+
+        Raises:
+            UsageError: the environment, its spaces or the device cannot be served.
+            NodeError: a part of the run failed.
+        """
+        config = from_mapping({**self._settings, "timesteps": total_timesteps, **settings})
+        result = train(config, env=self._factory)
+        self._policy = result.policy
+        return result
+
+    def policy(self, obs: Any) -> Any:
+        """Greedy actions for one observation or a batch, as ``serving.policy.Policy`` gives them.
+
+        Raises:
+            PenstockError: nothing has been trained yet.
+        """
+        if self._policy is None:
+            raise PenstockError("there is no policy yet; call train first")
+        return self._policy(obs)
+
+
+def _name(factory: EnvFactory) -> str:
+    """How a callable is called in the config: ``module:name`` where it can be found again by it."""
+    return f"{factory.__module__}:{getattr(factory, '__qualname__', type(factory).__name__)}"

@@ -1,0 +1,160 @@
+"""From a config to a plan: everything that can be settled, and refused, before any process starts.
+
+It makes the environment once, to read its spaces, and touches no file.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock import __version__
+from penstock.algorithm import AlgorithmSpec
+from penstock.config.resolve import resolve
+from penstock.config.schema import Config
+from penstock.envs.sources import EnvProfile, probe, reference
+from penstock.errors import CheckpointError, ConfigError, DeviceError
+from penstock.inference import native
+from penstock.kernels.level import instruction_set
+from penstock.node import LaneStart
+from penstock.program.plan import Plan
+from penstock.registry import ALGORITHMS, INFERENCE, UPDATES, AlgorithmEntry, load
+from penstock.types import Arrays, BackendSpec, EnvFactory, EnvReference
+
+__all__ = ["Continuation", "Prepared", "plan", "prepare"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A config whose environment and algorithm have been looked at."""
+
+    config: Config
+    """Nothing in it is ``auto`` any more."""
+    env: EnvReference
+    profile: EnvProfile
+    algorithm: AlgorithmEntry
+    spec: AlgorithmSpec
+    inference: BackendSpec
+
+    def manifest(self) -> dict[str, Any]:
+        """What every checkpoint of this run says of it: the run's identity, and what bit-identity depends on."""
+        run = self.config.run
+        return {
+            "env": self.profile.name,
+            "algorithm": run.algo,
+            "spaces": repr(self.profile.spaces),
+            "backend": run.backend,
+            "inference": self.inference.build,
+            "instruction_set": instruction_set(),
+            "threads": run.threads,
+            "num_envs": run.num_envs,
+            "restorable": self.profile.restorable,
+            "penstock": __version__,
+        }
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A checkpoint to continue from."""
+
+    path: Path
+    arrays: Arrays
+    manifest: dict[str, Any]
+
+
+def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
+    """Settle everything that is ``auto`` and look at the environment and the device.
+
+    Args:
+        config: what to run.
+        env: makes the environment, where the config names none that can be found by its name.
+
+    Raises:
+        UsageError: the environment, its spaces, the device or a backend cannot be served.
+    """
+    config = resolve(config)
+    run = config.run
+    _check_device(run.device)
+    source: EnvReference | EnvFactory = run.env if env is None else env
+    profile = probe(source, run.vector_env)
+    algorithm = ALGORITHMS[run.algo]
+    spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
+    backend = _inference(config, profile, algorithm, spec)
+    return Prepared(config, reference(source), profile, algorithm, spec, backend)
+
+
+def _check_device(device: str) -> None:
+    if device == "cpu":
+        return
+    import torch  # noqa: PLC0415 - takes a second, and only a CUDA device needs it here
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = int(device.partition(":")[2] or 0)
+    if index >= count:
+        have = "no CUDA device" if count == 0 else f"only cuda:0 to cuda:{count - 1}"
+        raise DeviceError(f"device {device!r} is not here: this machine has {have}; try --device cpu")
+
+
+def _inference(config: Config, profile: EnvProfile, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> BackendSpec:
+    """What runs the policy: native where it can, then ONNX Runtime on the CPU, then torch."""
+    name = config.run.inference
+    if name == "auto":
+        name = "native" if native.supports(spec.policy) else "onnx" if config.run.device == "cpu" else "torch"
+    if name == "native" and not native.supports(spec.policy):
+        raise ConfigError("--inference native runs policies of linear layers only; try --inference onnx")
+    if name == "torch":
+        arguments = (algorithm.learn, profile.spaces, config.algorithm, config.run.device)
+        return BackendSpec(INFERENCE[name], arguments)
+    return BackendSpec(INFERENCE[name], (spec.policy,))
+
+
+def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Continuation | None = None) -> Plan:
+    """The plan of a run in ``folder``, from the beginning or from a checkpoint."""
+    config, profile = prepared.config, prepared.profile
+    run = config.run
+    if not isinstance(run.num_workers, int) or not isinstance(run.threads, int):
+        raise ConfigError("a plan needs a config that is resolved")
+    fresh = Plan(
+        run=run,
+        algorithm_config=config.algorithm,
+        env=prepared.env,
+        spaces=profile.spaces,
+        same_step=profile.same_step,
+        spec=prepared.spec,
+        num_steps=config.algorithm.num_steps,
+        num_workers=run.num_workers,
+        learner_threads=run.threads,
+        learn=prepared.algorithm.learn,
+        initial=prepared.algorithm.initial,
+        update=UPDATES[run.backend],
+        inference=prepared.inference,
+        folder=folder,
+        manifest=prepared.manifest(),
+        starts=tuple(LaneStart() for _ in range(run.num_envs)),
+        quiet=quiet,
+    )
+    if begin is None:
+        return fresh
+    _check_fits(prepared, begin)
+    return replace(
+        fresh,
+        starts=_starts(begin.arrays, config.algorithm.num_steps),
+        checkpoint=begin.path,
+        resumed_update=int(begin.arrays["update"]),
+        resumed_steps=int(begin.arrays["steps"]),
+    )
+
+
+def _check_fits(prepared: Prepared, begin: Continuation) -> None:
+    """A checkpoint continues only a run of its own environment, algorithm and lanes."""
+    for key in ("env", "algorithm", "spaces", "num_envs"):
+        ours, theirs = prepared.manifest()[key], begin.manifest.get(key)
+        if ours != theirs:
+            raise CheckpointError(f"checkpoint {begin.path.name} is of another {key}: {theirs}, this run has {ours}")
+
+
+def _starts(arrays: Arrays, num_steps: int) -> tuple[LaneStart, ...]:
+    """Each lane goes on with its next episode, and its noise where it stopped."""
+    return tuple(
+        LaneStart(episode=int(position[0]) + 1, step=int(rollout) * num_steps, rollout=int(rollout))
+        for rollout, position in zip(arrays["lane_rollout"], arrays["lane_position"], strict=True)
+    )

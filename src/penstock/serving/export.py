@@ -1,0 +1,24 @@
+"""The policy as it leaves the house: an ONNX file that any runtime reads, with the observation's and action's own units."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.inference.onnx import export as onnx_bytes
+from penstock.network import PolicyGraph
+from penstock.types import Array, Spaces
+
+__all__ = ["FILE_NAME", "export"]
+
+FILE_NAME = "policy.onnx"
+
+
+def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[str, Array]) -> Path:
+    """Write ``policy.onnx`` into ``folder`` whole or not at all, and return its path.
+
+    Inputs: each observation field ``[n, ...]``; outputs: ``action`` ``[n, ...]`` (greedy) and ``value`` ``[n]``.
+    """
+    path = folder / FILE_NAME
+    partial = path.with_suffix(".onnx.partial")
+    partial.write_bytes(onnx_bytes(graph, spaces, published))
+    partial.replace(path)
+    return path

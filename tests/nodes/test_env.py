@@ -1,0 +1,233 @@
+"""EnvNode with a policy port that answers late, and what it writes into a rollout."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from penstock.errors import BadDataError
+from penstock.memory.action_log import ActionLog, Position
+from penstock.memory.segment import Segment
+from penstock.memory.stream import Stream
+from penstock.node import LaneStart
+from penstock.nodes.env import EnvNode, EnvSettings
+from penstock.program.rollout import rollout_specs
+from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, Spaces
+
+SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1000.0,))),), Discrete(2))
+ROW = (ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32"))
+STEPS, LANES = 6, 2
+
+
+class CountingEnv:
+    """Observes its own step count; reward is 1; cut after 4 steps; the action must be the one that was answered."""
+
+    def __init__(self) -> None:
+        import gymnasium
+
+        self.observation_space = gymnasium.spaces.Box(0.0, 1000.0, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.count = 0
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Array, dict[str, object]]:
+        self.count = 0
+        return np.array([0.0], np.float32), {}
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, object]]:
+        if action != self.count % 2:
+            raise ValueError(f"step {self.count} was given action {action}")
+        self.count += 1
+        return np.array([self.count], np.float32), self.reward(), False, self.count == 4, {}
+
+    def reward(self) -> float:
+        return 1.0
+
+    def close(self) -> None: ...
+
+
+class BrokenEnv(CountingEnv):
+    """Its reward is not a number from the third step on."""
+
+    def reward(self) -> float:
+        return float("nan") if self.count == 3 else 1.0
+
+
+class LatePolicy:
+    """Answers each question only after it has been asked ``late`` times whether it has."""
+
+    def __init__(self, late: int) -> None:
+        self.version = 3
+        self.environment_action = np.zeros(LANES, np.int64)
+        self.late = late
+        self.left = 0
+        self.slots: list[Arrays] = []
+        self.steps: list[int] = []
+
+    def fresh(self, turn: int) -> bool:
+        return True
+
+    def refresh(self) -> None: ...
+
+    def bind(self, rows: Arrays) -> int:
+        self.slots.append(rows)
+        return len(self.slots) - 1
+
+    def ask(self, handle: int, row: int, step: int) -> None:
+        slot = self.slots[handle]
+        slot["action"][row] = slot["obs"][row, :, 0].astype(np.int64) % 2
+        slot["value"][row] = 10 * slot["obs"][row, :, 0]
+        slot["log_prob"][row] = -0.5
+        self.environment_action[:] = slot["action"][row]
+        self.steps.append(step)
+        self.left = self.late
+
+    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+        value[...] = 10 * obs["obs"][:, 0]
+        self.left = self.late
+
+    def answered(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+class WriterEnd:
+    """The writing end of a stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.slots = stream.slots
+        self.slot = stream.slot
+        self.free = stream.free
+
+    def claim(self, sequence: int) -> int | None:
+        return self.stream.claim(1, sequence)
+
+    def push(self, index: int) -> None:
+        self.stream.push(index, 1)
+
+
+def zeros(nbytes: int) -> Array:
+    return Segment.create(nbytes, "test").bytes
+
+
+class Ports:
+    """The ports of one EnvNode."""
+
+    name = "env.0"
+    incarnation = 1
+
+    def __init__(self, policy: LatePolicy) -> None:
+        specs = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True)
+        self.stream = Stream(zeros(Stream.required(specs, 2)), specs, 2)
+        action = SPACES.action_spec()
+        self.log = ActionLog(zeros(ActionLog.required(LANES, action, 100)), LANES, action, ["obs"], 100)
+        self._policy = policy
+        self.counted: dict[str, int] = {}
+        self.is_stopping = False
+
+    def stream_writer(self, edge: str) -> WriterEnd:
+        return WriterEnd(self.stream)
+
+    def policy(self, edge: str, first_lane: int, lanes: int) -> LatePolicy:
+        return self._policy
+
+    def action_log(self, edge: str) -> ActionLog:
+        return self.log
+
+    @contextmanager
+    def busy(self, name: str, limit_s: float) -> Iterator[None]:
+        yield
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        self.counted[counter] = self.counted.get(counter, 0) + amount
+
+    def stopping(self) -> bool:
+        return self.is_stopping
+
+
+def open_node(policy: LatePolicy, env: str = "CountingEnv") -> tuple[EnvNode, Ports]:
+    settings = EnvSettings(
+        env=f"{__name__}:{env}",
+        vector=False,
+        spaces=SPACES,
+        worker=0,
+        num_workers=1,
+        first_lane=4,
+        lanes=LANES,
+        num_steps=STEPS,
+        seed=0,
+        starts=(LaneStart(step=100), LaneStart(step=100)),
+        open_limit_s=10.0,
+    )
+    node, ports = EnvNode(settings), Ports(policy)
+    node.open(ports)  # type: ignore[arg-type]
+    return node, ports
+
+
+def collect(node: EnvNode, ports: Ports) -> Arrays:
+    for _ in range(1000):
+        if ports.stream.ready():
+            index = ports.stream.take(9)
+            assert index is not None
+            return ports.stream.slot(index)
+        if node.ready():
+            node.step()
+    raise AssertionError("no rollout came")
+
+
+@pytest.mark.parametrize("late", [0, 1, 3])
+def test_a_rollout_is_the_same_however_late_the_policy_answers(late: int) -> None:
+    policy = LatePolicy(late)
+    node, ports = open_node(policy)
+    slot = collect(node, ports)
+    # Four steps to the time limit, then the next episode's first two; row 6 is the bootstrap.
+    np.testing.assert_array_equal(slot["obs"][:, 0, 0], [0, 1, 2, 3, 0, 1, 2])
+    np.testing.assert_array_equal(slot["action"][:STEPS, 1], [0, 1, 0, 1, 0, 1])
+    np.testing.assert_array_equal(slot["truncated"][:STEPS, 0], [0, 0, 0, 1, 0, 0])
+    assert not slot["terminated"][:STEPS].any()
+    assert slot["valid"][:STEPS].all()
+    np.testing.assert_array_equal(slot["value"][:, 0], [0, 10, 20, 30, 0, 10, 20])
+    np.testing.assert_array_equal(slot["policy_version"][:STEPS], 3)
+    # The last observation of the cut episode, 4, is worth 40; both lanes were cut at t = 3.
+    assert slot["final_count"] == 2
+    np.testing.assert_array_equal(slot["final_t"][:2], [3, 3])
+    np.testing.assert_array_equal(slot["final_lane"][:2], [0, 1])
+    np.testing.assert_array_equal(slot["final.obs"][:2, 0], [4, 4])
+    np.testing.assert_array_equal(slot["final_value"][:2], [40, 40])
+    assert slot["episode_count"] == 2
+    np.testing.assert_array_equal(slot["episode_return"][:2], [4, 4])
+    np.testing.assert_array_equal(slot["episode_length"][:2], [4, 4])
+    # The second episode (number 1) began at lane step 4 of this log, and is 2 steps old.
+    assert [tuple(position[:3]) for position in slot["lane_position"]] == [(1, 4, 2), (1, 4, 2)]
+    assert policy.steps == [100, 101, 102, 103, 104, 105]
+    assert ports.counted == {"collected": 12}
+    node.close()
+
+
+def test_the_next_rollout_goes_on_where_the_last_one_stopped() -> None:
+    policy = LatePolicy(0)
+    node, ports = open_node(policy)
+    collect(node, ports)
+    slot = collect(node, ports)
+    assert slot["rollout"] == 1
+    np.testing.assert_array_equal(slot["obs"][:, 0, 0], [2, 3, 0, 1, 2, 3, 0])
+    assert policy.steps[STEPS:] == [106, 107, 108, 109, 110, 111]
+    np.testing.assert_array_equal(ports.log.content(0, Position(*map(int, slot["lane_position"][0]))), [])
+
+
+def test_it_begins_nothing_new_while_the_run_stops_or_no_slot_is_free() -> None:
+    node, ports = open_node(LatePolicy(0))
+    ports.is_stopping = True
+    assert not node.ready()
+    ports.is_stopping = False
+    assert node.ready()
+    ports.stream.claim(5, 100)
+    ports.stream.claim(5, 101)
+    assert not node.ready()
+
+
+def test_a_reward_that_is_no_number_is_named() -> None:
+    node, ports = open_node(LatePolicy(0), "BrokenEnv")
+    with pytest.raises(BadDataError, match=r"env\.0: reward of lane 4 is nan at step 102 of the lane"):
+        collect(node, ports)

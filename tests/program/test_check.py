@@ -1,0 +1,55 @@
+"""A program that cannot run is refused before anything starts, with every fault named."""
+
+import pytest
+
+from penstock.program.check import ProgramError, check
+from penstock.program.graph import Ask, Board, NodeSpec, Program, Stream
+from penstock.types import ArraySpec
+
+VALUE = ArraySpec("value", (), "float32")
+
+
+def node(name: str) -> NodeSpec:
+    return NodeSpec(name, "env", None, group=name)
+
+
+def stream(name: str = "s", writer: str = "a", reader: str = "b", slots: int = 1) -> Stream:
+    return Stream(name, (writer,), (reader,), (VALUE,), slots, "wait")
+
+
+def program(*edges: object) -> Program:
+    return Program((node("a"), node("b")), edges)  # type: ignore[arg-type]
+
+
+def test_a_whole_program_is_returned_as_it_is() -> None:
+    whole = program(stream())
+    assert check(whole) is whole
+
+
+@pytest.mark.parametrize(
+    ("broken", "fault"),
+    [
+        (program(stream(reader="nobody")), "edge s ends at unknown node nobody"),
+        (program(stream(slots=0)), "stream s needs at least one slot"),
+        (program(stream(), stream()), "edge s appears twice"),
+        (Program((node("a"), node("a"), node("b")), (stream(),)), "node a appears twice"),
+        (Program((node("a"), node("b"), node("c")), (stream(),)), "node c is joined to nothing"),
+        (program(stream(), Board("p", "a", ("b",), (VALUE, VALUE))), "edge p has field value twice"),
+        (program(stream(), Board("p", "a", ("b",), (VALUE,), -1)), "board p has a negative lag"),
+        (program(stream(), Ask("act", ("a",), "nowhere", "policy", None)), "act asks the policy on board nowhere"),
+        (program(Stream("s", (), ("b",), (VALUE,), 1, "wait"), stream("t")), "stream s needs a writer and a reader"),
+    ],
+)
+def test_each_fault_is_named(broken: Program, fault: str) -> None:
+    with pytest.raises(ProgramError, match=fault):
+        check(broken)
+
+
+def test_groups_keep_their_order_and_members() -> None:
+    nodes = (NodeSpec("x", "env", None, "one"), NodeSpec("y", "env", None, "two"), NodeSpec("z", "env", None, "one"))
+    whole = Program(nodes, ())
+    assert whole.groups == ("one", "two")
+    assert [member.name for member in whole.members("one")] == ["x", "z"]
+    assert whole.node("y").group == "two"
+    with pytest.raises(KeyError):
+        whole.node("w")

@@ -1,0 +1,72 @@
+"""The event loop: polls all, sleeps only when nobody has work, accounts busy and idle time."""
+
+from penstock.scheduler.loop import Loop, Placed
+
+
+class Counting:
+    """A node with so many turns of work."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+        self.steps = 0
+
+    def open(self, ports: object) -> None: ...
+
+    def ready(self) -> bool:
+        return self.steps < self.turns
+
+    def step(self) -> None:
+        self.steps += 1
+
+    def close(self) -> None: ...
+
+
+class Vitals:
+    def __init__(self) -> None:
+        self.beats = 0
+        self.busy = 0
+        self.idle = 0
+
+    def beat(self) -> None:
+        self.beats += 1
+
+    def spent(self, busy_ns: int, idle_ns: int) -> None:
+        self.busy += busy_ns
+        self.idle += idle_ns
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.waits: list[tuple[int, float]] = []
+
+    def word(self) -> int:
+        return 7
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        self.waits.append((seen, timeout_s))
+
+
+def test_every_node_gets_its_turn_and_the_loop_sleeps_when_none_has_work() -> None:
+    few, many, bell = Counting(1), Counting(3), Bell()
+    vitals = Vitals(), Vitals()
+    loop = Loop([Placed(few, vitals[0]), Placed(many, vitals[1])], bell, lambda: len(bell.waits) == 2)
+    loop.run()
+    assert (few.steps, many.steps) == (1, 3)
+    # Three rounds with work, then two sleeps on the word that was read before each round, none above the ceiling.
+    assert bell.waits == [(7, 0.1), (7, 0.1)]
+    assert [v.beats for v in vitals] == [5, 5]
+    assert vitals[1].busy > 0
+    assert vitals[0].idle > 0
+
+
+def test_an_error_of_a_node_is_the_callers() -> None:
+    class Failing(Counting):
+        def step(self) -> None:
+            raise ValueError("bad")
+
+    try:
+        Loop([Placed(Failing(1), Vitals())], Bell(), lambda: False).run()
+    except ValueError as error:
+        assert str(error) == "bad"
+    else:
+        raise AssertionError("the loop swallowed an error")

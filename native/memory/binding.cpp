@@ -298,14 +298,18 @@ class PyActionLog {
         }
     }
 
+    void append_lane(std::size_t lane, nb::handle action, nb::tuple observations) {
+        check_index("lane", lane, lanes_);
+        const Buffer source(action, Buffer::readable);
+        check_size("action", source.size(), log_.action_bytes());
+        log_.append(lane, source.data());
+        observe(lane, observations);
+    }
+
     void begin_episode(std::size_t lane, std::int64_t episode, nb::tuple observations) {
         check_index("lane", lane, lanes_);
         log_.begin_episode(lane, episode);
-        for (const nb::handle field : observations) {
-            const Buffer observation = field_of_all_lanes(field);
-            const std::size_t nbytes = observation.size() / lanes_;
-            log_.observe(lane, observation.data() + lane * nbytes, nbytes);
-        }
+        observe(lane, observations);
     }
 
     PyPosition position(std::size_t lane) const {
@@ -333,6 +337,14 @@ class PyActionLog {
   private:
     static Position unpack(const PyPosition& at) {
         return {std::get<0>(at), std::get<1>(at), std::get<2>(at), std::get<3>(at)};
+    }
+
+    void observe(std::size_t lane, nb::tuple observations) {
+        for (const nb::handle field : observations) {
+            const Buffer observation = field_of_all_lanes(field);
+            const std::size_t nbytes = observation.size() / lanes_;
+            log_.observe(lane, observation.data() + lane * nbytes, nbytes);
+        }
     }
 
     Buffer field_of_all_lanes(nb::handle field) const {
@@ -396,6 +408,7 @@ void bind_structures(nb::module_& module) {
         .def(nb::init<nb::handle, std::size_t, std::size_t, std::size_t>())
         .def_static("required", &ActionLog<>::required)
         .def("append", &PyActionLog::append)
+        .def("append_lane", &PyActionLog::append_lane)
         .def("begin_episode", &PyActionLog::begin_episode)
         .def("position", &PyActionLog::position)
         .def("rewind", &PyActionLog::rewind)

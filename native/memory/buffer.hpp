@@ -26,8 +26,17 @@ class Buffer {
     static constexpr int readable = PyBUF_SIMPLE;
     static constexpr int writable = PyBUF_WRITABLE;
 
+    // An array that is only read may be strided: then this holds a contiguous copy.
     Buffer(nb::handle source, int access) {
-        if (PyObject_GetBuffer(source.ptr(), &view_, access) != 0) {
+        if (PyObject_GetBuffer(source.ptr(), &view_, access) == 0) {
+            return;
+        }
+        if (access != readable) {
+            throw nb::python_error();
+        }
+        PyErr_Clear();
+        const nb::object copy = nb::module_::import_("numpy").attr("ascontiguousarray")(source);
+        if (PyObject_GetBuffer(copy.ptr(), &view_, access) != 0) {
             throw nb::python_error();
         }
     }

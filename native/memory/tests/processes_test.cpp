@@ -129,7 +129,7 @@ TEST(processes, a_stream_survives_a_kill_at_each_point) {
         }
         CHECK(slots.count(SlotState::free) == 2);
     });
-    CHECK(points == 14);
+    CHECK(points == 22);
 }
 
 TEST(processes, board_and_record_survive_a_kill_at_each_point) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,34 @@ TEST(slots, the_smallest_sequence_comes_first) {
     for (const std::uint64_t sequence : {10U, 11U, 12U}) {
         CHECK(slots.word(*slots.take(2)).sequence == sequence);
     }
+}
+
+namespace {
+
+Slots<>* scanned = nullptr;
+
+void push_two_during_the_scan(const char* point) {
+    if (std::string(point) == "slots.take.scan" && scanned != nullptr) {
+        Slots<>& slots = *scanned;
+        scanned = nullptr;
+        CHECK(slots.release(0, 1));
+        CHECK(slots.push(*slots.claim(1, 21), 1));  // into slot 0, which the scan has passed
+        CHECK(slots.push(1, 1));                    // 22, which it is about to find
+    }
+}
+
+}  // namespace
+
+TEST(slots, a_scan_does_not_overtake_the_writer) {
+    const Memory memory(Slots<>::required(2));
+    Slots<> slots(memory.get(), 2);
+    CHECK(slots.push(*slots.claim(1, 20), 1) && slots.take(1) == 0U);  // slot 0 is busy
+    CHECK(slots.claim(1, 22) == 1U);
+    scanned = &slots;
+    penstock::memory::fault_hook = push_two_during_the_scan;
+    const auto index = slots.take(2);
+    penstock::memory::fault_hook = nullptr;
+    CHECK(index && slots.word(*index).sequence == 21);
 }
 
 TEST(slots, only_the_owner_moves_a_slot) {
@@ -300,5 +329,5 @@ TEST(slots, a_death_at_each_point_leaves_a_slot_free_or_ready) {
         }
         CHECK(slots.push(*slots.claim(2, 10), 2));
     });
-    CHECK(points == 14);
+    CHECK(points == 16);
 }

@@ -1,7 +1,8 @@
 """The action log: for each lane its last actions, and where in which episode it stands. Holds no observation.
 
-With the episode's seed it restores an environment: reset, replay ``content(lane, position)``, compare the hash of the
-observations (a second, private log computes it), and ``rewind`` the lane to that position.
+With the episode's seed it restores an environment: reset it, give it ``content(lane, position)`` again, compare hashes.
+In a new log ``begin_episode`` and ``append_lane`` follow along; in the log of a dead writer ``rewind`` to the episode's
+start comes before, so that the same actions are written over themselves and stay readable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,10 +85,20 @@ class ActionLog:
         """Log one vector step. Where it ended an episode, ``begin_episode`` follows.
 
         Args:
-            action: ``[lanes, ...]``, C-contiguous, as the log's spec.
-            obs: field -> ``[lanes, ...]``, C-contiguous: the observations that the step gave.
+            action: ``[lanes, ...]``, as the log's spec.
+            obs: field -> ``[lanes, ...]``: the observations that the step gave.
         """
         self._log.append(action, self._hashed(obs))
+
+    def append_lane(self, lane: int, action: Array, obs: Mapping[str, Array]) -> None:
+        """Log one step of one lane, while its episode is restored.
+
+        Args:
+            lane: which.
+            action: ``[...]``, the lane's action.
+            obs: field -> ``[lanes, ...]``; the lane's row is what the step gave.
+        """
+        self._log.append_lane(lane, action, self._hashed(obs))
 
     def position(self, lane: int) -> Position:
         """Where the lane stands; for the writer, and for a new one after its death."""
@@ -103,7 +114,7 @@ class ActionLog:
         return self._log.position(lane)[2] <= self.capacity
 
     def rewind(self, lane: int, position: Position) -> None:
-        """Go back to an earlier position of this log, in a new writer that has restored it."""
+        """Go back to an earlier position of this log, in a new writer; what was logged since will be overwritten."""
         self._log.rewind(lane, position)
 
     def content(self, lane: int, position: Position) -> Array | None:

@@ -39,7 +39,7 @@ class Board:
         """Make ``arrays`` the latest value. The arrays may be reused afterwards.
 
         Args:
-            arrays: all the specs' arrays, C-contiguous; others are ignored.
+            arrays: all the specs' arrays; others are ignored.
             version: its number, 0 or more; may repeat or fall (a learner that redoes an update).
 
         Raises:

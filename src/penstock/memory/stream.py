@@ -50,7 +50,7 @@ class Stream:
         layout = Layout([spec.within(slots) for spec in specs])
         self.arrays: Arrays = layout.views(bytes, _native.Slots.required(slots))
         self._views: list[Arrays] = [
-            {name: array[index] for name, array in self.arrays.items()} for index in range(slots)
+            {name: array[index, ...] for name, array in self.arrays.items()} for index in range(slots)
         ]
 
     @staticmethod

@@ -194,6 +194,7 @@ class Slots {
                 (!smallest || slot.sequence < SlotWord::unpack(smallest->word).sequence)) {
                 smallest = Found{index, word};
             }
+            PENSTOCK_FAULT_POINT("slots.take.scan");
         }
         return smallest;
     }

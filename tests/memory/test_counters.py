@@ -1,0 +1,61 @@
+import pytest
+
+from penstock.memory.counters import Counters
+
+ROWS = ["env.0", "env.1", "learner"]
+NAMES = ["collected", "learned", "heartbeat_ns"]
+
+
+@pytest.fixture
+def counters(segment) -> Counters:
+    return Counters(segment(Counters.required(ROWS, NAMES)).bytes, ROWS, NAMES)
+
+
+def test_cells_are_apart(counters: Counters) -> None:
+    for row, name, value in ((r, n, 10 * i + j) for i, r in enumerate(ROWS) for j, n in enumerate(NAMES)):
+        counters.set(row, name, value)
+    counters.add("env.1", "collected", 100)
+    counters.add("env.1", "collected")
+    assert [[counters.get(row, name) for name in NAMES] for row in ROWS] == [[0, 1, 2], [111, 11, 12], [20, 21, 22]]
+    assert counters.total("collected") == 0 + 111 + 20
+
+
+def test_a_cell_is_looked_up_once(counters: Counters) -> None:
+    cell = counters.cell("learner", "heartbeat_ns")
+    cell.set(2**62)
+    cell.add(5)
+    cell.add()
+    assert cell.get() == counters.get("learner", "heartbeat_ns") == 2**62 + 6
+    cell.set(-1)
+    assert cell.get() == -1
+
+
+def test_unknown_names_are_errors(counters: Counters) -> None:
+    with pytest.raises(KeyError, match=r"env\.9"):
+        counters.add("env.9", "collected")
+    with pytest.raises(KeyError, match="lost"):
+        counters.get("env.0", "lost")
+
+
+def test_memory_that_is_not_writable_will_do_for_reading(segment) -> None:
+    memory = segment(Counters.required(ROWS, NAMES)).bytes
+    Counters(memory, ROWS, NAMES).add("learner", "learned", 3)
+    memory.flags.writeable = False
+    reader = Counters(memory, ROWS, NAMES)
+    assert reader.get("learner", "learned") == 3
+    with pytest.raises(ValueError, match="for reading only"):
+        reader.cell("learner", "learned")
+
+
+def test_processes_count_in_one_table(segment, program) -> None:
+    shared = segment(Counters.required(ROWS, NAMES))
+    counters = Counters(shared.bytes, ROWS, NAMES)
+    source = f"""
+from penstock.memory.counters import Counters
+cell = Counters(memory, {ROWS}, {NAMES}).cell("learner", "learned")
+for _ in range(5000):
+    cell.add(2)
+"""
+    children = [program(source, shared) for _ in range(2)]
+    assert [child.wait() for child in children] == [0, 0]
+    assert counters.get("learner", "learned") == 2 * 5000 * 2

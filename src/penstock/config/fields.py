@@ -1,0 +1,122 @@
+"""Fields of a config dataclass as data: what kind of value each takes, within which bounds, and its text for users.
+
+Flags, TOML keys, help and checks are all derived from these, so nothing about a setting is written twice. Knows no
+particular setting.
+"""
+
+import dataclasses
+import types
+import typing
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+__all__ = ["REQUIRED", "Field", "Scalar", "Value", "field_table", "fields_of"]
+
+Scalar: TypeAlias = bool | int | float | str
+Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
+"""What a setting can be: what both a command line and TOML can write."""
+
+REQUIRED = dataclasses.MISSING
+"""The default of a field that has none."""
+
+_BASES: dict[Any, Literal["bool", "int", "float", "str"]] = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+class Field(NamedTuple):
+    """One setting. Bounds and choices hold for each element where ``many`` is true."""
+
+    name: str
+    base: Literal["bool", "int", "float", "str"]
+    many: bool
+    """A tuple of any length above zero."""
+    words: tuple[str, ...]
+    """Words that may stand in place of a value (``auto``)."""
+    optional: bool
+    """``None`` is a value, written by leaving the key out."""
+    default: Value | object
+    """The default, or ``REQUIRED``."""
+    help: str
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[str, ...]
+    pattern: str
+    """A regular expression that the whole text has to match; empty: any text."""
+    form: str
+    """The pattern in words."""
+
+    @property
+    def required(self) -> bool:
+        """True if there is no default."""
+        return self.default is REQUIRED
+
+    @property
+    def takes(self) -> str:
+        """What the field takes, in words: ``a number from 0 to 1``."""
+        if self.choices:
+            kind = f"one of {', '.join(self.choices)}"
+        elif self.form:
+            kind = self.form
+        else:
+            single = {"bool": "True or False", "int": "a whole number", "float": "a number", "str": "a text"}
+            several = {"bool": "True or False", "int": "whole numbers", "float": "numbers", "str": "texts"}
+            kind = (several if self.many else single)[self.base] + self._bounds()
+            kind += ", parted by commas" if self.many else ""
+        return " or ".join((*self.words, kind))
+
+    def _bounds(self) -> str:
+        if self.minimum is not None and self.maximum is not None:
+            return f" from {self.minimum:g} to {self.maximum:g}"
+        if self.minimum is not None:
+            return f" of at least {self.minimum:g}"
+        return f" of at most {self.maximum:g}" if self.maximum is not None else ""
+
+
+def fields_of(config: type) -> tuple[Field, ...]:
+    """Every field of a config dataclass, in order.
+
+    Raises:
+        TypeError: a field has a type that cannot be written on a command line; whoever wrote the class mends it.
+    """
+    hints = typing.get_type_hints(config)
+    return tuple(_field(field, hints[field.name]) for field in dataclasses.fields(config))
+
+
+def field_table(*configs: type) -> dict[str, Field]:
+    """Name -> field over several config dataclasses, which share one namespace.
+
+    Raises:
+        TypeError: two of them have a field of the same name.
+    """
+    table: dict[str, Field] = {}
+    for config in configs:
+        for field in fields_of(config):
+            if field.name in table:
+                raise TypeError(f"{config.__name__}.{field.name} has the name of a setting that exists already")
+            table[field.name] = field
+    return table
+
+
+def _field(field: "dataclasses.Field[Any]", hint: object) -> Field:
+    members = typing.get_args(hint) if typing.get_origin(hint) in {typing.Union, types.UnionType} else (hint,)
+    values = [member for member in members if member is not type(None) and typing.get_origin(member) is not Literal]
+    words = tuple(
+        word for member in members if typing.get_origin(member) is Literal for word in typing.get_args(member)
+    )
+    many = bool(values) and typing.get_origin(values[0]) is tuple
+    element = typing.get_args(values[0])[0] if many else (values[0] if values else str)
+    if len(values) > 1 or element not in _BASES or not all(isinstance(word, str) for word in words):
+        raise TypeError(f"a setting cannot have the type {hint}: {field.name}")
+    metadata = field.metadata
+    return Field(
+        name=field.name,
+        base=_BASES[element],
+        many=many,
+        words=words if values else (),
+        optional=type(None) in members,
+        default=field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
+        help=metadata.get("help", ""),
+        minimum=metadata.get("min"),
+        maximum=metadata.get("max"),
+        choices=tuple(metadata.get("choices", () if values else words)),
+        pattern=metadata.get("pattern", ""),
+        form=metadata.get("form", ""),
+    )

@@ -1,0 +1,99 @@
+"""What a run can be told, with every default, and a whole config that holds only values that fit each other.
+
+An algorithm's own hyper-parameters stand in its ``spec.py``. Reads no file, and decides nothing that is ``auto``.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from penstock.config.fields import Value, fields_of
+from penstock.config.values import from_value
+from penstock.config.workers import check_num_workers
+from penstock.errors import ConfigError
+
+__all__ = ["Config", "RunConfig"]
+
+
+def _setting(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
+    return field(default=default, metadata={"help": text, **bounds})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How to run: everything that is not the algorithm's."""
+
+    env: str = field(
+        metadata={
+            "help": "Gymnasium id, or module:name of what makes an environment",
+            "pattern": r"(?s).*\S.*",
+            "form": "the name of an environment",
+        }
+    )
+    algo: str = _setting("ppo", "algorithm; `penstock algos` lists them")
+    num_envs: int = _setting(8, "environments that are stepped side by side (lanes)", min=1, max=1_000_000)
+    num_workers: int | Literal["auto"] = _setting(
+        "auto", "environment processes; auto: up to 4, leaving 2 cores to the rest", min=1
+    )
+    timesteps: int = _setting(1_000_000, "environment steps of the whole run", min=1)
+    sync_mode: Literal["blocking", "non_blocking"] = _setting(
+        "blocking", "blocking: lock step, repeatable bit for bit; non_blocking: collection overlaps learning"
+    )
+    runtime: Literal["local", "inline"] = _setting(
+        "local", "local: one process for each worker; inline: everything in this one, for a debugger"
+    )
+    device: str = _setting("cpu", "where the learner computes", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
+    backend: Literal["auto", "eager", "compiled"] = _setting(
+        "auto", "how an update runs; auto: compiled for runs of 300,000 steps and more where a compiler is installed"
+    )
+    inference: Literal["auto", "native", "onnx", "torch"] = _setting(
+        "auto", "what computes actions; auto: native where it can, then onnx on the CPU, then torch"
+    )
+    threads: int | Literal["auto"] = _setting("auto", "threads of the learner; auto: 1", min=1, max=1024)
+    seed: int = _setting(0, "makes a run repeatable", min=0, max=2**63 - 1)
+    log_dir: str = _setting("./logs", "run folders go here", pattern=r"(?s).+", form="a folder")
+    save_interval: int = _setting(50, "updates between checkpoints", min=1)
+    keep_checkpoints: int = _setting(5, "how many of the last checkpoints are kept, beside the best", min=1)
+    log_interval: int = _setting(10, "updates between printed lines", min=1)
+    target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
+    eval_interval: int = _setting(0, "updates between evaluations during the run; 0: only at its end", min=0)
+    eval_episodes: int = _setting(100, "greedy episodes of one evaluation", min=1)
+    early_stop: int = _setting(0, "stop after this many evaluations without improvement; 0: never", min=0)
+    max_policy_lag: int = _setting(
+        10, "non_blocking: drop experience from a policy older than this many updates", min=0
+    )
+    vector_env: bool = _setting(False, "the environment steps many lanes itself (gymnasium.vector)")
+    env_timeout: float = _setting(60.0, "seconds after which a silent environment counts as hung", min=0.1)
+    distributed: bool = _setting(False, "several machines; not built yet")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole config. Made only of values that are in range and fit each other.
+
+    Raises:
+        ConfigError: one is not, or does not.
+    """
+
+    run: RunConfig
+    algorithm: Any
+    """The frozen config dataclass of the algorithm that ``run.algo`` names."""
+
+    def __post_init__(self) -> None:
+        for part in (self.run, self.algorithm):
+            for setting in fields_of(type(part)):
+                from_value(setting, getattr(part, setting.name), setting.name)
+        _check_together(self.run)
+
+    def values(self) -> dict[str, Any]:
+        """Every setting by its name, in one namespace: the run's, then the algorithm's."""
+        return {item.name: getattr(part, item.name) for part in (self.run, self.algorithm) for item in fields(part)}
+
+
+def _check_together(run: RunConfig) -> None:
+    """What no single setting can tell."""
+    if run.distributed:
+        raise ConfigError("distributed training is not built yet; leave --distributed out to train on this machine")
+    if run.num_workers != "auto":
+        check_num_workers(run.num_workers, run.num_envs)
+    if run.early_stop and not run.eval_interval:
+        raise ConfigError("--early_stop counts evaluations, and there are none; give --eval_interval as well")

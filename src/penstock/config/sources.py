@@ -1,0 +1,119 @@
+"""A config from what the user gives: a preset, a file, flags or a mapping; later ones win in this order."""
+
+import dataclasses
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomli_w
+
+from penstock.config.fields import Field, Value, field_table
+from penstock.config.schema import Config, RunConfig
+from penstock.config.values import from_text, from_value
+from penstock.errors import ConfigError, nearest
+from penstock.registry import ALGORITHMS, load
+
+__all__ = ["from_mapping", "from_settings", "from_toml", "preset_names", "preset_path", "settings_of_file", "to_toml"]
+
+PRESETS = Path(__file__).parent / "presets"
+
+
+class Setting(NamedTuple):
+    """One value that the user gave."""
+
+    value: object
+    label: str
+    """How errors call it: ``--lr``, or ``lr in run.toml``."""
+    text: bool
+    """The value is text from the command line, yet to be read."""
+
+
+def from_mapping(values: Mapping[str, Any]) -> Config:
+    """A config from setting names and Python values; what is left out has its default.
+
+    Raises:
+        ConfigError: an unknown name, a value of another type or out of range, values that do not fit each other.
+    """
+    return from_settings({name: Setting(value, name, text=False) for name, value in values.items()})
+
+
+def from_toml(path: Path) -> Config:
+    """The config that a file holds, as ``to_toml`` writes it.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or ``from_mapping`` refuses what it holds.
+    """
+    return from_settings(settings_of_file(path))
+
+
+def to_toml(config: Config) -> str:
+    """The whole config as TOML; reading it gives an equal config. A key that is absent is ``None``."""
+    sections = []
+    for title, part in (("The run", config.run), (f"The algorithm: {config.run.algo}", config.algorithm)):
+        values = {item.name: getattr(part, item.name) for item in dataclasses.fields(part)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        sections.append(f"# {title}\n" + tomli_w.dumps({k: v for k, v in plain.items() if v is not None}))
+    return "\n".join(sections)
+
+
+def settings_of_file(path: Path) -> dict[str, Setting]:
+    """Every key of a TOML file, unchecked.
+
+    Raises:
+        ConfigError: the file cannot be read or is not TOML.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    return {name.replace("-", "_"): Setting(value, f"{name} in {path}", text=False) for name, value in content.items()}
+
+
+def preset_names() -> tuple[str, ...]:
+    """The presets that are shipped."""
+    return tuple(sorted(path.stem for path in PRESETS.glob("*.toml")))
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    names = preset_names()
+    if name not in names:
+        raise ConfigError(f"unknown preset {name!r}{nearest(name, names) or '; `penstock presets` lists them'}")
+    return PRESETS / f"{name}.toml"
+
+
+def from_settings(settings: Mapping[str, Setting]) -> Config:
+    """A config from what the user gave; the algorithm it names decides which other settings there are.
+
+    Raises:
+        ConfigError: see ``from_mapping``.
+    """
+    run_fields = field_table(RunConfig)
+    algorithm = load(ALGORITHMS[str(_read(run_fields["algo"], settings.get("algo")))].config)
+    known = field_table(RunConfig, algorithm)
+    for name, setting in settings.items():
+        if name not in known:
+            raise ConfigError(f"unknown setting {setting.label}{nearest(name, known)}")
+    if "env" not in settings:
+        raise ConfigError("no environment is named; for example: --env Pendulum-v1")
+    values = {name: _read(known[name], setting) for name, setting in settings.items()}
+    return Config(RunConfig(**_part(values, run_fields)), algorithm(**_part(values, known.keys() - run_fields.keys())))
+
+
+def _read(field: Field, setting: Setting | None) -> Value | object:
+    if setting is None:
+        return field.default
+    if setting.text:
+        return from_text(field, str(setting.value), setting.label)
+    return from_value(field, setting.value, setting.label)
+
+
+def _part(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values}

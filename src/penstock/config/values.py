@@ -1,0 +1,101 @@
+"""One setting's value: read from text, or taken from TOML or Python, and checked. Every error is one line."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from penstock.config.fields import Field, Scalar, Value
+from penstock.errors import ConfigError
+
+__all__ = ["from_text", "from_value"]
+
+_TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+_NONE = frozenset({"none", ""})
+
+
+def from_text(field: Field, text: str, label: str) -> Value:
+    """The value that a flag's text stands for; ``label`` is how errors call it (``--lr``).
+
+    Raises:
+        ConfigError: the text is no such value, or out of range.
+    """
+    if text in field.words:
+        return text
+    if field.optional and text.lower() in _NONE:
+        return None
+    if not field.many:
+        return from_value(field, _scalar(field, text, label), label)
+    parts = [part.strip() for part in text.strip("()[] ").split(",")]
+    if parts[-1] == "":
+        parts.pop()  # (64,) is how Python writes a tuple of one
+    return from_value(field, [_scalar(field, part, label) for part in parts], label)
+
+
+def from_value(field: Field, value: object, label: str) -> Value:
+    """The value itself, in the field's own type: a whole number becomes a float, a list a tuple.
+
+    Raises:
+        ConfigError: the value has another type, or is out of range.
+    """
+    if value is None and field.optional:
+        return None
+    if isinstance(value, str) and value in field.words:
+        return value
+    if not field.many:
+        return _checked(field, value, label)
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise _refused(field, value, label)
+    return tuple(_checked(field, element, label) for element in value)
+
+
+def _scalar(field: Field, text: str, label: str) -> Scalar:
+    """One element of the field's base type."""
+    text = text.strip() if field.base != "str" else text
+    try:
+        if field.base == "int":
+            return _whole(text)
+        if field.base == "float":
+            return float(text)
+    except (ValueError, OverflowError):
+        raise _refused(field, text, label) from None
+    if field.base == "bool":
+        if text.lower() in _TRUE | _FALSE:
+            return text.lower() in _TRUE
+        raise _refused(field, text, label)
+    return text
+
+
+def _whole(text: str) -> int:
+    """A whole number, also where it is written 1_000_000 or 1e6."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if number != int(number):
+            raise ValueError(text) from None
+        return int(number)
+
+
+def _checked(field: Field, value: object, label: str) -> Scalar:
+    """One element, of the right type and within its bounds."""
+    if field.base == "float" and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    expected = {"bool": bool, "int": int, "float": float, "str": str}[field.base]
+    if not isinstance(value, expected) or (field.base == "int" and isinstance(value, bool)):
+        raise _refused(field, value, label)
+    if field.choices and value not in field.choices:
+        raise _refused(field, value, label)
+    if isinstance(value, str) and field.pattern and not re.fullmatch(field.pattern, value):
+        raise _refused(field, value, label)
+    if isinstance(value, int | float):
+        low, high = field.minimum, field.maximum
+        # Written so that NaN is refused too.
+        if not (math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)):
+            raise _refused(field, value, label)
+    return cast("Scalar", value)
+
+
+def _refused(field: Field, value: object, label: str) -> ConfigError:
+    shown = value if isinstance(value, str) else repr(value)
+    return ConfigError(f"{label} takes {field.takes}, not {shown[:60] or 'nothing'}")

@@ -4,6 +4,7 @@ penstock resets them itself, in the step that ends an episode, so an episode dep
 It imports no Gymnasium: an environment is what has spaces, ``reset`` and ``step``.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,7 +75,8 @@ class ScalarSource(EnvSource):
             self._result.terminated[:] = False
             self._result.truncated[:] = False
         rewards = self._reward_cells
-        lane, result = 0, None
+        lane = 0
+        result: Any = (None, None, False, False, None)
         try:
             for (lane, step, store), lane_action in zip(self._lanes, self._cut(action), strict=True):
                 result = step(lane_action)
@@ -86,7 +88,7 @@ class ScalarSource(EnvSource):
                     self._reward[lane] = as_number(reward, f"reward of {self._lane_names[lane]}")
                 if terminated or truncated:
                     self._end(lane, bool(terminated), bool(truncated), next_seeds(lane))
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             self._explain(error, lane, result)
             raise
         return self._result
@@ -94,8 +96,9 @@ class ScalarSource(EnvSource):
     def close(self) -> None:
         """Close the environments."""
         envs, self._envs = self._envs, []
-        for env in envs:
-            env.close()
+        with contextlib.ExitStack() as stack:  # closes the rest, too, where closing one fails
+            for env in envs:
+                stack.callback(env.close)
 
     def _end(self, lane: int, terminated: bool, truncated: bool, seed: int) -> None:
         self._some_ended = True
@@ -115,13 +118,16 @@ class ScalarSource(EnvSource):
         self._stores[lane](values[0])
 
     def _explain(self, error: Exception, lane: int, result: Any) -> None:
-        """Raise BadDataError if the error arose in unpacking what ``step`` gave, not inside the environment."""
-        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-            return
-        if not isinstance(result, tuple) or len(result) != 5:
+        """Raise BadDataError if the error arose in unpacking what ``step`` gave; otherwise note where it arose."""
+        name = self._lane_names[lane]
+        unpacking = error.__traceback__ is None or error.__traceback__.tb_next is None
+        if unpacking and (not isinstance(result, tuple) or len(result) != 5):
             raise BadDataError(
-                f"step of {self._lane_names[lane]} gave {one_line(result)}; expected five values: "
+                f"step of {name} gave {one_line(result)}; expected five values: "
                 "observation, reward, terminated, truncated, info"
             ) from error
-        ends = f"terminated {one_line(result[2])}, truncated {one_line(result[3])}"
-        raise BadDataError(f"{ends} of {self._lane_names[lane]}: each must be true or false") from error
+        for field, value in zip(("terminated", "truncated"), result[2:4], strict=True):
+            if np.size(value) != 1:
+                raise BadDataError(f"{field} of {name} is {one_line(value)}, neither true nor false") from error
+        if not isinstance(error, BadDataError):
+            error.add_note(f"in {name}")

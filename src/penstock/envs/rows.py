@@ -13,7 +13,7 @@ from penstock.envs.spaces import FieldPath, one_line
 from penstock.errors import BadDataError
 from penstock.types import Array, Arrays, Box, Discrete, Space, Spaces
 
-__all__ = ["ObservationRows", "Store", "as_number", "cast"]
+__all__ = ["ObservationRows", "Store", "as_number", "cast", "pick"]
 
 Store: TypeAlias = Callable[[Any], None]
 """Copies one observation of one lane into its row."""
@@ -36,7 +36,8 @@ class ObservationRows:
                 [
                     (paths[name], _store(self.arrays[name], lane, space, f"{name} of {lane_name}"))
                     for name, space in spaces.obs
-                ]
+                ],
+                lane_name,
             )
             for lane, lane_name in enumerate(lane_names)
         ]
@@ -77,19 +78,27 @@ def as_number(value: Any, what: str) -> float:
     return float(cast(value, Box((), "float64", (-np.inf,), (np.inf,)), what))
 
 
-def _store_all(stores: list[tuple[FieldPath, Store]]) -> Store:
+def pick(obs: Any, path: FieldPath, what: str) -> Any:
+    """One field out of a dict observation.
+
+    Raises:
+        BadDataError: there is no such key.
+    """
+    for key in path:
+        try:
+            obs = obs[key]
+        except (KeyError, TypeError, IndexError, ValueError):
+            raise BadDataError(f"observation of {what} has no {'.'.join(map(str, path))}") from None
+    return obs
+
+
+def _store_all(stores: list[tuple[FieldPath, Store]], what: str) -> Store:
     if len(stores) == 1 and not stores[0][0]:
         return stores[0][1]
 
     def store(obs: Any) -> None:
         for path, inner in stores:
-            value = obs
-            for key in path:
-                try:
-                    value = value[key]
-                except (KeyError, TypeError, IndexError):
-                    raise BadDataError(f"an observation lacks the key {'.'.join(map(str, path))}") from None
-            inner(value)
+            inner(pick(obs, path, what))
 
     return store
 

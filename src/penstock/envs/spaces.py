@@ -4,6 +4,7 @@ It imports neither package, and it makes no policy: what a network can take in i
 """
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ def spaces_of(observation_space: Any, action_space: Any) -> Spaces:
     Raises:
         SpaceError: naming the space and what is supported.
     """
-    obs = {_field_name(path): _observed(space) for path, space in _leaves(observation_space)}
-    if len(obs) < len(field_paths(observation_space)) or not obs:
+    leaves = [(_field_name(path), _observed(space)) for path, space in _leaves(observation_space)]
+    obs = dict(sorted(leaves, key=itemgetter(0)))
+    if not obs or len(obs) < len(leaves):
         what = "has two keys of one name" if obs else "is empty"
         raise SpaceError(f"observation space {one_line(observation_space)} {what}: {_OBSERVATIONS}")
-    return Spaces(tuple(sorted(obs.items())), _acted(action_space))
+    return Spaces(tuple(obs.items()), _acted(action_space))
 
 
 def field_paths(observation_space: Any) -> dict[str, FieldPath]:

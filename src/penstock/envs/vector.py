@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.envs.rows import ObservationRows, cast
+from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import field_paths, one_line, spaces_of
 from penstock.errors import BadDataError, EnvironmentFault
 from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
@@ -34,7 +34,7 @@ class VectorSource(EnvSource):
         first_lane: the number that messages give the first of them.
 
     Raises:
-        EnvironmentFault: no vector environment, another number of lanes, or an autoreset mode that is unknown or not stated.
+        EnvironmentFault: no vector environment, another number of lanes, or no known autoreset mode.
         SpaceError: a space that is not supported.
     """
 
@@ -83,23 +83,23 @@ class VectorSource(EnvSource):
         """
         # A copy, because an environment may keep what it is given.
         obs, reward, terminated, truncated, infos = self._env.step(np.array(action, self._action_dtype))
-        if np.shape(reward) != self._reward.shape:
-            raise BadDataError(f"reward of {self._name} has shape {np.shape(reward)}, expected {self._reward.shape}")
-        self._reward[...] = reward
-        terminated, truncated = self._flags(terminated, "terminated"), self._flags(truncated, "truncated")
+        self._reward[...] = self._per_lane(reward, "float64", "reward")
+        terminated = self._per_lane(terminated, "bool", "terminated")
+        truncated = self._per_lane(truncated, "bool", "truncated")
         self._reset, self._ended = self._ended, self._reset
         np.logical_or(terminated, truncated, out=self._ended)
         if not self.same_step:
             return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, {})
         self._reset[:] = False
-        final: Arrays = self._final.arrays
         if np.count_nonzero(self._ended):
             seeds = {int(lane): next_seeds(int(lane)) for lane in np.flatnonzero(self._ended)}
             if self._mode == "SameStep":
-                final = self._final_of(infos, truncated & ~terminated)
+                self._take_final(infos, truncated & ~terminated)
             else:
+                # Copies, because the reset may write into what step returned.
+                terminated, truncated = terminated.copy(), truncated.copy()
                 obs = self._begin_next(self._observed(obs), seeds)
-        return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, final)
+        return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, self._final.arrays)
 
     def close(self) -> None:
         """Close the environment."""
@@ -111,9 +111,7 @@ class VectorSource(EnvSource):
         """Field -> ``[B, ...]``, the environment's own arrays where they are as their space says."""
         arrays = {}
         for field, path, space, shape, dtype in self._fields:
-            value = obs
-            for key in path:
-                value = value[key]
+            value = pick(obs, path, self._name)
             if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
                 value = cast(value, Box(shape, dtype.name, (), ()), f"{field} of {self._name}")
             # It will index a one-hot row, so a value outside must never pass.
@@ -125,16 +123,15 @@ class VectorSource(EnvSource):
             arrays[field] = value
         return arrays
 
-    def _flags(self, values: Any, field: str) -> Array:
-        array = np.asarray(values)
-        if array.dtype != np.bool_ or array.shape != self._ended.shape:
-            array = cast(values, Box(self._ended.shape, "bool", (), ()), f"{field} of {self._name}")
-        return array
+    def _per_lane(self, values: Any, dtype: str, field: str) -> Array:
+        """``[B]``, as it is where it is of that dtype."""
+        if isinstance(values, np.ndarray) and values.dtype == dtype and values.shape == self._ended.shape:
+            return values
+        return cast(values, Box(self._ended.shape, dtype, (), ()), f"{field} of {self._name}")
 
     def _begin_next(self, obs: Arrays, seeds: dict[int, int]) -> Any:
         """Keep the ended lanes' last observations and begin their next episodes."""
         for field, values in obs.items():
-            # Before the reset, which may write into the array that step returned.
             self._final.arrays[field][self._ended] = values[self._ended]
         options = {"reset_mask": self._ended.copy()}
         if self._seed_form is None:
@@ -142,17 +139,23 @@ class VectorSource(EnvSource):
         lane_seeds = [seeds.get(lane, 0) for lane in range(self.num_lanes)]
         return self._env.reset(seed=self._seed_form(lane_seeds, self._ended), options=options)[0]
 
-    def _final_of(self, infos: Any, wanted: Array) -> Arrays:
-        """The last observations of ended lanes, out of the infos; those of ``wanted`` lanes must be there."""
-        final = infos.get("final_obs")
-        if final is None or (isinstance(final, np.ndarray) and final.dtype == np.object_):
-            for lane in np.flatnonzero(self._ended):
-                if final is not None and final[lane] is not None:
-                    self._final.stores[lane](final[lane])
-                elif wanted[lane]:
-                    raise BadDataError(f"{self._name} resets in the same step, but its infos hold no final_obs")
-            return self._final.arrays
-        return self._observed(final)
+    def _take_final(self, infos: Any, wanted: Array) -> None:
+        """Copy the ended lanes' last observations out of the infos; those of ``wanted`` lanes must be there."""
+        for lane in np.flatnonzero(self._ended):
+            obs = _of_lane(infos.get("final_obs"), int(lane))
+            if obs is not None:
+                self._final.stores[lane](obs)
+            elif wanted[lane]:
+                raise BadDataError(
+                    f"{self._name} resets in the same step, but its infos hold no final_obs of that lane"
+                )
+
+
+def _of_lane(final: Any, lane: int) -> Any:
+    """One lane of an array of objects, of a batched array, or of a dict of these."""
+    if isinstance(final, dict):
+        return {key: _of_lane(inner, lane) for key, inner in final.items()}
+    return None if final is None else final[lane]
 
 
 def _autoreset_mode(name: str, env: Any) -> str:

@@ -1,0 +1,171 @@
+"""What makes an environment, by name: a Gymnasium id, ``module:attribute``, an entry point, or a callable itself.
+
+Gymnasium is imported only where an id is looked up. Nothing is made here.
+"""
+
+import copy
+import functools
+import importlib
+import importlib.util
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+from penstock.envs.legacy import declares
+from penstock.envs.spaces import one_line
+from penstock.errors import EnvironmentFault, nearest
+from penstock.registry import ENVS
+from penstock.types import EnvFactory, EnvReference
+
+__all__ = ["display_name", "find", "reference"]
+
+
+def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
+    """What makes an environment.
+
+    Args:
+        env: a Gymnasium id (``module:id`` imports the module first), ``package.module:attribute`` (also in the working
+            directory), a name under the entry points ``penstock.envs``, a pickled callable, or a callable.
+        vector: for a Gymnasium id, use the vector environment that it registers.
+
+    Raises:
+        EnvironmentFault: in one line, with what to type.
+    """
+    if isinstance(env, bytes):
+        env = _unpickled(env)
+    factory = env if callable(env) else _named(env, vector)
+    if vector and not declares(factory, "num_envs"):
+        raise EnvironmentFault(
+            f"{display_name(env)} makes one environment at a time: give it a parameter num_envs and return a vector "
+            "environment, or leave out vector"
+        )
+    return factory
+
+
+def reference(env: EnvReference | EnvFactory) -> EnvReference:
+    """How an environment travels to another process: by its name where it has one, else pickled by value.
+
+    Raises:
+        EnvironmentFault: a callable that no module names and that holds something which cannot be pickled.
+    """
+    if isinstance(env, str | bytes):
+        return env
+    module, name = getattr(env, "__module__", None), getattr(env, "__qualname__", "")
+    if module != "__main__" and name.isidentifier() and _importable(module, name, env):
+        return f"{module}:{name}"
+    import cloudpickle  # noqa: PLC0415  # most environments have a name
+
+    try:
+        return bytes(cloudpickle.dumps(env))
+    except Exception as error:
+        raise EnvironmentFault(
+            f"environment {display_name(env)} cannot be sent to another process ({one_line(error)}): "
+            "put what makes it into a module and name it as module:attribute"
+        ) from error
+
+
+def display_name(env: EnvReference | EnvFactory) -> str:
+    """What messages, run folders and cards call an environment."""
+    if isinstance(env, str):
+        return env
+    made_by = _unpickled(env) if isinstance(env, bytes) else env
+    inner = getattr(made_by, "func", made_by)  # of a functools.partial
+    return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
+
+
+def _named(name: str, vector: bool) -> EnvFactory:
+    module, colon, attribute = name.rpartition(":")
+    if not colon:
+        return _registered(name, vector)
+    loaded = _imported(name, module)
+    if all(map(str.isidentifier, attribute.split("."))):
+        return _attribute(name, loaded, attribute)
+    return _registered(attribute, vector)
+
+
+def _imported(name: str, module: str) -> Any:
+    # A script has its own folder on the path and `python -m` the working directory; a console command has neither.
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise EnvironmentFault(
+                f"there is no module {missing}, which environment {name} names, neither installed nor in {here}"
+            ) from error
+        raise EnvironmentFault(
+            f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}"
+        ) from error
+
+
+def _attribute(name: str, module: Any, attribute: str) -> EnvFactory:
+    found = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            known = [known for known in vars(found) if not known.startswith("_")]
+            raise EnvironmentFault(f"module {module.__name__} has no {attribute}{nearest(part, known)}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise EnvironmentFault(f"{name} is {one_line(found)}, which cannot be called to make an environment")
+    return found  # type: ignore[no-any-return]
+
+
+def _registered(name: str, vector: bool) -> EnvFactory:
+    import gymnasium  # noqa: PLC0415  # 70 ms that a user's own environment may not need
+
+    if name not in gymnasium.registry and importlib.util.find_spec("ale_py"):
+        importlib.import_module("ale_py")  # which registers the Atari games
+    spec = gymnasium.registry.get(name)
+    if spec is None:
+        return _added(name, list(gymnasium.registry))
+    if str(spec.entry_point).startswith("gymnasium.envs.mujoco") and not importlib.util.find_spec("mujoco"):
+        raise EnvironmentFault(f"environment {name} needs MuJoCo: pip install 'penstock[mujoco]'")
+    if vector:
+        return _vector_entry_point(spec)
+    spec = copy.copy(spec)
+    # The wrapper that checks the order of calls would cost 0.2 us a step; the order here is always the same.
+    spec.order_enforce = False
+    return functools.partial(gymnasium.make, spec, disable_env_checker=True)
+
+
+def _vector_entry_point(spec: Any) -> EnvFactory:
+    if spec.vector_entry_point is None:
+        raise EnvironmentFault(f"environment {spec.id} has no vector environment of its own: leave out vector")
+
+    def make_lanes(num_envs: int) -> Any:
+        from gymnasium import make_vec  # noqa: PLC0415
+        from gymnasium.vector import AutoresetMode  # noqa: PLC0415
+
+        make = functools.partial(make_vec, spec, num_envs, vectorization_mode="vector_entry_point")
+        try:
+            return make(autoreset_mode=AutoresetMode.DISABLED)
+        except Exception:  # noqa: BLE001  # each says in its own way that it does not know that mode
+            return make()
+
+    return make_lanes
+
+
+def _added(name: str, known: list[str]) -> EnvFactory:
+    """An environment that an installed package adds by an entry point."""
+    entry = ENVS.get(name)
+    if entry is not None:
+        module, _, attribute = entry.partition(":")
+        return _attribute(name, _imported(name, module), attribute)
+    if name.startswith("ALE/") or "NoFrameskip" in name:
+        raise EnvironmentFault(f"environment {name} needs the Atari emulator: pip install 'penstock[atari]'")
+    hint = nearest(name, [*known, *ENVS.names()]) or "; give a Gymnasium id, module:attribute, or a callable"
+    raise EnvironmentFault(f"unknown environment {name!r}{hint}")
+
+
+def _unpickled(env: bytes) -> EnvFactory:
+    return pickle.loads(env)  # type: ignore[no-any-return]  # from the launcher's own pipe, never from a file
+
+
+def _importable(module: str | None, name: str, env: EnvFactory) -> bool:
+    """True if another process finds the same object; not so for a notebook's or one that was replaced since."""
+    loaded = sys.modules.get(module or "")
+    return getattr(loaded, "__spec__", None) is not None and getattr(loaded, name, None) is env

@@ -1,0 +1,182 @@
+"""Tiny environments whose optimum is known, learned in seconds, for the tests of every room.
+
+Not written for speed, and no example of good style for an environment: some of them misbehave on purpose.
+"""
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+__all__ = [
+    "ClockEnv",
+    "ClockVectorEnv",
+    "CorridorEnv",
+    "DictEnv",
+    "IdentityEnv",
+    "TargetEnv",
+    "make_clocks",
+]
+
+
+class ClockEnv(gymnasium.Env):
+    """Reward 1 whatever is done, cut by a clock after 20 steps; the observation is the clock.
+
+    With gamma 0.9 and time limits bootstrapped, every state is worth exactly 1 / (1 - 0.9) = 10.
+    """
+
+    LIMIT = 20
+    observation_space = Box(0.0, 1.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.array([self.steps / self.LIMIT], np.float32), 1.0, False, self.steps >= self.LIMIT, {}
+
+
+class IdentityEnv(gymnasium.Env):
+    """Shows one of four symbols, one-hot; reward 1 for naming it. Best return: 10, in episodes of 10 steps."""
+
+    LENGTH = 10
+    observation_space = Box(0.0, 1.0, (4,), np.float32)
+    action_space = Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._show(), {}
+
+    def step(self, action):
+        reward = float(action == self.symbol)
+        self.steps += 1
+        return self._show(), reward, self.steps >= self.LENGTH, False, {}
+
+    def _show(self):
+        self.symbol = int(self.np_random.integers(4))
+        return np.eye(4, dtype=np.float32)[self.symbol]
+
+
+class TargetEnv(gymnasium.Env):
+    """Shows a number in [-1, 1]; the reward is minus its squared distance to the action over 2. Best return: 0."""
+
+    LENGTH = 10
+    observation_space = Box(-1.0, 1.0, (1,), np.float32)
+    action_space = Box(-2.0, 2.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._show(), {}
+
+    def step(self, action):
+        reward = -float((action[0] / 2 - self.target[0]) ** 2)
+        self.steps += 1
+        return self._show(), reward, self.steps >= self.LENGTH, False, {}
+
+    def _show(self):
+        self.target = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self.target
+
+
+class CorridorEnv(gymnasium.Env):
+    """Eight cells, numbered from 0; 1 goes right, 0 left. Reward -1 a step, the end is cell 7. Best return: -7.
+
+    Truncated after 50 steps.
+    """
+
+    LENGTH = 8
+    LIMIT = 50
+    observation_space = Discrete(LENGTH)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell = self.steps = 0
+        return self.cell, {}
+
+    def step(self, action):
+        self.cell = max(0, self.cell + (1 if action == 1 else -1))
+        self.steps += 1
+        return self.cell, -1.0, self.cell == self.LENGTH - 1, self.steps >= self.LIMIT, {}
+
+
+class DictEnv(gymnasium.Env):
+    """Two dials and which of them counts; reward 1 for saying whether that one is positive. Best return: 10."""
+
+    LENGTH = 10
+    observation_space = Dict({"which": Discrete(2), "dials": Dict({"a": Box(-1, 1, (1,)), "b": Box(-1, 1, (1,))})})
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._show(), {}
+
+    def step(self, action):
+        reward = float(action == self.answer)
+        self.steps += 1
+        return self._show(), reward, self.steps >= self.LENGTH, False, {}
+
+    def _show(self):
+        dials = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        which = int(self.np_random.integers(2))
+        self.answer = int(dials[which] > 0)
+        return {"which": which, "dials": {"a": dials[:1], "b": dials[1:]}}
+
+
+class ClockVectorEnv(gymnasium.vector.VectorEnv):
+    """ClockEnv for many lanes at once, in any autoreset mode; lane i is cut after ``limit + i`` steps.
+
+    It hands out the same arrays every time. Where autoreset is disabled, it takes a list of one seed a lane; each
+    episode starts its clock at ``(seed % 4) / 100``.
+    """
+
+    def __init__(self, num_envs=1, autoreset_mode=AutoresetMode.NEXT_STEP, limit=ClockEnv.LIMIT):
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": autoreset_mode}
+        self.mode = AutoresetMode(autoreset_mode) if isinstance(autoreset_mode, str) else autoreset_mode
+        self.single_observation_space, self.single_action_space = ClockEnv.observation_space, ClockEnv.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.limits = limit + np.arange(num_envs)
+        self.steps = np.zeros(num_envs, np.int64)
+        self.phase = np.zeros(num_envs)
+        self.obs = np.zeros((num_envs, 1), np.float32)
+        self.truncated = np.zeros(num_envs, np.bool_)
+
+    def reset(self, *, seed=None, options=None):
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
+        if seed is not None:
+            seeds = np.broadcast_to(seed, self.num_envs)
+            self.phase[mask] = (seeds[mask] % 4) / 100
+        self.steps[mask] = 0
+        self.truncated[mask] = False
+        return self._observe(), {}
+
+    def step(self, actions):
+        assert not (self.mode is AutoresetMode.DISABLED and self.truncated.any())
+        ended = self.truncated.copy()
+        self.steps += 1
+        self.truncated[:] = self.steps >= self.limits
+        rewards, infos = np.ones(self.num_envs), {}
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self.steps[ended], self.truncated[ended], rewards[ended] = 0, False, 0.0
+        elif self.mode is AutoresetMode.SAME_STEP and self.truncated.any():
+            infos = {"final_obs": self._observe().copy(), "_final_obs": self.truncated.copy()}
+            self.steps[self.truncated] = 0
+        return self._observe(), rewards, np.zeros(self.num_envs, np.bool_), self.truncated, infos
+
+    def _observe(self):
+        self.obs[:, 0] = self.steps / ClockEnv.LIMIT + self.phase
+        return self.obs
+
+
+def make_clocks(num_envs: int) -> ClockVectorEnv:
+    """A factory in the shape that penstock calls with the number of lanes."""
+    return ClockVectorEnv(num_envs)

@@ -1,0 +1,110 @@
+"""Spaces as plain data."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.envs.registration import registry
+
+from penstock.envs.spaces import field_paths, one_line, spaces_of
+from penstock.errors import SpaceError
+from penstock.types import Box, Discrete
+
+TWO = spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (spaces.Box(-1, 2, (3,), np.float32), Box((3,), "float32", (-1.0,), (2.0,))),
+        (spaces.Box(np.array([0, -1.5]), np.array([1, 1]), dtype=np.float64), Box((2,), "float64", (0, -1.5), (1,))),
+        (spaces.Box(0, 255, (84, 84, 4), np.uint8), Box((84, 84, 4), "uint8", (0,), (255,))),
+        (spaces.Box(-np.inf, np.inf, (), np.float32), Box((), "float32", (-np.inf,), (np.inf,))),
+        (spaces.Discrete(5), Discrete(5)),
+        (spaces.Discrete(5, start=-2), Discrete(5, -2)),
+        (spaces.MultiBinary(4), Box((4,), "int8", (0,), (1,))),
+        (spaces.MultiBinary([2, 3]), Box((2, 3), "int8", (0,), (1,))),
+        (spaces.MultiDiscrete([3, 5]), Box((2,), "int64", (0,), (2, 4))),
+        (spaces.MultiDiscrete([3, 3], start=[1, 2]), Box((2,), "int64", (1, 2), (3, 4))),
+    ],
+)
+def test_observations(space, expected):
+    assert spaces_of(space, TWO).obs == (("obs", expected),)
+    spec = spaces_of(space, TWO).obs_specs()[0]
+    assert (spec.shape, spec.dtype) == (space.shape, space.dtype)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (spaces.Discrete(3, start=1), Discrete(3, 1)),
+        (spaces.Box(-2, 2, (1,)), Box((1,), "float32", (-2,), (2,))),
+        (
+            spaces.Box(np.array([-1, 0]), np.array([1, np.inf]), dtype=np.float32),
+            Box((2,), "float32", (-1, 0), (1, np.inf)),
+        ),
+    ],
+)
+def test_actions(space, expected):
+    assert spaces_of(TWO, space).action == expected
+
+
+def test_a_dict_becomes_fields_sorted_by_key():
+    inner = spaces.Dict({"z": TWO, "a": spaces.Box(0, 1, (2,))})
+    space = spaces.Dict({"m": TWO, "b": inner, "c": spaces.Box(0, 1, (1,))})
+    found = spaces_of(space, TWO)
+    assert [name for name, _ in found.obs] == ["obs.b.a", "obs.b.z", "obs.c", "obs.m"]
+    assert found.obs[1][1] == Discrete(2)
+    assert list(field_paths(space).items())[:2] == [("obs.b.a", ("b", "a")), ("obs.b.z", ("b", "z"))]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Tuple((TWO, TWO)),
+        spaces.Text(5),
+        spaces.Dict({"ok": TWO, "bad": spaces.Sequence(TWO)}),
+        spaces.Graph(TWO, None),
+        object(),
+        None,
+    ],
+)
+def test_another_observation_is_refused(space):
+    with pytest.raises(SpaceError, match=r"^observation space .* is not supported: an observation may be a Box"):
+        spaces_of(space, TWO)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2), spaces.Dict({"a": TWO}), spaces.Tuple((TWO,)), None]
+)
+def test_another_action_is_refused(space):
+    with pytest.raises(SpaceError, match=r"^action space .* is not supported: an action may be a Box or Discrete$"):
+        spaces_of(TWO, space)
+
+
+def test_an_empty_box_or_dict_is_refused():
+    for space in (spaces.Box(0, 1, (0,)), spaces.Dict({})):
+        with pytest.raises(SpaceError, match=r"is not supported|is empty"):
+            spaces_of(space, TWO)
+
+
+def test_two_keys_of_one_name_are_refused():
+    space = spaces.Dict({"a.b": TWO, "a": spaces.Dict({"b": TWO})})
+    with pytest.raises(SpaceError, match="has two keys of one name"):
+        spaces_of(space, TWO)
+
+
+def test_a_message_is_one_line_of_bounded_length():
+    with pytest.raises(SpaceError) as caught:
+        spaces_of(spaces.Tuple((spaces.Box(-np.arange(50.0), np.arange(50.0), dtype=np.float64),)), TWO)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+    assert one_line("a\n  b" + "c" * 200, 10) == "a bcccc..."
+
+
+def test_classic_control_is_supported():
+    known = [spec for spec in registry.values() if "classic_control" in str(spec.entry_point)]
+    assert len(known) >= 6
+    for spec in known:
+        env = spec.make()
+        spaces_of(env.observation_space, env.action_space)
+        env.close()

@@ -18,7 +18,7 @@ def stream(name: str = "s", writer: str = "a", reader: str = "b", slots: int = 1
 
 
 def program(*edges: object) -> Program:
-    return Program((node("a"), node("b")), edges)  # type: ignore[arg-type]
+    return Program((node("a"), node("b")), edges, ("b",))  # type: ignore[arg-type]
 
 
 def test_a_whole_program_is_returned_as_it_is() -> None:
@@ -32,8 +32,10 @@ def test_a_whole_program_is_returned_as_it_is() -> None:
         (program(stream(reader="nobody")), "edge s ends at unknown node nobody"),
         (program(stream(slots=0)), "stream s needs at least one slot"),
         (program(stream(), stream()), "edge s appears twice"),
-        (Program((node("a"), node("a"), node("b")), (stream(),)), "node a appears twice"),
-        (Program((node("a"), node("b"), node("c")), (stream(),)), "node c is joined to nothing"),
+        (Program((node("a"), node("b")), (stream(),)), "no node ends the run"),
+        (Program((node("a"), node("b")), (stream(),), ("c",)), "the run ends with unknown node c"),
+        (Program((node("a"), node("a"), node("b")), (stream(),), ("b",)), "node a appears twice"),
+        (Program((node("a"), node("b"), node("c")), (stream(),), ("b",)), "node c is joined to nothing"),
         (program(stream(), Board("p", "a", ("b",), (VALUE, VALUE))), "edge p has field value twice"),
         (program(stream(), Board("p", "a", ("b",), (VALUE,), -1)), "board p has a negative lag"),
         (program(stream(), Ask("act", ("a",), "nowhere", "policy", None)), "act asks the policy on board nowhere"),

@@ -48,7 +48,7 @@ class Signs:
 
 def make() -> tuple[Supervisor, Table, Signs]:
     table, signs = Table("env.0", "learner", "monitor"), Signs()
-    return Supervisor(table, signs, drain_limit_s=10.0, end_limit_s=2.0), table, signs
+    return Supervisor(table, signs, last=["learner"], drain_limit_s=10.0, end_limit_s=2.0), table, signs
 
 
 def test_a_run_ends_in_order() -> None:

@@ -17,6 +17,9 @@ def check(program: Program) -> Program:
         ProgramError: with one line for each fault.
     """
     faults = [*_names(program), *(fault for edge in program.edges for fault in _edge(program, edge))]
+    faults += [f"the run ends with unknown node {name}" for name in program.ends_with if name not in _known(program)]
+    if not program.ends_with:
+        faults.append("no node ends the run")
     linked = {end for edge in program.edges for end in ends(edge)}
     faults += [f"node {node.name} is joined to nothing" for node in program.nodes if node.name not in linked]
     if faults:
@@ -34,8 +37,12 @@ def _names(program: Program) -> list[str]:
     ]
 
 
+def _known(program: Program) -> set[str]:
+    return {node.name for node in program.nodes}
+
+
 def _edge(program: Program, edge: Edge) -> list[str]:
-    known = {node.name for node in program.nodes}
+    known = _known(program)
     faults = [f"edge {edge.name} ends at unknown node {end}" for end in ends(edge) if end not in known]
     if isinstance(edge, Stream):
         if not edge.writers or not edge.readers:

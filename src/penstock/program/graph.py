@@ -18,6 +18,7 @@ __all__ = ["ActionLog", "Ask", "Board", "Edge", "NodeSpec", "Program", "Record",
 class NodeSpec:
     """A node: what it is, its settings (a frozen dataclass of plain data) and the placement group that runs it.
 
+    ``kind`` is a name of the registry, or ``module:attribute``.
     Nodes of one group share a process. ``threads`` bounds the threads of numerical libraries there.
     """
 
@@ -99,6 +100,8 @@ class Program:
 
     nodes: tuple[NodeSpec, ...]
     edges: tuple[Edge, ...]
+    ends_with: tuple[str, ...] = ()
+    """The run is over once these nodes have nothing left to do."""
 
     def node(self, name: str) -> NodeSpec:
         """The node of that name.

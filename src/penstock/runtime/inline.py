@@ -3,12 +3,11 @@
 from penstock.memory.segment import Segment
 from penstock.program.check import check
 from penstock.program.graph import Program
-from penstock.registry import NODES, load
 from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
 from penstock.scheduler.ports import NodePorts
-from penstock.scheduler.wiring import Wiring
+from penstock.scheduler.wiring import Wiring, node_class
 
 __all__ = ["launch"]
 
@@ -35,7 +34,7 @@ def launch(program: Program) -> Outcome:
     try:
         with Interrupts() as interrupts:
             for number, spec in enumerate(program.nodes, start=1):
-                node = load(NODES[spec.kind])(spec.settings)
+                node = node_class(spec.kind)(spec.settings)
                 ports = NodePorts(wiring, spec.name, GROUP, number)
                 placed.append(Placed(node, ports))
                 node.open(ports)
@@ -47,7 +46,7 @@ def launch(program: Program) -> Outcome:
                 return signs.finished() and signs.drained()
 
             Loop(placed, _NoBell(), ended).run()
-        return Outcome(final_record(wiring), interrupts.count > 0, wiring.table())
+        return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())
     finally:
         for node, _ in placed:
             node.close()

@@ -42,7 +42,8 @@ def launch(program: Program) -> Outcome:
     wiring.attach(segment.bytes)
     processes = Processes(segment)
     signs = SharedSigns(wiring, program)
-    supervisor = Supervisor(processes, signs, drain_limit_s=DRAIN_LIMIT_S, end_limit_s=END_LIMIT_S)
+    last = tuple(program.node(name).group for name in program.ends_with)
+    supervisor = Supervisor(processes, signs, last=last, drain_limit_s=DRAIN_LIMIT_S, end_limit_s=END_LIMIT_S)
     try:
         with Interrupts() as interrupts:
             _start(program, processes)
@@ -50,7 +51,7 @@ def launch(program: Program) -> Outcome:
         if supervisor.failure is not None:
             ended = supervisor.failure
             raise NodeError(ended.group, ended.detail or describe(ended))
-        return Outcome(final_record(wiring), interrupts.count > 0, wiring.table())
+        return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())
     finally:
         processes.kill_all()
         segment.close()

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from penstock.program.graph import Program
+from penstock.program.graph import Program, Record
 from penstock.scheduler.wiring import SUPERVISOR, Wiring
 from penstock.types import Arrays
 
@@ -18,10 +18,13 @@ class Outcome(NamedTuple):
     counters: dict[str, dict[str, int]]
 
 
-def final_record(wiring: Wiring) -> Arrays:
-    """A copy of the learner's last committed record."""
-    committed = wiring.record("learner").copy()
-    return {} if committed is None else committed.arrays
+def final_record(wiring: Wiring, program: Program) -> Arrays:
+    """A copy of what the owner of the program's record has committed last."""
+    for edge in program.edges:
+        if isinstance(edge, Record):
+            committed = wiring.record(edge.name).copy()
+            return {} if committed is None else committed.arrays
+    return {}
 
 
 class SharedSigns:
@@ -29,16 +32,16 @@ class SharedSigns:
 
     def __init__(self, wiring: Wiring, program: Program) -> None:
         self._wiring = wiring
-        self._learners = [node.name for node in program.nodes if node.kind == "learner"]
+        self._last = program.ends_with
         self._groups = program.groups
         # A stream that only finished nodes read will never be empty, and need not be.
         self._drains = [
-            memory for edge, memory in wiring.streams() if not set(edge.readers) <= set(self._learners)
+            memory for edge, memory in wiring.streams() if not set(edge.readers) <= set(self._last)
         ]
 
     def finished(self) -> bool:
-        """True once the learners have nothing left to do."""
-        return all(self._wiring.counters.get(name, "finished") for name in self._learners)
+        """True once the nodes that the run ends with have nothing left to do."""
+        return all(self._wiring.counters.get(name, "finished") for name in self._last)
 
     def drained(self) -> bool:
         """True once every slot that a reader still has to deal with is free again."""

@@ -11,8 +11,7 @@ from penstock.memory.doorbell import Doorbells
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.node import ActionLogPort, BoardReader, BoardWriter, PolicyPort, RecordPort, StreamReader, StreamWriter
 from penstock.program.graph import ActionLog, Ask, Board, Stream
-from penstock.registry import NODES, load
-from penstock.scheduler.wiring import COUNTERS, SUPERVISOR, Wiring
+from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
 from penstock.types import Array, Arrays
 
 __all__ = ["NodePorts"]
@@ -121,7 +120,7 @@ class NodePorts:
             raise TypeError(f"edge {edge} is no ask")
         board = self._wiring.edge(ask.board)
         max_lag = board.max_lag if isinstance(board, Board) else None
-        policy: PolicyPort = load(NODES[ask.kind])(
+        policy: PolicyPort = node_class(ask.kind)(
             ask.settings, self.board_reader(ask.board), max_lag, first_lane, lanes
         )
         return policy

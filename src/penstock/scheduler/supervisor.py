@@ -41,7 +41,7 @@ class Signs(Protocol):
     """What the supervisor reads and writes in shared memory."""
 
     def finished(self) -> bool:
-        """True once the learners have nothing left to do."""
+        """True once the nodes that the run ends with have nothing left to do."""
         ...
 
     def drained(self) -> bool:
@@ -69,11 +69,17 @@ class State(Enum):
 
 
 class Supervisor:
-    """Decides, tick by tick, what becomes of a run. Times are in seconds of a monotonic clock."""
+    """Decides, tick by tick, what becomes of a run. Times are in seconds of a monotonic clock.
 
-    def __init__(self, table: ProcessTable, signs: Signs, *, drain_limit_s: float, end_limit_s: float) -> None:
+    ``last`` names the groups whose nodes end the run.
+    """
+
+    def __init__(
+        self, table: ProcessTable, signs: Signs, *, last: Sequence[str], drain_limit_s: float, end_limit_s: float
+    ) -> None:
         self._table = table
         self._signs = signs
+        self._last = tuple(last)
         self._limits = {State.STOPPING: drain_limit_s, State.ENDING: end_limit_s}
         self._since = 0.0
         self.state = State.RUNNING
@@ -111,7 +117,7 @@ class Supervisor:
             if self.state is State.ENDING and ended.status == 0:
                 continue
             self.failure = self.failure or ended
-            if ended.group == "learner":
+            if ended.group in self._last:
                 # Nobody is left who could write down what was learned; the last checkpoint stands.
                 self._signs.end()
                 self._enter(State.ENDING, now)

@@ -5,6 +5,7 @@ Every process of a run computes the same layout from the same edges, so only a f
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.memory.action_log import ActionLog as ActionLogMemory
 from penstock.memory.board import Board as BoardMemory
@@ -13,9 +14,10 @@ from penstock.memory.doorbell import Doorbells
 from penstock.memory.record import Record as RecordMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream
+from penstock.registry import NODES, load
 from penstock.types import Array
 
-__all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "placement"]
+__all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "placement"]
 
 SUPERVISOR = "supervisor"
 """The row of counters that the supervisor writes, and the owner of bell 0."""
@@ -47,6 +49,11 @@ def placement(program: Program, group: str) -> Placement:
     """The part of a program that one process runs."""
     roster = tuple((node.name, node.group) for node in program.nodes)
     return Placement(group, program.members(group), program.edges, roster)
+
+
+def node_class(kind: str) -> Any:
+    """What a registry string, or ``module:attribute``, stands for."""
+    return load(kind if ":" in kind else NODES[kind])
 
 
 class Wiring:

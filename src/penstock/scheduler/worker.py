@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
-from penstock.registry import NODES, load
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.ports import NodePorts
-from penstock.scheduler.wiring import Placement, Wiring
+from penstock.scheduler.wiring import Placement, Wiring, node_class
 
 __all__ = ["COMMAND", "WorkerSpec", "main", "run_nodes"]
 
@@ -75,7 +74,7 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
     ended = None
     try:
         for settings in placement.nodes:
-            node = load(NODES[settings.kind])(settings.settings)
+            node = node_class(settings.kind)(settings.settings)
             ports = NodePorts(wiring, settings.name, placement.group, spec.incarnations[settings.name])
             placed.append(Placed(node, ports))
             node.open(ports)

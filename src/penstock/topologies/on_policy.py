@@ -78,7 +78,7 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
         _checkpointer(plan),
         _monitor(plan),
     ]
-    return Program(tuple(nodes), tuple(edges))
+    return Program(tuple(nodes), tuple(edges), ends_with=("learner",))
 
 
 def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:

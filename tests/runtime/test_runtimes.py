@@ -1,0 +1,74 @@
+"""One program, two runtimes: the same outcome; failures are reported, nothing is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.errors import NodeError
+from penstock.runtime import inline, local
+from tests.runtime.nodes import counting, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def shared_memory() -> set[str]:
+    return {name for name in os.listdir("/dev/shm") if "penstock" in name} if Path("/dev/shm").exists() else set()
+
+
+@pytest.mark.parametrize("launch", [inline.launch, local.launch])
+def test_a_program_runs_to_its_end(launch) -> None:
+    outcome = launch(counting(100))
+    assert outcome.record["total"] == sum(range(100))
+    assert not outcome.interrupted
+    assert outcome.counters["sink"]["learned"] == 100
+
+
+def test_local_leaves_nothing_behind() -> None:
+    local.launch(counting(10))
+    assert psutil.Process().children(recursive=True) == []
+    assert shared_memory() == set()
+
+
+def test_an_error_in_a_process_comes_with_its_own_traceback() -> None:
+    with pytest.raises(NodeError, match="the source is broken") as caught:
+        local.launch(counting(5, "raise", wanted=50))
+    assert caught.value.node == "source"
+    assert 'raise ValueError("the source is broken")' in caught.value.detail
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
+    with pytest.raises(NodeError, match="process source was ended by SIGKILL"):
+        local.launch(counting(5, "die", wanted=50))
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_an_error_inline_is_raised_as_it_is() -> None:
+    with pytest.raises(ValueError, match="the source is broken"):
+        inline.launch(counting(5, "raise"))
+
+
+def test_an_interrupt_ends_the_run_in_order() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    outcome = local.launch(counting(5, "interrupt launcher", wanted=50))
+    assert outcome.interrupted
+    assert outcome.record["total"] == sum(range(5))
+    assert psutil.Process().children(recursive=True) == []
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_when_the_launcher_is_killed_its_processes_end() -> None:
+    code = "from penstock.runtime.local import launch; from tests.runtime.nodes import counting; launch(counting(5, 'go on', 50))"
+    launcher = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    process = psutil.Process(launcher.pid)
+    assert wait_until(lambda: len(process.children()) == 2, 20.0)
+    children = process.children()
+    launcher.kill()
+    launcher.wait()
+    assert wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
+    assert shared_memory() == set()

@@ -11,8 +11,9 @@ from penstock import __version__
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.resolve import resolve
 from penstock.config.schema import Config
-from penstock.envs.sources import EnvProfile, probe, reference
-from penstock.errors import CheckpointError, ConfigError, DeviceError
+from penstock.envs.names import reference
+from penstock.envs.sources import EnvProfile, probe
+from penstock.errors import CheckpointError, ConfigError
 from penstock.inference import native
 from penstock.kernels.level import instruction_set
 from penstock.node import LaneStart
@@ -20,7 +21,7 @@ from penstock.program.plan import Plan
 from penstock.registry import ALGORITHMS, INFERENCE, UPDATES, AlgorithmEntry, load
 from penstock.types import Arrays, BackendSpec, EnvFactory, EnvReference
 
-__all__ = ["Continuation", "Prepared", "plan", "prepare"]
+__all__ = ["Prepared", "plan", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -35,30 +36,28 @@ class Prepared:
     spec: AlgorithmSpec
     inference: BackendSpec
 
-    def manifest(self) -> dict[str, Any]:
-        """What every checkpoint of this run says of it: the run's identity, and what bit-identity depends on."""
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint has to agree on to be continued or evaluated."""
         run = self.config.run
         return {
             "env": self.profile.name,
             "algorithm": run.algo,
             "spaces": repr(self.profile.spaces),
+            "num_envs": run.num_envs,
+        }
+
+    def manifest(self) -> dict[str, Any]:
+        """What every checkpoint of this run says of it: the run's identity, and what bit-identity depends on."""
+        run = self.config.run
+        return {
+            **self.identity(),
             "backend": run.backend,
             "inference": self.inference.build,
             "instruction_set": instruction_set(),
             "threads": run.threads,
-            "num_envs": run.num_envs,
             "restorable": self.profile.restorable,
             "penstock": __version__,
         }
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """A checkpoint to continue from."""
-
-    path: Path
-    arrays: Arrays
-    manifest: dict[str, Any]
 
 
 def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
@@ -73,25 +72,14 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     """
     config = resolve(config)
     run = config.run
-    _check_device(run.device)
+    if run.device != "cpu":
+        load("penstock.updates.devices:check")(run.device)
     source: EnvReference | EnvFactory = run.env if env is None else env
     profile = probe(source, run.vector_env)
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
     backend = _inference(config, profile, algorithm, spec)
     return Prepared(config, reference(source), profile, algorithm, spec, backend)
-
-
-def _check_device(device: str) -> None:
-    if device == "cpu":
-        return
-    import torch  # noqa: PLC0415 - takes a second, and only a CUDA device needs it here
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    index = int(device.partition(":")[2] or 0)
-    if index >= count:
-        have = "no CUDA device" if count == 0 else f"only cuda:0 to cuda:{count - 1}"
-        raise DeviceError(f"device {device!r} is not here: this machine has {have}; try --device cpu")
 
 
 def _inference(config: Config, profile: EnvProfile, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> BackendSpec:
@@ -107,7 +95,7 @@ def _inference(config: Config, profile: EnvProfile, algorithm: AlgorithmEntry, s
     return BackendSpec(INFERENCE[name], (spec.policy,))
 
 
-def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Continuation | None = None) -> Plan:
+def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:
     """The plan of a run in ``folder``, from the beginning or from a checkpoint."""
     config, profile = prepared.config, prepared.profile
     run = config.run
@@ -134,7 +122,6 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Continuation |
     )
     if begin is None:
         return fresh
-    _check_fits(prepared, begin)
     return replace(
         fresh,
         starts=_starts(begin.arrays, config.algorithm.num_steps),
@@ -142,14 +129,6 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Continuation |
         resumed_update=int(begin.arrays["update"]),
         resumed_steps=int(begin.arrays["steps"]),
     )
-
-
-def _check_fits(prepared: Prepared, begin: Continuation) -> None:
-    """A checkpoint continues only a run of its own environment, algorithm and lanes."""
-    for key in ("env", "algorithm", "spaces", "num_envs"):
-        ours, theirs = prepared.manifest()[key], begin.manifest.get(key)
-        if ours != theirs:
-            raise CheckpointError(f"checkpoint {begin.path.name} is of another {key}: {theirs}, this run has {ours}")
 
 
 def _starts(arrays: Arrays, num_steps: int) -> tuple[LaneStart, ...]:

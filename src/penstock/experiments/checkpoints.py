@@ -1,0 +1,223 @@
+"""Checkpoints: named arrays in safetensors with a manifest beside them, in ``RUN/checkpoints/update-00000050/``.
+
+Written whole or not at all, verified before anything is read, never pickled. Knows nothing of what the arrays mean.
+"""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from penstock.errors import CheckpointError, nearest
+from penstock.experiments.durable import remove_folder, write_folder
+from penstock.experiments.manifest import MANIFEST, Damage, parse_manifest, write_manifest
+from penstock.types import Array, Arrays
+
+__all__ = [
+    "Checkpoint",
+    "best_checkpoint",
+    "find_checkpoint",
+    "list_checkpoints",
+    "load_checkpoint",
+    "prune_checkpoints",
+    "save_checkpoint",
+    "set_aside_after",
+]
+
+STATE = "state.safetensors"
+_NAME = re.compile(r"update-\d{8,}")
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that has been verified."""
+
+    path: Path
+    manifest: dict[str, Any]
+    arrays: Arrays
+
+
+def save_checkpoint(run: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> Path:
+    """Write a checkpoint of ``run``; after a return it survives a power cut.
+
+    Where a whole one of the same update is there already it stays: a run that ends right after it was resumed.
+
+    Args:
+        run: the run folder.
+        arrays: any shapes and dtypes, which are kept exactly.
+        facts: for the manifest, as JSON: ``update``, ``steps``, ``env``, ``spaces``, ``algorithm``, ...
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        CheckpointError: it could not be written; nothing is left of it.
+    """
+    path = run / "checkpoints" / f"update-{facts['update']:08d}"
+    # Not ascontiguousarray, which makes a vector of a scalar.
+    state = safetensors.numpy.save({name: np.array(values, order="C") for name, values in arrays.items()})
+    files = {STATE: state}
+    try:
+        if path.exists():
+            if _is_good(path):
+                return path
+            remove_folder(path)
+        write_folder(path, {**files, MANIFEST: write_manifest(facts, files)})
+    except OSError as error:
+        raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
+    return path
+
+
+def load_checkpoint(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
+    """Verify a checkpoint, all of it, then read it.
+
+    Args:
+        path: the checkpoint's folder.
+        expected: facts that its manifest has to state (``env``, ``spaces``, ...).
+
+    Raises:
+        CheckpointError: it is missing, altered or of another run's kind; the line ends with the command that continues
+            from the last good one.
+    """
+    try:
+        manifest, state = _verified(path, expected or {})
+        arrays = safetensors.numpy.load(state)
+    except Damage as damage:
+        raise CheckpointError(_line(path, str(damage), expected or {})) from None
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
+        raise CheckpointError(_line(path, f"{STATE} is not safetensors", expected or {})) from None
+    return Checkpoint(path, manifest, arrays)
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of a run, oldest update first; not yet verified."""
+    try:
+        found = [path for path in (run / "checkpoints").iterdir() if _NAME.fullmatch(path.name)]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def best_checkpoint(run: Path) -> Path | None:
+    """The checkpoint whose ``return_mean`` is highest; of equals the latest. ``None`` if none states one."""
+    scored = [(score, path) for path in list_checkpoints(run) if (score := _score(path)) is not None]
+    return max(scored, key=lambda pair: (pair[0], pair[1].name))[1] if scored else None
+
+
+def find_checkpoint(run: Path, name: str | None = None) -> Path:
+    """A checkpoint by its name, by its update number, ``best`` or ``latest``; the latest if no name is given.
+
+    Raises:
+        CheckpointError: there is none of that name; the text says which come nearest.
+    """
+    paths = list_checkpoints(run)
+    if not paths:
+        raise CheckpointError(f"run {run} has no checkpoint")
+    if name in {None, "latest"}:
+        return paths[-1]
+    if name == "best":
+        return best_checkpoint(run) or paths[-1]
+    wanted = f"update-{int(name):08d}" if name.isascii() and name.isdigit() and len(name) < 19 else Path(name).name
+    names = [path.name for path in paths]
+    if wanted not in names:
+        hint = nearest(wanted, names) or f"; the latest is {names[-1]}"
+        raise CheckpointError(f"run {run} has no checkpoint {name}{hint}")
+    return paths[names.index(wanted)]
+
+
+def prune_checkpoints(run: Path, keep: int) -> None:
+    """Remove all but the last ``keep`` checkpoints and the best. One that cannot be removed stays."""
+    paths = list_checkpoints(run)
+    kept = {*paths[-keep:], best_checkpoint(run)}
+    for path in paths:
+        if path not in kept:
+            try:
+                remove_folder(path)
+            except OSError:
+                continue
+
+
+def set_aside_after(run: Path, update: int) -> None:
+    """Take checkpoints after ``update`` out of the list: the run continues from there, so they are of another life.
+
+    They stay on the disk, as ``update-00000100.abandoned``, until the user removes them.
+
+    Raises:
+        CheckpointError: one could not be renamed.
+    """
+    for path in list_checkpoints(run):
+        if int(path.name.removeprefix("update-")) <= update:
+            continue
+        number = 1
+        aside = path.with_name(f"{path.name}.abandoned")
+        while aside.exists():
+            number += 1
+            aside = path.with_name(f"{path.name}.abandoned-{number}")
+        try:
+            path.rename(aside)
+        except OSError as error:
+            raise CheckpointError(f"cannot set checkpoint {path} aside: {error.strerror or error}") from error
+
+
+def _verified(path: Path, expected: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """The manifest and the state's bytes, once they are known to be what was written.
+
+    Raises:
+        Damage: they are not.
+    """
+    if not path.is_dir():
+        raise Damage("it does not exist")
+    manifest = parse_manifest(_content(path / MANIFEST))
+    for key, value in expected.items():
+        if manifest.get(key) != value:
+            raise Damage(f"its {key} is {str(manifest.get(key))[:80]}, not {str(value)[:80]}")
+    if manifest["files"].keys() != {STATE}:
+        raise Damage(f"{MANIFEST} does not list {STATE} alone")
+    facts = manifest["files"][STATE]
+    state = _content(path / STATE)
+    if len(state) != facts["bytes"]:
+        raise Damage(f"{STATE} has {len(state)} of {facts['bytes']} bytes")
+    if hashlib.sha256(state).hexdigest() != facts["sha256"]:
+        raise Damage(f"{STATE} has been altered")
+    return manifest, state
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise Damage(f"{path.name} is missing") from None
+    except OSError as error:
+        raise Damage(f"{path.name} cannot be read: {error.strerror or error}") from None
+
+
+def _is_good(path: Path, expected: Mapping[str, Any] | None = None) -> bool:
+    try:
+        _verified(path, expected or {})
+    except Damage:
+        return False
+    return True
+
+
+def _score(path: Path) -> float | None:
+    try:
+        score = parse_manifest(_content(path / MANIFEST)).get("return_mean")
+    except Damage:
+        return None
+    return float(score) if isinstance(score, int | float) and score == score else None  # noqa: PLR0124 - NaN
+
+
+def _line(path: Path, damage: str, expected: Mapping[str, Any]) -> str:
+    """One line: what is wrong, and the command that continues from the last good one."""
+    run = path.parent.parent
+    others = [other for other in reversed(list_checkpoints(run)) if other != path]
+    good = next((other for other in others if _is_good(other, expected)), None)
+    if good is None:
+        return f"checkpoint {path} cannot be used: {damage}; no other checkpoint of this run can either"
+    command = f"penstock resume {shlex.quote(str(run))} --checkpoint {good.name}"
+    return f"checkpoint {path} cannot be used: {damage}; the last good one: {command}"

@@ -1,0 +1,66 @@
+"""A checkpoint's manifest: what it is, and a hash of each of its files and of itself. Plain JSON; loads no array."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = ["FORMAT", "MANIFEST", "Damage", "parse_manifest", "write_manifest"]
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+"""Raised by one when what a checkpoint holds changes; older formats are then migrated, or refused by number."""
+SIZE_LIMIT = 1 << 20
+"""No manifest is as long as this; longer ones are not read."""
+
+_NEEDED = {"kind": str, "update": int, "steps": int, "env": str, "algorithm": str, "spaces": str, "files": dict}
+
+
+class Damage(Exception):  # noqa: N818 - it names what is wrong with a file, in a few words, for a CheckpointError
+    """What is wrong with a checkpoint."""
+
+
+def write_manifest(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
+    """The text of a manifest.
+
+    Args:
+        facts: what is to be known of the checkpoint, as JSON can hold it.
+        files: name -> content of each file beside the manifest.
+    """
+    listed = {
+        name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)} for name, content in files.items()
+    }
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    body = {"format": FORMAT, "kind": "training", "created": created, **facts, "files": listed}
+    return (json.dumps({**body, "manifest_sha256": _fingerprint(body)}, indent=2) + "\n").encode()
+
+
+def parse_manifest(content: bytes) -> dict[str, Any]:
+    """The facts of a manifest, once they are known to be what was written.
+
+    Raises:
+        Damage: it is not what was written, or of a format that this version does not read.
+    """
+    if len(content) > SIZE_LIMIT:
+        raise Damage(f"{MANIFEST} is too long to be one")
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        raise Damage(f"{MANIFEST} is not JSON") from None
+    if not isinstance(body, dict):
+        raise Damage(f"{MANIFEST} is not a JSON object")
+    number = body.get("format")
+    # The format comes first: another one may be hashed in another way.
+    if isinstance(number, int) and number > FORMAT:
+        raise Damage(f"it has format {number}, which a newer penstock wrote; this one reads format {FORMAT}")
+    if body.pop("manifest_sha256", None) != _fingerprint(body) or number != FORMAT:
+        raise Damage(f"{MANIFEST} has been altered")
+    for key, kind in _NEEDED.items():
+        if not isinstance(body.get(key), kind):
+            raise Damage(f"{MANIFEST} says no {key}")
+    return body
+
+
+def _fingerprint(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

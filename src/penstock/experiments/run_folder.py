@@ -1,0 +1,171 @@
+"""A run's folder ``LOG_DIR/<env>-<algorithm>-<time>/``: made, found again, claimed by one process at a time.
+
+Holds the names of what is in it; what is written there is others' work.
+"""
+
+import contextlib
+import fcntl
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from penstock.config.schema import Config
+from penstock.config.sources import to_toml
+from penstock.errors import RunFolderError, nearest
+from penstock.experiments.durable import sweep, write_file
+
+__all__ = ["RunFolder", "list_runs"]
+
+CONFIG = "config.toml"
+_NAME_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, log_dir: str | Path, env: str, algorithm: str, now: datetime | None = None) -> "RunFolder":
+        """Make the folder of a new run; it counts as a run once its config is written.
+
+        Args:
+            log_dir: made if it is missing.
+            env: the environment's name; what a path cannot hold becomes ``_``.
+            algorithm: the algorithm's name.
+            now: when the run starts, else the clock's time. Two runs of the same second get different folders.
+
+        Raises:
+            RunFolderError: the log directory cannot be written.
+        """
+        safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", env).strip("._-")[:_NAME_LIMIT] or "env"
+        name = f"{safe}-{algorithm}-{now or datetime.now():%Y%m%d-%H%M%S}"
+        try:
+            folder = cls(_fresh(Path(log_dir).expanduser(), name))
+            folder.checkpoints.mkdir()
+        except (OSError, ValueError, RuntimeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise RunFolderError(f"cannot make a run folder in {log_dir}: {why}; give another --log_dir") from error
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        """The folder of a run that exists.
+
+        Raises:
+            RunFolderError: there is none.
+        """
+        path = Path(path)
+        try:
+            is_run = (path / CONFIG).is_file()
+        except (OSError, ValueError):
+            is_run = False
+        if not is_run:
+            raise RunFolderError(f"{path} is no run folder: it has no {CONFIG}")
+        return cls(path)
+
+    @classmethod
+    def find(cls, run: str, log_dir: str | Path) -> "RunFolder":
+        """A run by the path of its folder, by its name under ``log_dir``, or ``latest``.
+
+        Raises:
+            RunFolderError: there is none; the text says which come nearest.
+        """
+        runs = list_runs(Path(log_dir).expanduser())
+        if run == "latest":
+            if not runs:
+                raise RunFolderError(f"there is no run in {log_dir}; penstock train makes one")
+            return cls(runs[-1])
+        for path in (Path(run).expanduser(), Path(log_dir).expanduser() / run):
+            with contextlib.suppress(RunFolderError):
+                return cls.open(path)
+        hint = nearest(run, [path.name for path in runs]) or f"; latest stands for the newest run in {log_dir}"
+        raise RunFolderError(f"there is no run {run}{hint}")
+
+    @contextlib.contextmanager
+    def claim(self) -> Iterator[None]:
+        """Be the only process that writes this run; what an earlier one left unfinished is swept.
+
+        Raises:
+            RunFolderError: another process is writing it, or the folder cannot be written.
+        """
+        try:
+            lock = (self.path / ".lock").open("ab")
+        except OSError as error:
+            raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+        # The lock is the kernel's, so a process that dies gives it back.
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFolderError(f"run {self.path} is in use by another process; wait for its end") from error
+            sweep(self.path)
+            sweep(self.checkpoints)
+            yield
+
+    def write_config(self, config: Config) -> None:
+        """Keep the whole resolved config.
+
+        Raises:
+            RunFolderError: it cannot be written.
+        """
+        try:
+            write_file(self.config_path, to_toml(config).encode())
+        except OSError as error:
+            raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+
+    @property
+    def name(self) -> str:
+        """What the run is called."""
+        return self.path.name
+
+    @property
+    def config_path(self) -> Path:
+        """The whole resolved config, as TOML."""
+        return self.path / CONFIG
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics_path(self) -> Path:
+        """Every metric, as JSON lines."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def policy_path(self) -> Path:
+        """The exported policy."""
+        return self.path / "policy.onnx"
+
+    @property
+    def card_path(self) -> Path:
+        """What the run is and how to use it."""
+        return self.path / "README.md"
+
+
+def list_runs(log_dir: Path) -> list[Path]:
+    """The run folders in ``log_dir``, the one that started last at the end."""
+    try:
+        found = [(path, (path / CONFIG).stat().st_mtime_ns) for path in log_dir.iterdir() if (path / CONFIG).is_file()]
+    except (OSError, ValueError):
+        return []
+    return [path for path, _ in sorted(found, key=lambda pair: (pair[1], pair[0].name))]
+
+
+def _fresh(log_dir: Path, name: str) -> Path:
+    """A new folder in ``log_dir``, numbered where the name is taken."""
+    log_dir.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = log_dir / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path

@@ -1,0 +1,1 @@
+"""Numbers out: what a report is, and the sinks that write it."""

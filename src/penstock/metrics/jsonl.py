@@ -1,0 +1,88 @@
+"""The log of every metric, one JSON object a line, in ``RUN/metrics.jsonl``; and what reads it back."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from penstock.metrics.report import Report
+
+__all__ = ["METRICS", "JsonLines", "read_reports"]
+
+METRICS = "metrics.jsonl"
+
+
+class JsonLines:
+    """Appends reports to a run's log, each flushed.
+
+    Args:
+        folder: the run folder.
+        resumed_update: lines of later updates are of a life that was abandoned, and are cut off; 0 for a new run.
+
+    Raises:
+        OSError: the log cannot be written.
+    """
+
+    def __init__(self, folder: Path, resumed_update: int = 0) -> None:
+        path = folder / METRICS
+        _cut(path, resumed_update)
+        self._file = path.open("ab")
+
+    def write(self, report: Report) -> None:
+        """Append one line; a number that JSON cannot hold is written as null."""
+        values = {name: value if math.isfinite(value) else None for name, value in report.values.items()}
+        line = {"update": report.update, "steps": report.steps, "time_s": round(report.time_s, 3), **values}
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the log."""
+        self._file.close()
+
+
+def read_reports(folder: Path) -> list[Report]:
+    """Every report of a run, in the order written; a line that was cut short by a death is left out.
+
+    Raises:
+        OSError: there is no log.
+    """
+    return [_report(line) for raw in (folder / METRICS).read_bytes().splitlines() if (line := _parsed(raw)) is not None]
+
+
+def _cut(path: Path, update: int) -> None:
+    """Leave out lines after ``update``, and a last line that a death cut short."""
+    if not path.exists():
+        return
+    raw = path.read_bytes()
+    kept = [line for line in raw.splitlines() if (read := _parsed(line)) is not None and read["update"] <= update]
+    content = b"".join(line + b"\n" for line in kept)
+    if content == raw:
+        return
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _parsed(raw: bytes) -> dict[str, Any] | None:
+    try:
+        line = json.loads(raw)
+    except ValueError:
+        return None
+    known = isinstance(line, dict) and all(
+        isinstance(line.get(key), int | float) for key in ("update", "steps", "time_s")
+    )
+    return line if known else None
+
+
+def _report(line: dict[str, Any]) -> Report:
+    head = {"update", "steps", "time_s"}
+    values = {
+        name: math.nan if value is None else float(value)
+        for name, value in line.items()
+        if name not in head and isinstance(value, int | float | None)
+    }
+    return Report(int(line["update"]), int(line["steps"]), float(line["time_s"]), values)

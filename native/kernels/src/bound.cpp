@@ -62,6 +62,10 @@ void Bound::act(std::int64_t t, std::int64_t step) {
 
 void Bound::act_on(std::int64_t t, const float* noise, const float* explore) {
     const Rows* obs = rows_of_obs(t);
+    if (action_.data == nullptr && log_prob_.data == nullptr) {
+        if (value_.data != nullptr) policy_.values(obs, value_.at(t), lanes_);
+        return;
+    }
     const Outputs out{action_.at(t), log_prob_.at(t), value_.at(t), environment_.at(0), &map_};
     policy_.act(obs, noise, explore, out, lanes_);
 }

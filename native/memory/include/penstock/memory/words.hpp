@@ -11,6 +11,14 @@
 #include <cstdint>
 #include <cstring>
 
+// gcc unrolls no loop over atomics by itself: 100,000 floats took 15.5 us to store and 24.7 to load, 12.7 and 17.5 unrolled
+// (memcpy: 9.8).
+#if defined(__GNUC__) && !defined(__clang__)
+#define PENSTOCK_UNROLL _Pragma("GCC unroll 8")
+#else
+#define PENSTOCK_UNROLL
+#endif
+
 namespace penstock::memory {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would not survive its holder's death");
@@ -28,6 +36,7 @@ template <template <class> class Atomic>
 void store_words(Atomic<std::uint64_t>* to, const void* from, std::size_t nbytes, std::memory_order order) {
     const auto* source = static_cast<const unsigned char*>(from);
     const std::size_t whole = nbytes / word_bytes;
+    PENSTOCK_UNROLL
     for (std::size_t i = 0; i < whole; ++i) {
         std::uint64_t word;
         std::memcpy(&word, source + i * word_bytes, word_bytes);
@@ -45,6 +54,7 @@ template <template <class> class Atomic>
 void load_words(void* to, const Atomic<std::uint64_t>* from, std::size_t nbytes, std::memory_order order) {
     auto* target = static_cast<unsigned char*>(to);
     const std::size_t whole = nbytes / word_bytes;
+    PENSTOCK_UNROLL
     for (std::size_t i = 0; i < whole; ++i) {
         const std::uint64_t word = from[i].load(order);
         std::memcpy(target + i * word_bytes, &word, word_bytes);

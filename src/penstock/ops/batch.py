@@ -3,7 +3,7 @@
 Owns the targets; reads everything else from the stream's shared memory. Chooses no rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor
 
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Copy"]
 
 GATHER_BYTES = 1 << 22
-"""Rows gathered in one go. More costs memory and cache; far fewer cost a call for each field and minibatch."""
+"""Rows gathered in one go: few enough to stay in cache, many enough that a call for each field costs nothing."""
+MAX_MINIBATCHES = 256
 
 
 class Batch:
@@ -37,40 +38,50 @@ class Batch:
         self._host = {name: _rows(name, self._targets.get(name, arrays.get(name))) for name in fields}
         self._device = device
         self._rows_per_slot = leading[1] * leading[2]
-        self._copies = {} if device.type == "cpu" else {name: _Copy(rows, device) for name, rows in self._host.items()}
-        self.row_bytes = sum(rows[0].nbytes for rows in self._host.values())
+        self._copies = {} if device.type == "cpu" else {name: Copy(rows, device) for name, rows in self._host.items()}
+        self._row_bytes = sum(rows[0].nbytes for rows in self._host.values())
+
+    def prepare(self, slots: Sequence[int], targets: Callable[[Arrays], Mapping[str, Array]]) -> None:
+        """Compute the targets of these slots, each from its own rollout, and bring their rows to the device."""
+        for slot in slots:
+            rollout = self.rollout(slot)
+            for name, values in targets(rollout).items():
+                rollout[name][...] = values
+            for copy in self._copies.values():
+                copy.send(slice(slot * self._rows_per_slot, (slot + 1) * self._rows_per_slot))
 
     def rollout(self, slot: int) -> Arrays:
-        """Every array of one slot, its targets included, as views without the bootstrap row's targets."""
+        """Every array of one slot as views: ``[T + 1, B, ...]``, and its targets ``[T, B, ...]``."""
         views = {name: values[slot] for name, values in self._arrays.items()}
         return views | {name: values[slot, :-1] for name, values in self._targets.items()}
 
-    def stage(self, slots: Sequence[int]) -> None:
-        """Bring the rows of these slots to the device; nothing to do where that is the CPU."""
-        for copy in self._copies.values():
-            for slot in slots:
-                copy.send(slice(slot * self._rows_per_slot, (slot + 1) * self._rows_per_slot))
+    def capacity(self, size: int) -> int:
+        """How many minibatches of ``size`` rows are gathered in one go."""
+        return min(MAX_MINIBATCHES, max(1, GATHER_BYTES // (self._row_bytes * size)))
 
-    def gather(self, indices: Array, weights: Array) -> dict[str, Tensor]:
-        """Field -> ``[n * m, ...]`` and ``weight``, for ``indices`` ``[n, m]``.
+    def buffers(self, size: int) -> dict[str, Tensor]:
+        """Room for ``capacity`` minibatches: field -> ``[capacity, size, ...]``, and ``weight``."""
+        count = self.capacity(size)
+        fields = {name: rows.new_empty((count, size, *rows.shape[1:])) for name, rows in self._host.items()}
+        fields["weight"] = torch.empty((count, size))
+        return {name: values.to(self._device) for name, values in fields.items()}
+
+    def gather(self, indices: Array, weights: Array, out: Mapping[str, Tensor]) -> None:
+        """Write the rows ``indices`` ``[n, m]`` to the front of ``out``, which ``buffers(m)`` gave.
 
         Rows of weight 0 are replaced by the first of their minibatch, so that what they hold is always finite.
         """
         if weights.min() == 0.0:
             indices = np.where(weights > 0.0, indices, indices[:, :1])
-        rows = torch.from_numpy(indices.reshape(-1)).to(self._device)
+        count = len(indices)
+        rows = torch.from_numpy(np.ascontiguousarray(indices).reshape(-1)).to(self._device)
         source = {name: copy.device for name, copy in self._copies.items()} or self._host
-        found = {name: values.index_select(0, rows) for name, values in source.items()}
-        found["weight"] = torch.from_numpy(weights.reshape(-1)).to(self._device)
-        return found
-
-    def chunks(self, indices: Array, weights: Array) -> "list[tuple[Array, Array]]":
-        """The minibatches in parts of at most ``GATHER_BYTES`` of rows, and at least one minibatch each."""
-        count = max(1, GATHER_BYTES // (self.row_bytes * indices.shape[1]))
-        return [(indices[i : i + count], weights[i : i + count]) for i in range(0, len(indices), count)]
+        for name, values in source.items():
+            torch.index_select(values, 0, rows, out=out[name][:count].flatten(0, 1))
+        out["weight"][:count] = torch.from_numpy(weights)
 
 
-class _Copy:
+class Copy:
     """A field's rows on another device, sent there through pinned memory."""
 
     def __init__(self, rows: Tensor, device: torch.device) -> None:
@@ -79,6 +90,7 @@ class _Copy:
         self.device = torch.empty_like(rows, device=device)
 
     def send(self, part: slice) -> None:
+        """Start copying these rows; whatever the device does next waits for them."""
         self._staging[part].copy_(self._host[part])
         self.device[part].copy_(self._staging[part], non_blocking=True)
 

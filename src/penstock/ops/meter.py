@@ -12,25 +12,26 @@ class Meter:
     """Sums named scalars; ``take`` gives their means and starts again."""
 
     def __init__(self) -> None:
-        self._names: list[str] = []
-        self._sum: Tensor | None = None
-        self._count = 0
+        self._sums: dict[tuple[str, ...], Tensor] = {}
+        self._counts: dict[tuple[str, ...], int] = {}
 
     def add(self, metrics: Mapping[str, Tensor]) -> None:
-        """Add one minibatch's scalars; the names are the same each time."""
-        self._names = list(metrics)
-        self.add_sum(self._names, torch.stack(list(metrics.values())), 1)
+        """Add the scalars of one minibatch."""
+        self.add_sums(tuple(metrics), torch.stack([value.to(torch.float64) for value in metrics.values()]), 1)
 
-    def add_sum(self, names: list[str], values: Tensor, count: int) -> None:
-        """Add the sums ``[k]`` of ``count`` minibatches."""
-        self._names = names
-        self._sum = values if self._sum is None else self._sum + values
-        self._count += count
+    def add_sums(self, names: tuple[str, ...], sums: Tensor, count: int) -> None:
+        """Add the sums ``[len(names)]`` over ``count`` minibatches."""
+        before = self._sums.get(names)
+        self._sums[names] = sums if before is None else before + sums
+        self._counts[names] = self._counts.get(names, 0) + count
 
     def take(self) -> dict[str, float]:
-        """The means since the last call; empty if there was nothing."""
-        if self._sum is None:
-            return {}
-        means = (self._sum / self._count).tolist()
-        self._sum, self._count = None, 0
-        return dict(zip(self._names, means, strict=True))
+        """The mean of each scalar since the last call; empty if there was nothing."""
+        totals: dict[str, list[float]] = {}
+        for names, sums in self._sums.items():
+            for name, total in zip(names, sums.tolist(), strict=True):
+                entry = totals.setdefault(name, [0.0, 0])
+                entry[0] += total
+                entry[1] += self._counts[names]
+        self._sums, self._counts = {}, {}
+        return {name: total / count for name, (total, count) in totals.items()}

@@ -1,5 +1,6 @@
 """One optimizer step on flat vectors, as pure functions. Holds no state: moments come in and go out."""
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -53,8 +54,10 @@ def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor, epsilon: float) -
     t = step.to(torch.float64)
     m = at.m.lerp(gradient, 1.0 - BETA1)
     v = at.v.lerp(gradient.square(), 1.0 - BETA2)
-    size = lr / (1.0 - BETA1**t)
-    scale = (1.0 - BETA2**t).rsqrt()
+    # Through exp: the compiler computes such a scalar once; a plain power it recomputes for every eight elements
+    # (57 against 10 us for 9,000 parameters).
+    size = lr / (1.0 - torch.exp(t * math.log(BETA1)))
+    scale = (1.0 - torch.exp(t * math.log(BETA2))).rsqrt()
     return Adam(at.parameter - size * m / (v.sqrt() * scale + epsilon), m, v)
 
 

@@ -1,22 +1,23 @@
 """The update as plain torch calls: starts at once, needs no compiler. Knows no algorithm beyond its phases."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, AlgorithmSpec
 from penstock.ops.batch import Batch
 from penstock.ops.meter import Meter
+from penstock.registry import load
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["EagerUpdater", "build"]
 
 
 def build(  # noqa: PLR0917
-    algorithm: str,
+    learn: str,
     config: Any,  # noqa: ANN401
     spec: AlgorithmSpec,
     spaces: Spaces,
@@ -27,7 +28,7 @@ def build(  # noqa: PLR0917
     """The updater of one learner.
 
     Args:
-        algorithm: the module whose ``build`` gives the algorithm's pure functions.
+        learn: "module:attribute" of what makes the algorithm's pure functions.
         config: the algorithm's.
         spec: the algorithm's, on these spaces.
         spaces: of one lane.
@@ -36,7 +37,7 @@ def build(  # noqa: PLR0917
         threads: of torch, in this process.
     """
     torch.set_num_threads(threads)
-    return EagerUpdater(import_module(algorithm).build(spaces, config), spec, arrays, torch.device(device))
+    return EagerUpdater(load(learn)(spaces, config), spec, arrays, torch.device(device))
 
 
 class EagerUpdater:
@@ -46,19 +47,16 @@ class EagerUpdater:
         self, algorithm: Algorithm, spec: AlgorithmSpec, arrays: Mapping[str, Array], device: torch.device
     ) -> None:
         self._algorithm = algorithm
-        self._device = device
         self._batch = Batch(arrays, spec.minibatch, spec.targets, device)
         self._meter = Meter()
-        self._state: dict[str, Tensor] = {}
+        self._state = {part.name: torch.from_numpy(np.zeros(part.shape, part.dtype)).to(device) for part in spec.state}
+        self._rows = self._batch.buffers(spec.schedule.mini_batch_size)
         self._count = 0
 
-    def initialise(self, seed: int) -> None:
-        """Take the algorithm's initial state."""
-        self.load(self._algorithm.init_state(seed))
-
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state."""
-        self._state = {name: torch.tensor(values, device=self._device) for name, values in state.items()}
+        """Take a whole state, or the arrays of it that are named."""
+        for name, values in state.items():
+            self._state[name] = torch.tensor(values, device=self._state[name].device)
 
     def state(self) -> Arrays:
         """The state's named arrays on the CPU."""
@@ -66,21 +64,19 @@ class EagerUpdater:
 
     def begin(self, slots: Sequence[int], progress: float) -> None:
         """Compute the targets of the rollouts in ``slots``."""
-        self._state["progress"] = torch.tensor(progress, dtype=torch.float64, device=self._device)
+        self.load({"progress": np.asarray(progress, np.float64)})
         state = self.state()
-        for slot in slots:
-            rollout = self._batch.rollout(slot)
-            for name, values in self._algorithm.targets(state, rollout).items():
-                rollout[name][...] = values
-        self._batch.stage(slots)
+        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, rollout))
 
     def minibatches(self, indices: Array, weights: Array) -> None:
         """Run one update for each row of ``indices``."""
-        size = indices.shape[1]
-        for part in self._batch.chunks(indices, weights):
-            gathered = self._batch.gather(*part)
-            names = list(gathered)
-            for values in zip(*(torch.split(rows, size) for rows in gathered.values()), strict=True):
+        names = list(self._rows)
+        room = len(self._rows["weight"])
+        for start in range(0, len(indices), room):
+            part = slice(start, start + room)
+            self._batch.gather(indices[part], weights[part], self._rows)
+            columns = [values[: len(indices[part])].unbind() for values in self._rows.values()]
+            for values in zip(*columns, strict=True):
                 self._step(dict(zip(names, values, strict=True)))
 
     def _step(self, minibatch: dict[str, Tensor]) -> None:
@@ -101,6 +97,4 @@ class EagerUpdater:
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
         for slot in slots:
-            changed = self._algorithm.statistics(self.state(), self._batch.rollout(slot))
-            for name, values in changed.items():
-                self._state[name] = torch.tensor(values, device=self._device)
+            self.load(self._algorithm.statistics(self.state(), self._batch.rollout(slot)))

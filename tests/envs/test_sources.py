@@ -182,7 +182,9 @@ def test_a_factory_that_asks_for_a_seed_is_given_one():
 
 def test_vector_asks_for_the_vector_environment_of_an_id():
     assert probe("CartPole-v1", vector=True).kind == "vector"
-    with pytest.raises(EnvironmentFault, match="Pendulum-v1 has no vector environment of its own: leave out vector"):
+    with pytest.raises(
+        EnvironmentFault, match="Pendulum-v1 has no vector environment of its own: leave out vector_env"
+    ):
         probe("Pendulum-v1", vector=True)
     with pytest.raises(EnvironmentFault, match="makes one environment at a time: give it a parameter num_envs"):
         probe("tests.environments:ClockEnv", vector=True)

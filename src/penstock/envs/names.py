@@ -38,7 +38,7 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
     if vector and not declares(factory, "num_envs"):
         raise EnvironmentFault(
             f"{display_name(env)} makes one environment at a time: give it a parameter num_envs and return a vector "
-            "environment, or leave out vector"
+            "environment, or leave out vector_env"
         )
     return factory
 
@@ -134,7 +134,7 @@ def _registered(name: str, vector: bool) -> EnvFactory:
 
 def _vector_entry_point(spec: Any) -> EnvFactory:
     if spec.vector_entry_point is None:
-        raise EnvironmentFault(f"environment {spec.id} has no vector environment of its own: leave out vector")
+        raise EnvironmentFault(f"environment {spec.id} has no vector environment of its own: leave out vector_env")
 
     def make_lanes(num_envs: int) -> Any:
         from gymnasium import make_vec  # noqa: PLC0415

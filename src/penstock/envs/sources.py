@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.legacy import declares
-from penstock.envs.names import display_name, find
+from penstock.envs.names import display_name, find, reference
 from penstock.envs.spaces import one_line
 from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvironmentFault, UsageError
 from penstock.types import EnvFactory, EnvReference, EnvSource, Spaces
 
-__all__ = ["EnvProfile", "open_source", "probe"]
+__all__ = ["EnvProfile", "display_name", "find", "open_source", "probe", "reference"]
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ def probe(env: EnvReference | EnvFactory, vector: bool = False) -> EnvProfile:
     """
     many = declares(find(env, vector), "num_envs")
     # Whether lanes can be seeded one by one shows only where there are two.
-    source = open_source(env, vector, num_lanes=2 if many else 1, seed=0)
+    source = open_source(env, vector, num_lanes=2 if many else 1)
     kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
     source.close()
     return EnvProfile(display_name(env), source.spaces, source.same_step, source.restorable, kind)
 
 
 def open_source(
-    env: EnvReference | EnvFactory, vector: bool, num_lanes: int, first_lane: int = 0, seed: int | None = None
+    env: EnvReference | EnvFactory, vector: bool, num_lanes: int, first_lane: int = 0, seed: int = 0
 ) -> EnvSource:
     """Make the environments of some lanes.
 
@@ -59,22 +59,22 @@ def open_source(
         vector: as for ``find``.
         num_lanes: how many lanes to step.
         first_lane: the number that messages give the first of them.
-        seed: given to a factory that declares the parameter ``seed``: for sources that can be seeded only when they
-            are made (EnvPool).
+        seed: given to a factory that declares ``seed`` beside ``num_envs``, for environments that can be seeded only
+            when they are made (EnvPool).
 
     Raises:
         EnvironmentFault: unknown, or it cannot be made.
         SpaceError: a space that is not supported.
     """
     name, factory = display_name(env), find(env, vector)
-    given = {"seed": seed} if seed is not None and declares(factory, "seed") else {}
     made: list[Any] = []
     try:
         if declares(factory, "num_envs"):
+            given = {"seed": seed} if declares(factory, "seed") else {}
             made.append(_made(name, factory, {"num_envs": num_lanes, **given}))
             return VectorSource(name, made[0], num_lanes, first_lane)
         for _ in range(num_lanes):
-            made.append(_made(name, factory, given))
+            made.append(_made(name, factory, {}))
             _check_scalar(name, made)
         return ScalarSource(name, made, first_lane)
     except BaseException:

@@ -14,6 +14,10 @@
 #include "penstock/kernels/level.hpp"
 #include "policy.hpp"
 
+namespace penstock::kernels {
+extern const Level wide;
+}
+
 namespace {
 
 using namespace penstock::kernels;
@@ -163,8 +167,10 @@ void the_clock_task_has_no_advantage() {
 }  // namespace
 
 int main() {
-    for (const Level* level : levels()) {
-        std::printf("level %s\n", level->name);
+    std::vector<const Level*> tested(levels().begin(), levels().end());
+    tested.push_back(&wide);
+    for (const Level* level : tested) {
+        std::printf("level %s, %d floats\n", level->name, level->width);
         for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 64, 1}, Shape{4, 64, 2}, Shape{5, 7, 4}, Shape{17, 33, 5},
                                    Shape{9, 100, 18}, Shape{65, 16, 3}})
             for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 130})

@@ -10,18 +10,21 @@
 #include <arm_neon.h>
 #endif
 
+// A width given by hand is for tests: the compiler then makes do with what the machine has.
+#if !defined(PENSTOCK_WIDTH)
+#if defined(__AVX512F__)
+#define PENSTOCK_WIDTH 16
+#elif defined(__AVX2__)
+#define PENSTOCK_WIDTH 8
+#else
+#define PENSTOCK_WIDTH 4
+#endif
+#endif
+
 namespace penstock::kernels {
 namespace {
 
-#if defined(PENSTOCK_WIDTH)
 constexpr int kWidth = PENSTOCK_WIDTH;
-#elif defined(__AVX512F__)
-constexpr int kWidth = 16;
-#elif defined(__AVX2__)
-constexpr int kWidth = 8;
-#else
-constexpr int kWidth = 4;
-#endif
 
 typedef float Vec __attribute__((vector_size(kWidth * 4)));
 typedef std::uint32_t Bits __attribute__((vector_size(kWidth * 4)));
@@ -42,39 +45,42 @@ PENSTOCK_INLINE Vec all(float value) { return value - Vec{}; }
 // Contraction is off in the build; where the level has a fused product, it is asked for by name, so that a row's bits
 // do not depend on what the compiler makes of the surrounding loop.
 PENSTOCK_INLINE Vec fma(Vec a, Vec b, Vec c) {
-#if defined(__AVX512F__)
-    if constexpr (kWidth == 16) return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(__FMA__)
-    if constexpr (kWidth == 8) return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#elif defined(__aarch64__)
-    if constexpr (kWidth == 4) return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
-#endif
+#if PENSTOCK_WIDTH == 16 && defined(__AVX512F__)
+    return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif PENSTOCK_WIDTH == 8 && defined(__FMA__)
+    return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif PENSTOCK_WIDTH == 4 && defined(__aarch64__)
+    return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
     return a * b + c;
+#endif
 }
 
 // A NaN in `value` comes through both: x86's minimum and maximum give the second operand unless the first is smaller
 // or larger, which is what the plain form says; gcc 12 does not see that they are one instruction (and warns of
 // its own header at the unmasked 512-bit forms).
 PENSTOCK_INLINE Vec at_most(Vec limit, Vec value) {
-#if defined(__AVX512F__)
-    if constexpr (kWidth == 16) return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)limit, (__m512)value);
-#elif defined(__AVX2__)
-    if constexpr (kWidth == 8) return (Vec)_mm256_min_ps((__m256)limit, (__m256)value);
-#elif defined(__x86_64__)
-    if constexpr (kWidth == 4) return (Vec)_mm_min_ps((__m128)limit, (__m128)value);
-#endif
+#if PENSTOCK_WIDTH == 16 && defined(__AVX512F__)
+    return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)limit, (__m512)value);
+#elif PENSTOCK_WIDTH == 8 && defined(__AVX2__)
+    return (Vec)_mm256_min_ps((__m256)limit, (__m256)value);
+#elif PENSTOCK_WIDTH == 4 && defined(__x86_64__)
+    return (Vec)_mm_min_ps((__m128)limit, (__m128)value);
+#else
     return limit < value ? limit : value;
+#endif
 }
 
 PENSTOCK_INLINE Vec at_least(Vec limit, Vec value) {
-#if defined(__AVX512F__)
-    if constexpr (kWidth == 16) return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)limit, (__m512)value);
-#elif defined(__AVX2__)
-    if constexpr (kWidth == 8) return (Vec)_mm256_max_ps((__m256)limit, (__m256)value);
-#elif defined(__x86_64__)
-    if constexpr (kWidth == 4) return (Vec)_mm_max_ps((__m128)limit, (__m128)value);
-#endif
+#if PENSTOCK_WIDTH == 16 && defined(__AVX512F__)
+    return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)limit, (__m512)value);
+#elif PENSTOCK_WIDTH == 8 && defined(__AVX2__)
+    return (Vec)_mm256_max_ps((__m256)limit, (__m256)value);
+#elif PENSTOCK_WIDTH == 4 && defined(__x86_64__)
+    return (Vec)_mm_max_ps((__m128)limit, (__m128)value);
+#else
     return limit > value ? limit : value;
+#endif
 }
 
 // Pairwise, in a fixed order.

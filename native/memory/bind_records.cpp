@@ -1,0 +1,221 @@
+// Python's view of what is written as a whole: board, commit record, action log.
+#include "binding.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "buffer.hpp"
+#include "penstock/memory/action_log.hpp"
+#include "penstock/memory/board.hpp"
+#include "penstock/memory/record.hpp"
+
+namespace penstock::memory {
+namespace {
+
+class PyBoard {
+  public:
+    PyBoard(nb::handle bytes, std::size_t words, std::size_t buffers, bool writable)
+        : buffer_(structure_memory("a board", bytes, writable ? Buffer::writable : Buffer::readable,
+                                   Board<>::required(words, buffers))),
+          board_(buffer_.data(), words, buffers),
+          words_(words) {}
+
+    // offsets: where each array starts, in bytes, a multiple of 8.
+    void publish(const std::vector<nb::object>& arrays, const std::vector<std::size_t>& offsets, std::int64_t version) {
+        std::vector<Buffer> sources;
+        sources.reserve(arrays.size());
+        for (std::size_t i = 0; i < arrays.size(); ++i) {
+            sources.emplace_back(arrays[i], Buffer::readable);
+            check_place(sources[i], offsets.at(i));
+        }
+        board_.begin();
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+            board_.store(offsets[i] / word_bytes, sources[i].data(), sources[i].size());
+        }
+        board_.finish(version);
+    }
+
+    std::int64_t read(const std::vector<nb::object>& arrays, const std::vector<std::size_t>& offsets) const {
+        std::vector<Buffer> targets;
+        targets.reserve(arrays.size());
+        for (std::size_t i = 0; i < arrays.size(); ++i) {
+            targets.emplace_back(arrays[i], Buffer::writable);
+            check_place(targets[i], offsets.at(i));
+        }
+        return board_.read([&](const Board<>::Word* words) {
+            for (std::size_t i = 0; i < targets.size(); ++i) {
+                load_words<std::atomic>(targets[i].data(), words + offsets[i] / word_bytes, targets[i].size(),
+                                        std::memory_order_acquire);
+            }
+        });
+    }
+
+    std::int64_t version() const { return board_.version(); }
+    bool recover() { return board_.recover(); }
+
+  private:
+    void check_place(const Buffer& buffer, std::size_t offset) const {
+        check_index("word", offset / word_bytes + words_for(buffer.size()), words_ + 1);
+    }
+
+    Buffer buffer_;
+    Board<> board_;
+    std::size_t words_;
+};
+
+
+class PyRecord {
+  public:
+    PyRecord(nb::handle bytes, std::size_t nbytes)
+        : buffer_(structure_memory("a commit record", bytes, Buffer::writable, Record<>::required(nbytes))),
+          record_(buffer_.data(), nbytes),
+          nbytes_(nbytes) {}
+
+    std::size_t begin() { return record_.begin(); }
+    bool commit(std::int64_t number) { return record_.commit(number); }
+    std::optional<std::tuple<std::size_t, std::int64_t>> current() const {
+        const auto current = record_.current();
+        return current ? std::optional(std::tuple(current->index, current->number)) : std::nullopt;
+    }
+    // Copies the whole record into `into`; its number, or None if there is none or it was overwritten meanwhile.
+    std::optional<std::int64_t> copy(nb::handle into) {
+        const Buffer target(into, Buffer::writable);
+        check_size("the copy", target.size(), nbytes_);
+        const nb::gil_scoped_release released;  // a state may be hundreds of megabytes
+        return record_.copy([&](std::size_t, const Record<>::Word* words) {
+            load_words<std::atomic>(target.data(), words, nbytes_, std::memory_order_relaxed);
+        });
+    }
+    bool recover() const { return record_.recover(); }
+
+  private:
+    Buffer buffer_;
+    Record<> record_;
+    std::size_t nbytes_;
+};
+
+
+using PyPosition = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+
+
+class PyActionLog {
+  public:
+    PyActionLog(nb::handle bytes, std::size_t lanes, std::size_t action_bytes, std::size_t capacity)
+        : buffer_(structure_memory("an action log", bytes, Buffer::writable,
+                                   ActionLog<>::required(lanes, action_bytes, capacity))),
+          log_(buffer_.data(), action_bytes, capacity),
+          lanes_(lanes) {}
+
+    void append(nb::handle actions, nb::tuple observations) {
+        const Buffer source(actions, Buffer::readable);
+        check_size("action", source.size(), lanes_ * log_.action_bytes());
+        for (std::size_t lane = 0; lane < lanes_; ++lane) {
+            log_.append(lane, source.data() + lane * log_.action_bytes());
+        }
+        for (const nb::handle field : observations) {
+            const Buffer observation = field_of_all_lanes(field);
+            const std::size_t nbytes = observation.size() / lanes_;
+            for (std::size_t lane = 0; lane < lanes_; ++lane) {
+                log_.observe(lane, observation.data() + lane * nbytes, nbytes);
+            }
+        }
+    }
+
+    void append_lane(std::size_t lane, nb::handle action, nb::tuple observations) {
+        check_index("lane", lane, lanes_);
+        const Buffer source(action, Buffer::readable);
+        check_size("action", source.size(), log_.action_bytes());
+        log_.append(lane, source.data());
+        observe(lane, observations);
+    }
+
+    void begin_episode(std::size_t lane, std::int64_t episode, nb::tuple observations) {
+        check_index("lane", lane, lanes_);
+        log_.begin_episode(lane, episode);
+        observe(lane, observations);
+    }
+
+    PyPosition position(std::size_t lane) const {
+        check_index("lane", lane, lanes_);
+        const Position at = log_.position(lane);
+        return {at.episode, at.first_step, at.steps, at.hash};
+    }
+
+    void rewind(std::size_t lane, const PyPosition& position) {
+        check_index("lane", lane, lanes_);
+        log_.rewind(lane, unpack(position));
+    }
+
+    bool content(std::size_t lane, const PyPosition& position, nb::handle into) const {
+        check_index("lane", lane, lanes_);
+        const Buffer target(into, Buffer::writable);
+        const Position at = unpack(position);
+        if (at.first_step < 0 || at.steps < 0) {
+            throw nb::value_error("a position counts from 0");
+        }
+        check_size("content", target.size(), static_cast<std::size_t>(at.steps) * log_.action_bytes());
+        return log_.content(lane, at, target.data());
+    }
+
+  private:
+    static Position unpack(const PyPosition& at) {
+        return {std::get<0>(at), std::get<1>(at), std::get<2>(at), std::get<3>(at)};
+    }
+
+    void observe(std::size_t lane, nb::tuple observations) {
+        for (const nb::handle field : observations) {
+            const Buffer observation = field_of_all_lanes(field);
+            const std::size_t nbytes = observation.size() / lanes_;
+            log_.observe(lane, observation.data() + lane * nbytes, nbytes);
+        }
+    }
+
+    Buffer field_of_all_lanes(nb::handle field) const {
+        Buffer observation(field, Buffer::readable);
+        check_size("an observation field", observation.size(), observation.size() / lanes_ * lanes_);
+        return observation;
+    }
+
+    Buffer buffer_;
+    ActionLog<> log_;
+    std::size_t lanes_;
+};
+
+}  // namespace
+
+void bind_records(nb::module_& module) {
+    nb::class_<PyBoard>(module, "Board")
+        .def(nb::init<nb::handle, std::size_t, std::size_t, bool>())
+        .def_static("required", &Board<>::required)
+        .def("publish", &PyBoard::publish)
+        .def("read", &PyBoard::read)
+        .def("version", &PyBoard::version)
+        .def("recover", &PyBoard::recover);
+    nb::class_<PyRecord>(module, "Record")
+        .def(nb::init<nb::handle, std::size_t>())
+        .def_static("required", &Record<>::required)
+        .def_static("offset", &Record<>::offset)
+        .def("begin", &PyRecord::begin)
+        .def("commit", &PyRecord::commit)
+        .def("current", &PyRecord::current)
+        .def("copy", &PyRecord::copy)
+        .def("recover", &PyRecord::recover);
+    nb::class_<PyActionLog>(module, "ActionLog")
+        .def(nb::init<nb::handle, std::size_t, std::size_t, std::size_t>())
+        .def_static("required", &ActionLog<>::required)
+        .def("append", &PyActionLog::append)
+        .def("append_lane", &PyActionLog::append_lane)
+        .def("begin_episode", &PyActionLog::begin_episode)
+        .def("position", &PyActionLog::position)
+        .def("rewind", &PyActionLog::rewind)
+        .def("content", &PyActionLog::content);
+}
+
+}  // namespace penstock::memory

@@ -1,0 +1,111 @@
+"""What a display shows of the reports so far, as short texts. Prints nothing."""
+
+from collections import deque
+from collections.abc import Mapping
+from statistics import fmean
+
+from penstock.metrics.report import (
+    APPROX_KL,
+    ENTROPY,
+    EVAL_RETURN,
+    IDLE,
+    LENGTH,
+    POLICY_LOSS,
+    RETURN,
+    STEPS_PER_SECOND,
+    VALUE_LOSS,
+    Report,
+)
+
+__all__ = ["Figures", "clock", "idle_shares"]
+
+_LOSSES = (("policy", POLICY_LOSS), ("value", VALUE_LOSS), ("entropy", ENTROPY), ("kl", APPROX_KL))
+_WORKING = ("env", "policy", "learner")
+_HISTORY = 512
+_SMOOTHING = 0.2
+"""Weight of the newest rate in the one that the time left is reckoned with."""
+
+
+class Figures:
+    """The latest value of everything, and the rate that tells how long the run still takes.
+
+    Args:
+        timesteps: environment steps of the whole run.
+    """
+
+    def __init__(self, timesteps: int) -> None:
+        self.timesteps = timesteps
+        self.update = 0
+        self.steps = 0
+        self.values: dict[str, float] = {}
+        self.returns: deque[float] = deque(maxlen=_HISTORY)
+        self._rate = 0.0
+
+    def add(self, report: Report) -> None:
+        """Take one report; one of an evaluation leaves the counts as they are."""
+        self.values.update(report.values)
+        if STEPS_PER_SECOND not in report.values:
+            return
+        self.update, self.steps = report.update, report.steps
+        newest = report.values[STEPS_PER_SECOND]
+        self._rate = newest if self._rate == 0.0 else self._rate + _SMOOTHING * (newest - self._rate)
+        if RETURN in report.values:
+            self.returns.append(report.values[RETURN])
+
+    @property
+    def share(self) -> float:
+        """How much of the run is done, from 0 to 1."""
+        return min(1.0, self.steps / self.timesteps)
+
+    @property
+    def rate(self) -> str:
+        """Steps per second, smoothed."""
+        return f"{self._rate:,.0f}"
+
+    @property
+    def left(self) -> str:
+        """The time that the rest of the run takes at this rate."""
+        return clock(max(0, self.timesteps - self.steps) / self._rate) if self._rate > 0 else "?"
+
+    def number(self, name: str) -> str:
+        """A metric, or a dash where there is none yet."""
+        return f"{self.values[name]:,.1f}" if name in self.values else "-"
+
+    def losses(self) -> str:
+        """The losses that the algorithm reports, by their short names."""
+        return "  ".join(f"{short} {self.values[name]:.3g}" for short, name in _LOSSES if name in self.values)
+
+    def idle(self) -> str:
+        """The idle share of the nodes that the work waits for."""
+        shares = idle_shares(self.values)
+        return "  ".join(f"{kind} {shares[kind]:.0%}" for kind in _WORKING if kind in shares)
+
+    def line(self) -> str:
+        """All of it in one line of text."""
+        parts = [
+            f"update {self.update}",
+            f"steps {self.steps:,}/{self.timesteps:,} ({self.share:.0%})",
+            f"{self.rate} steps/s",
+            f"return {self.number(RETURN)}",
+            f"length {self.number(LENGTH)}",
+        ]
+        if EVAL_RETURN in self.values:
+            parts.append(f"evaluation {self.number(EVAL_RETURN)}")
+        parts += [text for text in (self.losses(), f"idle {self.idle()}" if self.idle() else "") if text]
+        return " | ".join([*parts, f"ETA {self.left}"])
+
+
+def idle_shares(values: Mapping[str, float]) -> dict[str, float]:
+    """Idle share by kind of node: the mean over ``env.0``, ``env.1``, ... for ``env``."""
+    shares: dict[str, list[float]] = {}
+    for name, value in values.items():
+        if name.startswith(IDLE):
+            shares.setdefault(name.removeprefix(IDLE).partition(".")[0], []).append(value)
+    return {kind: fmean(of_kind) for kind, of_kind in shares.items()}
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds: ``0:03:12``."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}"

@@ -1,0 +1,103 @@
+"""The live display on a terminal: one small table that is drawn over itself, 40 columns wide or more."""
+
+import itertools
+import time
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from penstock.metrics.figures import Figures
+from penstock.metrics.report import EVAL_RETURN, LENGTH, RETURN, Report
+
+__all__ = ["LiveDisplay", "sparkline"]
+
+_REDRAW_S = 0.1
+_BARS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 24
+
+
+class LiveDisplay:
+    """Draws the latest figures, at most ten times a second.
+
+    Args:
+        title: name of the run.
+        timesteps: environment steps of the whole run.
+        console: where it draws; standard output by default.
+    """
+
+    def __init__(self, title: str, timesteps: int, console: Console | None = None) -> None:
+        self._title = title
+        self._figures = Figures(timesteps)
+        self._console = console or Console()
+        self._live: Live | None = Live(
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+        self._drawn = 0.0
+        self._draw(start=True)
+
+    def write(self, report: Report) -> None:
+        """Take one report, and draw if the last drawing is old enough."""
+        self._figures.add(report)
+        if time.monotonic() - self._drawn >= _REDRAW_S:
+            self._draw()
+
+    def close(self) -> None:
+        """Draw the last figures, and give the terminal its cursor back."""
+        self._draw(stop=True)
+        self._live = None
+
+    def _draw(self, *, start: bool = False, stop: bool = False) -> None:
+        if self._live is None:
+            return
+        self._drawn = time.monotonic()
+        try:
+            if start:
+                self._live.start()
+            self._live.update(self._view(), refresh=True)
+            if stop:
+                self._live.stop()
+        except (OSError, ValueError):
+            # The terminal is gone; the run goes on, and its log holds every number.
+            self._live = None
+
+    def _view(self) -> RenderableType:
+        figures = self._figures
+        rows = Table.grid(padding=(0, 2))
+        rows.add_column(style="dim", no_wrap=True)
+        rows.add_column(overflow="fold")
+        rows.add_row("steps", f"{figures.steps:,} of {figures.timesteps:,}")
+        rows.add_row("speed", f"{figures.rate} steps/s, ETA {figures.left}")
+        rows.add_row("return", self._curve())
+        rows.add_row("length", figures.number(LENGTH))
+        if EVAL_RETURN in figures.values:
+            rows.add_row("evaluation", figures.number(EVAL_RETURN))
+        rows.add_row("losses", figures.losses() or "-")
+        rows.add_row("idle", figures.idle() or "-")
+        title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
+        lines = Table.grid()
+        for line in (title, ProgressBar(total=1.0, completed=figures.share), rows):
+            lines.add_row(line)
+        return lines
+
+    def _curve(self) -> Text:
+        """The mean return, and how it came there where the terminal can show it."""
+        text = Text(self._figures.number(RETURN), style="bold green")
+        room = min(_SPARK_WIDTH, self._console.width - 25)
+        if self._console.encoding.startswith("utf") and room > 0:
+            text.append("  " + sparkline(list(self._figures.returns), room), style="green")
+        return text
+
+
+def sparkline(values: list[float], width: int) -> str:
+    """A curve in one line of text, at most ``width`` characters: each is the mean of its part of ``values``."""
+    count = min(width, len(values))
+    if count == 0:
+        return ""
+    edges = [len(values) * index // count for index in range(count + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
+    low, high = min(means), max(means)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((mean - low) * scale)] for mean in means)

@@ -1,0 +1,63 @@
+"""The display of a running training: live on a terminal, plain lines elsewhere. Never the reason that a run ends."""
+
+import os
+import sys
+from typing import TextIO
+
+from penstock.metrics.figures import Figures
+from penstock.metrics.report import STEPS_PER_SECOND, Report, Sink
+
+__all__ = ["PlainLines", "progress_sink"]
+
+
+def progress_sink(title: str, timesteps: int, log_interval: int) -> Sink:
+    """The display that suits where standard output goes.
+
+    Args:
+        title: name of the run.
+        timesteps: environment steps of the whole run.
+        log_interval: updates from one plain line to the next; a live display shows every one.
+    """
+    if sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from penstock.metrics.live import LiveDisplay  # noqa: PLC0415 - rich costs 40 ms, which plain lines need not pay
+
+        return LiveDisplay(title, timesteps)
+    return PlainLines(timesteps, log_interval, sys.stdout)
+
+
+class PlainLines:
+    """One line every ``log_interval`` updates, and one for the last.
+
+    Args:
+        timesteps: environment steps of the whole run.
+        log_interval: updates from one line to the next.
+        stream: where lines go; ``None`` where there is no standard output.
+    """
+
+    def __init__(self, timesteps: int, log_interval: int, stream: TextIO | None) -> None:
+        self._figures = Figures(timesteps)
+        self._interval = log_interval
+        self._stream = stream
+        self._shown = 0
+
+    def write(self, report: Report) -> None:
+        """Take one report, and show a line if it is time for one."""
+        self._figures.add(report)
+        if STEPS_PER_SECOND in report.values and report.update % self._interval == 0:
+            self._show()
+
+    def close(self) -> None:
+        """Show the last update, if it was not yet."""
+        if self._figures.update != self._shown:
+            self._show()
+
+    def _show(self) -> None:
+        self._shown = self._figures.update
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(self._figures.line() + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            # Whoever read along has left (`| head`); the run goes on, and its log holds every number.
+            self._stream = None

@@ -14,6 +14,7 @@ from penstock.config.schema import Config
 from penstock.envs.names import reference
 from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import CheckpointError, ConfigError
+from penstock.experiments.checkpoints import Checkpoint
 from penstock.inference import native
 from penstock.kernels.level import instruction_set
 from penstock.node import LaneStart

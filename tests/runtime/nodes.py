@@ -70,7 +70,9 @@ class Sink:
         self.done = False
 
     def ready(self) -> bool:
-        return not self.done and (self.stream.ready() > 0 or self.ports.stopping() or self.seen == self.settings.numbers)
+        return not self.done and (
+            self.stream.ready() > 0 or self.ports.stopping() or self.seen == self.settings.numbers
+        )
 
     def step(self) -> None:
         index = self.stream.take()
@@ -113,5 +115,3 @@ def wait_until(condition: object, limit_s: float = 5.0) -> bool:
             return True
         time.sleep(0.02)
     return False
-
-

@@ -180,7 +180,9 @@ class EnvNode:
             yield
         count = int(slot["final_count"])
         if count:
-            policy.ask_value({name: slot[f"final.{name}"][:count] for name in self._fields}, slot["final_value"][:count])
+            policy.ask_value(
+                {name: slot[f"final.{name}"][:count] for name in self._fields}, slot["final_value"][:count]
+            )
             while not policy.answered():
                 yield
 

@@ -302,7 +302,7 @@ class LearnerNode:
     def _report(self, metrics: Sequence[dict[str, float]], lag: float) -> None:
         """Tell the monitor; where it has not kept up, the report is dropped and counted."""
         committed = self._committed
-        values = {f"loss/{name}": float(np.mean([m[name] for m in metrics])) for name in metrics[0]}
+        values = {f"loss/{name.removesuffix('_loss')}": float(np.mean([m[name] for m in metrics])) for name in metrics[0]}
         count = min(int(committed["episodes"]), RETURN_WINDOW)
         if count:
             values["rollout/return_mean"] = float(committed["returns"][-count:].mean())

@@ -71,9 +71,7 @@ class LocalPolicy:
         self._board = board
         self._max_lag = max_lag
         self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
-        self._published: Arrays = {
-            spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()
-        }
+        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
         self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
         self._bound: list[_Rows] = []
 

@@ -35,9 +35,7 @@ class SharedSigns:
         self._last = program.ends_with
         self._groups = program.groups
         # A stream that only finished nodes read will never be empty, and need not be.
-        self._drains = [
-            memory for edge, memory in wiring.streams() if not set(edge.readers) <= set(self._last)
-        ]
+        self._drains = [memory for edge, memory in wiring.streams() if not set(edge.readers) <= set(self._last)]
 
     def finished(self) -> bool:
         """True once the nodes that the run ends with have nothing left to do."""

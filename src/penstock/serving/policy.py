@@ -24,7 +24,9 @@ class Policy:
         backend: what runs it; training and evaluation share it.
     """
 
-    def __init__(self, spaces: Spaces, graph: PolicyGraph, backend: PolicyBackend, published: Mapping[str, Array]) -> None:
+    def __init__(
+        self, spaces: Spaces, graph: PolicyGraph, backend: PolicyBackend, published: Mapping[str, Array]
+    ) -> None:
         self.spaces = spaces
         self.backend = backend
         self._width = graph.head.n if isinstance(graph.head, Categorical) else graph.head.size

@@ -1,9 +1,9 @@
 """Lock step: every environment node gives one rollout of each published version; the learner waits for all of them.
 
-    env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
-                                 learner --checkpoints--> checkpointer
-                                 learner --evaluations--> evaluator --evaluation--> learner
-                                 learner, evaluator --reports--> monitor
+env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
+                             learner --checkpoints--> checkpointer
+                             learner --evaluations--> evaluator --evaluation--> learner
+                             learner, evaluator --reports--> monitor
 """
 
 from typing import Literal

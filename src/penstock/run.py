@@ -1,0 +1,192 @@
+"""READ ME FIRST: config -> plan -> program -> runtime.
+
+``train`` is those calls in a row; the rest of this file is what comes before them (where to begin) and after them (the
+final evaluation, the exported policy, the card).
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from penstock.config.schema import Config
+from penstock.config.sources import from_toml
+from penstock.experiments.card import write_card
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint, set_aside_after
+from penstock.experiments.run_folder import RunFolder
+from penstock.nodes.evaluator import Episode, play
+from penstock.planning import Prepared, plan, prepare
+from penstock.program.draw import draw as draw_program
+from penstock.program.graph import Program
+from penstock.program.plan import Plan
+from penstock.registry import RUNTIMES, TOPOLOGIES, load
+from penstock.scheduler.outcome import Outcome
+from penstock.serving.export import export
+from penstock.serving.policy import Policy
+from penstock.types import Arrays, EnvFactory
+
+__all__ = ["Evaluation", "Result", "draw", "evaluate", "load_policy", "resume", "train"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Greedy episodes of one policy. Returns are undiscounted sums of the environment's own rewards."""
+
+    mean_return: float
+    std_return: float
+    mean_length: float
+    episodes: int
+    env: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a training run came to."""
+
+    run_folder: Path
+    evaluation: Evaluation | None
+    """``None`` if the run was interrupted."""
+    policy: Policy
+    steps: int
+    updates: int
+    interrupted: bool
+
+
+def train(config: Config, *, env: EnvFactory | None = None, quiet: bool = False) -> Result:
+    """Train from the beginning, evaluate, export.
+
+    Args:
+        config: what to run, and how.
+        env: makes an environment, where it has no name that ``config.run.env`` could say.
+        quiet: no display; files only.
+
+    Raises:
+        UsageError: something that the user can mend, before any process starts where that is possible.
+        NodeError: a part of the run failed while it ran.
+    """
+    prepared = prepare(config, env)
+    run = prepared.config.run
+    folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
+    with folder.claim():
+        folder.write_config(prepared.config)
+        return _finish(prepared, folder, _launch(plan(prepared, folder.path, quiet=quiet)))
+
+
+def resume(
+    run: Path | str,
+    *,
+    checkpoint: str | None = None,
+    timesteps: int | None = None,
+    env: EnvFactory | None = None,
+    quiet: bool = False,
+) -> Result:
+    """Continue a run in its own folder from its last checkpoint, or from the one that is named.
+
+    Args:
+        run: the run folder.
+        checkpoint: a checkpoint of it: its name, its update number, ``best`` or ``latest``.
+        timesteps: train up to so many steps, instead of what the run was told.
+        env: makes an environment, where the run's has no name.
+        quiet: no display; files only.
+
+    Raises:
+        UsageError: no such run, a checkpoint that cannot be used; see ``train`` as well.
+    """
+    folder = RunFolder.open(Path(run))
+    config = from_toml(folder.config_path)
+    if timesteps is not None:
+        config = replace(config, run=replace(config.run, timesteps=timesteps))
+    prepared = prepare(config, env)
+    begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+    with folder.claim():
+        folder.write_config(prepared.config)
+        set_aside_after(folder.path, int(begin.manifest["update"]))
+        return _finish(prepared, folder, _launch(plan(prepared, folder.path, quiet=quiet, begin=begin)))
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    episodes: int = 100,
+    checkpoint: str | None = None,
+    seed: int | None = None,
+    env: EnvFactory | None = None,
+) -> Evaluation:
+    """Play greedy episodes with a run's last checkpoint, or with the one that is named.
+
+    Raises:
+        UsageError: no such run, a checkpoint that cannot be used.
+    """
+    prepared, policy = _load(run, checkpoint, env)
+    return _evaluate(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
+
+
+def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFactory | None = None) -> Policy:
+    """The policy of a run's last checkpoint, or of the one that is named, as a function.
+
+    Raises:
+        UsageError: no such run, a checkpoint that cannot be used.
+    """
+    return _load(run, checkpoint, env)[1]
+
+
+def draw(config: Config, *, env: EnvFactory | None = None) -> str:
+    """The program of a config as text: nodes, edges, placement. Starts nothing."""
+    prepared = prepare(config, env)
+    return draw_program(_topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True)))
+
+
+def _launch(the_plan: Plan) -> Outcome:
+    """The three calls: plan to program, program to processes."""
+    program = _topology(the_plan)
+    outcome: Outcome = load(RUNTIMES[the_plan.run.runtime])(program)
+    return outcome
+
+
+def _topology(the_plan: Plan) -> Program:
+    """The program of a plan, by the data pattern that its algorithm and its sync mode ask for."""
+    pattern = the_plan.spec.topology
+    program: Program = load(TOPOLOGIES[f"async_{pattern}" if the_plan.run.sync_mode == "non_blocking" else pattern])(
+        the_plan
+    )
+    return program
+
+
+def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome) -> Result:
+    """What comes after the last update: evaluation, export, card."""
+    record, run = outcome.record, prepared.config.run
+    policy = _policy(prepared, record)
+    evaluation = None if outcome.interrupted else _evaluate(prepared, policy, run.eval_episodes, run.seed)
+    published = {spec.name: record[spec.name] for spec in prepared.spec.published()}
+    export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
+    steps, updates = int(record["steps"]), int(record["update"])
+    write_card(folder, prepared.config, steps, updates, evaluation)
+    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted)
+
+
+def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy]:
+    """A run's policy, and what it was trained on."""
+    folder = RunFolder.open(Path(run))
+    prepared = prepare(from_toml(folder.config_path), env)
+    saved = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+    return prepared, _policy(prepared, saved.arrays)
+
+
+def _policy(prepared: Prepared, record: Arrays) -> Policy:
+    backend = load(prepared.inference.build)(*prepared.inference.arguments)
+    return Policy(prepared.profile.spaces, prepared.spec.policy, backend, record)
+
+
+def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evaluation:
+    run, spaces = prepared.config.run, prepared.profile.spaces
+    lanes = run.num_envs
+    playing = play(
+        prepared.env, policy.backend, spaces, episodes=episodes, lanes=lanes, seed=seed, vector=run.vector_env
+    )
+    played = [episode for episode in playing if isinstance(episode, Episode)]
+    returns = np.array([episode.episode_return for episode in played])
+    lengths = np.array([episode.length for episode in played])
+    return Evaluation(
+        float(returns.mean()), float(returns.std()), float(lengths.mean()), len(played), prepared.profile.name, seed
+    )

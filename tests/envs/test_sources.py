@@ -169,15 +169,20 @@ def test_a_factory_with_num_envs_is_called_once():
     assert probe(ClockVectorEnv).kind == "vector"
 
 
-def test_a_factory_that_asks_for_a_seed_is_given_one():
+def test_a_vector_environment_that_is_seeded_when_it_is_made():
     given = []
+
+    class SeededWhenMade(ClockVectorEnv):
+        def reset(self, *, seed=None, options=None):
+            given.append(seed)
+            return super().reset(options=options)
 
     def make(num_envs, seed):
         given.append(seed)
-        return ClockVectorEnv(num_envs)
+        return SeededWhenMade(num_envs)
 
-    open_source(make, vector=False, num_lanes=1, seed=3)
-    assert given == [3]
+    open_source(make, vector=False, num_lanes=1, seed=3).reset([7])
+    assert given == [3, None]
 
 
 def test_vector_asks_for_the_vector_environment_of_an_id():

@@ -39,7 +39,7 @@ def test_observations(space, expected):
         (spaces.Discrete(3, start=1), Discrete(3, 1)),
         (spaces.Box(-2, 2, (1,)), Box((1,), "float32", (-2,), (2,))),
         (
-            spaces.Box(np.array([-1, 0]), np.array([1, np.inf]), dtype=np.float32),
+            spaces.Box(np.array([-1, 0], np.float32), np.array([1, np.inf], np.float32)),
             Box((2,), "float32", (-1, 0), (1, np.inf)),
         ),
     ],

@@ -155,7 +155,7 @@ def _added(name: str, known: list[str]) -> EnvFactory:
     if entry is not None:
         module, _, attribute = entry.partition(":")
         return _attribute(name, _imported(name, module), attribute)
-    if name.startswith("ALE/") or "NoFrameskip" in name:
+    if "ale_py" not in sys.modules and (name.startswith("ALE/") or "NoFrameskip" in name):
         raise EnvironmentFault(f"environment {name} needs the Atari emulator: pip install 'penstock[atari]'")
     hint = nearest(name, [*known, *ENVS.names()]) or "; give a Gymnasium id, module:attribute, or a callable"
     raise EnvironmentFault(f"unknown environment {name!r}{hint}")

@@ -70,9 +70,10 @@ def open_source(
     made: list[Any] = []
     try:
         if declares(factory, "num_envs"):
-            given = {"seed": seed} if declares(factory, "seed") else {}
-            made.append(_made(name, factory, {"num_envs": num_lanes, **given}))
-            return VectorSource(name, made[0], num_lanes, first_lane)
+            seeded = declares(factory, "seed")
+            given = {"num_envs": num_lanes, "seed": seed} if seeded else {"num_envs": num_lanes}
+            made.append(_made(name, factory, given))
+            return VectorSource(name, made[0], num_lanes, first_lane, seeded=seeded)
         for _ in range(num_lanes):
             made.append(_made(name, factory, {}))
             _check_scalar(name, made)

@@ -32,13 +32,14 @@ class VectorSource(EnvSource):
         env: the vector environment; the source owns it from here on.
         num_lanes: how many lanes it must have.
         first_lane: the number that messages give the first of them.
+        seeded: it was seeded when it was made, so its first reset is given no seed.
 
     Raises:
         EnvironmentFault: no vector environment, another number of lanes, or no known autoreset mode.
         SpaceError: a space that is not supported.
     """
 
-    def __init__(self, name: str, env: Any, num_lanes: int, first_lane: int = 0) -> None:
+    def __init__(self, name: str, env: Any, num_lanes: int, first_lane: int = 0, *, seeded: bool = False) -> None:
         if not is_vector(env):
             raise EnvironmentFault(
                 f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment"
@@ -46,6 +47,7 @@ class VectorSource(EnvSource):
         if env.num_envs != num_lanes:
             raise EnvironmentFault(f"{name} has {env.num_envs} lanes where {num_lanes} were asked for")
         self._env = env
+        self._seeded = seeded
         self._mode = _autoreset_mode(name, env)
         self.spaces = spaces_of(env.single_observation_space, env.single_action_space)
         self.num_lanes = num_lanes
@@ -73,7 +75,8 @@ class VectorSource(EnvSource):
         everyone = np.ones(self.num_lanes, np.bool_)
         if self._seed_form is not None:
             return self._observed(self._env.reset(seed=self._seed_form(seeds, everyone))[0])
-        return self._observed(_reset_as_it_takes(self._env, seeds)[0])
+        result = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
+        return self._observed(result[0])
 
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
         """Step every lane.

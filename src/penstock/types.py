@@ -173,7 +173,8 @@ class EnvSource(Protocol):
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
         """Step every lane. ``action`` ``[B, ...]`` is in the environment's own units and dtype.
 
-        ``next_seeds(lane)`` is asked for the seed of the next episode of a lane that just ended (restorable sources only).
+        A same-step source asks ``next_seeds(lane)`` once for each lane that just ended, for the seed of its next episode;
+        one that is not restorable asks as well, because the question counts the episode, and does not use the answer.
         """
         ...
 

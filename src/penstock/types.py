@@ -152,7 +152,7 @@ class StepResult(NamedTuple):
     reset: Array
     """``[B]`` bool: this step was the source's own reset, its action was ignored; the row is not valid."""
     final_obs: Arrays
-    """field -> ``[B, ...]``: for same-step sources the last observation of lanes that ended in this step; other rows undefined."""
+    """field -> ``[B, ...]``: for same-step sources the last observation of lanes that ended in this step."""
 
 
 class EnvSource(Protocol):
@@ -173,8 +173,8 @@ class EnvSource(Protocol):
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
         """Step every lane. ``action`` ``[B, ...]`` is in the environment's own units and dtype.
 
-        A same-step source asks ``next_seeds(lane)`` once for each lane that just ended, for the seed of its next episode;
-        one that is not restorable asks as well, because the question counts the episode, and does not use the answer.
+        A same-step source asks ``next_seeds(lane)`` once for each lane that just ended, for its next episode's seed; one
+        that is not restorable asks as well, because the question counts the episode, and does not use the answer.
         """
         ...
 

@@ -173,8 +173,8 @@ class EnvSource(Protocol):
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
         """Step every lane. ``action`` ``[B, ...]`` is in the environment's own units and dtype.
 
-        A same-step source asks ``next_seeds(lane)`` once for each lane that just ended, for its next episode's seed; one
-        that is not restorable asks as well, because the question counts the episode, and does not use the answer.
+        A same-step source asks ``next_seeds(lane)`` once for each lane that just ended, for its next episode's seed.
+        One that is not restorable asks as well, because the question counts the episode, and does not use the answer.
         """
         ...
 

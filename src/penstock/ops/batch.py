@@ -11,7 +11,7 @@ from torch import Tensor
 
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["Batch", "Copy"]
+__all__ = ["Batch"]
 
 GATHER_BYTES = 1 << 22
 """Rows gathered in one go: few enough to stay in cache, many enough that a call for each field costs nothing."""
@@ -22,7 +22,13 @@ class Batch:
     """All slots of a stream as one table of rows; flat row ``(slot * (T + 1) + t) * lanes + lane``."""
 
     def __init__(
-        self, arrays: Mapping[str, Array], fields: Sequence[str], targets: Sequence[ArraySpec], device: torch.device
+        self,
+        arrays: Mapping[str, Array],
+        fields: Sequence[str],
+        targets: Sequence[ArraySpec],
+        device: torch.device,
+        *,
+        staged: bool,
     ) -> None:
         """Lay out the rows.
 
@@ -31,6 +37,7 @@ class Batch:
             fields: what a minibatch holds, targets included.
             targets: specs of the target fields, per lane.
             device: where rows are gathered.
+            staged: keep a copy of the rows on the device, where it cannot read the stream's memory.
         """
         self._arrays = dict(arrays)
         leading = arrays["reward"].shape
@@ -38,7 +45,7 @@ class Batch:
         self._host = {name: _rows(name, self._targets.get(name, arrays.get(name))) for name in fields}
         self._device = device
         self._rows_per_slot = leading[1] * leading[2]
-        self._copies = {} if device.type == "cpu" else {name: Copy(rows, device) for name, rows in self._host.items()}
+        self._copies = {name: _Copy(rows, device) for name, rows in self._host.items()} if staged else {}
         self._row_bytes = sum(rows[0].nbytes for rows in self._host.values())
 
     def prepare(self, slots: Sequence[int], targets: Callable[[Arrays], Mapping[str, Array]]) -> None:
@@ -81,7 +88,7 @@ class Batch:
         out["weight"][:count] = torch.from_numpy(weights)
 
 
-class Copy:
+class _Copy:
     """A field's rows on another device, sent there through pinned memory."""
 
     def __init__(self, rows: Tensor, device: torch.device) -> None:

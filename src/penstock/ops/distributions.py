@@ -41,7 +41,7 @@ class DiagonalGaussian(NamedTuple):
         _check_rank("mean", self.mean, 2)
         standard = (action.reshape(self.mean.shape) - self.mean) * torch.exp(-self.log_std)
         constant = self.log_std.sum() + self.mean.shape[1] * HALF_LOG_TWO_PI
-        return -0.5 * standard.square().sum(1) - constant
+        return -0.5 * (standard * standard).sum(1) - constant
 
     def entropy(self) -> Tensor:
         """``sum_i (1/2 + log(2 pi) / 2 + log sigma_i)``, the same for every row."""

@@ -17,7 +17,7 @@ class Meter:
 
     def add(self, metrics: Mapping[str, Tensor]) -> None:
         """Add the scalars of one minibatch."""
-        self.add_sums(tuple(metrics), torch.stack([value.to(torch.float64) for value in metrics.values()]), 1)
+        self.add_sums(tuple(metrics), torch.stack(list(metrics.values())), 1)
 
     def add_sums(self, names: tuple[str, ...], sums: Tensor, count: int) -> None:
         """Add the sums ``[len(names)]`` over ``count`` minibatches."""

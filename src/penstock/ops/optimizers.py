@@ -17,7 +17,7 @@ DECAY = 0.99
 
 def global_norm(gradients: Iterable[Tensor]) -> Tensor:
     """Euclidean norm over all vectors together: scalar."""
-    return sum((g.square().sum() for g in gradients), start=torch.zeros(())).sqrt()
+    return torch.stack([torch.dot(gradient, gradient) for gradient in gradients]).sum().sqrt()
 
 
 def clip_scale(gradients: Iterable[Tensor], max_norm: float) -> Tensor:
@@ -52,13 +52,15 @@ def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor, epsilon: float) -
     Source: Kingma and Ba 2015, algorithm 1, https://arxiv.org/abs/1412.6980.
     """
     t = step.to(torch.float64)
-    m = at.m.lerp(gradient, 1.0 - BETA1)
-    v = at.v.lerp(gradient.square(), 1.0 - BETA2)
     # Through exp: the compiler computes such a scalar once; a plain power it recomputes for every eight elements
     # (57 against 10 us for 9,000 parameters).
-    size = lr / (1.0 - torch.exp(t * math.log(BETA1)))
-    scale = (1.0 - torch.exp(t * math.log(BETA2))).rsqrt()
-    return Adam(at.parameter - size * m / (v.sqrt() * scale + epsilon), m, v)
+    bias = 1.0 - torch.exp(t * math.log(BETA1))
+    root = (1.0 - torch.exp(t * math.log(BETA2))).sqrt()
+    m = at.m.lerp(gradient, 1.0 - BETA1)
+    v = at.v.lerp(gradient * gradient, 1.0 - BETA2)
+    # Numerator and denominator both times the root: one pass over the vector less.
+    change = m * (lr * root / bias) / (v.sqrt() + epsilon * root)
+    return Adam(at.parameter - change, m, v)
 
 
 def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ class EagerUpdater:
         self, algorithm: Algorithm, spec: AlgorithmSpec, arrays: Mapping[str, Array], device: torch.device
     ) -> None:
         self._algorithm = algorithm
-        self._batch = Batch(arrays, spec.minibatch, spec.targets, device)
+        self._batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
         self._meter = Meter()
         self._state = {part.name: torch.from_numpy(np.zeros(part.shape, part.dtype)).to(device) for part in spec.state}
         self._rows = self._batch.buffers(spec.schedule.mini_batch_size)

@@ -71,19 +71,18 @@ def gradients(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tens
 
 def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
     """``-L(theta)`` of equation 9 over the rows of a minibatch, and what it is made of."""
-    weight = minibatch["weight"]
-    share = share_of(weight)
+    share = share_of(minibatch["weight"])
     distribution, value = policy(state, minibatch)
     advantage = minibatch["advantage"]
     if config.normalize_advantage:
-        advantage = normalised(advantage, weight)
+        advantage = normalised(advantage, share)
     log_prob = distribution.log_prob(minibatch["action"])
     surrogate = clipped_surrogate(log_prob, minibatch["log_prob"], advantage, share, config.clip_param)
     target = minibatch["target"]
     if policy.graph.normalize_value:
         target = normalised_target(target, state)
     value_loss = squared_error(value, target, share)
-    entropy = (share * distribution.entropy()).sum()
+    entropy = torch.dot(share, distribution.entropy())
     metrics = {
         "policy_loss": surrogate.loss,
         "value_loss": value_loss,

@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.peers.install import python_of
 from benchmarks.record import ROOT, write
 from benchmarks.runs import curve, train
+from penstock.metrics.report import STEPS_PER_SECOND
 
 SETTING = {
     "env": "Pendulum-v1",
@@ -48,7 +49,7 @@ def ours(extra: list[str], updates: int) -> float:
     """Steps per second of penstock: from its second commit to its last, by its own log of every update."""
     with tempfile.TemporaryDirectory() as folder:
         words = [*flags(SETTING), "--timesteps", str((updates + 2) * BATCH), "--eval_episodes", "1", *extra]
-        log = curve(train(Path(folder), words), "throughput/steps_per_second")
+        log = curve(train(Path(folder), words), STEPS_PER_SECOND)
     return (log.steps[-1] - log.steps[1]) / (log.seconds[-1] - log.seconds[1])
 
 

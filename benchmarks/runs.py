@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.metrics.jsonl import read_reports
+
 
 class Curve(NamedTuple):
     """One metric over a run."""
@@ -46,16 +48,11 @@ def evaluate(run: Path, episodes: int) -> dict[str, Any]:
     return result
 
 
-def reports(run: Path) -> list[dict[str, Any]]:
-    """A run's JSON lines, oldest first."""
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def curve(run: Path, metric: str) -> Curve:
     """One metric of a run, where it was reported."""
-    lines = [line for line in reports(run) if metric in line["values"]]
+    reports = [report for report in read_reports(run) if metric in report.values]
     return Curve(
-        [line["steps"] for line in lines],
-        [line["time_s"] for line in lines],
-        [line["values"][metric] for line in lines],
+        [report.steps for report in reports],
+        [report.time_s for report in reports],
+        [report.values[metric] for report in reports],
     )

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.record import ROOT, write
 from benchmarks.runs import Curve, curve, evaluate, train
+from penstock.metrics.report import RETURN
 
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
@@ -43,7 +44,7 @@ def learn(name: str, row: dict[str, Any], extra: list[str]) -> list[str]:
         run = train(ROOT / "build/learning" / name, [*arguments, "--seed", str(seed)])
         seconds = time.perf_counter() - begun
         judged = evaluate(run, EPISODES)
-        curves.append(curve(run, "rollout/return_mean"))
+        curves.append(curve(run, RETURN))
         seeds.append({"seed": seed, "steps": curves[-1].steps[-1], "seconds": round(seconds, 1), **judged})
         print(f"{name} seed {seed}: {judged['mean_return']:.1f} in {seconds:.0f} s", flush=True)
     short = verdict(row, [float(entry["mean_return"]) for entry in seeds])

@@ -42,6 +42,8 @@ class Field(NamedTuple):
     """A regular expression that the whole text has to match; empty: any text."""
     form: str
     """The pattern in words."""
+    positional: bool
+    """Given on a command line without a flag."""
 
     @property
     def required(self) -> bool:
@@ -64,10 +66,14 @@ class Field(NamedTuple):
 
     def _bounds(self) -> str:
         if self.minimum is not None and self.maximum is not None:
-            return f" from {self.minimum:g} to {self.maximum:g}"
+            return f" from {_shown(self.minimum)} to {_shown(self.maximum)}"
         if self.minimum is not None:
-            return f" of at least {self.minimum:g}"
-        return f" of at most {self.maximum:g}" if self.maximum is not None else ""
+            return f" of at least {_shown(self.minimum)}"
+        return f" of at most {_shown(self.maximum)}" if self.maximum is not None else ""
+
+
+def _shown(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
 
 
 def fields_of(config: type) -> tuple[Field, ...]:
@@ -119,4 +125,5 @@ def _field(field: "dataclasses.Field[Any]", hint: object) -> Field:
         choices=tuple(metadata.get("choices", () if values else words)),
         pattern=metadata.get("pattern", ""),
         form=metadata.get("form", ""),
+        positional=metadata.get("positional", False),
     )

@@ -14,7 +14,17 @@ from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError, nearest
 from penstock.registry import ALGORITHMS, load
 
-__all__ = ["from_mapping", "from_settings", "from_toml", "preset_names", "preset_path", "settings_of_file", "to_toml"]
+__all__ = [
+    "Setting",
+    "from_mapping",
+    "from_settings",
+    "from_toml",
+    "preset_names",
+    "preset_path",
+    "preset_texts",
+    "settings_of_file",
+    "to_toml",
+]
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -77,6 +87,11 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in PRESETS.glob("*.toml")))
 
 
+def preset_texts() -> dict[str, str]:
+    """Name -> the first line of each preset, which says what it is for."""
+    return {name: preset_path(name).read_text("utf-8").partition("\n")[0].lstrip("# ") for name in preset_names()}
+
+
 def preset_path(name: str) -> Path:
     """The file of a preset.
 
@@ -89,8 +104,12 @@ def preset_path(name: str) -> Path:
     return PRESETS / f"{name}.toml"
 
 
-def from_settings(settings: Mapping[str, Setting]) -> Config:
+def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) -> Config:
     """A config from what the user gave; the algorithm it names decides which other settings there are.
+
+    Args:
+        settings: name -> what was given for it.
+        flags: further names that could have been meant by an unknown one.
 
     Raises:
         ConfigError: see ``from_mapping``.
@@ -100,7 +119,9 @@ def from_settings(settings: Mapping[str, Setting]) -> Config:
     known = field_table(RunConfig, algorithm)
     for name, setting in settings.items():
         if name not in known:
-            raise ConfigError(f"unknown setting {setting.label}{nearest(name, known)}")
+            kind, dashes = ("flag", "--") if setting.text else ("setting", "")
+            hint = nearest(dashes + name, [dashes + other for other in (*known, *flags)])
+            raise ConfigError(f"unknown {kind} {setting.label}{hint}")
     if "env" not in settings:
         raise ConfigError("no environment is named; for example: --env Pendulum-v1")
     values = {name: _read(known[name], setting) for name, setting in settings.items()}

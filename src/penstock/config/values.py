@@ -97,5 +97,5 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
 
 
 def _refused(field: Field, value: object, label: str) -> ConfigError:
-    shown = value if isinstance(value, str) else repr(value)
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
     return ConfigError(f"{label} takes {field.takes}, not {shown[:60] or 'nothing'}")

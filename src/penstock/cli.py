@@ -1,0 +1,202 @@
+"""The command line: argv -> config -> call. What a command does stands in ``run.py`` and in the room it belongs to.
+
+Everything is imported on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from penstock import __version__
+from penstock.errors import ConfigError, NodeError, PenstockError, UsageError, nearest
+from penstock.registry import ALGORITHMS, load
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+_HELP = frozenset({"-h", "--help"})
+
+
+class Command(NamedTuple):
+    """One command of ``penstock``."""
+
+    call: Callable[[Sequence[str]], int]
+    text: str
+    example: str
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return the exit code: 0; 1 for a failure, 2 for what the user can mend, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # A locale that cannot show a sign must not end a run.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = _dispatch(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except UsageError as error:
+        return _complain(f"penstock: error: {error}", 2)
+    except NodeError as error:
+        return _complain(f"{error.detail.rstrip()}\npenstock: node {error.node} failed; its traceback is above", 1)
+    except PenstockError as error:
+        return _complain(f"penstock: error: {error}", 1)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read along has left (`| head`). Python flushes once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    return code
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in _HELP:
+        return _say(_help())
+    if name in {"-V", "--version"}:
+        return _say(f"penstock {__version__}")
+    if name not in COMMANDS:
+        raise ConfigError(f"unknown command {name!r}{nearest(name, COMMANDS) or '; penstock --help lists them'}")
+    rest = arguments[1:]
+    if _HELP & set(rest):
+        return _say(_command_help(name, rest))
+    return COMMANDS[name].call(rest)
+
+
+def _train(argv: Sequence[str]) -> int:
+    config = load("penstock.config.flags:config_from_arguments")(argv)
+    return _conclude(load("penstock.run:train")(config))
+
+
+def _resume(argv: Sequence[str]) -> int:
+    options = _options("resume", argv)
+    result = load("penstock.run:resume")(
+        _run_folder(options), checkpoint=options.checkpoint, timesteps=options.timesteps
+    )
+    return _conclude(result)
+
+
+def _eval(argv: Sequence[str]) -> int:
+    options = _options("eval", argv)
+    evaluation = load("penstock.run:evaluate")(
+        _run_folder(options), episodes=options.episodes, checkpoint=options.checkpoint, seed=options.seed
+    )
+    if options.json:
+        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed")
+        return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
+    return _say(f"{_evaluated(evaluation)} of {evaluation.env}")
+
+
+def _plot(argv: Sequence[str]) -> int:
+    options = _options("plot", argv)
+    path = load("penstock.experiments.plots:plot")(options.log_dir, save=options.save_fig, smooth=options.smooth)
+    return _say(f"curves: {path}") if path is not None else 0
+
+
+def _draw(argv: Sequence[str]) -> int:
+    config = load("penstock.config.flags:config_from_arguments")(argv)
+    return _say(load("penstock.run:draw")(config))
+
+
+def _algos(argv: Sequence[str]) -> int:
+    _no_arguments(argv)
+    texts = {name: (load(ALGORITHMS[name].config).__doc__ or "").splitlines()[0] for name in ALGORITHMS.names()}
+    return _say("\n".join(f"{name:<12} {text}" for name, text in texts.items()))
+
+
+def _presets(argv: Sequence[str]) -> int:
+    _no_arguments(argv)
+    presets = load("penstock.config.sources:preset_texts")()
+    return _say("\n".join(f"{name:<24} {text}" for name, text in presets.items()))
+
+
+COMMANDS = {
+    "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
+    "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
+    "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
+    "plot": Command(_plot, "draw the curves of one run, or compare several", "penstock plot --logdir ./logs"),
+    "draw": Command(_draw, "show the program of a config as text", "penstock draw --env Pendulum-v1"),
+    "algos": Command(_algos, "list the algorithms", "penstock algos"),
+    "presets": Command(_presets, "list the presets", "penstock presets"),
+}
+_OPTIONS = {"resume": "ResumeOptions", "eval": "EvalOptions", "plot": "PlotOptions"}
+
+
+def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
+    options = load(f"penstock.config.commands:{_OPTIONS[command]}")
+    return load("penstock.config.flags:options_from_arguments")(options, argv)
+
+
+def _run_folder(options: Any) -> Any:  # noqa: ANN401
+    return load("penstock.experiments.run_folder:RunFolder").find(options.run, options.log_dir).path
+
+
+def _no_arguments(argv: Sequence[str]) -> None:
+    if argv:
+        raise ConfigError(f"unexpected argument {argv[0]!r}")
+
+
+def _conclude(result: Any) -> int:  # noqa: ANN401
+    """What a finished or interrupted training says at its end."""
+    run = load("shlex:quote")(str(result.run_folder))
+    if result.interrupted:
+        _say(f"stopped after {result.steps:,} steps; continue with: penstock resume {run}")
+        return INTERRUPTED
+    lines = (
+        _evaluated(result.evaluation),
+        f"run folder: {result.run_folder}",
+        f"evaluate:   penstock eval {run}",
+        f"curves:     penstock plot --logdir {run}",
+    )
+    return _say("\n".join(lines))
+
+
+def _evaluated(evaluation: Any) -> str:  # noqa: ANN401
+    spread = f"{evaluation.mean_return:,.1f} ± {evaluation.std_return:,.1f}"
+    return f"return {spread} over {evaluation.episodes} greedy episodes, {evaluation.mean_length:,.1f} steps each"
+
+
+def _help() -> str:
+    lines = [f"  {name:<9}{command.text}\n             {command.example}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        (
+            "penstock trains reinforcement-learning policies in parallel.",
+            "",
+            "usage: penstock COMMAND [--name value ...]",
+            "",
+            *lines,
+            "",
+            "penstock COMMAND --help shows what a command takes; penstock --version the version.",
+        )
+    )
+
+
+def _command_help(name: str, argv: Sequence[str]) -> str:
+    command = COMMANDS[name]
+    takes = " RUN" if name in {"resume", "eval"} else ""
+    head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
+    width = shutil.get_terminal_size().columns
+    body = ""
+    if name in {"train", "draw"}:
+        body = load("penstock.config.help:train_help")(argv, width)
+    elif name in _OPTIONS:
+        options = load(f"penstock.config.commands:{_OPTIONS[name]}")
+        body = load("penstock.config.help:options_help")(options, width)
+    return (head + body).rstrip()
+
+
+def _say(text: str) -> int:
+    if sys.stdout is not None:
+        sys.stdout.write(text.rstrip("\n") + "\n")
+    return 0
+
+
+def _complain(text: str, code: int) -> int:
+    if sys.stderr is not None:
+        sys.stderr.write(text + "\n")
+    return code

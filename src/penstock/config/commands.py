@@ -1,0 +1,56 @@
+"""What each command besides ``train`` takes, as frozen dataclasses; flags and help are derived from them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.config.fields import Value
+
+__all__ = ["EvalOptions", "PlotOptions", "ResumeOptions"]
+
+_LOGS = "./logs"
+
+
+def _option(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
+    return field(default=default, metadata={"help": text, **bounds})
+
+
+def _run() -> Any:  # noqa: ANN401
+    text = "folder of a run, its name under --log_dir, or latest"
+    return field(metadata={"help": text, "positional": True, "pattern": r"(?s).+", "form": "the folder of a run"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions:
+    """``penstock resume``."""
+
+    run: str = _run()
+    checkpoint: str | None = _option(
+        None, "name or update number of a checkpoint, best or latest; left out: the latest"
+    )
+    timesteps: int | None = _option(None, "train up to so many steps in all, instead of what the run was told", min=1)
+    log_dir: str = _option(_LOGS, "where run folders are")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions:
+    """``penstock eval``."""
+
+    run: str = _run()
+    episodes: int = _option(100, "greedy episodes to play", min=1)
+    checkpoint: str | None = _option(
+        None, "name or update number of a checkpoint, best or latest; left out: the latest"
+    )
+    seed: int | None = _option(None, "seeds the episodes; left out: the run's seed", min=0, max=2**63 - 1)
+    json: bool = _option(False, "print one JSON object")
+    log_dir: str = _option(_LOGS, "where run folders are")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotOptions:
+    """``penstock plot``."""
+
+    log_dir: str = _option(_LOGS, "one run folder, or a folder of runs, which are compared")
+    save_fig: bool = _option(True, "write a PNG beside what it shows; False opens a window instead")
+    smooth: float = _option(
+        0.9, "weight of the past in the bold curves; the pale ones are as measured", min=0.0, max=0.999
+    )

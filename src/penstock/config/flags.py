@@ -1,0 +1,109 @@
+"""Command lines, read by the fields of dataclasses: ``--a_b 1``, ``--a-b=1``, a bare ``--flag`` for True."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from penstock.config.fields import field_table
+from penstock.config.schema import Config, RunConfig
+from penstock.config.sources import Setting, from_settings, preset_path, settings_of_file
+from penstock.config.values import from_text
+from penstock.errors import ConfigError, nearest
+
+__all__ = ["config_from_arguments", "options_from_arguments"]
+
+Options = TypeVar("Options")
+
+_SOURCES = frozenset({"config", "preset"})
+_ALSO = {"logdir": "log_dir"}
+"""Spellings that other tools have made usual."""
+
+
+class _Line(NamedTuple):
+    """A command line, taken apart."""
+
+    positionals: list[str]
+    flags: dict[str, Setting]
+
+
+def config_from_arguments(argv: Sequence[str]) -> Config:
+    """The config of ``penstock train ARGV``: a preset, then a file, then flags, each over the one before.
+
+    Raises:
+        ConfigError: see ``from_settings``; also an unknown preset, a file that cannot be read, a stray argument.
+    """
+    booleans = {name for name, field in field_table(RunConfig).items() if field.base == "bool"}
+    line = _taken_apart(argv, booleans)
+    if line.positionals:
+        raise ConfigError(f"unexpected argument {line.positionals[0]!r}; settings are written as --name value")
+    settings: dict[str, Setting] = {}
+    if "preset" in line.flags:
+        settings |= settings_of_file(preset_path(str(line.flags["preset"].value)))
+    if "config" in line.flags:
+        settings |= settings_of_file(Path(str(line.flags["config"].value)).expanduser())
+    settings |= {name: flag for name, flag in line.flags.items() if name not in _SOURCES}
+    return from_settings(settings, flags=_SOURCES)
+
+
+def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Options:
+    """A dataclass of options from a command line; fields that are marked positional are given without a flag.
+
+    Raises:
+        ConfigError: an unknown flag, a value out of range, an argument too many or too few.
+    """
+    table = field_table(options)
+    line = _taken_apart(argv, {name for name, field in table.items() if field.base == "bool"})
+    positional = [name for name, field in table.items() if field.positional]
+    known = {name for name, field in table.items() if not field.positional}
+    for name, flag in line.flags.items():
+        if name not in known:
+            raise ConfigError(f"unknown flag {flag.label}{nearest(name, known)}")
+    if len(line.positionals) > len(positional):
+        raise ConfigError(f"unexpected argument {line.positionals[len(positional)]!r}")
+    if len(line.positionals) < len(positional):
+        missing = table[positional[len(line.positionals)]]
+        raise ConfigError(f"{missing.name.upper()} is missing: {missing.help}")
+    given: Mapping[str, Setting] = {
+        **{
+            name: Setting(text, name.upper(), text=True)
+            for name, text in zip(positional, line.positionals, strict=True)
+        },
+        **line.flags,
+    }
+    return options(**{name: from_text(table[name], str(item.value), item.label) for name, item in given.items()})
+
+
+def _taken_apart(argv: Sequence[str], booleans: set[str]) -> _Line:
+    """Positionals and flags; of a flag that is given twice the last counts.
+
+    What follows a flag is its value unless it is a flag itself. After one of ``booleans`` it has to read as one, so
+    that ``eval --json RUN`` means what it seems to.
+    """
+    line = _Line([], {})
+    position = 0
+    while position < len(argv):
+        word = argv[position]
+        position += 1
+        if not word.startswith("--") or word == "--":
+            line.positionals.append(word)
+            continue
+        spelled, equals, value = word.partition("=")
+        name = spelled.removeprefix("--").replace("-", "_")
+        name = _ALSO.get(name, name)
+        if not equals:
+            follows = argv[position] if position < len(argv) else None
+            if follows is not None and _is_value(follows, boolean=name in booleans):
+                value = follows
+                position += 1
+            else:
+                value = "True"
+                if name in _SOURCES:
+                    raise ConfigError(f"{spelled} needs a value")
+        line.flags[name] = Setting(value, spelled, text=True)
+    return line
+
+
+def _is_value(word: str, *, boolean: bool) -> bool:
+    if word.startswith("--"):
+        return False
+    return not boolean or word.lower() in {"true", "false", "yes", "no", "on", "off", "0", "1"}

@@ -1,0 +1,72 @@
+"""The text of ``--help``, derived from the fields that are parsed. Prints nothing."""
+
+import itertools
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from penstock.config.fields import Field, fields_of
+from penstock.config.schema import RunConfig
+from penstock.registry import ALGORITHMS, load
+
+__all__ = ["options_help", "train_help"]
+
+_SOURCES = (
+    ("--preset NAME", "settings that are known to work well; `penstock presets` lists them"),
+    ("--config FILE", "a TOML file of settings by these names, without the dashes; flags win over it"),
+)
+
+
+def train_help(argv: Sequence[str], width: int) -> str:
+    """Every setting of a run and of its algorithm, with its range and default.
+
+    Args:
+        argv: the command line that asks for help; the algorithm is the one it names, if it does.
+        width: columns of the terminal.
+
+    Raises:
+        ConfigError: there is no such algorithm.
+    """
+    words = [part for word in argv for part in word.split("=", 1)]
+    algorithm = next((after for word, after in itertools.pairwise(words) if word == "--algo"), RunConfig.algo)
+    config = load(ALGORITHMS[algorithm].config)
+    sections = (
+        ("Sources", [_entry(flag, text, width) for flag, text in _SOURCES]),
+        ("Run", [_of_field(field, width) for field in fields_of(RunConfig)]),
+        (f"Algorithm: {algorithm}", [_of_field(field, width) for field in fields_of(config)]),
+    )
+    return "\n".join(_section(title, entries) for title, entries in sections)
+
+
+def options_help(options: type, width: int) -> str:
+    """Every option of a command other than train."""
+    entries = [_of_field(field, width) for field in fields_of(options)]
+    return _section("Options", entries)
+
+
+def _section(title: str, entries: Iterable[str]) -> str:
+    return f"{title}\n" + "".join(entries)
+
+
+def _of_field(field: Field, width: int) -> str:
+    if field.positional:
+        return _entry(field.name.upper(), field.help, width)
+    if field.required:
+        default = "required"
+    elif isinstance(field.default, tuple):
+        default = f"default {','.join(map(str, field.default))}"
+    else:
+        default = f"default {'none' if field.default is None else field.default}"
+    return _entry(f"--{field.name}", f"{field.help}\n{field.takes}; {default}", width)
+
+
+def _entry(name: str, text: str, width: int) -> str:
+    """A name on the left, its text wrapped to its right; below it where the terminal is narrow."""
+    indent = 24 if width >= 60 else 6
+    body = "\n".join(
+        textwrap.fill(line, max(width - 1, 30), initial_indent=" " * indent, subsequent_indent=" " * indent)
+        for line in text.splitlines()
+    )
+    head = f"  {name}"
+    if len(head) + 2 > indent:
+        return f"{head}\n{body}\n"
+    return head + body[len(head) :] + "\n"

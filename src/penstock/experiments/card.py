@@ -1,0 +1,114 @@
+"""A run's card, ``RUN/README.md``: what the run is, how good it became, and what to type next."""
+
+import shlex
+from typing import Protocol
+
+from penstock import __version__
+from penstock.config.schema import Config
+from penstock.config.sources import to_toml
+from penstock.errors import RunFolderError
+from penstock.experiments.checkpoints import best_checkpoint, list_checkpoints
+from penstock.experiments.durable import write_file
+from penstock.experiments.run_folder import RunFolder
+
+__all__ = ["Evaluated", "write_card"]
+
+
+class Evaluated(Protocol):
+    """What greedy episodes of the final policy came to."""
+
+    @property
+    def mean_return(self) -> float:
+        """Mean of the episodes' undiscounted returns."""
+        ...
+
+    @property
+    def std_return(self) -> float:
+        """Their standard deviation."""
+        ...
+
+    @property
+    def mean_length(self) -> float:
+        """Mean number of steps an episode."""
+        ...
+
+    @property
+    def episodes(self) -> int:
+        """How many there were."""
+        ...
+
+
+def write_card(folder: RunFolder, config: Config, steps: int, updates: int, evaluation: Evaluated | None) -> None:
+    """Write the card, replacing an earlier one.
+
+    Args:
+        folder: the run.
+        config: resolved.
+        steps: environment steps learned from.
+        updates: updates made.
+        evaluation: of the final policy; ``None`` where the run was interrupted.
+
+    Raises:
+        RunFolderError: it cannot be written.
+    """
+    text = "\n\n".join(
+        (
+            f"# {folder.name}",
+            _summary(config, steps, updates, evaluation),
+            _commands(folder),
+            _contents(folder),
+            f"## Config\n\n```toml\n{to_toml(config)}```\n",
+        )
+    )
+    try:
+        write_file(folder.card_path, text.encode())
+    except OSError as error:
+        raise RunFolderError(f"cannot write {folder.card_path}: {error.strerror or error}") from error
+
+
+def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | None) -> str:
+    run = config.run
+    rows = [
+        ("Environment", f"`{run.env}`"),
+        ("Algorithm", f"`{run.algo}`, seed {run.seed}"),
+        ("Trained", f"{steps:,} of {run.timesteps:,} steps, {updates:,} updates"),
+        ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
+        ("Update", f"`{run.backend}` on `{run.device}`"),
+    ]
+    if evaluation is None:
+        rows.append(("Result", "stopped before its end, so not evaluated; the commands below still work"))
+    else:
+        result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"
+        rows.append(("Result", f"{result} over {evaluation.episodes} greedy episodes"))
+        rows.append(("Episode length", f"{evaluation.mean_length:,.1f} steps"))
+    lines = [f"| {name} | {value} |" for name, value in rows]
+    return "\n".join((f"A policy trained by penstock {__version__}.", "", "| | |", "|---|---|", *lines))
+
+
+def _commands(folder: RunFolder) -> str:
+    run = shlex.quote(str(folder.path))
+    return f"""## What to do with it
+
+```sh
+penstock eval {run} --episodes 100     # how good it is
+penstock resume {run}                  # train on from its last checkpoint
+penstock plot --logdir {run}           # its curves
+tensorboard --logdir {run}
+```"""
+
+
+def _contents(folder: RunFolder) -> str:
+    names = [path.name for path in list_checkpoints(folder.path)]
+    best = best_checkpoint(folder.path)
+    kept = f"{len(names)}, the last is `{names[-1]}`" if names else "none"
+    if best is not None:
+        kept += f", the best by its training return `{best.name}`"
+    files = [
+        (folder.config_path.name, "every setting, resolved"),
+        ("checkpoints/", f"what training continues from (safetensors and a manifest): {kept}"),
+        (folder.metrics_path.name, "every metric of every update, one JSON object a line"),
+        ("events.out.tfevents.*", "the same for TensorBoard"),
+    ]
+    if folder.policy_path.exists():
+        files.insert(2, (folder.policy_path.name, "the policy alone, as ONNX: observations in, greedy actions out"))
+    return "## What is here\n\n" + "\n".join(f"- `{name}`: {text}" for name, text in files)

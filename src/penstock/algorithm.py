@@ -86,9 +86,9 @@ class Algorithm(NamedTuple):
     init_state: Callable[[int], dict[str, Any]]
     """``(seed) -> state`` as numpy arrays, of ``AlgorithmSpec.state``."""
     act: Callable[[Tensors, Tensors], Tensors]
-    """``(published, inputs) -> outputs``. Inputs: observation fields ``[n, ...]``, ``noise``, ``explore``. Pure, exported."""
+    """``(published, inputs) -> outputs``. Inputs: observation fields ``[n, ...]``, ``noise``, ``explore``. Pure."""
     targets: Callable[[Tensors, Tensors], Tensors]
     """``(state, rollout) -> target fields [T, B]`` from numpy views of one slot, ``[T + 1, B, ...]``. Pure."""
     statistics: Callable[[Tensors, Tensors], Tensors]
-    """``(state, rollout and its targets) -> changed statistics``; called per slot in lane order, after the phases. Pure."""
+    """``(state, rollout and its targets) -> changed statistics``; per slot in lane order, after the phases. Pure."""
     phases: tuple[Phase, ...]

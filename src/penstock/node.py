@@ -1,6 +1,6 @@
 """THE contract of a node: what a scheduler may call, and what a node may use while it runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol

@@ -28,13 +28,13 @@ class ParallelPPO:
         ConfigError: an unknown setting, or a value out of range.
     """
 
-    def __init__(self, env_name: str | EnvFactory, **settings: Any) -> None:
+    def __init__(self, env_name: str | EnvFactory, **settings: Any) -> None:  # noqa: ANN401 - a setting has its own type
         self._factory = None if isinstance(env_name, str) else env_name
         self._settings = {"env": env_name if isinstance(env_name, str) else _name(env_name), "algo": "ppo", **settings}
         self._policy: Policy | None = None
         from_mapping(self._settings)
 
-    def train(self, total_timesteps: int, **settings: Any) -> Result:
+    def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return what came of it.
 
         Args:
@@ -50,7 +50,7 @@ class ParallelPPO:
         self._policy = result.policy
         return result
 
-    def policy(self, obs: Any) -> Any:
+    def policy(self, obs: Any) -> Any:  # noqa: ANN401 - whatever the spaces hold
         """Greedy actions for one observation or a batch, as ``serving.policy.Policy`` gives them.
 
         Raises:

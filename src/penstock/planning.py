@@ -13,7 +13,7 @@ from penstock.config.resolve import resolve
 from penstock.config.schema import Config
 from penstock.envs.names import reference
 from penstock.envs.sources import EnvProfile, probe
-from penstock.errors import CheckpointError, ConfigError
+from penstock.errors import ConfigError
 from penstock.experiments.checkpoints import Checkpoint
 from penstock.inference import native
 from penstock.kernels.level import instruction_set

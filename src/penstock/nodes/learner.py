@@ -264,7 +264,7 @@ class LearnerNode:
         """The record that follows the current one: the updater's state, and what these rollouts add to the counters."""
         old, new = self._committed, self._record.begin()
         for name in new:
-            new[name][...] = old[name] if name in old else 0
+            new[name][...] = old[name]
         new["consumed_slot"][:] = -1
         for position, slot in enumerate(slots):
             self._note_rollout(new, position, slot)
@@ -302,7 +302,8 @@ class LearnerNode:
     def _report(self, metrics: Sequence[dict[str, float]], lag: float) -> None:
         """Tell the monitor; where it has not kept up, the report is dropped and counted."""
         committed = self._committed
-        values = {f"loss/{name.removesuffix('_loss')}": float(np.mean([m[name] for m in metrics])) for name in metrics[0]}
+        means = {name: float(np.mean([epoch[name] for epoch in metrics])) for name in metrics[0]}
+        values = {f"loss/{name.removesuffix('_loss')}": mean for name, mean in means.items()}
         count = min(int(committed["episodes"]), RETURN_WINDOW)
         if count:
             values["rollout/return_mean"] = float(committed["returns"][-count:].mean())

@@ -122,7 +122,7 @@ class LocalPolicy:
 class _PlainRows:
     """The rows of one slot for a backend that does not bind arrays."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place
         self,
         backend: PolicyBackend,
         obs: Arrays,

@@ -34,7 +34,8 @@ def _edge(edge: Edge) -> str:
             size = sum(spec.nbytes for spec in edge.arrays)
             return f"record {edge.name:<12} {edge.owner}: two buffers of {_bytes(size)}"
         case ActionLog():
-            return f"log    {edge.name:<12} {edge.writer} -> {_names(edge.readers)}: {edge.lanes} lanes, {edge.capacity} actions each"
+            ends = f"{edge.writer} -> {_names(edge.readers)}"
+            return f"log    {edge.name:<12} {ends}: {edge.lanes} lanes, {edge.capacity} actions each"
 
 
 def _names(names: tuple[str, ...]) -> str:

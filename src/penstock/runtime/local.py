@@ -5,7 +5,6 @@ Workers are plain ``subprocess`` children with inherited file descriptors; they 
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time

@@ -12,7 +12,7 @@ from penstock.memory.stream import Stream as StreamMemory
 from penstock.node import ActionLogPort, BoardReader, BoardWriter, PolicyPort, RecordPort, StreamReader, StreamWriter
 from penstock.program.graph import ActionLog, Ask, Board, Stream
 from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
-from penstock.types import Array, Arrays
+from penstock.types import Array
 
 __all__ = ["NodePorts"]
 
@@ -137,7 +137,7 @@ class NodePorts:
         return ActionLogMemory(self._wiring.bytes_of(edge), log.lanes, log.action, log.fields, log.capacity)
 
     @contextmanager
-    def busy(self, name: str, limit_s: float) -> Iterator[None]:
+    def busy(self, name: str, limit_s: float) -> Iterator[None]:  # noqa: ARG002 - the name is for who reads the code
         """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
         self._counters.set(self.name, "busy_until_ns", monotonic_ns() + int(limit_s * 1e9))
         try:

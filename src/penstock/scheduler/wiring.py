@@ -51,7 +51,7 @@ def placement(program: Program, group: str) -> Placement:
     return Placement(group, program.members(group), program.edges, roster)
 
 
-def node_class(kind: str) -> Any:
+def node_class(kind: str) -> Any:  # noqa: ANN401 - a class, called with settings of its own type
     """What a registry string, or ``module:attribute``, stands for."""
     return load(kind if ":" in kind else NODES[kind])
 

@@ -56,7 +56,7 @@ def main() -> None:
             spec: WorkerSpec = pickle.load(pipe)
         segment = Segment.attach(segment_fd, nbytes)
         run_nodes(spec, segment)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it was, the supervisor is told
         os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
         os._exit(1)
     # Nothing that is left needs an orderly interpreter shutdown, and libraries' exit handlers take tenths of a second.

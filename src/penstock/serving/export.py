@@ -1,4 +1,4 @@
-"""The policy as it leaves the house: an ONNX file that any runtime reads, with the observation's and action's own units."""
+"""The policy as it leaves the house: an ONNX file that any runtime reads, in the environment's own units."""
 
 from collections.abc import Mapping
 from pathlib import Path

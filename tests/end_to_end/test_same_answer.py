@@ -1,0 +1,48 @@
+"""One seed gives one answer: twice in a row, on either runtime, with any number of workers. Bit for bit."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.run import Result
+
+SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "timesteps": 512, "eval_episodes": 4, "seed": 3}
+
+
+def train(log_dir: Path, **settings: object) -> Result:
+    return penstock.train(penstock.from_mapping({**SMALL, "log_dir": str(log_dir), **settings}), quiet=True)
+
+
+def fingerprint(result: Result) -> dict[str, str]:
+    """A hash of every learned array of the run's last checkpoint."""
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    # Which slot a rollout lay in, and how long the run took, are no part of the answer.
+    learned = {name: values for name, values in arrays.items() if not name.startswith(("consumed", "elapsed"))}
+    return {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in learned.items()}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return fingerprint(train(tmp_path_factory.mktemp("reference"), env="Pendulum-v1", runtime="inline", num_workers=1))
+
+
+@pytest.mark.parametrize(("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 8)])
+def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, runtime: str, workers: int) -> None:
+    result = train(tmp_path, env="Pendulum-v1", runtime=runtime, num_workers=workers)
+    assert result.steps == 512
+    assert fingerprint(result) == reference
+
+
+def test_another_seed_gives_another_answer(tmp_path, reference) -> None:
+    other = fingerprint(train(tmp_path, env="Pendulum-v1", runtime="inline", seed=4))
+    assert other["actor"] != reference["actor"]
+
+
+def test_evaluation_is_repeatable(tmp_path) -> None:
+    result = train(tmp_path, env="CartPole-v1", runtime="inline")
+    assert result.evaluation is not None
+    again = penstock.evaluate(result.run_folder, episodes=4)
+    assert again == result.evaluation

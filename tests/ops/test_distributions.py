@@ -1,0 +1,88 @@
+"""Distributions against arithmetic by hand."""
+
+import math
+
+import pytest
+import torch
+
+from penstock.ops.distributions import CategoricalDistribution, DiagonalGaussian
+
+LOG_TWO_PI = math.log(2.0 * math.pi)
+
+
+def rows(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_gaussian_log_prob_by_hand():
+    # mean (1, -2), sigma (1, 2), action (2, 2): z = (1, 2).
+    # -(1/2 + 4/2) - (log 1 + log 2) - 2 * log(2 pi) / 2
+    distribution = DiagonalGaussian(rows([1.0, -2.0]), rows(0.0, math.log(2.0)))
+    expected = -2.5 - math.log(2.0) - LOG_TWO_PI
+    assert distribution.log_prob(rows([2.0, 2.0])).tolist() == pytest.approx([expected])
+
+
+def test_gaussian_entropy_by_hand():
+    # sum of 1/2 + log(2 pi) / 2 + log sigma over sigma = (1, 2): 1 + log(2 pi) + log 2
+    distribution = DiagonalGaussian(rows([0.0, 0.0], [5.0, 5.0]), rows(0.0, math.log(2.0)))
+    expected = 1.0 + LOG_TWO_PI + math.log(2.0)
+    assert distribution.entropy().tolist() == pytest.approx([expected, expected])
+
+
+def test_gaussian_kl_by_hand():
+    # KL(N(0, 1) || N(1, 2^2)) = log(2/1) + (1 + 1) / (2 * 4) - 1/2
+    one = DiagonalGaussian(rows([0.0]), rows(0.0))
+    other = DiagonalGaussian(rows([1.0]), rows(math.log(2.0)))
+    assert one.kl(other).item() == pytest.approx(math.log(2.0) + 0.25 - 0.5)
+    assert one.kl(one).item() == pytest.approx(0.0)
+
+
+def test_gaussian_sample_scales_its_noise():
+    # mean 1, sigma 2, noise 3: explore 1 gives 1 + 2 * 3 = 7, explore 0.5 gives 4, explore 0 the mean.
+    distribution = DiagonalGaussian(rows([1.0], [1.0], [1.0]), rows(math.log(2.0)))
+    action = distribution.sample(rows([3.0], [3.0], [3.0]), rows(1.0, 0.5, 0.0))
+    assert action.flatten().tolist() == pytest.approx([7.0, 4.0, 1.0])
+
+
+def test_gaussian_takes_actions_of_any_shape_with_as_many_elements():
+    distribution = DiagonalGaussian(rows([0.0, 0.0]), rows(0.0, 0.0))
+    assert distribution.log_prob(rows([[1.0], [1.0]])).tolist() == pytest.approx([-1.0 - LOG_TWO_PI])
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        distribution.log_prob(rows([1.0, 1.0, 1.0]))
+
+
+def test_categorical_by_hand():
+    # Logits log 1, log 2, log 5: probabilities 1/8, 2/8, 5/8.
+    distribution = CategoricalDistribution(torch.log(rows([1.0, 2.0, 5.0])))
+    assert distribution.log_prob(torch.tensor([2])).item() == pytest.approx(math.log(5 / 8))
+    expected = -(1 / 8 * math.log(1 / 8) + 2 / 8 * math.log(2 / 8) + 5 / 8 * math.log(5 / 8))
+    assert distribution.entropy().item() == pytest.approx(expected)
+
+
+def test_categorical_kl_by_hand():
+    # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log(2/3)
+    one, other = CategoricalDistribution(rows([0.0, 0.0])), CategoricalDistribution(torch.log(rows([1.0, 3.0])))
+    assert one.kl(other).item() == pytest.approx(0.5 * math.log(2.0) + 0.5 * math.log(2.0 / 3.0))
+
+
+def test_categorical_sample_adds_the_noise_to_the_logits():
+    # Logits (0, 1), noise (3, 0): 3 against 1 explores, 0 against 1 is greedy.
+    distribution = CategoricalDistribution(rows([0.0, 1.0], [0.0, 1.0]))
+    assert distribution.sample(rows([3.0, 0.0], [3.0, 0.0]), rows(1.0, 0.0)).tolist() == [0, 1]
+
+
+def test_gumbel_noise_samples_the_probabilities():
+    generator = torch.Generator().manual_seed(0)
+    uniform = torch.rand(40_000, 3, generator=generator, dtype=torch.float64)
+    distribution = CategoricalDistribution(torch.log(rows([1.0, 2.0, 5.0])).expand(40_000, 3))
+    action = distribution.sample(-torch.log(-torch.log(uniform)), torch.ones(40_000, dtype=torch.float64))
+    # Standard error of a share is at most sqrt(0.25 / 40000) = 0.0025.
+    assert (torch.bincount(action) / 40_000).tolist() == pytest.approx([1 / 8, 2 / 8, 5 / 8], abs=0.01)
+
+
+def test_a_discrete_action_is_int64():
+    distribution = CategoricalDistribution(rows([0.0, 0.0]))
+    with pytest.raises(TypeError, match="int64, not torch.float64"):
+        distribution.log_prob(rows(1.0))
+    with pytest.raises(ValueError, match="expected 1 dimensions"):
+        distribution.log_prob(torch.tensor([[1]]))

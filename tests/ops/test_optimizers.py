@@ -1,0 +1,61 @@
+"""Optimizer steps against arithmetic by hand, and against torch's own."""
+
+import math
+
+import pytest
+import torch
+
+from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm, rmsprop
+
+
+def vector(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_global_norm_spans_all_vectors():
+    # sqrt(3^2 + 4^2 + 12^2) = 13
+    assert global_norm([vector(3.0, 4.0), vector(12.0)]).item() == pytest.approx(13.0)
+
+
+def test_clip_scale_by_hand():
+    assert clip_scale([vector(3.0, 4.0)], 0.5).item() == pytest.approx(0.1, rel=1e-6)
+    assert clip_scale([vector(0.3, 0.4)], 1.0).item() == 1.0
+    assert clip_scale([vector(0.0)], 0.5).item() == 1.0
+
+
+def test_first_adam_step_by_hand():
+    # m = 0.1 g, v = 0.001 g^2, both corrected to g and g^2: the step is lr * g / (|g| + eps), here 0.1 * 2 / 2.5.
+    at = adam(Adam(vector(1.0), vector(0.0), vector(0.0)), vector(2.0), torch.tensor(1), vector(0.1)[0], 0.5)
+    assert at.parameter.item() == pytest.approx(1.0 - 0.08)
+    assert at.m.item() == pytest.approx(0.2)
+    assert at.v.item() == pytest.approx(0.004)
+
+
+def test_second_adam_step_by_hand():
+    # g = 2 then -1: m = 0.9 * 0.2 - 0.1 = 0.08, v = 0.999 * 0.004 + 0.001 = 0.004996,
+    # corrected by 1 - 0.81 and 1 - 0.998001.
+    at = Adam(vector(0.0), vector(0.2), vector(0.004))
+    at = adam(at, vector(-1.0), torch.tensor(2), vector(0.1)[0], 1e-8)
+    expected = -0.1 * (0.08 / 0.19) / (math.sqrt(0.004996 / 0.001999) + 1e-8)
+    assert at.parameter.item() == pytest.approx(expected)
+
+
+def test_adam_follows_torch():
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(50, generator=generator, dtype=torch.float64)
+    theirs = start.clone().requires_grad_()
+    optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=1e-5)
+    ours = Adam(start, torch.zeros_like(start), torch.zeros_like(start))
+    for step in range(1, 201):
+        gradient = torch.randn(50, generator=generator, dtype=torch.float64)
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        ours = adam(ours, gradient, torch.tensor(step), torch.tensor(3e-3, dtype=torch.float64), 1e-5)
+    torch.testing.assert_close(ours.parameter, theirs.detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_rmsprop_by_hand():
+    # v = 0.99 * 0 + 0.01 * 4 = 0.04; the step is 0.1 * 2 / sqrt(0.04 + 0.21) = 0.4
+    parameter, v = rmsprop(vector(1.0), vector(2.0), vector(0.0), vector(0.1)[0], 0.21)
+    assert parameter.item() == pytest.approx(0.6)
+    assert v.item() == pytest.approx(0.04)

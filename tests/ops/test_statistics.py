@@ -1,0 +1,67 @@
+"""Running moments against arithmetic by hand, and the independence of their bits from the split into slots."""
+
+import numpy as np
+import pytest
+
+from penstock.ops.statistics import Moments, merge, merge_lanes
+
+
+def moments(mean, variance, count):
+    return Moments(np.asarray(mean, np.float64), np.asarray(variance, np.float64), np.asarray(count, np.int64))
+
+
+EMPTY = moments(0.0, 1.0, 0)
+
+
+def test_merge_by_hand():
+    # {1, 3}: mean 2, variance 1. {8}: mean 8, variance 0. Together mean 4, variance (9 + 1 + 16) / 3.
+    both = merge(moments(2.0, 1.0, 2), moments(8.0, 0.0, 1))
+    assert both.mean == pytest.approx(4.0)
+    assert both.variance == pytest.approx(26 / 3)
+    assert both.count == 3
+
+
+def test_merging_into_nothing_gives_the_sample():
+    both = merge(EMPTY, moments(2.0, 5.0, 4))
+    assert (both.mean, both.variance, both.count) == (2.0, 5.0, 4)
+    assert merge(EMPTY, EMPTY) is EMPTY
+
+
+def test_lanes_by_hand_leave_invalid_rows_out():
+    # Lane 0 holds 1 and 3 (its 100 is not valid), lane 1 holds 8.
+    values = np.array([[1.0, 8.0], [100.0, 100.0], [3.0, 100.0]])
+    valid = np.array([[True, True], [False, False], [True, False]])
+    both = merge_lanes(EMPTY, values, valid)
+    assert both.mean == pytest.approx(4.0)
+    assert both.variance == pytest.approx(26 / 3)
+
+
+def test_many_merges_agree_with_one_pass():
+    generator = np.random.default_rng(0)
+    values = generator.normal(1e4, 0.1, (5, 64, 8, 3))
+    running = moments(np.zeros(3), np.ones(3), 0)
+    for part in values:
+        running = merge_lanes(running, part, np.ones((64, 8), bool))
+    flat = values.reshape(-1, 3)
+    np.testing.assert_allclose(running.mean, flat.mean(0), rtol=1e-14)
+    np.testing.assert_allclose(running.variance, flat.var(0), rtol=1e-7)
+
+
+@pytest.mark.parametrize("split", [[8], [4, 4], [2, 2, 2, 2], [1] * 8])
+def test_bits_do_not_depend_on_how_lanes_are_split(split):
+    generator = np.random.default_rng(1)
+    values = generator.normal(size=(100, 8, 1)).astype(np.float32)
+    valid = generator.random((100, 8)) < 0.9
+    whole = merge_lanes(moments(np.zeros(1), np.ones(1), 0), values, valid)
+    running, first = moments(np.zeros(1), np.ones(1), 0), 0
+    for lanes in split:
+        part = slice(first, first + lanes)
+        running = merge_lanes(running, np.ascontiguousarray(values[:, part]), np.ascontiguousarray(valid[:, part]))
+        first += lanes
+    assert running.mean.tobytes() == whole.mean.tobytes()
+    assert running.variance.tobytes() == whole.variance.tobytes()
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match="do not agree"):
+        merge_lanes(EMPTY, np.zeros((3, 2)), np.ones((2, 2), bool))

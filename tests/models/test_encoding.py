@@ -1,0 +1,51 @@
+"""Observation fields as features: the torch encoding by hand, and the numpy twin against it."""
+
+import numpy as np
+import torch
+
+from penstock.models.encoding import encode, normalise
+from penstock.models.features import features_of
+from penstock.network import Encoding
+
+
+def test_flat_and_one_hot_fields_are_concatenated_in_order():
+    encoding = (Encoding("obs.a", "flat", 2), Encoding("obs.b", "one_hot", 3, start=5), Encoding("obs.c", "flat", 1))
+    obs = {
+        "obs.a": torch.tensor([[1, 2], [3, 4]], dtype=torch.uint8),
+        "obs.b": torch.tensor([5, 7]),
+        "obs.c": torch.tensor([0.5, -0.5], dtype=torch.float64),
+    }
+    x = encode(encoding, obs, torch.float32)
+    assert x.tolist() == [[1.0, 2.0, 1.0, 0.0, 0.0, 0.5], [3.0, 4.0, 0.0, 0.0, 1.0, -0.5]]
+    assert x.dtype == torch.float32
+
+
+def test_an_image_is_scaled_and_its_channels_come_first():
+    image = torch.zeros(1, 2, 3, 4, dtype=torch.uint8)
+    image[0, 1, 2, 3] = 255
+    x = encode((Encoding("obs", "image", 24),), {"obs": image}, torch.float32)
+    assert x.shape == (1, 4, 2, 3)
+    assert float(x[0, 3, 1, 2]) == 1.0
+    first = encode((Encoding("obs", "image", 24, channels_first=True),), {"obs": image}, torch.float32)
+    assert first.shape == (1, 2, 3, 4)
+
+
+def test_normalise_by_hand():
+    # (3 - 1) / 2 = 1; (1000 - 0) / 1 is cut at 10.
+    x = normalise(torch.tensor([[3.0, 1000.0]]), torch.tensor([1.0, 0.0]).double(), torch.tensor([4.0, 1.0]).double())
+    torch.testing.assert_close(x, torch.tensor([[1.0, 10.0]]))
+
+
+def test_numpy_features_are_those_of_the_encoding():
+    encoding = (Encoding("obs.a", "flat", 6), Encoding("obs.b", "one_hot", 4, start=-1), Encoding("obs.c", "flat", 1))
+    generator = np.random.default_rng(0)
+    rows = {
+        "obs.a": generator.normal(size=(5, 3, 2, 3)),
+        "obs.b": generator.integers(-1, 3, (5, 3)),
+        "obs.c": generator.normal(size=(5, 3)).astype(np.float32),
+    }
+    features = features_of(encoding, rows, 4)
+    assert features.shape == (4, 3, 11)
+    tensors = {name: torch.from_numpy(values[:4].reshape(-1, *values.shape[2:])) for name, values in rows.items()}
+    expected = encode(encoding, tensors, torch.float32).reshape(4, 3, -1)
+    np.testing.assert_array_equal(features, expected.numpy())

@@ -1,0 +1,59 @@
+"""Networks as functions of their flat vector, against torch's own modules and by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.models.forward import Forward
+from penstock.network import Activation, Conv2d, Flatten, Linear, Network
+
+
+def test_two_layers_by_hand():
+    # W1 = ((1, 2), (3, 4)), b1 = (-5, 0), relu, W2 = (1, 10), b2 = 0.5; x = (1, 1):
+    # (4 - 5, 6) -> (0, 6) -> 60.5
+    network = Network("n", (Linear(2, 2, 1.0), Activation("relu"), Linear(2, 1, 1.0)))
+    flat = torch.tensor([1.0, 2.0, 3.0, 4.0, -5.0, 0.0, 1.0, 10.0, 0.5])
+    assert Forward(network)(flat, torch.ones(1, 2)).output.tolist() == [[60.5]]
+
+
+def test_free_vectors_follow_the_layers():
+    network = Network("n", (Linear(1, 1, 1.0),), (("log_std", 2, -1.0),))
+    outputs = Forward(network)(torch.tensor([1.0, 2.0, 7.0, 8.0]), torch.tensor([[3.0]]))
+    assert outputs.output.tolist() == [[5.0]]
+    assert outputs.free["log_std"].tolist() == [7.0, 8.0]
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "elu", "silu", "gelu", "sigmoid"])
+def test_activations_are_torchs(name):
+    network = Network("n", (Activation(name),))
+    x = torch.linspace(-3.0, 3.0, 13).reshape(1, -1)
+    module = {"tanh": "Tanh", "relu": "ReLU", "elu": "ELU", "silu": "SiLU", "gelu": "GELU", "sigmoid": "Sigmoid"}[name]
+    torch.testing.assert_close(Forward(network)(torch.zeros(0), x).output, getattr(torch.nn, module)()(x))
+
+
+def test_convolutions_are_torchs():
+    network = Network(
+        "n", (Conv2d(2, 3, 3, 2, 1.0), Activation("relu"), Flatten(), Linear(3 * 4 * 4, 2, 1.0))
+    )
+    flat = torch.from_numpy(network.initial(np.random.default_rng(0)))
+    convolution, linear = torch.nn.Conv2d(2, 3, 3, 2), torch.nn.Linear(48, 2)
+    parts = {part.name: flat[part.offset :][: int(np.prod(part.shape))].view(part.shape) for part in network.slices()}
+    with torch.no_grad():
+        convolution.weight.copy_(parts["0.weight"])
+        convolution.bias.copy_(parts["0.bias"] + 0.1)
+        flat[parts["0.weight"].numel() :][:3] += 0.1
+        linear.weight.copy_(parts["3.weight"].T)
+        linear.bias.copy_(parts["3.bias"])
+    x = torch.randn(5, 2, 9, 9, generator=torch.Generator().manual_seed(0))
+    expected = linear(torch.relu(convolution(x)).flatten(1))
+    torch.testing.assert_close(Forward(network)(flat, x).output, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_are_views_and_gradients_are_flat():
+    network = Network("n", (Linear(3, 4, 1.0), Activation("tanh"), Linear(4, 2, 1.0)), (("log_std", 2, 0.0),))
+    flat = torch.from_numpy(network.initial(np.random.default_rng(0))).requires_grad_()
+    outputs = Forward(network)(flat, torch.ones(5, 3))
+    (gradient,) = torch.autograd.grad(outputs.output.sum() + outputs.free["log_std"].sum(), flat)
+    assert gradient.shape == flat.shape
+    assert gradient[-2:].tolist() == [1.0, 1.0]
+    assert outputs.free["log_std"].data_ptr() == flat[-2:].data_ptr()

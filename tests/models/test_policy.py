@@ -1,0 +1,75 @@
+"""The policy as torch functions: what act gives, and the units of its value."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.models.architecture import Body, actor_critic
+from penstock.models.policy import Policy, denormalised_value, normalised_target
+from penstock.types import Box, Discrete, Spaces
+
+OBS = (("obs", Box((3,), "float32", (-1.0,), (1.0,))),)
+BODY = Body("auto", (8,), "tanh")
+
+
+def policy(action, *, normalised=False):
+    graph = actor_critic(Spaces(OBS, action), BODY, 0.0, normalize_obs=normalised, normalize_value=normalised)
+    published = {n.name: torch.from_numpy(n.initial(np.random.default_rng(1))) for n in graph.networks}
+    return Policy(graph), published
+
+
+def inputs(noise, explore):
+    obs = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    return {"obs": obs, "noise": torch.full((4, noise), 2.0), "explore": torch.full((4,), explore)}
+
+
+def test_gaussian_act():
+    module, published = policy(Box((2,), "float32", (-1.0,), (1.0,)))
+    greedy, drawn = module.act(published, inputs(2, 0.0)), module.act(published, inputs(2, 1.0))
+    torch.testing.assert_close(drawn["action"], greedy["action"] + 2.0)
+    # log sigma = 0 and z = 2 in both places: -2^2 / 2 * 2 - log(2 pi)
+    torch.testing.assert_close(drawn["log_prob"], torch.full((4,), -4.0 - math.log(2.0 * math.pi)))
+    torch.testing.assert_close(drawn["value"], greedy["value"])
+    assert drawn["value"].shape == (4,)
+
+
+def test_categorical_act():
+    module, published = policy(Discrete(3))
+    given = inputs(3, 1.0)
+    given["noise"] = torch.tensor([[0.0, 0.0, 9.0], [9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 9.0]])
+    outputs = module.act(published, given)
+    assert outputs["action"].tolist() == [2, 0, 1, 2]
+    assert outputs["action"].dtype == torch.int64
+
+
+def test_an_image_policy_reads_its_value_from_the_last_output():
+    image = Box((36, 36, 3), "uint8", (0.0,), (255.0,))
+    graph = actor_critic(Spaces((("obs", image),), Discrete(2)), BODY, 0.0, normalize_obs=False, normalize_value=False)
+    published = {"actor": torch.from_numpy(graph.actor.initial(np.random.default_rng(0)))}
+    published["actor"][-3:] = torch.tensor([0.0, 0.0, 5.0])
+    obs = {"obs": torch.zeros(2, 36, 36, 3, dtype=torch.uint8)}
+    distribution, value = Policy(graph)(published, obs)
+    assert value.tolist() == pytest.approx([5.0, 5.0])
+    assert distribution.entropy().tolist() == pytest.approx([math.log(2.0)] * 2)
+
+
+def test_normalised_observations_and_values():
+    module, published = policy(Discrete(3), normalised=True)
+    plain, _ = policy(Discrete(3))
+    given = inputs(3, 0.0)
+    mean, var = torch.tensor([1.0, 2.0, 3.0]).double(), torch.tensor([4.0, 9.0, 16.0]).double()
+    statistics = {"obs_mean": mean, "obs_var": var, "value_mean": torch.tensor(-100.0).double()}
+    statistics["value_var"] = torch.tensor(400.0).double()
+    shifted = given | {"obs": (given["obs"] - mean.float()) / var.sqrt().float()}
+    expected = plain.act(published, shifted)["value"] * 20.0 - 100.0
+    found = module.act(published | statistics, given)["value"]
+    torch.testing.assert_close(found, expected)
+
+
+def test_targets_and_values_change_units_both_ways():
+    statistics = {"value_mean": torch.tensor(-100.0).double(), "value_var": torch.tensor(400.0).double()}
+    target = normalised_target(torch.tensor([-140.0, -100.0]), statistics)
+    assert target.tolist() == pytest.approx([-2.0, 0.0])
+    assert denormalised_value(target, statistics).tolist() == pytest.approx([-140.0, -100.0])

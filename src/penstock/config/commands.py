@@ -52,5 +52,8 @@ class PlotOptions:
     log_dir: str = _option(_LOGS, "one run folder, or a folder of runs, which are compared")
     save_fig: bool = _option(True, "write a PNG beside what it shows; False opens a window instead")
     smooth: float = _option(
-        0.9, "weight of the past in the bold curves; the pale ones are as measured", min=0.0, max=0.999
+        0.03,
+        "share of a curve that each point of a bold line averages over; pale lines are as measured",
+        min=0.0,
+        max=0.5,
     )

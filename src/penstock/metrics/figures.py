@@ -40,6 +40,7 @@ class Figures:
         self.values: dict[str, float] = {}
         self.returns: deque[float] = deque(maxlen=_HISTORY)
         self._rate = 0.0
+        self._rates = 0
 
     def add(self, report: Report) -> None:
         """Take one report; one of an evaluation leaves the counts as they are."""
@@ -48,7 +49,9 @@ class Figures:
             return
         self.update, self.steps = report.update, report.steps
         newest = report.values[STEPS_PER_SECOND]
-        self._rate = newest if self._rate == 0.0 else self._rate + _SMOOTHING * (newest - self._rate)
+        # The first update also waits for everything to start, so its rate is forgotten at the second.
+        self._rate = newest if self._rates < 2 else self._rate + _SMOOTHING * (newest - self._rate)
+        self._rates += 1
         if RETURN in report.values:
             self.returns.append(report.values[RETURN])
 

@@ -1,0 +1,76 @@
+"""The curves of finished and running trainings, from their logs. Draws nothing."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.errors import RunFolderError
+from penstock.experiments.run_folder import RunFolder, list_runs
+from penstock.metrics.jsonl import read_reports
+from penstock.metrics.report import Report
+from penstock.types import Array
+
+__all__ = ["Curve", "Run", "curve", "read_runs", "smoothed"]
+
+
+class Curve(NamedTuple):
+    """A metric over environment steps; both ``[n]`` float64, without the updates that did not report it."""
+
+    steps: Array
+    values: Array
+
+
+class Run(NamedTuple):
+    """A run and all that it reported."""
+
+    name: str
+    reports: Sequence[Report]
+
+
+def read_runs(folder: Path) -> list[Run]:
+    """The runs in a folder, or the one run that the folder is; oldest first, without those that reported nothing.
+
+    Raises:
+        RunFolderError: there is none.
+    """
+    if not folder.is_dir():
+        raise RunFolderError(f"there is no folder {folder}; penstock train makes one")
+    try:
+        paths = [RunFolder.open(folder).path]
+    except RunFolderError:
+        paths = list_runs(folder)
+    runs = []
+    for path in paths:
+        try:
+            reports = read_reports(path)
+        except OSError:
+            continue
+        if reports:
+            runs.append(Run(path.resolve().name, reports))
+    if not runs:
+        raise RunFolderError(f"no run in {folder} has reported anything yet")
+    return runs
+
+
+def curve(run: Run, value: Callable[[Report], float | None]) -> Curve:
+    """What ``value`` finds in a run's reports; reports where it finds nothing, or no finite number, are left out."""
+    found = [(report.steps, number) for report in run.reports if (number := value(report)) is not None]
+    steps, values = np.array(found, np.float64).reshape(-1, 2).T
+    finite = np.isfinite(values)
+    return Curve(steps[finite], values[finite])
+
+
+def smoothed(values: Array, share: float) -> Array:
+    """A centred moving average over ``share`` of all points; near the ends over the points there are.
+
+    Centred, because an average of the past alone draws every rise too late.
+    """
+    half = int(len(values) * share / 2)
+    if half == 0:
+        return values
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    index = np.arange(len(values))
+    first, last = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
+    return np.asarray((sums[last] - sums[first]) / (last - first))

@@ -79,7 +79,7 @@ Field field_of(const Array& array, bool batched, const std::string& name) {
     field.lanes = static_cast<std::int64_t>(array.shape(batched ? 1 : 0));
     field.row_stride = batched ? array.stride(0) * bytes : 0;
     field.lane_stride = array.stride(batched ? 1 : 0) * bytes;
-    field.data = const_cast<std::byte*>(static_cast<const std::byte*>(array.data()));
+    field.data = const_cast<std::byte*>(static_cast<const std::byte*>(static_cast<const void*>(array.data())));
     return field;
 }
 

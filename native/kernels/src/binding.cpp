@@ -14,6 +14,7 @@
 #include "bound.hpp"
 #include "gae.hpp"
 #include "policy.hpp"
+#include "update.hpp"
 
 namespace penstock::kernels {
 namespace {
@@ -128,6 +129,77 @@ void gae_of(const Plane<const float>& reward, const Plane<const float>& value, c
     gae(rollout, gamma, gae_lambda, advantage.data(), target.data());
 }
 
+void init_update(Update* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
+                 const std::vector<LayerTuple>& critic, bool gaussian, std::int32_t size, bool normalize_obs,
+                 bool normalize_value, double clip_param, double value_coef, double entropy_coef, double max_grad_norm,
+                 double adam_eps, bool normalize_advantage, std::int64_t rows, const std::optional<std::string>& level_name) {
+    Graph graph{{}, layers_of(actor), layers_of(critic), {gaussian, size, 0}, normalize_obs, normalize_value};
+    for (const auto& [one_hot, width, start] : encoding) graph.encoding.push_back({one_hot, width, start});
+    const Loss loss{clip_param, value_coef, entropy_coef, max_grad_norm, adam_eps, normalize_advantage};
+    new (self) Update(graph, loss, rows, level_or_best(level_name));
+}
+
+void pack_rows(Update& self, const std::vector<Readable>& obs, const Readable& action, const Line<const float>& log_prob,
+               const Line<const float>& advantage, const Line<const float>& target, std::int64_t first,
+               std::int64_t count, const std::optional<Vector64>& obs_mean, const std::optional<Vector64>& obs_var,
+               double value_mean, double value_var) {
+    const Graph& graph = self.graph();
+    const auto field = [&](const auto& array, std::int64_t size, const char* name) {
+        const Field found = field_of(array, false, name);
+        require(found.lanes == self.rows() && found.size == size, std::string(name) + " does not have the rows' shape");
+        return found.at(0);
+    };
+    require(obs.size() == graph.encoding.size(), "there must be one observation array for each encoding");
+    std::vector<Rows> fields;
+    for (std::size_t i = 0; i < obs.size(); ++i)
+        fields.push_back(field(obs[i], graph.encoding[i].one_hot ? 1 : graph.encoding[i].size, "observation"));
+    require(dtype_of(action.dtype(), "action") == (graph.head.gaussian ? Dtype::f32 : Dtype::i64), "action has the wrong dtype");
+    const std::size_t statistics = self.statistics();
+    require((obs_mean ? obs_mean->size() : 0) == statistics && (obs_var ? obs_var->size() : 0) == statistics,
+            "the observation statistics do not have one number for each feature");
+    require(first >= 0 && count >= 0 && first + count <= self.rows(), "rows that are not there cannot be packed");
+    self.pack({fields.data(), field(action, graph.head.gaussian ? graph.head.size : 1, "action"),
+               field(log_prob, 1, "log_prob"), field(advantage, 1, "advantage"), field(target, 1, "target")},
+              {obs_mean ? obs_mean->data() : nullptr, obs_var ? obs_var->data() : nullptr, value_mean, value_var}, first, count);
+}
+
+Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size) {
+    require(arrays.size() == 3, "a network has parameters and two moments");
+    for (const auto& array : arrays)
+        require(static_cast<std::int64_t>(array.size()) == size, "a vector does not have its network's length");
+    return {arrays[0].data(), arrays[1].data(), arrays[2].data()};
+}
+
+std::int64_t run_update(Update& self, const std::vector<Line<float>>& actor, const std::vector<Line<float>>& critic,
+                        const Plane<const std::int64_t>& indices, const Plane<const float>& weights, std::int64_t step,
+                        double lr, int threads) {
+    const Vectors actor_vectors = vectors_of(actor, self.actor_size());
+    const Vectors critic_vectors = vectors_of(critic, self.critic_size());
+    require(indices.shape(0) == weights.shape(0) && indices.shape(1) == weights.shape(1), "weights must have the indices' shape");
+    require(threads == 1 || threads == 2, "an update runs on one or two threads");
+    const Minibatches minibatches{indices.data(), weights.data(), static_cast<std::int64_t>(indices.shape(0)),
+                                  static_cast<std::int64_t>(indices.shape(1))};
+    const nb::gil_scoped_release released;
+    self.load(actor_vectors, critic_vectors);
+    const std::int64_t after = self.run(minibatches, step, lr, threads);
+    self.store(actor_vectors, critic_vectors);
+    return after;
+}
+
+nb::dict metrics_of(Update& self) {
+    const Metrics sums = self.take_metrics();
+    nb::dict means;
+    if (sums.count == 0) return means;
+    const auto mean = [&](const char* name, double total) { means[name] = total / static_cast<double>(sums.count); };
+    mean("policy_loss", sums.policy_loss);
+    mean("value_loss", sums.value_loss);
+    mean("entropy", sums.entropy);
+    mean("approx_kl", sums.approx_kl);
+    mean("clip_fraction", sums.clip_fraction);
+    mean("grad_norm", sums.grad_norm);
+    return means;
+}
+
 std::vector<std::string> level_names() {
     std::vector<std::string> names;
     for (const Level* known : levels()) names.emplace_back(known->name);
@@ -156,6 +228,14 @@ NB_MODULE(_native, module) {
     nb::class_<Bound>(module, "BoundPolicy")
         .def("act", &Bound::act, "t"_a, "step"_a)
         .def("value", &Bound::value, "t"_a);
+    nb::class_<Update>(module, "Update")
+        .def("__init__", &init_update, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,
+             "normalize_value"_a, "clip_param"_a, "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a, "adam_eps"_a,
+             "normalize_advantage"_a, "rows"_a, "level"_a = nb::none())
+        .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
+             "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
+        .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
+        .def("metrics", &metrics_of);
 }
 
 }  // namespace penstock::kernels

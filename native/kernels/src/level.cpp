@@ -2,6 +2,7 @@
 // external linkage: the linker keeps one copy of such code, and it might keep one that this processor cannot run.
 
 #include "penstock/kernels/elementwise.hpp"
+#include "penstock/kernels/learning.hpp"
 #include "penstock/kernels/level.hpp"
 #include "penstock/kernels/linear.hpp"
 #include "penstock/kernels/noise.hpp"
@@ -12,6 +13,8 @@
 namespace penstock::kernels {
 
 extern const Level PENSTOCK_LEVEL;
-const Level PENSTOCK_LEVEL{PENSTOCK_NAME(PENSTOCK_LEVEL), kWidth, linear, elementwise, draw_noise};
+const Level PENSTOCK_LEVEL{
+    PENSTOCK_NAME(PENSTOCK_LEVEL), kWidth, linear, elementwise, product, slope, add_rows, transpose, squares, adam, draw_noise,
+};
 
 }  // namespace penstock::kernels

@@ -68,7 +68,8 @@ void Mlp::load(const float* flat) {
     }
 }
 
-float* Mlp::run(const Level& level, float* from, float* to, std::ptrdiff_t stride, std::int32_t rows) const {
+const float* Mlp::run(const Level& level, const float* from, float* to, float* other, std::ptrdiff_t stride,
+                      std::int32_t rows) const {
     for (const Layer& layer : layers_) {
         level.linear(layer.linear, from, stride, rows, to, stride);
         if (layer.activation != Elementwise::none) {
@@ -78,18 +79,18 @@ float* Mlp::run(const Level& level, float* from, float* to, std::ptrdiff_t strid
             else
                 for (std::int32_t r = 0; r < rows; ++r) level.elementwise(layer.activation, to + r * stride, columns);
         }
-        std::swap(from, to);
+        from = to;
+        std::swap(to, other);
     }
     return from;
 }
 
 Policy::Policy(Graph graph, const Level& level)
-    : graph_(std::move(graph)), level_(level), actor_(graph_.actor, level) {
+    : graph_(std::move(graph)), level_(level), actor_(graph_.actor, level), encoder_(graph_.encoding, graph_.normalize_obs) {
     if (graph_.actor.empty()) throw std::invalid_argument("the actor has no layers");
     if (!graph_.critic.empty()) critic_ = std::make_unique<Mlp>(graph_.critic, level);
-    for (const Encoding& part : graph_.encoding) features_ += part.size;
     const auto fits = [&](const std::vector<LayerShape>& layers, std::int32_t outputs) {
-        std::int32_t width = features_;
+        std::int32_t width = encoder_.features();
         for (const LayerShape& layer : layers) {
             if (layer.inputs != width || layer.outputs < 1)
                 throw std::invalid_argument("a layer's inputs are not the outputs of the one before");
@@ -99,12 +100,9 @@ Policy::Policy(Graph graph, const Level& level)
     };
     fits(graph_.actor, graph_.head.size + (critic_ ? 0 : 1));
     if (critic_) fits(graph_.critic, 1);
-    const std::int32_t widest = std::max({features_, actor_.widest(), critic_ ? critic_->widest() : 0});
+    const std::int32_t widest = std::max({encoder_.features(), actor_.widest(), critic_ ? critic_->widest() : 0});
     stride_ = round_up(widest, 16);
-    const auto features = static_cast<std::size_t>(features_);
     const auto rows = static_cast<std::size_t>(kChunk * stride_);
-    obs_mean_ = Floats(features);
-    obs_scale_ = Floats(features);
     encoded_ = Floats(rows);
     first_ = Floats(rows);
     second_ = Floats(rows);
@@ -116,7 +114,7 @@ void Policy::check_load(std::size_t actor, std::size_t critic, std::size_t obs_m
     const Head& head = graph_.head;
     const auto wanted = static_cast<std::size_t>(
         head.gaussian ? std::max(actor_.layer_parameters(), head.log_std + head.size) : actor_.layer_parameters());
-    const std::size_t features = graph_.normalize_obs ? static_cast<std::size_t>(features_) : 0;
+    const std::size_t features = encoder_.statistics();
     if (actor < wanted) throw std::invalid_argument("the actor's vector is too short for its layers");
     if (critic != (critic_ ? static_cast<std::size_t>(critic_->layer_parameters()) : 0))
         throw std::invalid_argument("the critic's vector does not fit its layers");
@@ -127,11 +125,7 @@ void Policy::check_load(std::size_t actor, std::size_t critic, std::size_t obs_m
 void Policy::load(const float* actor, const float* critic, const Statistics& statistics) {
     actor_.load(actor);
     if (critic_) critic_->load(critic);
-    if (graph_.normalize_obs)
-        for (std::int32_t i = 0; i < features_; ++i) {
-            obs_mean_.data()[i] = static_cast<float>(statistics.obs_mean[i]);
-            obs_scale_.data()[i] = static_cast<float>(1.0 / std::sqrt(statistics.obs_var[i] + 1e-8));
-        }
+    encoder_.load(statistics.obs_mean, statistics.obs_var);
     if (graph_.normalize_value) {
         value_mean_ = static_cast<float>(statistics.value_mean);
         value_scale_ = static_cast<float>(std::sqrt(statistics.value_var + 1e-8));
@@ -148,41 +142,11 @@ void Policy::load(const float* actor, const float* critic, const Statistics& sta
 }
 
 void Policy::encode(const Rows* obs, std::int64_t first, std::int32_t rows) {
-    for (std::int32_t r = 0; r < rows; ++r) {
-        float* to = encoded_.data() + r * stride_;
-        const Rows* field = obs;
-        for (const Encoding& part : graph_.encoding) {
-            const std::byte* from = field->row(first + r);
-            if (part.one_hot) {
-                std::fill_n(to, part.size, 0.0F);
-                const std::int64_t index = read_integer(from, field->dtype) - part.start;
-                if (index >= 0 && index < part.size) to[index] = 1.0F;
-            } else {
-                read_floats(from, field->dtype, part.size, to);
-            }
-            to += part.size;
-            ++field;
-        }
-        if (!graph_.normalize_obs) continue;
-        float* values = encoded_.data() + r * stride_;
-        for (std::int32_t i = 0; i < features_; ++i) {
-            const float x = (values[i] - obs_mean_.data()[i]) * obs_scale_.data()[i];
-            values[i] = x > 10.0F ? 10.0F : (x < -10.0F ? -10.0F : x);
-        }
-    }
+    for (std::int32_t r = 0; r < rows; ++r) encoder_.encode(obs, first + r, encoded_.data() + r * stride_);
 }
 
-// The networks overwrite what they run on, so each starts from a copy of the encoded rows.
-float* Policy::start(const float* features, std::int32_t rows) {
-    for (std::int32_t r = 0; r < rows; ++r)
-        std::memcpy(first_.data() + r * stride_, features + r * stride_, static_cast<std::size_t>(stride_) * sizeof(float));
-    return first_.data();
-}
-
-const float* Policy::run_value(std::int32_t rows, std::ptrdiff_t& column) {
-    const Mlp& network = critic_ ? *critic_ : actor_;
-    column = critic_ ? 0 : graph_.head.size;
-    return network.run(level_, start(encoded_.data(), rows), second_.data(), stride_, rows);
+const float* Policy::run(const Mlp& network, std::int32_t rows) {
+    return network.run(level_, encoded_.data(), first_.data(), second_.data(), stride_, rows);
 }
 
 void Policy::write_values(const Rows& value, std::int64_t first, std::int32_t rows, const float* from) const {
@@ -193,9 +157,7 @@ void Policy::values(const Rows* obs, Rows value, std::int64_t n) {
     for (std::int64_t first = 0; first < n; first += kChunk) {
         const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, n - first));
         encode(obs, first, rows);
-        std::ptrdiff_t column = 0;
-        const float* outputs = run_value(rows, column);
-        write_values(value, first, rows, outputs + column);
+        write_values(value, first, rows, critic_ ? run(*critic_, rows) : run(actor_, rows) + graph_.head.size);
     }
 }
 
@@ -203,12 +165,8 @@ void Policy::act(const Rows* obs, const float* noise, const float* explore, cons
     for (std::int64_t first = 0; first < n; first += kChunk) {
         const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, n - first));
         encode(obs, first, rows);
-        if (out.value && critic_) {
-            std::ptrdiff_t column = 0;
-            const float* outputs = run_value(rows, column);
-            write_values(out.value, first, rows, outputs + column);
-        }
-        const float* outputs = actor_.run(level_, start(encoded_.data(), rows), second_.data(), stride_, rows);
+        if (out.value && critic_) write_values(out.value, first, rows, run(*critic_, rows));
+        const float* outputs = run(actor_, rows);
         if (out.value && !critic_) write_values(out.value, first, rows, outputs + graph_.head.size);
         if (graph_.head.gaussian)
             gaussian(outputs, noise, explore, out, first, rows);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "encoder.hpp"
 #include "penstock/kernels/level.hpp"
 #include "penstock/kernels/rows.hpp"
 
@@ -24,12 +25,6 @@ private:
         void operator()(float* values) const;
     };
     std::unique_ptr<float[], Free> values_;
-};
-
-struct Encoding {
-    bool one_hot;
-    std::int32_t size;
-    std::int64_t start;
 };
 
 struct LayerShape {
@@ -75,8 +70,9 @@ public:
     Mlp(const std::vector<LayerShape>& shapes, const Level& level);
     // `flat` holds W [in, out] and b of each layer, in order.
     void load(const float* flat);
-    // Runs `rows` rows in place between two buffers; returns the one that holds the outputs.
-    float* run(const Level& level, float* from, float* to, std::ptrdiff_t stride, std::int32_t rows) const;
+    // Runs the rows of `from`, alternating between two buffers; returns the one that holds the outputs.
+    const float* run(const Level& level, const float* from, float* to, float* other, std::ptrdiff_t stride,
+                     std::int32_t rows) const;
     std::int32_t widest() const { return widest_; }
     std::int64_t layer_parameters() const { return layer_parameters_; }
 
@@ -117,8 +113,7 @@ public:
 
 private:
     void encode(const Rows* obs, std::int64_t first, std::int32_t rows);
-    float* start(const float* features, std::int32_t rows);
-    const float* run_value(std::int32_t rows, std::ptrdiff_t& column);
+    const float* run(const Mlp& network, std::int32_t rows);
     void write_values(const Rows& value, std::int64_t first, std::int32_t rows, const float* from) const;
     void gaussian(const float* mean, const float* noise, const float* explore, const Outputs& out, std::int64_t first,
                   std::int32_t rows) const;
@@ -130,9 +125,8 @@ private:
     const Level& level_;
     Mlp actor_;
     std::unique_ptr<Mlp> critic_;
-    std::int32_t features_ = 0;
+    Encoder encoder_;
     std::ptrdiff_t stride_ = 0;
-    Floats obs_mean_, obs_scale_;
     float value_mean_ = 0.0F, value_scale_ = 1.0F;
     std::vector<float> std_;
     float log_prob_constant_ = 0.0F;

@@ -74,3 +74,48 @@ class Policy:
         start: int,
         seed: int,
     ) -> BoundPolicy: ...
+
+class Update:
+    def __init__(
+        self,
+        encoding: Sequence[tuple[bool, int, int]],
+        actor: Sequence[tuple[int, int, str]],
+        critic: Sequence[tuple[int, int, str]],
+        gaussian: bool,
+        size: int,
+        normalize_obs: bool,
+        normalize_value: bool,
+        clip_param: float,
+        value_coef: float,
+        entropy_coef: float,
+        max_grad_norm: float,
+        adam_eps: float,
+        normalize_advantage: bool,
+        rows: int,
+        level: str | None = None,
+    ) -> None: ...
+    def pack(
+        self,
+        obs: Sequence[Array],
+        action: Array,
+        log_prob: Array,
+        advantage: Array,
+        target: Array,
+        first: int,
+        count: int,
+        obs_mean: Array | None,
+        obs_var: Array | None,
+        value_mean: float,
+        value_var: float,
+    ) -> None: ...
+    def run(
+        self,
+        actor: Sequence[Array],
+        critic: Sequence[Array],
+        indices: Array,
+        weights: Array,
+        step: int,
+        lr: float,
+        threads: int,
+    ) -> int: ...
+    def metrics(self) -> dict[str, float]: ...

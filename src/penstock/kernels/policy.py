@@ -12,7 +12,7 @@ from penstock.kernels.actions import bounds_of
 from penstock.network import Activation, Categorical, Gaussian, Linear, Network, PolicyGraph
 from penstock.types import Array, Box, Space
 
-__all__ = ["BoundPolicy", "PolicyKernel", "supports"]
+__all__ = ["BoundPolicy", "PolicyKernel", "layers_of", "supports"]
 
 BoundPolicy = _native.BoundPolicy
 """A policy bound to fixed arrays: ``act(t, step)`` and ``value(t)``. See `PolicyKernel.bind`."""
@@ -34,7 +34,7 @@ def _alternates(network: Network) -> bool:
     return before is not None
 
 
-def _layers(network: Network) -> list[tuple[int, int, str]]:
+def layers_of(network: Network) -> list[tuple[int, int, str]]:
     """``(inputs, outputs, activation)`` of each linear layer and what follows it."""
     layers: list[tuple[int, int, str]] = []
     for layer in network.layers:
@@ -71,8 +71,8 @@ class PolicyKernel:
         gaussian = isinstance(graph.head, Gaussian)
         self._policy = _native.Policy(
             [(part.kind == "one_hot", part.size, part.start) for part in graph.encoding],
-            _layers(graph.actor),
-            _layers(graph.critic) if graph.critic is not None else [],
+            layers_of(graph.actor),
+            layers_of(graph.critic) if graph.critic is not None else [],
             gaussian,
             graph.head.n if isinstance(graph.head, Categorical) else graph.head.size,
             _log_std(graph.actor) if gaussian else 0,

@@ -24,6 +24,33 @@ struct Linear {
     const float* bias;
 };
 
+// c[i, :] = init[i, :] + sum over k of a(i, k) * b[k, :], with a(i, k) = a[i * a_row + k * a_step]. One form serves a
+// layer's outputs (init is its bias, at stride 0), the gradient of its inputs (b is the transposed weight) and of its
+// weight (a is read transposed; init is c, so that chunks of rows add up). `columns` is a multiple of the width.
+struct Product {
+    const float* a;
+    std::ptrdiff_t a_row, a_step;
+    const float* b;
+    std::ptrdiff_t b_stride;
+    const float* init;
+    std::ptrdiff_t init_stride;
+    float* c;
+    std::ptrdiff_t c_stride;
+    std::int32_t rows, depth, columns;
+};
+
+// One step of Adam on [count], a multiple of the width: see penstock.kernels.update.
+struct Adam {
+    float* parameter;
+    float* m;
+    float* v;
+    const float* gradient;
+    std::size_t count;
+    float scale;    // of the gradient
+    float rate;     // lr * root / bias
+    float epsilon;  // eps * root
+};
+
 struct Noise {
     std::uint64_t seed;
     std::uint64_t step;
@@ -41,6 +68,17 @@ struct Level {
     void (*linear)(const Linear&, const float* in, std::ptrdiff_t in_stride, std::int32_t rows, float* out,
                    std::ptrdiff_t out_stride);
     void (*elementwise)(Elementwise, float* values, std::size_t count);
+    void (*product)(const Product&);
+    // d *= f'(z), with y = f(z); `z` is read for silu and gelu alone. `count` is a multiple of the width, as below.
+    void (*slope)(Elementwise, const float* z, const float* y, float* d, std::size_t count);
+    // to[c] += sum over r of from[r, c].
+    void (*add_rows)(const float* from, std::ptrdiff_t stride, std::int32_t rows, std::int32_t columns, float* to);
+    // to[c, r] = from[r, c] for [rows, columns].
+    void (*transpose)(const float* from, std::ptrdiff_t from_stride, std::int32_t rows, std::int32_t columns, float* to,
+                      std::ptrdiff_t to_stride);
+    // The sum of squares, in a fixed order.
+    double (*squares)(const float* values, std::size_t count);
+    void (*adam)(const Adam&);
     // out[count, size]; the same bits at every level.
     void (*noise)(const Noise&, float* out);
 };

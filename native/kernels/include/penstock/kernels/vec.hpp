@@ -83,6 +83,17 @@ PENSTOCK_INLINE Vec at_least(Vec limit, Vec value) {
 #endif
 }
 
+PENSTOCK_INLINE Vec root(Vec value) {
+#if PENSTOCK_WIDTH == 16 && defined(__AVX512F__)
+    return (Vec)_mm512_maskz_sqrt_ps(0xFFFF, (__m512)value);
+#elif PENSTOCK_WIDTH == 8 && defined(__AVX2__)
+    return (Vec)_mm256_sqrt_ps((__m256)value);
+#else
+    for (int i = 0; i < kWidth; ++i) value[i] = __builtin_sqrtf(value[i]);
+    return value;
+#endif
+}
+
 // Pairwise, in a fixed order.
 PENSTOCK_INLINE float sum(Vec value) {
     float parts[kWidth];

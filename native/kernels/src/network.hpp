@@ -1,0 +1,67 @@
+// One network that learns: its parameters, moments and gradient, packed for a level, and the passes over them.
+// Knows no loss: it is given the gradient of its outputs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "penstock/kernels/level.hpp"
+#include "policy.hpp"
+
+namespace penstock::kernels {
+
+// Rows that go through a network together: their activations stay in the first two caches.
+inline constexpr std::int32_t kRowsAtOnce = 64;
+
+class TrainedMlp {
+public:
+    // `free` numbers follow the layers in the flat vector (a Gaussian head's log_std).
+    TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free, const Level& level);
+
+    std::int64_t flat_size() const { return flat_size_; }
+    std::int32_t input_stride() const { return layers_.front().linear.depth; }
+    std::int32_t output_stride() const { return layers_.back().linear.padded; }
+
+    // Between flat vectors [flat_size] and the packed form, where padding is zero.
+    void load(const float* parameters, const float* m, const float* v);
+    void store(float* parameters, float* m, float* v) const;
+
+    // Parameters of the next minibatch: transposes weights, zeroes the gradient.
+    void begin();
+    // rows <= kRowsAtOnce rows of x [rows, input_stride], zero beyond the inputs; returns y [rows, output_stride].
+    const float* forward(const float* x, std::int32_t rows);
+    // Where the gradient of y is to be written, [rows, output_stride], zero beyond the outputs.
+    float* output_gradient() { return gradient_[0].data(); }
+    // Adds this chunk's gradient; x and rows as in the forward pass before.
+    void backward(const float* x, std::int32_t rows);
+
+    const float* free_parameters() const { return parameters_.data() + free_offset_; }
+    float* free_gradient() { return gradients_.data() + free_offset_; }
+    double squared_norm() const;
+    void step(float scale, float rate, float epsilon);
+
+private:
+    struct Layer {
+        Linear linear;
+        Elementwise activation;
+        std::size_t weight, bias;   // offsets in the packed vectors
+        Floats output;              // [kRowsAtOnce, padded]
+        Floats before;              // the same before the activation, where its slope needs it
+        Floats transposed;          // [outputs, depth]: wide layers but the first
+    };
+    template <typename Copy>
+    void each_weight(Copy&& copy) const;
+    void weight_gradient(Layer& layer, const float* x, std::ptrdiff_t x_stride, const float* d, std::int32_t rows);
+    void input_gradient(const Layer& layer, const float* d, std::int32_t rows, float* to) const;
+
+    const Level& level_;
+    std::vector<Layer> layers_;
+    std::int64_t flat_size_ = 0;
+    std::int32_t free_;
+    std::size_t free_offset_ = 0;
+    std::size_t packed_size_ = 0;
+    Floats parameters_, m_, v_, gradients_, zeros_;
+    Floats gradient_[2];  // of a layer's outputs
+};
+
+}  // namespace penstock::kernels

@@ -1,0 +1,134 @@
+"""The native minibatch update of an actor-critic: losses, gradients, clip, Adam and metrics of many minibatches a call.
+
+Computes no targets, owns no schedule and draws no permutation. The mathematics is that of PPO with the clipped
+surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equations 7 and 9) and of Adam (Kingma and Ba 2015,
+https://arxiv.org/abs/1412.6980, algorithm 1).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.kernels import _native
+from penstock.kernels.policy import layers_of, supports
+from penstock.network import Categorical, Gaussian, PolicyGraph
+from penstock.types import Array
+
+__all__ = ["ActorCriticLoss", "ActorCriticUpdate", "supports_update"]
+
+
+@dataclass(frozen=True)
+class ActorCriticLoss:
+    """``-E[min(r A, clip(r, 1 - clip_param, 1 + clip_param) A)] + value_coef E[(V - target)^2] - entropy_coef E[S]``."""
+
+    clip_param: float
+    value_coef: float
+    entropy_coef: float
+    max_grad_norm: float
+    """The gradient over both networks is scaled down to this norm."""
+    adam_eps: float
+    normalize_advantage: bool
+    """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8)."""
+
+
+def supports_update(graph: PolicyGraph) -> bool:
+    """True if `ActorCriticUpdate` can train ``graph``: what the native policy runs, with a critic of its own."""
+    free = (("log_std", graph.head.size),) if isinstance(graph.head, Gaussian) else ()
+    own = tuple((name, size) for name, size, _ in graph.actor.free)
+    return supports(graph) and graph.critic is not None and own == free and not graph.critic.free
+
+
+class ActorCriticUpdate:
+    """Trains one graph on the rows of a batch. Not for several threads at once.
+
+    Results are bit-identical for one and two threads, and for any split of the minibatches over calls; bits are
+    promised per instruction-set level.
+
+    Args:
+        graph: a graph for which `supports_update` is true; otherwise ``ValueError``.
+        loss: the loss and the optimizer's numbers.
+        rows: how many flat rows there are to choose from.
+        threads: 1, or 2 to run actor and critic side by side.
+        level: instruction-set level; ``None`` takes the fastest that this processor has.
+    """
+
+    def __init__(
+        self, graph: PolicyGraph, loss: ActorCriticLoss, rows: int, threads: int = 1, level: str | None = None
+    ) -> None:
+        if graph.critic is None or not supports_update(graph):
+            raise ValueError("the native update trains separate networks of linear layers and activations only")
+        self._graph = graph
+        self._critic = graph.critic.name
+        self._threads = threads
+        self._fields = tuple(part.field for part in graph.encoding)
+        self._update = _native.Update(
+            [(part.kind == "one_hot", part.size, part.start) for part in graph.encoding],
+            layers_of(graph.actor),
+            layers_of(graph.critic),
+            isinstance(graph.head, Gaussian),
+            graph.head.n if isinstance(graph.head, Categorical) else graph.head.size,
+            graph.normalize_obs,
+            graph.normalize_value,
+            loss.clip_param,
+            loss.value_coef,
+            loss.entropy_coef,
+            loss.max_grad_norm,
+            loss.adam_eps,
+            loss.normalize_advantage,
+            rows,
+            level,
+        )
+
+    def pack(self, state: Mapping[str, Array], rows: Mapping[str, Array], first: int, count: int) -> None:
+        """Copy rows ``first .. first + count - 1`` into records, one a row, that minibatches are gathered from.
+
+        Args:
+            state: holds the running statistics, where the graph normalises.
+            rows: observation fields, ``action``, ``log_prob``, ``advantage`` and ``target``: ``[rows, ...]``.
+            first: first flat row.
+            count: number of rows; those that carry no transition may hold anything.
+        """
+        graph = self._graph
+        self._update.pack(
+            [rows[field] for field in self._fields],
+            rows["action"],
+            rows["log_prob"],
+            rows["advantage"],
+            rows["target"],
+            first,
+            count,
+            state["obs_mean"] if graph.normalize_obs else None,
+            state["obs_var"] if graph.normalize_obs else None,
+            float(state["value_mean"]) if graph.normalize_value else 0.0,
+            float(state["value_var"]) if graph.normalize_value else 1.0,
+        )
+
+    def run(self, state: Mapping[str, Array], indices: Array, weights: Array, lr: float) -> None:
+        """Run one update for each row of ``indices``, changing ``state`` in place. The GIL is released.
+
+        Args:
+            state: the networks' flat vectors, ``adam_m.<network>``, ``adam_v.<network>`` and ``adam_step``.
+            indices: ``[n, m]`` int64, packed flat rows.
+            weights: ``[n, m]`` float32; 0 is padding. A minibatch of padding alone changes nothing.
+            lr: step size.
+
+        Raises:
+            IndexError: a row that is not there.
+        """
+        step = state["adam_step"]
+        step[...] = self._update.run(
+            _vectors(state, self._graph.actor.name),
+            _vectors(state, self._critic),
+            indices,
+            weights,
+            int(step),
+            lr,
+            self._threads,
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the minibatches since the last call; empty if there were none."""
+        return self._update.metrics()
+
+
+def _vectors(state: Mapping[str, Array], network: str) -> list[Array]:
+    return [state[network], state[f"adam_m.{network}"], state[f"adam_v.{network}"]]

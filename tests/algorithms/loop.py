@@ -1,4 +1,4 @@
-"""The smallest loop that can train: one process, one slot, tasks of one step. For the tests of the mathematics alone."""
+"""The smallest loop that can train: one process, one slot, tasks of one step. For tests of mathematics alone."""
 
 import numpy as np
 import torch

@@ -67,8 +67,14 @@ def test_an_image_may_be_flattened_on_request():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"obs": {"obs.eye": IMAGE, "obs.x": VECTOR}}, "the image obs.eye must stand alone, but there are obs.eye, obs.x"),
-        ({"obs": {"obs": VECTOR}, "model": "nature_cnn"}, "nature_cnn needs one uint8 image of at least 36 x 36, not obs"),
+        (
+            {"obs": {"obs.eye": IMAGE, "obs.x": VECTOR}},
+            "the image obs.eye must stand alone, but there are obs.eye, obs.x",
+        ),
+        (
+            {"obs": {"obs": VECTOR}, "model": "nature_cnn"},
+            "nature_cnn needs one uint8 image of at least 36 x 36, not obs",
+        ),
         ({"obs": {"obs": IMAGE}, "normalize_obs": True}, "leave --normalize_obs off"),
         ({"obs": {"obs": VECTOR}, "action": Box((2,), "int64", (0.0,), (9.0,))}, r"a Box of int64 \[2\]"),
         ({"obs": {"obs": VECTOR}, "action": Box((0,), "float32", (), ())}, r"a Box of float32 \[0\]"),

@@ -32,9 +32,7 @@ def test_activations_are_torchs(name):
 
 
 def test_convolutions_are_torchs():
-    network = Network(
-        "n", (Conv2d(2, 3, 3, 2, 1.0), Activation("relu"), Flatten(), Linear(3 * 4 * 4, 2, 1.0))
-    )
+    network = Network("n", (Conv2d(2, 3, 3, 2, 1.0), Activation("relu"), Flatten(), Linear(3 * 4 * 4, 2, 1.0)))
     flat = torch.from_numpy(network.initial(np.random.default_rng(0)))
     convolution, linear = torch.nn.Conv2d(2, 3, 3, 2), torch.nn.Linear(48, 2)
     parts = {part.name: flat[part.offset :][: int(np.prod(part.shape))].view(part.shape) for part in network.slices()}

@@ -82,7 +82,7 @@ def test_gumbel_noise_samples_the_probabilities():
 
 def test_a_discrete_action_is_int64():
     distribution = CategoricalDistribution(rows([0.0, 0.0]))
-    with pytest.raises(TypeError, match="int64, not torch.float64"):
+    with pytest.raises(TypeError, match=r"int64, not torch\.float64"):
         distribution.log_prob(rows(1.0))
     with pytest.raises(ValueError, match="expected 1 dimensions"):
         distribution.log_prob(torch.tensor([[1]]))

@@ -23,7 +23,7 @@ def surrogate(ratios, advantage, weight=None):
 
 
 def test_surrogate_by_hand():
-    # ratio, A -> min(r A, clip(r) A):  1.5, 2 -> 2.4 (clipped);  0.5, 2 -> 1.0;  1.5, -2 -> -3.0;  0.5, -2 -> -1.6 (clipped)
+    # ratio, A -> min(r A, clip(r) A): 1.5, 2 -> 2.4 (clipped); 0.5, 2 -> 1; 1.5, -2 -> -3; 0.5, -2 -> -1.6 (clipped)
     _, result = surrogate([1.5, 0.5, 1.5, 0.5], [2.0, 2.0, -2.0, -2.0])
     assert result.loss.item() == pytest.approx(-(2.4 + 1.0 - 3.0 - 1.6) / 4)
     assert result.clip_fraction.item() == 1.0
@@ -85,5 +85,5 @@ def test_a_single_row_is_normalised_to_zero():
 def test_shapes_and_types_are_checked():
     with pytest.raises(TypeError, match=r"log_prob must be a float vector, not torch.float32 of shape \(2, 1\)"):
         clipped_surrogate(torch.zeros(2, 1), torch.zeros(2), torch.zeros(2), torch.ones(2) / 2, 0.2)
-    with pytest.raises(TypeError, match="weight must be a float vector, not torch.int64"):
+    with pytest.raises(TypeError, match=r"weight must be a float vector, not torch\.int64"):
         share_of(torch.ones(2, dtype=torch.int64))

@@ -51,8 +51,8 @@ def test_same_step_sources_bootstrap_from_the_side_area():
 
 
 def test_next_step_sources_bootstrap_from_the_reset_row():
-    # Row 1 is the reset row: its observation is the last one, worth 10. delta_0 = 1 + 0.5 * 10 - 2 = 4; row 1 counts for
-    # nothing; delta_2 = 2 + 0.5 * 8 - 4 = 2.
+    # Row 1 is the reset row: its observation is the last one, worth 10. delta_0 = 1 + 0.5 * 10 - 2 = 4; row 1 counts
+    # for nothing; delta_2 = 2 + 0.5 * 8 - 4 = 2.
     arrays = slot([1.0, 0.0, 2.0], [2.0, 10.0, 4.0, 8.0], truncated=[0], invalid=[1])
     advantage, _ = advantages(arrays, GAMMA, LAMBDA)
     assert advantage.ravel().tolist() == [4.0, 0.0, 2.0]

@@ -69,8 +69,8 @@ class Batch:
     def buffers(self, size: int) -> dict[str, Tensor]:
         """Room for ``capacity`` minibatches: field -> ``[capacity, size, ...]``, and ``weight``."""
         count = self.capacity(size)
-        fields = {name: rows.new_empty((count, size, *rows.shape[1:])) for name, rows in self._host.items()}
-        fields["weight"] = torch.empty((count, size))
+        fields = {name: rows.new_zeros((count, size, *rows.shape[1:])) for name, rows in self._host.items()}
+        fields["weight"] = torch.zeros((count, size))
         return {name: values.to(self._device) for name, values in fields.items()}
 
     def gather(self, indices: Array, weights: Array, out: Mapping[str, Tensor]) -> None:

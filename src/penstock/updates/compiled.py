@@ -164,8 +164,7 @@ class Program:
             at.add_(1)
             return (sums.add_(_stacked(found)),)
 
-        self._inputs = [*state.values(), *rows.values(), position, self._sums]
-        self._run = _library(step, self._inputs)
+        self._run, self._inputs = _library(step, [*state.values(), *rows.values(), position, self._sums])
 
     def run(self) -> None:
         """Run one update."""
@@ -197,18 +196,41 @@ def _stacked(metrics: Mapping[str, Tensor]) -> Tensor:
     return torch.stack([value.to(torch.float64) for value in metrics.values()])
 
 
-def _library(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[[list[Tensor]], object]:
-    """``function`` over inputs of these shapes as a loaded library, from the cache where it has been built before."""
+def _library(
+    function: Callable[..., Any], inputs: Sequence[Tensor]
+) -> tuple[Callable[[list[Tensor]], object], list[Tensor]]:
+    """``function`` over these inputs as a loaded library, from the cache where it has been built before.
+
+    Returns:
+        What runs it, and the inputs to run it with: those given, then the constants that ``function`` holds.
+    """
     device = inputs[0].device
     rewritten = CPU_REWRITES if device.type == "cpu" else {}
     graph = make_fx(function, decomposition_table=rewritten, tracing_mode="fake")(*inputs)
+    inputs = [*inputs, *_lift_constants(graph)]
     path = _cache() / f"{_key(graph, inputs)}.so"
     if not path.exists():
         _compile(graph, inputs, path)
     runners = torch._C._aoti  # noqa: SLF001 - the loaders of torch's own ahead-of-time libraries have no public name
     if device.type == "cpu":
-        return runners.AOTIModelContainerRunnerCpu(str(path), 1).run
-    return runners.AOTIModelContainerRunnerCuda(str(path), 1, str(device)).run
+        return runners.AOTIModelContainerRunnerCpu(str(path), 1).run, inputs
+    return runners.AOTIModelContainerRunnerCuda(str(path), 1, str(device)).run, inputs
+
+
+def _lift_constants(graph: GraphModule) -> list[Tensor]:
+    """Turn the tensors that a trace holds into further inputs, which the compiler wants them to be."""
+    last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
+    fake_mode = last.meta["val"].fake_mode
+    constants = []
+    for node in [node for node in graph.graph.nodes if node.op == "get_attr"]:
+        constants.append(getattr(graph, str(node.target)))
+        with graph.graph.inserting_after(last):
+            last = graph.graph.placeholder(node.name)
+        last.meta["val"] = fake_mode.from_tensor(constants[-1])
+        node.replace_all_uses_with(last)
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return constants
 
 
 def _compile(graph: GraphModule, inputs: Sequence[Tensor], path: Path) -> None:

@@ -1,0 +1,171 @@
+"""The gradient of the whole loss: against finite differences in float64, and float32 against float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.a2c import learn as a2c_learn
+from penstock.algorithms.a2c.spec import A2CConfig
+from penstock.algorithms.ppo import learn as ppo_learn
+from penstock.algorithms.ppo.spec import PPOConfig
+from penstock.types import Box, Discrete, Spaces
+
+VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
+GAUSSIAN = Spaces((("obs", VECTOR),), Box((2,), "float32", (-1.0,), (1.0,)))
+CATEGORICAL = Spaces((("obs.at", Discrete(3)), ("obs.of", VECTOR)), Discrete(4))
+ALGORITHMS = {"ppo": (ppo_learn, PPOConfig), "a2c": (a2c_learn, A2CConfig)}
+
+
+def minibatch(spaces, size, dtype):
+    """Rows like those of a few epochs in: ratios around 1, some of them clipped, two rows of padding."""
+    generator = torch.Generator().manual_seed(3)
+    found = {}
+    for part in (*spaces.obs_specs(), spaces.action_spec()):
+        if part.dtype == "int64":
+            found[part.name] = torch.randint(0, 3, (size, *part.shape), generator=generator)
+        else:
+            found[part.name] = torch.randn(size, *part.shape, generator=generator, dtype=torch.float64).to(dtype)
+    for name in ("advantage", "target"):
+        found[name] = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
+    found["weight"] = torch.ones(size, dtype=dtype)
+    found["weight"][-2:] = 0.0
+    return found
+
+
+def problem(algorithm, spaces, dtype, **settings):
+    """State and minibatch in ``dtype``, with old log-probabilities near the policy's own."""
+    module, config = ALGORITHMS[algorithm]
+    built = module.build(spaces, config(hidden_sizes=(5, 4), **settings))
+    state = {}
+    for name, values in built.init_state(1).items():
+        tensor = torch.from_numpy(values)
+        state[name] = tensor.to(dtype) if tensor.dtype == torch.float32 else tensor
+    generator = torch.Generator().manual_seed(4)
+    for name in ("actor", "critic"):
+        state[name] = state[name] + 0.2 * torch.randn(state[name].shape, generator=generator, dtype=torch.float64).to(
+            dtype
+        )
+    if "value_mean" in state:
+        state["value_mean"], state["value_var"] = torch.tensor(0.3).double(), torch.tensor(2.0).double()
+    rows = minibatch(spaces, 16, dtype)
+    gumbel = isinstance(spaces.action, Discrete)
+    inputs = {
+        **rows,
+        "noise": torch.zeros(16, 4 if gumbel else 2, dtype=dtype),
+        "explore": torch.zeros(16, dtype=dtype),
+    }
+    shift = 0.3 * torch.randn(16, generator=generator, dtype=torch.float64).to(dtype)
+    if gumbel:
+        rows["action"] = built.act(state, inputs)["action"]
+        rows["log_prob"] = built.act(state, inputs)["log_prob"] + shift
+    else:
+        rows["action"] = built.act(state, inputs)["action"] + 0.5 * rows["action"]
+        rows["log_prob"] = torch.full((16,), -2.0, dtype=dtype) + shift
+    return built, module, state, rows
+
+
+CASES = [
+    ("ppo", GAUSSIAN, {}),
+    ("ppo", GAUSSIAN, {"normalize_value": True, "normalize_obs": True}),
+    ("ppo", CATEGORICAL, {"normalize_advantage": False}),
+    ("a2c", GAUSSIAN, {}),
+    ("a2c", CATEGORICAL, {"normalize_advantage": True}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "spaces", "settings"), CASES)
+def test_gradient_agrees_with_finite_differences(algorithm, spaces, settings):
+    built, _, state, rows = problem(algorithm, spaces, torch.float64, **settings)
+    phase = built.phases[0]
+    found = phase.gradients(state, rows, {})
+    policy, config = phase.gradients.args
+    step = 1e-6
+    for name, gradient in found.gradients.items():
+        for position in range(0, gradient.numel(), 3):
+            bump = torch.zeros_like(gradient)
+            bump[position] = step
+            up, _ = ALGORITHMS[algorithm][0].loss(policy, config, {**state, name: state[name] + bump}, rows)
+            down, _ = ALGORITHMS[algorithm][0].loss(policy, config, {**state, name: state[name] - bump}, rows)
+            difference = float(up - down) / (2.0 * step)
+            assert float(gradient[position]) == pytest.approx(difference, rel=1e-5, abs=1e-8), (name, position)
+
+
+@pytest.mark.parametrize(("algorithm", "spaces", "settings"), CASES)
+def test_float32_agrees_with_float64(algorithm, spaces, settings):
+    built, _, state, rows = problem(algorithm, spaces, torch.float64, **settings)
+
+    def single(tensors):
+        return {name: value.float() if value.dtype == torch.float64 else value for name, value in tensors.items()}
+
+    keep = {name: value for name, value in state.items() if name not in ("actor", "critic")}
+    exact = built.phases[0].gradients(state, rows, {}).gradients
+    rough = built.phases[0].gradients(
+        {**single(state), **keep, **single({n: state[n] for n in ("actor", "critic")})}, single(rows), {}
+    )
+    for name, gradient in exact.items():
+        error = (rough.gradients[name].double() - gradient).norm() / gradient.norm()
+        assert float(error) < 1e-5, name
+
+
+def test_padding_changes_nothing():
+    built, _, state, rows = problem("ppo", GAUSSIAN, torch.float64)
+    padded = built.phases[0].gradients(state, rows, {})
+    alone = built.phases[0].gradients(state, {name: values[:-2] for name, values in rows.items()}, {})
+    for name, gradient in alone.gradients.items():
+        torch.testing.assert_close(padded.gradients[name], gradient)
+    for name, value in alone.metrics.items():
+        torch.testing.assert_close(padded.metrics[name], value)
+
+
+def test_the_old_policy_is_where_the_surrogate_starts():
+    """At the policy that acted, ratios are 1: nothing is clipped, and the gradient is the plain policy gradient."""
+    built, module, state, rows = problem("ppo", GAUSSIAN, torch.float64, entropy_coef=0.0, normalize_advantage=False)
+    policy, config = built.phases[0].gradients.args
+    distribution, _ = policy(state, rows)
+    rows["log_prob"] = distribution.log_prob(rows["action"]).detach()
+    found = built.phases[0].gradients(state, rows, {})
+    assert float(found.metrics["approx_kl"]) == pytest.approx(0.0, abs=1e-12)
+    assert float(found.metrics["clip_fraction"]) == 0.0
+    plain, plain_module, plain_state, _ = problem("a2c", GAUSSIAN, torch.float64, entropy_coef=0.0)
+    assert plain_module is not module
+    expected = plain.phases[0].gradients({**plain_state, **state}, rows, {}).gradients
+    torch.testing.assert_close(found.gradients["actor"], expected["actor"])
+    assert config.clip_param == 0.2
+
+
+def test_update_clips_over_all_networks_and_follows_the_schedule():
+    built, _, state, rows = problem("ppo", GAUSSIAN, torch.float64, max_grad_norm=1e-3, lr_schedule="linear", lr=0.1)
+    phase = built.phases[0]
+    found = phase.gradients(state, rows, {})
+    norm = torch.cat([found.gradients["actor"], found.gradients["critic"]]).norm()
+    assert float(found.metrics["grad_norm"]) == pytest.approx(float(norm))
+    changed = phase.apply({**state, "progress": torch.tensor(0.25).double()}, found.gradients)
+    # The first moment is a tenth of the clipped gradient.
+    for name in ("actor", "critic"):
+        expected = 0.1 * found.gradients[name] * (1e-3 / norm)
+        torch.testing.assert_close(changed[f"adam_m.{name}"], expected, rtol=1e-4, atol=0.0)
+    # Adam's first step is lr * g / (|g| + eps); lr = 0.1 * (1 - 0.25).
+    clipped = 1e-3 / norm * found.gradients["actor"]
+    step = 0.075 * clipped / (clipped.abs() + 1e-5)
+    torch.testing.assert_close(state["actor"] - changed["actor"], step, rtol=1e-3, atol=1e-12)
+    assert int(changed["adam_step"]) == 1
+
+
+def test_a_scalar_box_and_a_matrix_box_are_actions_too():
+    for shape in ((), (2, 3)):
+        spaces = Spaces((("obs", VECTOR),), Box(shape, "float32", (-1.0,), (1.0,)))
+        built = ppo_learn.build(spaces, PPOConfig(hidden_sizes=(4,)))
+        state = {name: torch.from_numpy(np.asarray(values)) for name, values in built.init_state(0).items()}
+        size = int(np.prod(shape))
+        inputs = {"obs": torch.zeros(5, 3), "noise": torch.ones(5, size), "explore": torch.ones(5)}
+        outputs = built.act(state, inputs)
+        assert outputs["action"].shape == (5, *shape)
+        rows = {
+            **outputs,
+            "obs": inputs["obs"],
+            "advantage": torch.ones(5),
+            "target": torch.ones(5),
+            "weight": torch.ones(5),
+        }
+        found = built.phases[0].gradients(state, rows, {})
+        assert float(found.metrics["approx_kl"]) == pytest.approx(0.0, abs=1e-6)

@@ -6,6 +6,7 @@ Holds no logic of its own: a config from its arguments, ``run.train``, and the t
 from typing import Any
 
 from penstock.config.sources import from_mapping
+from penstock.envs.names import display_name
 from penstock.errors import PenstockError
 from penstock.run import Result, train
 from penstock.serving.policy import Policy
@@ -29,10 +30,9 @@ class ParallelPPO:
     """
 
     def __init__(self, env_name: str | EnvFactory, **settings: Any) -> None:  # noqa: ANN401 - a setting has its own type
-        self._factory = None if isinstance(env_name, str) else env_name
-        self._settings = {"env": env_name if isinstance(env_name, str) else _name(env_name), "algo": "ppo", **settings}
+        self._settings = {"env": env_name, "algo": "ppo", **settings}
         self._policy: Policy | None = None
-        from_mapping(self._settings)
+        from_mapping({**self._settings, "env": display_name(env_name)})
 
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return what came of it.
@@ -45,8 +45,7 @@ class ParallelPPO:
             UsageError: the environment, its spaces or the device cannot be served.
             NodeError: a part of the run failed.
         """
-        config = from_mapping({**self._settings, "timesteps": total_timesteps, **settings})
-        result = train(config, env=self._factory)
+        result = train({**self._settings, "timesteps": total_timesteps, **settings})
         self._policy = result.policy
         return result
 
@@ -60,7 +59,3 @@ class ParallelPPO:
             raise PenstockError("there is no policy yet; call train first")
         return self._policy(obs)
 
-
-def _name(factory: EnvFactory) -> str:
-    """How a callable is called in the config: ``module:name`` where it can be found again by it."""
-    return f"{factory.__module__}:{getattr(factory, '__qualname__', type(factory).__name__)}"

@@ -53,6 +53,7 @@ class Prepared:
         return {
             **self.identity(),
             "backend": run.backend,
+            "env_by_value": isinstance(self.env, bytes),
             "inference": self.inference.build,
             "instruction_set": instruction_set(),
             "threads": run.threads,

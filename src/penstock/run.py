@@ -4,15 +4,19 @@
 final evaluation, the exported policy, the card).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from penstock.config.schema import Config
-from penstock.config.sources import from_toml
+from penstock.config.sources import from_mapping, from_toml
+from penstock.envs.names import display_name, reference
+from penstock.errors import EnvironmentFault
 from penstock.experiments.card import write_card
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint, set_aside_after
+from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
 from penstock.experiments.run_folder import RunFolder
 from penstock.nodes.evaluator import Episode, play
 from penstock.planning import Prepared, plan, prepare
@@ -53,18 +57,21 @@ class Result:
     interrupted: bool
 
 
-def train(config: Config, *, env: EnvFactory | None = None, quiet: bool = False) -> Result:
+def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, quiet: bool = False) -> Result:
     """Train from the beginning, evaluate, export.
 
     Args:
-        config: what to run, and how.
-        env: makes an environment, where it has no name that ``config.run.env`` could say.
+        config: what to run, and how; settings by their names will do, and ``env`` among them may be a callable.
+        env: makes an environment, where it has no name that the config could say.
         quiet: no display; files only.
 
     Raises:
         UsageError: something that the user can mend, before any process starts where that is possible.
         NodeError: a part of the run failed while it ran.
+        KeyboardInterrupt: it was interrupted before anything was learned.
     """
+    if not isinstance(config, Config):
+        config, env = _config_of(config, env)
     prepared = prepare(config, env)
     run = prepared.config.run
     folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
@@ -97,7 +104,7 @@ def resume(
     config = from_toml(folder.config_path)
     if timesteps is not None:
         config = replace(config, run=replace(config.run, timesteps=timesteps))
-    prepared = prepare(config, env)
+    prepared = _prepare_again(folder, config, env)
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     with folder.claim():
         folder.write_config(prepared.config)
@@ -137,6 +144,31 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     return draw_program(_topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True)))
 
 
+def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Config, EnvFactory | None]:
+    """A config from settings by their names, and what makes the environment if it is given as a callable."""
+    named = settings.get("env")
+    if not callable(named):
+        return from_mapping(settings), env
+    found = reference(named)
+    if isinstance(found, str):
+        return from_mapping({**settings, "env": found}), env
+    return from_mapping({**settings, "env": display_name(named)}), named
+
+
+def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None) -> Prepared:
+    """Prepare the config of a run that exists; its environment may have had no name to find it by."""
+    try:
+        return prepare(config, env)
+    except EnvironmentFault as error:
+        saved = list_checkpoints(folder.path)
+        if env is None and saved and load_checkpoint(saved[-1]).manifest.get("env_by_value"):
+            raise EnvironmentFault(
+                f"the environment of run {folder.name}, {config.run.env}, was given as an object and has no name to "
+                f"find it by; pass it again: penstock.resume({str(folder.path)!r}, env=...)"
+            ) from error
+        raise
+
+
 def _launch(the_plan: Plan) -> Outcome:
     """The three calls: plan to program, program to processes."""
     program = _topology(the_plan)
@@ -156,6 +188,8 @@ def _topology(the_plan: Plan) -> Program:
 def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome) -> Result:
     """What comes after the last update: evaluation, export, card."""
     record, run = outcome.record, prepared.config.run
+    if not record:
+        raise KeyboardInterrupt
     policy = _policy(prepared, record)
     evaluation = None if outcome.interrupted else _evaluate(prepared, policy, run.eval_episodes, run.seed)
     published = {spec.name: record[spec.name] for spec in prepared.spec.published()}
@@ -168,7 +202,7 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome) -> Result:
 def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy]:
     """A run's policy, and what it was trained on."""
     folder = RunFolder.open(Path(run))
-    prepared = prepare(from_toml(folder.config_path), env)
+    prepared = _prepare_again(folder, from_toml(folder.config_path), env)
     saved = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     return prepared, _policy(prepared, saved.arrays)
 

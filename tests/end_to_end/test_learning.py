@@ -11,8 +11,8 @@ from tests.environments import ClockEnv, ClockVectorEnv
 
 
 def train(log_dir: Path, env: str, **settings: object) -> Result:
-    values = {"env": env if ":" in env else f"tests.environments:{env}", "runtime": "inline", "log_dir": str(log_dir), **settings}
-    return penstock.train(penstock.from_mapping(values), quiet=True)
+    name = env if ":" in env else f"tests.environments:{env}"
+    return penstock.train({"env": name, "runtime": "inline", "log_dir": str(log_dir), **settings}, quiet=True)
 
 
 class HiddenClockEnv(ClockEnv):

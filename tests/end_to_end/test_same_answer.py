@@ -29,7 +29,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return fingerprint(train(tmp_path_factory.mktemp("reference"), env="Pendulum-v1", runtime="inline", num_workers=1))
 
 
-@pytest.mark.parametrize(("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 8)])
+@pytest.mark.parametrize(
+    ("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 8)]
+)
 def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, runtime: str, workers: int) -> None:
     result = train(tmp_path, env="Pendulum-v1", runtime=runtime, num_workers=workers)
     assert result.steps == 512

@@ -49,6 +49,8 @@ class Source:
             raise ValueError("the source is broken")
         if self.settings.then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.settings.then == "hang":
+            time.sleep(1000)
         if self.settings.then == "interrupt launcher":
             os.kill(os.getppid(), signal.SIGINT)
 
@@ -96,7 +98,7 @@ def counting(numbers: int, then: str = "go on", wanted: int | None = None) -> Pr
     value = (ArraySpec("number", (), "int64"),)
     return Program(
         (
-            NodeSpec("source", f"{HERE}:Source", Count(numbers, then), "source"),
+            NodeSpec("source", f"{HERE}:Source", Count(numbers, then), "source", silence_limit_s=1.0),
             NodeSpec("sink", f"{HERE}:Sink", Count(numbers if wanted is None else wanted), "sink"),
         ),
         (

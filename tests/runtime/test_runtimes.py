@@ -1,6 +1,5 @@
 """One program, two runtimes: the same outcome; failures are reported, nothing is left behind."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def shared_memory() -> set[str]:
-    return {name for name in os.listdir("/dev/shm") if "penstock" in name} if Path("/dev/shm").exists() else set()
+    return {path.name for path in Path("/dev/shm").glob("*penstock*")}
 
 
 @pytest.mark.parametrize("launch", [inline.launch, local.launch])
@@ -48,6 +47,13 @@ def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
     assert psutil.Process().children(recursive=True) == []
 
 
+def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
+    with pytest.raises(NodeError, match="no sign of life from source") as caught:
+        local.launch(counting(5, "hang", wanted=50))
+    assert "in end" in caught.value.detail  # the function that sleeps
+    assert psutil.Process().children(recursive=True) == []
+
+
 def test_an_error_inline_is_raised_as_it_is() -> None:
     with pytest.raises(ValueError, match="the source is broken"):
         inline.launch(counting(5, "raise"))
@@ -57,13 +63,16 @@ def test_an_interrupt_ends_the_run_in_order() -> None:
     handler = signal.getsignal(signal.SIGINT)
     outcome = local.launch(counting(5, "interrupt launcher", wanted=50))
     assert outcome.interrupted
-    assert outcome.record["total"] == sum(range(5))
+    assert outcome.record["total"] in {0, 1, 3, 6, 10}  # as far as it had come
     assert psutil.Process().children(recursive=True) == []
     assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_when_the_launcher_is_killed_its_processes_end() -> None:
-    code = "from penstock.runtime.local import launch; from tests.runtime.nodes import counting; launch(counting(5, 'go on', 50))"
+    code = (
+        "from penstock.runtime.local import launch; from tests.runtime.nodes import counting; "
+        "launch(counting(5, 'go on', 50))"
+    )
     launcher = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     process = psutil.Process(launcher.pid)
     assert wait_until(lambda: len(process.children()) == 2, 20.0)

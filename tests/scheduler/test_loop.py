@@ -1,5 +1,7 @@
 """The event loop: polls all, sleeps only when nobody has work, accounts busy and idle time."""
 
+import pytest
+
 from penstock.scheduler.loop import Loop, Placed
 
 
@@ -64,9 +66,5 @@ def test_an_error_of_a_node_is_the_callers() -> None:
         def step(self) -> None:
             raise ValueError("bad")
 
-    try:
+    with pytest.raises(ValueError, match="bad"):
         Loop([Placed(Failing(1), Vitals())], Bell(), lambda: False).run()
-    except ValueError as error:
-        assert str(error) == "bad"
-    else:
-        raise AssertionError("the loop swallowed an error")

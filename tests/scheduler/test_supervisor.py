@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.scheduler.supervisor import Exit, State, Supervisor, describe
+from penstock.scheduler.supervisor import Exit, Silence, State, Supervisor, describe
 
 
 class Table:
@@ -22,6 +22,9 @@ class Table:
     def running(self) -> Sequence[str]:
         return tuple(self.alive)
 
+    def stacks(self, group: str) -> str:
+        return f"stacks of {group}"
+
     def kill(self, group: str) -> None:
         self.alive.remove(group)
         self.killed.append(group)
@@ -32,11 +35,15 @@ class Signs:
         self.learner_finished = False
         self.all_drained = False
         self.said: list[str] = []
+        self.silence: Silence | None = None
+
+    def silent(self) -> Silence | None:
+        return self.silence
 
     def finished(self) -> bool:
         return self.learner_finished
 
-    def drained(self) -> bool:
+    def drained(self, running) -> bool:
         return self.all_drained
 
     def stop(self) -> None:
@@ -116,6 +123,18 @@ def test_a_learner_that_never_finishes_stopping_is_killed() -> None:
     supervisor.stop(0.0)
     assert supervisor.tick(10.1) is State.ENDED
     assert sorted(table.killed) == ["env.0", "learner", "monitor"]
+
+
+def test_a_silent_node_is_killed_and_reported_with_its_stacks() -> None:
+    supervisor, table, signs = make()
+    signs.silence = Silence("env.0", "env.0", 61.0)
+    assert supervisor.tick(0.0) is State.STOPPING
+    assert table.killed == ["env.0"]
+    assert supervisor.failure is not None
+    assert "no sign of life from env.0 for 61 s" in supervisor.failure.detail
+    assert "stacks of env.0" in supervisor.failure.detail
+    assert supervisor.tick(0.1) is State.STOPPING  # the same silence is not reported twice
+    assert table.killed == ["env.0"]
 
 
 def test_an_end_is_told_by_its_signal() -> None:

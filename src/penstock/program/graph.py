@@ -27,6 +27,8 @@ class NodeSpec:
     settings: Any
     group: str
     threads: int = 1
+    silence_limit_s: float = 60.0
+    """Seconds without a sign of life after which the node counts as hung; announced long work is not silence."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def launch(program: Program) -> Outcome:
             def ended() -> bool:
                 if interrupts.count:
                     signs.stop()
-                return signs.finished() and signs.drained()
+                return signs.finished() and signs.drained(program.groups)
 
             Loop(placed, _NoBell(), ended).run()
         return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())

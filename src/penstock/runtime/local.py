@@ -18,12 +18,15 @@ from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
 from penstock.scheduler.supervisor import Exit, State, Supervisor, describe
 from penstock.scheduler.wiring import Wiring, placement
-from penstock.scheduler.worker import COMMAND, WorkerSpec
+from penstock.scheduler.worker import COMMAND, STACKS_SIGNAL, WorkerSpec
 
 __all__ = ["launch"]
 
+STACKS_WAIT_S = 0.5
 TICK_S = 0.1
 """The supervisor looks around at least this often; a bell wakes it sooner."""
+START_LIMIT_S = 120.0
+"""How long a process may take from its start to the first sign of life of its nodes, imports included."""
 DRAIN_LIMIT_S = 120.0
 END_LIMIT_S = 10.0
 
@@ -45,6 +48,7 @@ def launch(program: Program) -> Outcome:
     supervisor = Supervisor(processes, signs, last=last, drain_limit_s=DRAIN_LIMIT_S, end_limit_s=END_LIMIT_S)
     try:
         with Interrupts() as interrupts:
+            signs.expect(START_LIMIT_S)
             _start(program, processes)
             _supervise(supervisor, interrupts, wiring)
         if supervisor.failure is not None:
@@ -122,6 +126,20 @@ class Processes:
     def running(self) -> Sequence[str]:
         """Groups whose process still runs."""
         return tuple(self._running)
+
+    def stacks(self, group: str) -> str:
+        """Ask a process where its threads stand, and give it a moment to say so."""
+        process = self._running[group]
+        process.send_signal(STACKS_SIGNAL)
+        time.sleep(STACKS_WAIT_S)
+        reader = self._errors[group]
+        os.set_blocking(reader, False)
+        try:
+            return os.read(reader, 60_000).decode(errors="replace")
+        except BlockingIOError:
+            return "It did not say where it stands."
+        finally:
+            os.set_blocking(reader, True)
 
     def kill(self, group: str) -> None:
         """End a process now and reap it."""

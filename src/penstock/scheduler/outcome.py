@@ -1,8 +1,11 @@
 """What a runtime hands back when a run has ended, and the signs that it reads to know so."""
 
+from collections.abc import Collection
+from time import monotonic_ns
 from typing import NamedTuple
 
 from penstock.program.graph import Program, Record
+from penstock.scheduler.supervisor import Silence
 from penstock.scheduler.wiring import SUPERVISOR, Wiring
 from penstock.types import Arrays
 
@@ -33,17 +36,39 @@ class SharedSigns:
     def __init__(self, wiring: Wiring, program: Program) -> None:
         self._wiring = wiring
         self._last = program.ends_with
+        self._nodes = program.nodes
         self._groups = program.groups
+        group_of = {node.name: node.group for node in program.nodes}
         # A stream that only finished nodes read will never be empty, and need not be.
-        self._drains = [memory for edge, memory in wiring.streams() if not set(edge.readers) <= set(self._last)]
+        self._drains = [
+            ({group_of[reader] for reader in edge.readers}, memory)
+            for edge, memory in wiring.streams()
+            if not set(edge.readers) <= set(self._last)
+        ]
 
     def finished(self) -> bool:
         """True once the nodes that the run ends with have nothing left to do."""
         return all(self._wiring.counters.get(name, "finished") for name in self._last)
 
-    def drained(self) -> bool:
-        """True once every slot that a reader still has to deal with is free again."""
-        return all(memory.free() == memory.slots for memory in self._drains)
+    def drained(self, running: Collection[str]) -> bool:
+        """True once every slot that a reader in the ``running`` groups still has to deal with is free again."""
+        return all(memory.free() == memory.slots for groups, memory in self._drains if groups & set(running))
+
+    def expect(self, limit_s: float) -> None:
+        """Nodes are about to be started: for so long they may be silent."""
+        now = monotonic_ns()
+        for node in self._nodes:
+            self._wiring.counters.set(node.name, "heartbeat_ns", now)
+            self._wiring.counters.set(node.name, "busy_until_ns", now + int(limit_s * 1e9))
+
+    def silent(self) -> Silence | None:
+        """A node whose loop has not gone round for longer than it may, if there is one."""
+        counters, now = self._wiring.counters, monotonic_ns()
+        for node in self._nodes:
+            silence = (now - counters.get(node.name, "heartbeat_ns")) / 1e9
+            if silence > node.silence_limit_s and now > counters.get(node.name, "busy_until_ns"):
+                return Silence(node.name, node.group, silence)
+        return None
 
     def stop(self) -> None:
         """Ask all nodes to begin nothing new."""

@@ -139,11 +139,13 @@ class NodePorts:
     @contextmanager
     def busy(self, name: str, limit_s: float) -> Iterator[None]:  # noqa: ARG002 - the name is for who reads the code
         """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
+        before = self._counters.get(self.name, "busy_until_ns")
         self._counters.set(self.name, "busy_until_ns", monotonic_ns() + int(limit_s * 1e9))
         try:
             yield
         finally:
-            self._counters.set(self.name, "busy_until_ns", 0)
+            self.beat()
+            self._counters.set(self.name, "busy_until_ns", before)
 
     def count(self, counter: str, amount: int = 1) -> None:
         """Add to one of this node's counters."""
@@ -157,14 +159,15 @@ class NodePorts:
         """True once the run has been asked to end."""
         return self._counters.get(SUPERVISOR, "stopping") != 0
 
-    def ended(self) -> bool:
-        """True once the loops are to end."""
-        return self._counters.get(SUPERVISOR, "ended") != 0
-
     def finished(self) -> None:
         """This node has nothing left to do, ever."""
         self._counters.set(self.name, "finished", 1)
         self._wiring.bells.ring(0)
+
+    def begin(self) -> None:
+        """All nodes of this process are open: from here on the node's loop goes round."""
+        self.beat()
+        self._counters.set(self.name, "busy_until_ns", 0)
 
     def beat(self) -> None:
         """The node's loop goes round."""

@@ -4,11 +4,11 @@ It starts and kills nothing itself: a process table does, so that its decisions 
 """
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-__all__ = ["Exit", "ProcessTable", "Signs", "State", "Supervisor", "describe"]
+__all__ = ["Exit", "ProcessTable", "Signs", "Silence", "State", "Supervisor", "describe"]
 
 
 class Exit(NamedTuple):
@@ -21,6 +21,14 @@ class Exit(NamedTuple):
     """Its traceback, if it could still send one."""
 
 
+class Silence(NamedTuple):
+    """A node that gives no sign of life."""
+
+    node: str
+    group: str
+    seconds: float
+
+
 class ProcessTable(Protocol):
     """The processes of a run."""
 
@@ -30,6 +38,10 @@ class ProcessTable(Protocol):
 
     def running(self) -> Sequence[str]:
         """Groups whose process still runs."""
+        ...
+
+    def stacks(self, group: str) -> str:
+        """Where the threads of a process stand, as Python stacks."""
         ...
 
     def kill(self, group: str) -> None:
@@ -44,8 +56,12 @@ class Signs(Protocol):
         """True once the nodes that the run ends with have nothing left to do."""
         ...
 
-    def drained(self) -> bool:
-        """True once nobody has anything left to write down."""
+    def drained(self, running: Collection[str]) -> bool:
+        """True once none of the ``running`` groups has anything left to write down."""
+        ...
+
+    def silent(self) -> Silence | None:
+        """A node whose loop has not gone round for longer than it may, if there is one."""
         ...
 
     def stop(self) -> None:
@@ -100,9 +116,10 @@ class Supervisor:
     def tick(self, now: float) -> State:
         """Look at everything once; returns where the run is now."""
         self._take_exits(now)
+        self._take_silence(now)
         if self.state is State.RUNNING and self._signs.finished():
             self.stop(now)
-        if self.state is State.STOPPING and self._signs.finished() and self._signs.drained():
+        if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(self._table.running()):
             self._signs.end()
             self._enter(State.ENDING, now)
         if self.state is State.ENDING and not self._table.running():
@@ -114,15 +131,26 @@ class Supervisor:
 
     def _take_exits(self, now: float) -> None:
         for ended in self._table.exits():
-            if self.state is State.ENDING and ended.status == 0:
-                continue
-            self.failure = self.failure or ended
-            if ended.group in self._last:
-                # Nobody is left who could write down what was learned; the last checkpoint stands.
-                self._signs.end()
-                self._enter(State.ENDING, now)
-            else:
-                self.stop(now)
+            if self.state is not State.ENDING or ended.status != 0:
+                self._fail(ended, now)
+
+    def _fail(self, ended: Exit, now: float) -> None:
+        self.failure = self.failure or ended
+        if ended.group in self._last:
+            # Nobody is left who could write down what was learned; the last checkpoint stands.
+            self._signs.end()
+            self._enter(State.ENDING, now)
+        else:
+            self.stop(now)
+
+    def _take_silence(self, now: float) -> None:
+        silence = self._signs.silent() if self.state in {State.RUNNING, State.STOPPING} else None
+        if silence is None or silence.group not in self._table.running():
+            return
+        stacks = self._table.stacks(silence.group)
+        self._table.kill(silence.group)
+        lines = f"no sign of life from {silence.node} for {silence.seconds:.0f} s; its process was ended.\n{stacks}"
+        self._fail(Exit(silence.group, -signal.SIGKILL, lines), now)
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now

@@ -102,6 +102,10 @@ class Wiring:
             raise TypeError(f"edge {name} is no record")
         return RecordMemory(self.bytes_of(name), edge.arrays)
 
+    def ended(self) -> bool:
+        """True once the loops are to end."""
+        return self.counters.get(SUPERVISOR, "ended") != 0
+
     def table(self) -> dict[str, dict[str, int]]:
         """The counters of every node: node -> counter -> value."""
         return {node: {name: self.counters.get(node, name) for name in COUNTERS} for node in self._group_of}

@@ -3,6 +3,7 @@
 Started as ``python -c "..."`` with inherited file descriptors, so the user's script is never run again.
 """
 
+import faulthandler
 import gc
 import os
 import pickle
@@ -17,8 +18,10 @@ from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.ports import NodePorts
 from penstock.scheduler.wiring import Placement, Wiring, node_class
 
-__all__ = ["COMMAND", "WorkerSpec", "main", "run_nodes"]
+__all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "main", "run_nodes"]
 
+STACKS_SIGNAL = signal.SIGUSR1
+"""A process answers it with the stacks of all its threads, written to its error pipe."""
 COMMAND = "from penstock.scheduler.worker import main; main()"
 
 
@@ -50,6 +53,7 @@ def main() -> None:
     watch(lifeline_fd)
     # The launcher decides when a run ends; a handler, unlike SIG_IGN, is not inherited by an environment's children.
     signal.signal(signal.SIGINT, lambda *_: None)
+    faulthandler.register(STACKS_SIGNAL, file=error_fd)
     try:
         with os.fdopen(spec_fd, "rb") as pipe:
             sys.path[:] = pickle.load(pipe)
@@ -70,20 +74,21 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
     placement = spec.placement
     wiring = Wiring(placement.edges, placement.roster)
     wiring.attach(segment.bytes)
-    placed = []
-    ended = None
+    placed: list[Placed] = []
+    opened: list[NodePorts] = []
     try:
         for settings in placement.nodes:
             node = node_class(settings.kind)(settings.settings)
             ports = NodePorts(wiring, settings.name, placement.group, spec.incarnations[settings.name])
             placed.append(Placed(node, ports))
             node.open(ports)
-            ended = ports.ended
+            opened.append(ports)
+        for ports in opened:
+            ports.begin()
         # What is alive now stays: the collector need not look at it again in the hot loop.
         gc.collect()
         gc.freeze()
-        if ended is not None:
-            Loop(placed, _OwnBell(wiring, placement.group), ended).run()
+        Loop(placed, _OwnBell(wiring, placement.group), wiring.ended).run()
     finally:
         for node, _ in placed:
             node.close()

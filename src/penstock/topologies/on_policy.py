@@ -97,7 +97,8 @@ def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:
         starts=starts,
         open_limit_s=OPEN_LIMIT_S,
     )
-    return NodeSpec(f"env.{worker}", "env", settings, group=f"env.{worker}")
+    name = f"env.{worker}"
+    return NodeSpec(name, "env", settings, group=name, silence_limit_s=plan.run.env_timeout)
 
 
 def _policy(plan: Plan) -> PolicySettings:
@@ -152,7 +153,8 @@ def _evaluator(plan: Plan) -> NodeSpec:
         seed=plan.run.seed,
         open_limit_s=OPEN_LIMIT_S,
     )
-    return NodeSpec("evaluator", "evaluator", settings, group="evaluator")
+    limit = plan.run.env_timeout
+    return NodeSpec("evaluator", "evaluator", settings, group="evaluator", silence_limit_s=limit)
 
 
 def _checkpointer(plan: Plan) -> NodeSpec:

@@ -1,0 +1,165 @@
+"""A run's lives: interrupted, resumed, evaluated, and with environments that have no name. In real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import penstock
+from penstock.errors import EnvironmentFault, NodeError
+from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint
+from tests.environments import IdentityEnv
+
+SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2, "backend": "eager"}
+COMMAND = [sys.executable, "-m", "penstock"]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def endless(log_dir: Path) -> subprocess.Popen[str]:
+    """A run that goes on until somebody ends it."""
+    flags = [f"--{name}={value}" for name, value in SMALL.items()]
+    return start("train", "--env=CartPole-v1", f"--log_dir={log_dir}", *flags, "--log_interval=1")
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def wait_for_update(process: subprocess.Popen[str], update: int) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(f"update {update} "):
+            return
+    raise AssertionError(f"the run ended early: {process.stderr.read() if process.stderr else ''}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_writes_a_checkpoint_and_leaves_nothing_running(tmp_path, number: signal.Signals) -> None:
+    run = endless(tmp_path)
+    wait_for_update(run, 3)
+    workers = descendants(run)
+    assert len(workers) >= 4
+    run.send_signal(number)
+    assert run.wait(30) == 130
+    assert not any(worker.is_running() for worker in workers)
+    (folder,) = tmp_path.iterdir()
+    saved = load_checkpoint(find_checkpoint(folder))
+    assert saved.manifest["update"] >= 3
+    assert (folder / "README.md").exists()
+
+
+def test_a_second_interrupt_ends_the_run_at_once(tmp_path) -> None:
+    run = endless(tmp_path)
+    wait_for_update(run, 2)
+    workers = descendants(run)
+    for worker in workers:
+        worker.suspend()  # nobody can finish in order
+    run.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(20) == 130
+    assert not any(worker.is_running() for worker in workers)
+
+
+def test_resume_continues_counters_curves_and_schedules(tmp_path) -> None:
+    settings = {**SMALL, "env": "CartPole-v1", "timesteps": 1024, "save_interval": 2, "log_dir": str(tmp_path)}
+    first = penstock.train(settings, quiet=True)
+    assert (first.steps, first.updates) == (1024, 4)
+    second = penstock.resume(first.run_folder, timesteps=2048, quiet=True)
+    assert second.run_folder == first.run_folder
+    assert (second.steps, second.updates) == (2048, 8)
+    arrays = load_checkpoint(find_checkpoint(second.run_folder)).arrays
+    assert arrays["adam_step"] == 8 * 2 * 8  # updates x epochs x minibatches
+    reports = [json.loads(line) for line in (second.run_folder / "metrics.jsonl").read_text().splitlines()]
+    assert [report["update"] for report in reports] == list(range(1, 9))
+    assert [report["steps"] for report in reports] == list(range(256, 2049, 256))
+
+
+def test_resume_from_an_earlier_checkpoint_abandons_what_came_after(tmp_path) -> None:
+    settings = {**SMALL, "env": "CartPole-v1", "timesteps": 1024, "save_interval": 1, "log_dir": str(tmp_path)}
+    first = penstock.train(settings, quiet=True)
+    second = penstock.resume(first.run_folder, checkpoint="update-00000002", timesteps=768, quiet=True)
+    assert (second.steps, second.updates) == (768, 3)
+    assert [path.name for path in list_checkpoints(second.run_folder)] == [f"update-0000000{n}" for n in (1, 2, 3)]
+    reports = [json.loads(line) for line in (second.run_folder / "metrics.jsonl").read_text().splitlines()]
+    assert [report["update"] for report in reports] == [1, 2, 3]
+
+
+def test_an_environment_without_a_name_trains_and_is_asked_for_again(tmp_path) -> None:
+    class Local(IdentityEnv):
+        pass
+
+    result = penstock.train({**SMALL, "env": Local, "timesteps": 256, "log_dir": str(tmp_path)}, quiet=True)
+    with pytest.raises(EnvironmentFault, match=r"pass it again: penstock\.resume\("):
+        penstock.resume(result.run_folder, timesteps=512)
+    assert penstock.resume(result.run_folder, timesteps=512, env=Local, quiet=True).steps == 512
+
+
+def test_a_script_without_a_main_guard_and_with_its_own_class_trains(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+            import penstock
+            from tests.environments import IdentityEnv
+
+            class Mine(IdentityEnv):
+                pass
+
+            settings = {SMALL!r}
+            agent = penstock.ParallelPPO(Mine, log_dir={str(tmp_path)!r}, **settings)
+            result = agent.train(total_timesteps=256, log_interval=1)
+            print("actions", agent.policy([1, 0, 0, 0]), agent.policy([[1, 0, 0, 0], [0, 1, 0, 0]]).shape)
+        """)
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.count("actions") == 1
+    assert "(2,)" in done.stdout
+
+
+def test_an_environment_that_fails_ends_the_run_with_its_own_traceback(tmp_path) -> None:
+    with pytest.raises(NodeError, match="the bridge is out") as caught:
+        penstock.train({**SMALL, "env": f"{__name__}:Failing", "log_dir": str(tmp_path)}, quiet=True)
+    assert caught.value.node.startswith("env.")
+    assert psutil.Process(os.getpid()).children(recursive=True) == []
+
+
+class Failing(IdentityEnv):
+    """Fails at its 40th step."""
+
+    total = 0
+
+    def step(self, action):
+        self.total += 1
+        if self.total == 40:
+            raise RuntimeError("the bridge is out")
+        return super().step(action)
+
+
+def test_a_process_of_the_run_that_is_killed_is_named(tmp_path) -> None:
+    run = endless(tmp_path)
+    wait_for_update(run, 2)
+    victim = next(child for child in descendants(run) if child.cmdline()[-1].isdigit())
+    victim.kill()
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert "SIGKILL" in errors
+
+
+def test_collection_overlaps_learning(tmp_path) -> None:
+    settings = {**SMALL, "env": "CartPole-v1", "sync_mode": "non_blocking", "timesteps": 4096, "log_dir": str(tmp_path)}
+    result = penstock.train(settings, quiet=True)
+    assert result.steps >= 4096
+    reports = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    assert max(report["policy/lag"] for report in reports) > 0
+    last = reports[-1]
+    assert last["rows/collected"] >= last["rows/learned"] == result.steps

@@ -69,10 +69,18 @@ def contracts(root: Path) -> dict[str, str]:
     return {parser[key]["name"]: key.removeprefix(prefix) for key in parser.sections() if key.startswith(prefix)}
 
 
+# An editable install finds its own sources before any path does; without its finder the copy is found.
+PROGRAM = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("_editable")]
+from importlinter.cli import lint_imports_command
+lint_imports_command(sys.argv[1:])
+"""
+
+
 def lint(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from importlinter.cli import lint_imports_command as lint; lint(sys.argv[1:])"
     return subprocess.run(
-        [sys.executable, "-c", program, "--no-logo", "--no-cache", *arguments],
+        [sys.executable, "-c", PROGRAM, "--no-logo", "--no-cache", *arguments],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree / "src"), "COLUMNS": "200"},
         capture_output=True,

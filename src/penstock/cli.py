@@ -4,7 +4,6 @@ Everything is imported on use: ``penstock --help`` loads no numpy, no torch, no 
 """
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from penstock import __version__
 from penstock.errors import ConfigError, NodeError, PenstockError, UsageError, nearest
+from penstock.metrics.output import abandon
 from penstock.registry import ALGORITHMS, load
 
 __all__ = ["main"]
@@ -48,8 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read along has left (`| head`). Python flushes once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        abandon(sys.stdout)
         return 0
     return code
 

@@ -57,7 +57,7 @@ def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Optio
     known = {name for name, field in table.items() if not field.positional}
     for name, flag in line.flags.items():
         if name not in known:
-            raise ConfigError(f"unknown flag {flag.label}{nearest(name, known)}")
+            raise ConfigError(f"unknown flag {flag.label}{nearest(f'--{name}', [f'--{other}' for other in known])}")
     if len(line.positionals) > len(positional):
         raise ConfigError(f"unexpected argument {line.positionals[len(positional)]!r}")
     if len(line.positionals) < len(positional):

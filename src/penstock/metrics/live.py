@@ -10,13 +10,22 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.metrics.figures import Figures
+from penstock.metrics.output import abandon
 from penstock.metrics.report import EVAL_RETURN, LENGTH, RETURN, Report
 
-__all__ = ["LiveDisplay", "sparkline"]
+__all__ = ["LiveDisplay", "Terminal", "sparkline"]
 
 _REDRAW_S = 0.1
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
+
+
+class Terminal(Console):
+    """A console that tells who writes to it when nobody reads any more; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error through."""
+        raise BrokenPipeError
 
 
 class LiveDisplay:
@@ -31,7 +40,7 @@ class LiveDisplay:
     def __init__(self, title: str, timesteps: int, console: Console | None = None) -> None:
         self._title = title
         self._figures = Figures(timesteps)
-        self._console = console or Console()
+        self._console = console or Terminal()
         self._live: Live | None = Live(
             console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
@@ -61,6 +70,7 @@ class LiveDisplay:
                 self._live.stop()
         except (OSError, ValueError):
             # The terminal is gone; the run goes on, and its log holds every number.
+            abandon(self._console.file)
             self._live = None
 
     def _view(self) -> RenderableType:

@@ -5,6 +5,7 @@ import sys
 from typing import TextIO
 
 from penstock.metrics.figures import Figures
+from penstock.metrics.output import abandon
 from penstock.metrics.report import STEPS_PER_SECOND, Report, Sink
 
 __all__ = ["PlainLines", "progress_sink"]
@@ -59,5 +60,6 @@ class PlainLines:
             self._stream.write(self._figures.line() + "\n")
             self._stream.flush()
         except (OSError, ValueError):
-            # Whoever read along has left (`| head`); the run goes on, and its log holds every number.
+            # Whoever read along has left; the run goes on, and its log holds every number.
+            abandon(self._stream)
             self._stream = None

@@ -1,0 +1,106 @@
+import pytest
+
+from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions
+from penstock.config.flags import config_from_arguments, options_from_arguments
+from penstock.errors import ConfigError
+
+
+def config(*argv):
+    return config_from_arguments(argv)
+
+
+def test_underscores_dashes_and_equals_signs_are_the_same():
+    expected = config("--env", "X", "--mini_batch_size", "32")
+    assert config("--env", "X", "--mini-batch-size", "32") == expected
+    assert config("--env=X", "--mini-batch-size=32") == expected
+    assert expected.algorithm.mini_batch_size == 32
+
+
+def test_the_published_command_line():
+    line = (
+        "--env Pendulum-v1 --num_workers 4 --timesteps 1000000 --lr 3e-4 --gamma 0.99 --gae_lambda 0.95 "
+        "--clip_param 0.2 --value_coef 0.5 --entropy_coef 0.01 --max_grad_norm 0.5 --device cpu --distributed False "
+        "--log_dir ./logs --save_interval 50 --log_interval 10 --seed 0"
+    )
+    got = config(*line.split())
+    assert got.run.num_workers == 4
+    assert got.algorithm == config("--env", "Pendulum-v1").algorithm
+
+
+def test_negative_numbers_are_values():
+    assert config("--env", "X", "--target_return", "-200").run.target_return == -200.0
+
+
+def test_booleans_with_and_without_a_value():
+    assert config("--env", "X", "--vector_env").run.vector_env is True
+    assert config("--env", "X", "--vector_env", "False").run.vector_env is False
+    assert config("--vector_env", "--env", "X").run.vector_env is True
+    assert config("--env", "X", "--normalize_obs").algorithm.normalize_obs is True
+
+
+def test_of_a_flag_given_twice_the_last_counts():
+    assert config("--env", "X", "--seed", "1", "--seed", "2").run.seed == 2
+
+
+def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("lr = 0.5\nnum_steps = 64\n")
+    preset = config("--preset", "cartpole")
+    got = config("--lr", "0.25", "--config", str(file), "--preset", "cartpole")
+    assert got.algorithm.lr == 0.25
+    assert got.algorithm.num_steps == 64
+    assert preset.algorithm.num_steps != 64
+    assert got.run.env == preset.run.env
+
+
+def test_the_algorithm_may_be_named_in_the_file(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('env = "X"\nalgo = "a2c"\n')
+    assert config("--config", str(file)).run.algo == "a2c"
+    assert config("--config", str(file), "--algo", "ppo", "--clip_param", "0.1").algorithm.clip_param == 0.1
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--env", "X", "--lrr", "1"], r"unknown flag --lrr; did you mean --lr"),
+        (["--env", "X", "--confg", "f"], r"unknown flag --confg; did you mean --config"),
+        (["--env", "X", "--gamma", "2"], r"^--gamma takes a number from 0 to 1, not 2$"),
+        (["--env", "X", "--num-envs", "0"], r"^--num-envs takes a whole number from 1 to 1,000,000, not 0$"),
+        (["--env", "X", "--lr"], r"^--lr takes a number of at least 0, not True$"),
+        (["--env", "X", "stray"], "unexpected argument 'stray'"),
+        (["--env", "X", "-v"], "unexpected argument '-v'"),
+        (["--seed", "1"], "no environment is named"),
+        (["--config"], "--config needs a value"),
+        (["--preset", "cartpol"], "did you mean cartpole"),
+        (["--env", "X", "--distributed", "True"], "not built yet"),
+    ],
+)
+def test_what_cannot_be_understood_is_one_line(argv, says):
+    with pytest.raises(ConfigError, match=says) as refusal:
+        config(*argv)
+    assert "\n" not in str(refusal.value)
+
+
+def test_options_of_other_commands():
+    got = options_from_arguments(EvalOptions, ["runs/a b", "--episodes", "3", "--json"])
+    assert (got.run, got.episodes, got.json, got.seed) == ("runs/a b", 3, True, None)
+    # A bare boolean does not swallow the run that follows it.
+    assert options_from_arguments(EvalOptions, ["--json", "latest"]).run == "latest"
+    assert options_from_arguments(EvalOptions, ["--json", "False", "latest"]).json is False
+    assert options_from_arguments(PlotOptions, ["--logdir", "here", "--save_fig", "True"]).log_dir == "here"
+
+
+@pytest.mark.parametrize(
+    ("options", "argv", "says"),
+    [
+        (ResumeOptions, [], "RUN is missing"),
+        (ResumeOptions, ["a", "b"], "unexpected argument 'b'"),
+        (ResumeOptions, ["a", "--timestep", "5"], "did you mean --timesteps"),
+        (ResumeOptions, ["a", "--run", "b"], "unknown flag --run"),
+        (EvalOptions, ["a", "--episodes", "0"], "--episodes takes a whole number of at least 1, not 0"),
+    ],
+)
+def test_options_that_cannot_be_understood(options, argv, says):
+    with pytest.raises(ConfigError, match=says):
+        options_from_arguments(options, argv)

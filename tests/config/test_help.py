@@ -1,0 +1,30 @@
+from penstock.config.commands import EvalOptions
+from penstock.config.fields import fields_of
+from penstock.config.help import options_help, train_help
+from penstock.config.schema import RunConfig
+
+
+def test_every_setting_stands_in_the_help_with_its_range_and_default():
+    text = train_help([], 200)
+    for field in fields_of(RunConfig):
+        assert f"--{field.name} " in text
+    assert "a number from 0 to 1; default 0.2" in text
+    assert "default 64,64" in text
+    assert "default none" in text
+
+
+def test_the_algorithm_that_is_named_is_shown():
+    assert "--clip_param" in train_help([], 80)
+    for argv in (["--algo", "a2c"], ["--algo=a2c"]):
+        assert "--clip_param" not in train_help(argv, 80)
+
+
+def test_help_fits_a_narrow_terminal():
+    for width in (40, 80):
+        assert max(map(len, train_help([], width).splitlines())) <= width
+
+
+def test_positionals_have_no_dashes():
+    text = options_help(EvalOptions, 80)
+    assert "  RUN" in text
+    assert "--run" not in text

@@ -1,0 +1,135 @@
+import tomllib
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.config.schema import Config, RunConfig
+from penstock.config.sources import from_mapping, from_toml, preset_names, preset_path, preset_texts, to_toml
+from penstock.errors import ConfigError
+
+
+def test_defaults_are_those_of_the_product():
+    config = from_mapping({"env": "Pendulum-v1"})
+    run, ppo = config.run, config.algorithm
+    assert (run.num_envs, run.num_workers, run.timesteps, run.save_interval, run.log_interval) == (
+        8,
+        "auto",
+        1_000_000,
+        50,
+        10,
+    )
+    assert (run.seed, run.device, run.log_dir, run.sync_mode) == (0, "cpu", "./logs", "blocking")
+    assert (ppo.num_steps, ppo.epochs, ppo.mini_batch_size, ppo.lr, ppo.gamma) == (2048, 10, 64, 3e-4, 0.99)
+    assert (ppo.gae_lambda, ppo.clip_param, ppo.value_coef, ppo.entropy_coef, ppo.max_grad_norm) == (
+        0.95,
+        0.2,
+        0.5,
+        0.01,
+        0.5,
+    )
+
+
+def test_the_algorithm_decides_which_settings_there_are():
+    assert not hasattr(from_mapping({"env": "X", "algo": "a2c"}).algorithm, "clip_param")
+    with pytest.raises(ConfigError, match="unknown setting clip_param"):
+        from_mapping({"env": "X", "algo": "a2c", "clip_param": 0.2})
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"env": "X", "lrr": 1.0}, r"unknown setting lrr; did you mean lr"),
+        ({"env": "X", "gamma": 1.5}, "gamma takes a number from 0 to 1, not 1.5"),
+        ({"env": "X", "num_envs": 8, "num_workers": 3}, "nearest that does is 2"),
+        ({"env": "X", "distributed": True}, "not built yet"),
+        ({"env": "X", "early_stop": 3}, "--eval_interval"),
+        ({"env": "  "}, "the name of an environment"),
+        ({}, "no environment is named"),
+        ({"env": "X", "algo": "pppo"}, "did you mean ppo"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(values, says):
+    with pytest.raises(ConfigError, match=says) as refusal:
+        from_mapping(values)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_config_is_checked_however_it_is_made():
+    good = from_mapping({"env": "X"})
+    with pytest.raises(ConfigError, match="num_envs"):
+        Config(RunConfig(env="X", num_envs=0), good.algorithm)
+    with pytest.raises(ConfigError, match="seed"):
+        Config(RunConfig(env="X", seed="0"), good.algorithm)  # type: ignore[arg-type]
+
+
+text = st.text(st.characters(exclude_categories=("Cs",)), min_size=1).filter(str.strip)
+finite = st.floats(0.0, 1.0)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.fixed_dictionaries(
+        {"env": text},
+        optional={
+            "log_dir": text,
+            "seed": st.integers(0, 2**63 - 1),
+            "target_return": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            "vector_env": st.booleans(),
+            "num_workers": st.sampled_from(["auto", 1, 2, 4, 8]),
+            "lr": finite,
+            "gamma": finite,
+            "hidden_sizes": st.lists(st.integers(1, 4096), min_size=1, max_size=4).map(tuple),
+        },
+    )
+)
+def test_toml_reads_back_to_an_equal_config(values):
+    config = from_mapping(values)
+    assert from_mapping(tomllib.loads(to_toml(config))) == config
+
+
+def test_toml_leaves_out_what_is_none_and_holds_everything_else():
+    config = from_mapping({"env": "X"})
+    keys = tomllib.loads(to_toml(config)).keys()
+    assert keys == {name for name, value in config.values().items() if value is not None}
+    assert "target_return" not in keys
+
+
+def test_a_file_is_read(tmp_path):
+    file = tmp_path / "my run é.toml"
+    file.write_text('env = "X"\nmini-batch-size = 32\n', encoding="utf-8")
+    assert from_toml(file).algorithm.mini_batch_size == 32
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'env = "X"\nlrr = 1', r"unknown setting lrr in .*run\.toml; did you mean lr"),
+        (b'env = "X"\ngamma = "high"', r"gamma in .*run\.toml takes a number from 0 to 1, not high"),
+        (b'env = "X"\n[ppo]\nlr = 1', "unknown setting ppo in"),
+        (b"env = ", "is not TOML"),
+        (b"\xff\xfe", "is not TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path, content, says):
+    file = tmp_path / "run.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=says):
+        from_toml(file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read the config file .*nothing\.toml"):
+        from_toml(tmp_path / "nothing.toml")
+
+
+def test_every_preset_is_a_config_and_says_what_it_is_for():
+    assert preset_names()
+    for name, text in preset_texts().items():
+        assert from_toml(preset_path(name)).run.env
+        assert len(text) > 10
+
+
+def test_an_unknown_preset_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean cartpole"):
+        preset_path("cartpol")

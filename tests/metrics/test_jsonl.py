@@ -1,0 +1,68 @@
+import json
+import math
+
+import pytest
+
+from penstock.metrics.jsonl import JsonLines, read_reports
+from penstock.metrics.report import Report
+
+
+def report(update, **values):
+    return Report(update, update * 10, update / 2, {"loss/policy": 0.5, **values})
+
+
+def written(folder, updates, resumed_update=0):
+    log = JsonLines(folder, resumed_update)
+    for update in updates:
+        log.write(report(update))
+    log.close()
+    log.close()
+
+
+def test_each_report_is_one_line_on_the_disk_at_once(tmp_path):
+    log = JsonLines(tmp_path)
+    log.write(report(1))
+    line = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert line == {"update": 1, "steps": 10, "time_s": 0.5, "loss/policy": 0.5}
+    log.close()
+
+
+def test_reports_read_back(tmp_path):
+    written(tmp_path, [1, 2, 3])
+    assert read_reports(tmp_path) == [report(1), report(2), report(3)]
+
+
+def test_resuming_cuts_off_the_life_that_was_abandoned(tmp_path):
+    written(tmp_path, [1, 2, 3, 4])
+    written(tmp_path, [3, 4, 5], resumed_update=2)
+    assert [each.update for each in read_reports(tmp_path)] == [1, 2, 3, 4, 5]
+
+
+def test_a_line_that_a_death_cut_short_is_left_out(tmp_path):
+    written(tmp_path, [1, 2])
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"update": 3, "steps": 30, "ti')
+    assert [each.update for each in read_reports(tmp_path)] == [1, 2]
+    written(tmp_path, [3], resumed_update=2)
+    assert [each.update for each in read_reports(tmp_path)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_cannot_hold(tmp_path, value):
+    log = JsonLines(tmp_path)
+    log.write(report(1, bad=value))
+    log.close()
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["bad"] is None
+    assert math.isnan(read_reports(tmp_path)[0].values["bad"])
+
+
+def test_no_log(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_reports(tmp_path)
+
+
+def test_lines_of_something_else_are_left_out(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(
+        '[]\n{"update": "x"}\n\n{"update": 1, "steps": 2, "time_s": 3, "note": "text"}\n'
+    )
+    assert read_reports(tmp_path) == [Report(1, 2, 3.0, {})]

@@ -1,0 +1,116 @@
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from penstock.metrics.report import Report
+from penstock.metrics.tensorboard import TensorBoard, crc32c
+
+
+def masked(content):
+    crc = crc32c(content)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records(path):
+    """The records of an event file, with both checksums compared."""
+    content, position = path.read_bytes(), 0
+    while position < len(content):
+        (length,) = struct.unpack_from("<Q", content, position)
+        assert struct.unpack_from("<I", content, position + 8) == (masked(content[position : position + 8]),)
+        record = content[position + 12 : position + 12 + length]
+        assert struct.unpack_from("<I", content, position + 12 + length) == (masked(record),)
+        yield record
+        position += 16 + length
+
+
+def message(content):
+    """A protobuf message as a list of (field, value)."""
+    fields, position = [], 0
+
+    def varint():
+        nonlocal position
+        value = shift = 0
+        while True:
+            byte = content[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while position < len(content):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            value = varint()
+        elif kind == 2:
+            length = varint()
+            value = content[position : position + length]
+            position += length
+        else:
+            form, size = {1: ("<d", 8), 5: ("<f", 4)}[kind]
+            (value,) = struct.unpack_from(form, content, position)
+            position += size
+        fields.append((key >> 3, value))
+    return fields
+
+
+def events(path):
+    return [dict(message(record)) for record in records(path)]
+
+
+def scalars(event):
+    """Tag -> value of an event's summary (field 5); a value has a tag (1) and a number (2)."""
+    values = [dict(message(value)) for _, value in message(event[5])]
+    return {value[1].decode(): value[2] for value in values}
+
+
+@pytest.mark.parametrize(
+    ("content", "crc"),
+    [(b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)],
+)
+def test_the_checksum_is_that_of_rfc_3720(content, crc):
+    assert crc32c(content) == crc
+
+
+def test_every_metric_is_a_scalar_over_environment_steps(tmp_path):
+    board = TensorBoard(tmp_path)
+    board.write(Report(1, 16_384, 1.0, {"loss/policy": 0.5, "rollout/return_mean": -1200.25}))
+    board.write(Report(2, 10**12, 2.0, {"loss/policy": 0.25, "bad": float("nan")}))
+    board.close()
+    board.close()
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    first, second, third = events(path)
+    assert first[3] == b"brain.Event:2"
+    assert second[2] == 16_384
+    assert scalars(second) == {"loss/policy": 0.5, "rollout/return_mean": -1200.25}
+    assert third[2] == 10**12
+    assert scalars(third) == {"loss/policy": 0.25}
+    assert first[1] > 1.5e9, "the wall time"
+
+
+def test_resuming_hides_what_an_abandoned_life_said_of_later_steps(tmp_path):
+    TensorBoard(tmp_path).close()
+    TensorBoard(tmp_path, resumed_steps=500).close()
+    earlier, later = sorted(tmp_path.glob("events.out.tfevents.*"))
+    assert len(events(earlier)) == 1
+    start = events(later)[1]
+    assert start[2] == 501
+    assert message(start[7]) == [(1, 1)], "SessionLog.status is START"
+
+
+def test_a_later_file_sorts_after_the_earlier_ones_also_when_the_clock_goes_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 2_000_000_000.0)
+    TensorBoard(tmp_path).close()
+    monkeypatch.setattr("time.time", lambda: 1_000_000_000.0)
+    TensorBoard(tmp_path).close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert [name.split(".")[3] for name in names] == ["2000000000", "2000000001"]
+
+
+def test_writing_imports_no_torch():
+    program = "import sys, penstock.metrics.tensorboard; print('torch' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"

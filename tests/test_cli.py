@@ -1,0 +1,229 @@
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.cli import COMMANDS, main
+from penstock.config.sources import from_mapping
+from penstock.errors import ConfigError, NodeError, PenstockError
+from penstock.experiments.run_folder import RunFolder
+
+EVALUATION = SimpleNamespace(
+    mean_return=-153.2, std_return=80.1, mean_length=200.0, episodes=100, env="Pendulum-v1", seed=0
+)
+
+
+def result(path, interrupted=False):
+    evaluation = None if interrupted else EVALUATION
+    return SimpleNamespace(run_folder=path, evaluation=evaluation, steps=50_000, updates=3, interrupted=interrupted)
+
+
+@pytest.fixture
+def trains(monkeypatch, tmp_path):
+    """Replaces training; gives the list of configs that it was called with."""
+    configs = []
+
+    def train(config):
+        configs.append(config)
+        return result(tmp_path / "my run")
+
+    monkeypatch.setattr("penstock.run.train", train)
+    return configs
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = RunFolder.create(tmp_path, "Pendulum-v1", "ppo")
+    folder.write_config(from_mapping({"env": "Pendulum-v1"}))
+    return folder
+
+
+def test_train_calls_train_with_the_config_and_says_where_everything_is(trains, tmp_path, capsys):
+    assert main(["train", "--env", "Pendulum-v1", "--lr", "1e-3"]) == 0
+    assert trains == [from_mapping({"env": "Pendulum-v1", "lr": 1e-3})]
+    said = capsys.readouterr().out
+    assert "return -153.2 ± 80.1 over 100 greedy episodes" in said
+    assert f"penstock eval '{tmp_path}/my run'" in said
+
+
+def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("penstock.run.train", lambda config: result(tmp_path, interrupted=True))
+    assert main(["train", "--env", "X"]) == 130
+    assert f"penstock resume {tmp_path}" in capsys.readouterr().out
+
+
+def test_resume_and_eval_find_the_run(monkeypatch, run, capsys):
+    calls = []
+
+    def resume(path, **options):
+        calls.append((path, options))
+        return result(path)
+
+    def evaluate(path, **options):
+        calls.append((path, options))
+        return EVALUATION
+
+    monkeypatch.setattr("penstock.run.resume", resume)
+    monkeypatch.setattr("penstock.run.evaluate", evaluate)
+    logs = ["--log_dir", str(run.path.parent)]
+    assert main(["resume", "latest", "--checkpoint", "50", "--timesteps", "2000000", *logs]) == 0
+    assert main(["eval", run.name, "--episodes", "7", "--seed", "3", *logs]) == 0
+    assert calls == [
+        (run.path, {"checkpoint": "50", "timesteps": 2_000_000}),
+        (run.path, {"episodes": 7, "checkpoint": None, "seed": 3}),
+    ]
+    capsys.readouterr()
+    assert main(["eval", str(run.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == vars(EVALUATION)
+
+
+def test_draw_prints_what_run_draws(monkeypatch, capsys):
+    monkeypatch.setattr("penstock.run.draw", lambda config: f"program of {config.run.env}")
+    assert main(["draw", "--env", "X"]) == 0
+    assert capsys.readouterr().out == "program of X\n"
+
+
+def test_plot_says_where_the_picture_is(run, capsys):
+    assert main(["plot", "--logdir", str(run.path.parent), "--save_fig", "True"]) == 2
+    assert "has reported anything yet" in capsys.readouterr().err
+    (run.path / "metrics.jsonl").write_text('{"update": 1, "steps": 10, "time_s": 1.0, "rollout/return_mean": 1.0}\n')
+    assert main(["plot", "--logdir", str(run.path.parent), "--save_fig", "True"]) == 0
+    assert capsys.readouterr().out == f"curves: {run.path.parent / 'curves.png'}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["tran"], "unknown command 'tran'; did you mean train"),
+        (["train", "--env", "X", "--lrr", "1"], "unknown flag --lrr; did you mean --lr"),
+        (["train", "--env", "X", "--distributed", "True"], "not built yet"),
+        (["train", "--env", "X", "--num_workers", "3"], "the nearest that does is 2"),
+        (["eval", "nothing", "--log_dir", "/nowhere"], "there is no run nothing"),
+        (["algos", "more"], "unexpected argument 'more'"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(argv, says, capsys):
+    assert main(argv) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("penstock: error: ")
+    assert says in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (
+            NodeError("env.0", "Traceback ...\nValueError: theirs\n"),
+            1,
+            "Traceback ...\nValueError: theirs\npenstock: node env.0",
+        ),
+        (PenstockError("slot lost"), 1, "penstock: error: slot lost\n"),
+        (ConfigError("wrong"), 2, "penstock: error: wrong\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_each_failure_has_its_exit_code(monkeypatch, capsys, error, code, says):
+    def fail(config):
+        raise error
+
+    monkeypatch.setattr("penstock.run.train", fail)
+    assert main(["train", "--env", "X"]) == code
+    assert capsys.readouterr().err.startswith(says)
+
+
+def test_help_names_every_command_with_an_example(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert f"\n  {name} " in said
+        assert command.example in said
+    assert main([]) == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_its_help(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main([command, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert COMMANDS[command].example in said
+    assert main([command, "-h"]) == 0
+
+
+def test_lists(capsys):
+    assert main(["algos"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][:2] == ["ppo", "a2c"]
+    assert main(["presets"]) == 0
+    assert "CartPole-v1" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"penstock {penstock.__version__}\n"
+
+
+def in_process(program, **options):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, **options)
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys; from penstock.cli import main; main(['--help'])\n"
+        "heavy = {'numpy', 'torch', 'gymnasium', 'matplotlib', 'rich', 'safetensors', 'onnx'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = in_process(program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_train_help_imports_no_torch():
+    program = "import sys; from penstock.cli import main; main(['train', '--help']); sys.exit('torch' in sys.modules)"
+    assert in_process(program).returncode == 0
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "train", "--lrr", "1"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "did you mean --lr" in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_failure():
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock", "train", "--help"], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_no_standard_output_and_an_old_locale():
+    closed = subprocess.run(f"{sys.executable} -m penstock --help >&-", shell=True, capture_output=True, check=False)
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    program = (
+        "from types import SimpleNamespace as N; import penstock.cli as c\n"
+        "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1)\n"
+        "c._conclude(N(run_folder='x', interrupted=False, evaluation=evaluation))"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    plain = in_process(f"import penstock.cli as c; c.main(['--version'])\n{program}", env=environment)
+    assert plain.returncode == 0, plain.stderr
+    assert "return 1.0 ? 1.0" in plain.stdout
+
+
+def test_numbers_of_an_evaluation_print_as_json(monkeypatch, run, capsys):
+    """numpy's numbers are no JSON, so what run.py returns has to be Python's."""
+    exact = SimpleNamespace(**{**vars(EVALUATION), "mean_return": float(np.float64(0.1))})
+    monkeypatch.setattr("penstock.run.evaluate", lambda path, **options: exact)
+    assert main(["eval", str(run.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean_return"] == 0.1

@@ -2,12 +2,12 @@
 
 import contextlib
 import os
-from typing import TextIO
+from typing import IO
 
 __all__ = ["abandon"]
 
 
-def abandon(stream: TextIO | None) -> None:
+def abandon(stream: IO[str] | None) -> None:
     """Let all that is still written to ``stream`` vanish, also what Python flushes at exit, which would fail again."""
     if stream is None:
         return

@@ -8,21 +8,13 @@ from penstock.updates import compiled
 from tests.updates import counting
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "penstock" / "updates"
-
-
 def make():
     torch.set_num_threads(1)
-    return compiled.CompiledUpdater(counting.build(), counting.spec(4), counting.stream(), torch.device("cpu"))
+    return compiled.CompiledUpdater(counting.build(), counting.spec(7), counting.stream(), torch.device("cpu"))
 
 
-def test_a_second_start_finds_the_library(home, monkeypatch):
+def test_a_second_start_finds_the_library(monkeypatch):
     make()
-    (library,) = home.iterdir()
-    assert library.suffix == ".so"
 
     def refuse(*arguments):
         pytest.fail("compiled again")
@@ -30,5 +22,30 @@ def test_a_second_start_finds_the_library(home, monkeypatch):
     monkeypatch.setattr(compiled, "_compile", refuse)
     updater = make()
     updater.begin([0, 1], 0.0)
-    updater.minibatches(np.array([[0, 1, 2, 3]]), np.ones((1, 4), np.float32))
-    assert updater.state()["seen"][:5].tolist() == [1.0, 1.0, 1.0, 1.0, 0.0]
+    updater.minibatches(np.array([[0, 1, 2, 3, 4, 5, 6]]), np.ones((1, 7), np.float32))
+    assert updater.state()["seen"][:8].tolist() == [1.0] * 7 + [0.0]
+
+
+def test_the_cache_is_where_the_user_keeps_caches(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiled._cache() == tmp_path / "penstock" / "updates"
+    assert compiled._cache().is_dir()
+
+
+def test_without_a_place_to_write_torchs_own_cache_serves(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
+    assert compiled._cache() == tmp_path / "torch" / "penstock"
+
+
+def test_the_key_names_threads(monkeypatch):
+    """The number of threads is compiled in: a library for one thread does not serve two."""
+    graph = torch.fx.symbolic_trace(torch.nn.Identity())
+    torch.set_num_threads(1)
+    one = compiled._key(graph, [torch.zeros(3)])
+    torch.set_num_threads(2)
+    two = compiled._key(graph, [torch.zeros(3)])
+    torch.set_num_threads(1)
+    assert len({one, two, compiled._key(graph, [torch.zeros(4)])}) == 3
+    assert compiled._key(graph, [torch.zeros(3)]) == one

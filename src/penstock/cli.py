@@ -88,7 +88,7 @@ def _eval(argv: Sequence[str]) -> int:
     if options.json:
         names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
-    return _say(f"{_evaluated(evaluation)} of {evaluation.env}")
+    return _say(f"{evaluation.env}: {_evaluated(evaluation)}")
 
 
 def _plot(argv: Sequence[str]) -> int:

@@ -1,5 +1,5 @@
 // The forward pass against plain loops at every level and many shapes, the noise against numbers that are the same on
-// every machine, and advantages. Prints what failed and exits with 1.
+// every machine, advantages, and the update. Prints what failed and exits with 1.
 
 #include <algorithm>
 #include <cmath>
@@ -12,38 +12,20 @@
 
 #include "gae.hpp"
 #include "penstock/kernels/level.hpp"
+#include "numbers.hpp"
 #include "policy.hpp"
 
 namespace penstock::kernels {
 extern const Level wide;
 }
 
+void update_is_the_same_on_two_threads(const penstock::kernels::Level& level);
+
 namespace {
 
 using namespace penstock::kernels;
-
-void check(bool holds, const std::string& what) {
-    if (holds) return;
-    std::fprintf(stderr, "failed: %s\n", what.c_str());
-    std::exit(1);
-}
-
-// Numbers in [-1, 1) that need no library.
-class Numbers {
-public:
-    float next() {
-        state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
-        return static_cast<float>(static_cast<std::int32_t>(state_ >> 32)) * 0x1p-31F;
-    }
-    std::vector<float> many(std::size_t count) {
-        std::vector<float> values(count);
-        for (float& value : values) value = next();
-        return values;
-    }
-
-private:
-    std::uint64_t state_ = 42;
-};
+using penstock::test::check;
+using penstock::test::Numbers;
 
 std::vector<double> plain_mlp(const std::vector<LayerShape>& layers, const std::vector<float>& flat,
                               std::vector<double> x) {
@@ -176,6 +158,7 @@ int main() {
             for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 130})
                 for (const bool gaussian : {true, false}) forward_agrees(*level, shape, rows, gaussian);
         noise_is_the_same_everywhere(*level);
+        update_is_the_same_on_two_threads(*level);
     }
     the_clock_task_has_no_advantage();
     return 0;

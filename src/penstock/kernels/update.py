@@ -18,7 +18,10 @@ __all__ = ["ActorCriticLoss", "ActorCriticUpdate", "supports_update"]
 
 @dataclass(frozen=True)
 class ActorCriticLoss:
-    """``-E[min(r A, clip(r, 1 - clip_param, 1 + clip_param) A)] + value_coef E[(V - target)^2] - entropy_coef E[S]``."""
+    """The loss, and what is done with its gradient.
+
+    ``-E[min(r A, clip(r, 1 - clip_param, 1 + clip_param) A)] + value_coef E[(V - target)^2] - entropy_coef E[S]``
+    """
 
     clip_param: float
     value_coef: float

@@ -45,36 +45,64 @@ void slope(Elementwise kind, const float* z, const float* y, float* d, std::size
     }
 }
 
-void add_rows(const float* from, std::ptrdiff_t stride, std::int32_t rows, std::int32_t columns, float* to) {
-    for (std::int32_t c = 0; c < columns; c += kWidth) {
-        Vec total = load(to + c);
-        for (std::int32_t r = 0; r < rows; ++r) total += load(from + r * stride + c);
-        store(to + c, total);
-    }
+template <int vectors>
+PENSTOCK_INLINE void add_columns(const float* from, std::ptrdiff_t stride, std::int32_t rows, float* to) {
+    Vec totals[vectors];
+    for (int v = 0; v < vectors; ++v) totals[v] = load(to + v * kWidth);
+    for (std::int32_t r = 0; r < rows; ++r, from += stride)
+        for (int v = 0; v < vectors; ++v) totals[v] += load(from + v * kWidth);
+    for (int v = 0; v < vectors; ++v) store(to + v * kWidth, totals[v]);
 }
 
+void add_rows(const float* from, std::ptrdiff_t stride, std::int32_t rows, std::int32_t columns, float* to) {
+    std::int32_t c = 0;
+    for (; c + 4 * kWidth <= columns; c += 4 * kWidth) add_columns<4>(from + c, stride, rows, to + c);
+    for (; c < columns; c += kWidth) add_columns<1>(from + c, stride, rows, to + c);
+}
+
+typedef float Four __attribute__((vector_size(16)));
+
+PENSTOCK_INLINE void transpose_four(const float* from, std::ptrdiff_t from_stride, float* to, std::ptrdiff_t to_stride) {
+    Four row[4];
+    for (int r = 0; r < 4; ++r) __builtin_memcpy(&row[r], from + r * from_stride, sizeof(Four));
+    const Four low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
+    const Four low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+    const Four high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+    const Four high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+    const Four column[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                            __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                            __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+    for (int c = 0; c < 4; ++c) __builtin_memcpy(to + c * to_stride, &column[c], sizeof(Four));
+}
+
+// Blocks of four by four in registers; what is left over number by number.
 void transpose(const float* from, std::ptrdiff_t from_stride, std::int32_t rows, std::int32_t columns, float* to,
                std::ptrdiff_t to_stride) {
-    constexpr std::int32_t block = 16;  // a cache line of floats, so that each line is filled while it is at hand
-    for (std::int32_t row = 0; row < rows; row += block) {
-        const std::int32_t last = row + block < rows ? row + block : rows;
-        for (std::int32_t c = 0; c < columns; ++c)
-            for (std::int32_t r = row; r < last; ++r) to[c * to_stride + r] = from[r * from_stride + c];
-    }
+    const std::int32_t whole_rows = rows / 4 * 4;
+    const std::int32_t whole_columns = columns / 4 * 4;
+    for (std::int32_t c = 0; c < whole_columns; c += 4)
+        for (std::int32_t r = 0; r < whole_rows; r += 4)
+            transpose_four(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+    for (std::int32_t c = 0; c < columns; ++c)
+        for (std::int32_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
 }
 
 double squares(const float* values, std::size_t count) {
-    // A few thousand floats at a time, so that a large sum does not swallow small squares.
+    // A few thousand floats at a time, so that a large sum does not swallow small squares; four chains, so that none
+    // waits for the other.
     constexpr std::size_t block = 2048;
     double total = 0.0;
     for (std::size_t start = 0; start < count; start += block) {
-        Vec sums[2] = {};
+        Vec sums[4] = {};
         const std::size_t end = count < start + block ? count : start + block;
-        for (std::size_t i = start; i < end; i += kWidth) {
-            Vec& part = sums[i / kWidth % 2];
-            part = fma(load(values + i), load(values + i), part);
-        }
-        total += static_cast<double>(sum(sums[0] + sums[1]));
+        std::size_t i = start;
+        for (; i + 4 * kWidth <= end; i += 4 * kWidth)
+            for (std::size_t chain = 0; chain < 4; ++chain) {
+                const Vec value = load(values + i + chain * kWidth);
+                sums[chain] = fma(value, value, sums[chain]);
+            }
+        for (; i < end; i += kWidth) sums[0] = fma(load(values + i), load(values + i), sums[0]);
+        total += static_cast<double>(sum((sums[0] + sums[1]) + (sums[2] + sums[3])));
     }
     return total;
 }

@@ -39,8 +39,14 @@ void strip(const Product& whole) {
         part.c += columns;
         left -= columns;
     };
-    for (; left >= vectors * kWidth; advance(vectors * kWidth)) tile<rows, vectors>(part);
-    for (; left > 0; advance(kWidth)) tile<rows, 1>(part);
+    while (left >= vectors * kWidth) {
+        tile<rows, vectors>(part);
+        advance(vectors * kWidth);
+    }
+    while (left > 0) {
+        tile<rows, 1>(part);
+        advance(kWidth);
+    }
 }
 
 void product(const Product& whole) {
@@ -49,17 +55,19 @@ void product(const Product& whole) {
     constexpr int most = kWidth == 16 ? 4 : 2;
     constexpr int one = kWidth == 16 ? 4 : 8;
     Product part = whole;
-    const auto advance = [&](std::int32_t rows) {
-        part.a += rows * part.a_row;
-        part.init += rows * part.init_stride;
-        part.c += rows * part.c_stride;
-        part.rows -= rows;
+    const auto take = [&](std::int32_t rows, void (*of)(const Product&)) {
+        while (part.rows >= rows) {
+            of(part);
+            part.a += rows * part.a_row;
+            part.init += rows * part.init_stride;
+            part.c += rows * part.c_stride;
+            part.rows -= rows;
+        }
     };
-    if constexpr (kWidth == 16)
-        for (; part.rows >= 6; advance(6)) strip<6, most>(part);
-    for (; part.rows >= 4; advance(4)) strip<4, most>(part);
-    for (; part.rows >= 2; advance(2)) strip<2, 4>(part);
-    for (; part.rows >= 1; advance(1)) strip<1, one>(part);
+    if constexpr (kWidth == 16) take(6, strip<6, most>);
+    take(4, strip<4, most>);
+    take(2, strip<2, 4>);
+    take(1, strip<1, one>);
 }
 
 template <int rows>

@@ -1,0 +1,36 @@
+// What the tests need: a check that ends them, and numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace penstock::test {
+
+inline void check(bool holds, const std::string& what) {
+    if (holds) return;
+    std::fprintf(stderr, "failed: %s\n", what.c_str());
+    std::exit(1);
+}
+
+// Numbers in [-1, 1) that need no library.
+class Numbers {
+public:
+    float next() {
+        state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
+        return static_cast<float>(static_cast<std::int32_t>(state_ >> 32)) * 0x1p-31F;
+    }
+    std::vector<float> many(std::size_t count) {
+        std::vector<float> values(count);
+        for (float& value : values) value = next();
+        return values;
+    }
+
+private:
+    std::uint64_t state_ = 42;
+};
+
+}  // namespace penstock::test

@@ -1,0 +1,90 @@
+// The update on one thread and on two gives the same bits, also when its minibatches are spread over several calls; and
+// learning from a constant target reaches it.
+
+#include "update.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "numbers.hpp"
+
+namespace {
+
+using namespace penstock::kernels;
+using penstock::test::check;
+using penstock::test::Numbers;
+
+constexpr std::int64_t kRows = 300;
+
+struct Learner {
+    explicit Learner(const Graph& graph, const Level& level)
+        : update(graph, {0.2, 0.5, 0.01, 0.5, 1e-5, true}, kRows, level),
+          actor(3, std::vector<float>(static_cast<std::size_t>(update.actor_size()))),
+          critic(3, std::vector<float>(static_cast<std::size_t>(update.critic_size()))) {
+        Numbers numbers;
+        for (float& value : actor[0]) value = 0.3F * numbers.next();
+        for (float& value : critic[0]) value = 0.3F * numbers.next();
+        const auto rows = static_cast<std::size_t>(kRows);
+        const auto features = static_cast<std::size_t>(graph.encoding[0].size);
+        const auto actions = static_cast<std::size_t>(graph.head.gaussian ? graph.head.size : 1);
+        const std::vector<float> obs = numbers.many(rows * features), samples = numbers.many(rows * actions);
+        const std::vector<float> log_prob(rows, -1.0F), advantage = numbers.many(rows), target(rows, 0.5F);
+        std::vector<std::int64_t> chosen(rows);
+        for (std::size_t i = 0; i < rows; ++i) chosen[i] = static_cast<std::int64_t>(i) % graph.head.size;
+        const auto column = [](const auto& values, std::size_t count) {
+            return Rows{reinterpret_cast<std::byte*>(const_cast<std::decay_t<decltype(values[0])>*>(values.data())),
+                        static_cast<std::ptrdiff_t>(count * sizeof(values[0])), Dtype::f32};
+        };
+        const Rows field = column(obs, features);
+        const Rows action = graph.head.gaussian ? column(samples, actions) : column(chosen, 1);
+        update.pack({&field, action, column(log_prob, 1), column(advantage, 1), column(target, 1)}, {}, 0, kRows);
+    }
+
+    void run(std::int64_t first, std::int64_t count, std::int64_t size, int threads) {
+        std::vector<std::int64_t> indices(static_cast<std::size_t>(count * size));
+        std::vector<float> weights(indices.size(), 1.0F);
+        for (std::size_t i = 0; i < indices.size(); ++i)
+            indices[i] = (first * size + static_cast<std::int64_t>(i)) * 7 % kRows;
+        if (first == 0) weights[static_cast<std::size_t>(size) - 1] = 0.0F;
+        update.load(vectors(actor), vectors(critic));
+        step = update.run({indices.data(), weights.data(), count, size}, step, 1e-2, threads);
+        update.store(vectors(actor), vectors(critic));
+    }
+
+    static Vectors vectors(std::vector<std::vector<float>>& of) { return {of[0].data(), of[1].data(), of[2].data()}; }
+
+    Update update;
+    std::vector<std::vector<float>> actor, critic;
+    std::int64_t step = 0;
+};
+
+}  // namespace
+
+void update_is_the_same_on_two_threads(const Level& level) {
+    for (const Elementwise activation : {Elementwise::tanh, Elementwise::gelu, Elementwise::sigmoid})
+        for (const bool gaussian : {true, false})
+            for (const std::int64_t size : {1, 5, 64, 150}) {
+                const std::vector<LayerShape> actor{{5, 33, activation}, {33, 18, activation}, {18, 6, Elementwise::none}};
+                const std::vector<LayerShape> critic{{5, 20, activation}, {20, 1, Elementwise::none}};
+                const Graph graph{{{false, 5, 0}}, actor, critic, {gaussian, 6, 0}, false, false};
+                Learner one(graph, level), two(graph, level);
+                one.run(0, 8, size, 1);
+                two.run(0, 3, size, 2);
+                two.run(3, 5, size, 2);
+                const std::string name = std::string(level.name) + " minibatches of " + std::to_string(size);
+                check(one.step == two.step, "steps of " + name);
+                check(one.actor == two.actor, "actor of " + name);
+                check(one.critic == two.critic, "critic of " + name);
+                const Metrics metrics = two.update.take_metrics();
+                check(metrics.count == two.step && std::isfinite(metrics.policy_loss), "metrics of " + name);
+            }
+    const std::vector<LayerShape> layers{{4, 16, Elementwise::tanh}, {16, 1, Elementwise::none}};
+    Learner learner({{{false, 4, 0}}, layers, layers, {true, 1, 0}, false, false}, level);
+    learner.run(0, 300, 32, 2);
+    learner.update.take_metrics();
+    learner.run(300, 50, 32, 2);
+    const Metrics metrics = learner.update.take_metrics();
+    check(metrics.value_loss / static_cast<double>(metrics.count) < 1e-3, "a constant target is learned");
+}

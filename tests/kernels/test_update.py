@@ -1,0 +1,284 @@
+"""The native update against float64 autograd of PPO's phases, and against itself: threads, calls, padding."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.ppo import learn
+from penstock.algorithms.ppo.spec import PPOConfig
+from penstock.kernels.level import levels
+from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, supports_update
+from penstock.models.policy import Policy
+from penstock.network import Categorical, Encoding, Gaussian
+from tests.inference import reference
+
+ROWS = 400
+GRAPHS = {name: graph for name, graph in reference.GRAPHS.items() if supports_update(graph)}
+
+
+def loss_of(config):
+    return ActorCriticLoss(
+        config.clip_param,
+        config.value_coef,
+        config.entropy_coef,
+        config.max_grad_norm,
+        config.adam_eps,
+        config.normalize_advantage,
+    )
+
+
+def batch(graph, seed=0):
+    """A state in mid-run, and rows whose policy is a little older than the state's."""
+    generator = np.random.default_rng(seed)
+    published = reference.record(graph, generator)
+    rows = reference.observations(graph, generator, ROWS)
+    out = reference.act(graph, published, rows, reference.noise_of(graph, generator, ROWS), np.ones(ROWS))
+    rows["action"] = out["action"].astype(np.float32) if isinstance(graph.head, Gaussian) else out["action"]
+    rows["log_prob"] = (out["log_prob"] + generator.normal(0.0, 0.15, ROWS)).astype(np.float32)
+    rows["advantage"] = generator.normal(2.0, 3.0, ROWS).astype(np.float32)
+    rows["target"] = generator.normal(size=ROWS).astype(np.float32)
+    state = dict(published)
+    for network in graph.networks:
+        state[f"adam_m.{network.name}"] = generator.normal(0.0, 1e-3, network.num_parameters).astype(np.float32)
+        state[f"adam_v.{network.name}"] = generator.uniform(0.0, 1e-5, network.num_parameters).astype(np.float32)
+    state["adam_step"] = np.array(10)
+    return state, rows
+
+
+def minibatches(count, size, seed=0):
+    generator = np.random.default_rng(seed)
+    indices = np.stack([generator.permutation(ROWS)[:size] for _ in range(count)])
+    return indices, np.ones((count, size), np.float32)
+
+
+def copied(state):
+    return {name: np.array(values) for name, values in state.items()}
+
+
+def updated(graph, state, rows, indices, weights, config, threads=1, level=None):
+    update = ActorCriticUpdate(graph, loss_of(config), ROWS, threads, level)
+    update.pack(state, rows, 0, ROWS)
+    after = copied(state)
+    update.run(after, indices, weights, config.lr)
+    return after, update.metrics()
+
+
+def wide(values):
+    return values.astype(np.float64) if values.dtype == np.float32 else values
+
+
+def autograd(graph, state, rows, indices, weights, config):
+    """The same in float64, by the algorithm's own pure functions."""
+    policy = Policy(graph)
+    tensors = {name: torch.tensor(wide(values)) for name, values in state.items()}
+    tensors["progress"] = torch.tensor(0.0, dtype=torch.float64)
+    seen = []
+    for chosen, weight in zip(indices, weights, strict=True):
+        minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
+        minibatch["weight"] = torch.tensor(wide(weight))
+        found = learn.gradients(policy, config, tensors, minibatch, {})
+        tensors = tensors | dict(learn.update(graph, config, tensors, found.gradients))
+        seen.append({name: float(value) for name, value in found.metrics.items()})
+    means = {name: float(np.mean([metrics[name] for metrics in seen])) for name in seen[0]}
+    return {name: values.numpy() for name, values in tensors.items()}, means
+
+
+def agree(after, expected, graph, tolerance=1e-5):
+    for network in graph.networks:
+        for prefix in ("", "adam_m.", "adam_v."):
+            name = prefix + network.name
+            error = np.linalg.norm(after[name] - expected[name]) / np.linalg.norm(expected[name])
+            assert error < tolerance, (name, error)
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("name", GRAPHS)
+def test_agrees_with_float64_autograd(name, level):
+    graph, config = GRAPHS[name], PPOConfig(lr=1e-3)
+    state, rows = batch(graph)
+    indices, weights = minibatches(4, 64)
+    after, metrics = updated(graph, state, rows, indices, weights, config, level=level)
+    expected, means = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
+    assert after["adam_step"] == 14
+    for metric, value in metrics.items():
+        assert value == pytest.approx(means[metric], rel=1e-4, abs=1e-5), metric
+    assert set(metrics) == set(means) - {"lr"}
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("name", ["gaussian, six actions, normalised", "categorical", "activation gelu"])
+def test_one_gradient_agrees_with_float64_autograd(name, level):
+    # From moments at zero the first moment is a tenth of the clipped gradient: nothing hides it.
+    graph, config = GRAPHS[name], PPOConfig(max_grad_norm=1e9)
+    state, rows = batch(graph)
+    for network in graph.networks:
+        state[f"adam_m.{network.name}"][:] = 0.0
+    indices, weights = minibatches(1, 100)
+    after, _ = updated(graph, state, rows, indices, weights, config, level=level)
+    expected, _ = autograd(graph, state, rows, indices, weights, config)
+    for network in graph.networks:
+        gradient = expected[f"adam_m.{network.name}"]
+        np.testing.assert_allclose(
+            after[f"adam_m.{network.name}"], gradient, rtol=1e-5, atol=1e-5 * np.abs(gradient).max()
+        )
+
+
+@pytest.mark.parametrize("size", [1, 3, 63, 65, 200, 400])
+@pytest.mark.parametrize("hidden", [(), (1,), (5, 9), (100,), (16, 40, 24)])
+def test_layers_and_minibatches_of_any_size(hidden, size):
+    graph = reference.actor_critic((Encoding("obs", "flat", 11),), Categorical(6), hidden)
+    # One row alone has no deviation: its advantage would be normalised to zero.
+    config = PPOConfig(normalize_advantage=size > 1)
+    state, rows = batch(graph)
+    indices, weights = minibatches(2, size)
+    after, _ = updated(graph, state, rows, indices, weights, config)
+    expected, _ = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clip_param": 0.05},
+        {"value_coef": 2.0},
+        {"entropy_coef": 0.3},
+        {"max_grad_norm": 0.01},
+        {"max_grad_norm": 1e6},
+        {"adam_eps": 1e-2},
+        {"normalize_advantage": False},
+    ],
+)
+@pytest.mark.parametrize("name", ["gaussian, six actions, normalised", "categorical"])
+def test_every_number_of_the_loss_counts_as_it_should(name, changes):
+    graph, config = GRAPHS[name], PPOConfig(**changes)
+    state, rows = batch(graph)
+    indices, weights = minibatches(3, 64)
+    after, metrics = updated(graph, state, rows, indices, weights, config)
+    expected, means = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
+    assert metrics["clip_fraction"] == pytest.approx(means["clip_fraction"])
+
+
+def test_padding_does_not_count_and_may_hold_anything():
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(2, 50)
+    whole, _ = updated(graph, state, rows, indices, weights, config)
+    padded = np.concatenate([indices, np.full((2, 14), -7)], axis=1)
+    heavy = np.concatenate([weights, np.zeros((2, 14), np.float32)], axis=1)
+    rest, _ = updated(graph, state, rows, padded, heavy, config)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, rest[name])
+
+
+def test_a_minibatch_of_padding_alone_changes_nothing():
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(1, 8)
+    after, metrics = updated(graph, state, rows, indices, weights * 0.0, config)
+    for name, values in state.items():
+        np.testing.assert_array_equal(after[name], values)
+    assert metrics == {}
+
+
+def test_unequal_weights_are_shares_of_the_mean():
+    graph, config = GRAPHS["categorical"], PPOConfig()
+    state, rows = batch(graph)
+    indices, _ = minibatches(2, 30)
+    weights = np.random.default_rng(0).uniform(0.0, 2.0, indices.shape).astype(np.float32)
+    after, _ = updated(graph, state, rows, indices, weights, config)
+    expected, _ = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("name", ["gaussian, six actions, normalised", "categorical", "no hidden layer"])
+def test_two_threads_give_the_same_bits(name, level):
+    graph, config = GRAPHS[name], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(20, 64)
+    one, first = updated(graph, state, rows, indices, weights, config, threads=1, level=level)
+    two, second = updated(graph, state, rows, indices, weights, config, threads=2, level=level)
+    for array, values in one.items():
+        np.testing.assert_array_equal(values, two[array])
+    assert first == second
+
+
+def test_how_minibatches_are_split_over_calls_does_not_matter():
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(9, 64)
+    whole, _ = updated(graph, state, rows, indices, weights, config)
+    update = ActorCriticUpdate(graph, loss_of(config), ROWS)
+    after = copied(state)
+    for part in (slice(0, 1), slice(1, 6), slice(6, 9)):
+        # Rows are packed piece by piece too.
+        update.pack(state, rows, 0, 150)
+        update.pack(state, rows, 150, ROWS - 150)
+        update.run(after, indices[part], weights[part], config.lr)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, after[name])
+
+
+def test_metrics_are_means_since_the_last_call():
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(2, 64)
+    update = ActorCriticUpdate(graph, loss_of(config), ROWS)
+    update.pack(state, rows, 0, ROWS)
+    assert update.metrics() == {}
+    singles = []
+    for part in (slice(0, 1), slice(1, 2)):
+        update.run(state, indices[part], weights[part], config.lr)
+        singles.append(update.metrics())
+    assert update.metrics() == {}
+    assert singles[0]["value_loss"] != singles[1]["value_loss"]
+
+
+def test_other_threads_run_meanwhile():
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(2000, 64)
+    update = ActorCriticUpdate(graph, loss_of(config), ROWS)
+    update.pack(state, rows, 0, ROWS)
+    worker = threading.Thread(target=update.run, args=(state, indices, weights, config.lr))
+    worker.start()
+    turns = 0
+    while worker.is_alive():
+        turns += 1
+    worker.join()
+    assert turns > 10
+
+
+def test_a_row_that_is_not_there_is_refused():
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(1, 8)
+    for row in (-1, ROWS):
+        indices[0, 3] = row
+        with pytest.raises(IndexError, match="not there"):
+            updated(graph, state, rows, indices, weights, config)
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    indices, weights = minibatches(1, 8)
+    with pytest.raises(ValueError, match="length"):
+        updated(graph, state | {"actor": state["actor"][:-1]}, rows, indices, weights, config)
+    with pytest.raises(ValueError, match="shape"):
+        updated(graph, state, rows | {"obs": rows["obs"][:-1]}, indices, weights, config)
+    with pytest.raises(ValueError, match="weights"):
+        updated(graph, state, rows, indices, weights[:, :-1].copy(), config)
+    with pytest.raises(ValueError, match="threads"):
+        updated(graph, state, rows, indices, weights, config, threads=3)
+
+
+def test_what_it_does_not_train():
+    assert not supports_update(reference.GRAPHS["gaussian, shared trunk"])
+    assert not supports_update(reference.nature(Categorical(2)))
+    with pytest.raises(ValueError, match="separate networks"):
+        ActorCriticUpdate(reference.GRAPHS["gaussian, shared trunk"], loss_of(PPOConfig()), ROWS)

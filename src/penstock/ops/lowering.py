@@ -21,6 +21,9 @@ NUMERATOR = (
 )
 DENOMINATOR = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 THIN = 4
+"""A product is thin if one of its three dimensions is at most this."""
+SMALL = 1 << 15
+"""And small up to this many products: at 64 rows loops gain 4 %, at 512 rows they lose 9 %."""
 
 
 def rational_tanh(x: Tensor) -> Tensor:
@@ -35,11 +38,12 @@ def rational_tanh(x: Tensor) -> Tensor:
 
 
 def thin_mm(a: Tensor, b: Tensor) -> Tensor | None:
-    """``a @ b``, ``[n, k]`` by ``[k, m]``, as a sum of products where one of the three is at most 4.
+    """``a @ b``, ``[n, k]`` by ``[k, m]``, as a sum of products where it is small and thin.
 
     A library call costs more than such a product; ``None`` leaves all others to the library.
     """
-    if min(a.shape[0], a.shape[1], b.shape[1]) > THIN:
+    (n, k), m = a.shape, b.shape[1]
+    if min(n, k, m) > THIN or n * k * m > SMALL:
         return None
     return (a.unsqueeze(2) * b.unsqueeze(0)).sum(1)
 

@@ -3,7 +3,7 @@
 PenstockError
 ├── UsageError            the user can mend it: one line, exit code 2
 │   ├── ConfigError       unknown key or flag, value out of range, values that do not fit each other
-│   ├── EnvironmentFault unknown environment, one that cannot be made
+│   ├── EnvError unknown environment, one that cannot be made
 │   ├── SpaceError        an observation or action space that no policy here can serve
 │   ├── DeviceError       a device that this machine does not have
 │   ├── RunFolderError    a log directory or run folder that cannot be used
@@ -22,7 +22,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DeviceError",
-    "EnvironmentFault",
+    "EnvError",
     "FencedError",
     "NodeError",
     "PenstockError",
@@ -46,7 +46,7 @@ class ConfigError(UsageError):
     """An unknown key or flag, a value out of range, or values that do not fit each other."""
 
 
-class EnvironmentFault(UsageError):
+class EnvError(UsageError):
     """An environment that is unknown or cannot be made."""
 
 

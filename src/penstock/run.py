@@ -14,7 +14,7 @@ import numpy as np
 from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
 from penstock.envs.names import display_name, reference
-from penstock.errors import EnvironmentFault
+from penstock.errors import EnvError
 from penstock.experiments.card import write_card
 from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
 from penstock.experiments.run_folder import RunFolder
@@ -159,10 +159,10 @@ def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None) ->
     """Prepare the config of a run that exists; its environment may have had no name to find it by."""
     try:
         return prepare(config, env)
-    except EnvironmentFault as error:
+    except EnvError as error:
         saved = list_checkpoints(folder.path)
         if env is None and saved and load_checkpoint(saved[-1]).manifest.get("env_by_value"):
-            raise EnvironmentFault(
+            raise EnvError(
                 f"the environment of run {folder.name}, {config.run.env}, was given as an object and has no name to "
                 f"find it by; pass it again: penstock.resume({str(folder.path)!r}, env=...)"
             ) from error

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import penstock
-from penstock.errors import EnvironmentFault, NodeError
+from penstock.errors import EnvError, NodeError
 from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint
 from tests.environments import IdentityEnv
 
@@ -100,7 +100,7 @@ def test_an_environment_without_a_name_trains_and_is_asked_for_again(tmp_path) -
         pass
 
     result = penstock.train({**SMALL, "env": Local, "timesteps": 256, "log_dir": str(tmp_path)}, quiet=True)
-    with pytest.raises(EnvironmentFault, match=r"pass it again: penstock\.resume\("):
+    with pytest.raises(EnvError, match=r"pass it again: penstock\.resume\("):
         penstock.resume(result.run_folder, timesteps=512)
     assert penstock.resume(result.run_folder, timesteps=512, env=Local, quiet=True).steps == 512
 

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.envs.names import display_name, find, reference
 from penstock.envs.sources import open_source, probe
-from penstock.errors import EnvironmentFault, SpaceError
+from penstock.errors import EnvError, SpaceError
 from penstock.types import Box, Discrete
 from tests.environments import ClockEnv, ClockVectorEnv, make_clocks
 
@@ -79,7 +79,7 @@ def test_an_entry_point(monkeypatch):
     point = importlib.metadata.EntryPoint("clock", "tests.environments:ClockEnv", "penstock.envs")
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point] if group == "penstock.envs" else [])
     assert probe("clock").spaces.action == Discrete(2)
-    with pytest.raises(EnvironmentFault, match="unknown environment 'clok'; did you mean clock"):
+    with pytest.raises(EnvError, match="unknown environment 'clok'; did you mean clock"):
         find("clok")
 
 
@@ -100,7 +100,7 @@ def test_an_entry_point(monkeypatch):
     ],
 )
 def test_an_unknown_name_gets_one_line(env, says):
-    with pytest.raises(EnvironmentFault, match=says) as caught:
+    with pytest.raises(EnvError, match=says) as caught:
         probe(env)
     assert "\n" not in str(caught.value)
 
@@ -114,7 +114,7 @@ def test_a_missing_package_gets_the_extra_to_install(monkeypatch, env, package, 
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == package else there(name, *rest)
     )
-    with pytest.raises(EnvironmentFault, match=rf"pip install 'penstock\[{extra}\]'$"):
+    with pytest.raises(EnvError, match=rf"pip install 'penstock\[{extra}\]'$"):
         probe(env)
 
 
@@ -122,10 +122,10 @@ def test_a_module_that_cannot_be_imported(module):
     module("broken_one", "import not_to_be_found_anywhere\n")
     module("broken_two", "raise RuntimeError('two\\nlines')\n")
     with pytest.raises(
-        EnvironmentFault, match=r"^module broken_one cannot be imported: ModuleNotFoundError: No module"
+        EnvError, match=r"^module broken_one cannot be imported: ModuleNotFoundError: No module"
     ):
         find("broken_one:make")
-    with pytest.raises(EnvironmentFault, match=r"^module broken_two cannot be imported: RuntimeError: two lines$"):
+    with pytest.raises(EnvError, match=r"^module broken_two cannot be imported: RuntimeError: two lines$"):
         find("broken_two:make")
 
 
@@ -134,7 +134,7 @@ def test_an_environment_that_cannot_be_made_keeps_its_own_error():
         raise FileNotFoundError("no such level:\n  seven")
 
     with pytest.raises(
-        EnvironmentFault, match=r"^environment raises cannot be made: FileNotFoundError: no such level: seven$"
+        EnvError, match=r"^environment raises cannot be made: FileNotFoundError: no such level: seven$"
     ) as caught:
         probe(raises)
     assert isinstance(caught.value.__cause__, FileNotFoundError)
@@ -151,13 +151,13 @@ def test_an_environment_that_cannot_be_made_keeps_its_own_error():
     ],
 )
 def test_a_factory_that_returns_something_else(env, says):
-    with pytest.raises(EnvironmentFault, match=says):
+    with pytest.raises(EnvError, match=says):
         probe(env)
 
 
 def test_a_factory_that_returns_one_environment_twice():
     env = ClockEnv()
-    with pytest.raises(EnvironmentFault, match="returned one environment twice"):
+    with pytest.raises(EnvError, match="returned one environment twice"):
         open_source(lambda: env, vector=False, num_lanes=2)
 
 
@@ -188,10 +188,10 @@ def test_a_vector_environment_that_is_seeded_when_it_is_made():
 def test_vector_asks_for_the_vector_environment_of_an_id():
     assert probe("CartPole-v1", vector=True).kind == "vector"
     with pytest.raises(
-        EnvironmentFault, match="Pendulum-v1 has no vector environment of its own: leave out vector_env"
+        EnvError, match="Pendulum-v1 has no vector environment of its own: leave out vector_env"
     ):
         probe("Pendulum-v1", vector=True)
-    with pytest.raises(EnvironmentFault, match="makes one environment at a time: give it a parameter num_envs"):
+    with pytest.raises(EnvError, match="makes one environment at a time: give it a parameter num_envs"):
         probe("tests.environments:ClockEnv", vector=True)
 
 
@@ -266,7 +266,7 @@ def test_what_cannot_travel_gets_one_line():
         return lock and ClockEnv()
 
     with pytest.raises(
-        EnvironmentFault, match=r"^environment holds_a_lock cannot be sent to another process"
+        EnvError, match=r"^environment holds_a_lock cannot be sent to another process"
     ) as caught:
         reference(holds_a_lock)
     assert "\n" not in str(caught.value)

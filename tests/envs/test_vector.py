@@ -10,7 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from penstock.envs.sources import open_source
 from penstock.envs.vector import VectorSource
-from penstock.errors import BadDataError, EnvironmentFault
+from penstock.errors import BadDataError, EnvError
 from tests.environments import ClockEnv, ClockVectorEnv, CorridorEnv, DictEnv
 
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
@@ -288,12 +288,12 @@ def test_an_array_with_a_seed_for_each_lane_that_is_reset():
 def test_an_unknown_autoreset_mode_is_refused(metadata, says):
     env = ClockVectorEnv(2)
     env.metadata = metadata
-    with pytest.raises(EnvironmentFault, match=says):
+    with pytest.raises(EnvError, match=says):
         source(env)
 
 
 def test_another_number_of_lanes_is_refused():
-    with pytest.raises(EnvironmentFault, match="test has 3 lanes where 2 were asked for"):
+    with pytest.raises(EnvError, match="test has 3 lanes where 2 were asked for"):
         VectorSource("test", ClockVectorEnv(3), 2)
 
 

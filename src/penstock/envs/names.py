@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.envs.legacy import declares
 from penstock.envs.spaces import one_line
-from penstock.errors import EnvironmentFault, nearest
+from penstock.errors import EnvError, nearest
 from penstock.registry import ENVS
 from penstock.types import EnvFactory, EnvReference
 
@@ -30,13 +30,13 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
         vector: for a Gymnasium id, use the vector environment that it registers.
 
     Raises:
-        EnvironmentFault: in one line, with what to type.
+        EnvError: in one line, with what to type.
     """
     if isinstance(env, bytes):
         env = _unpickled(env)
     factory = env if callable(env) else _named(env, vector)
     if vector and not declares(factory, "num_envs"):
-        raise EnvironmentFault(
+        raise EnvError(
             f"{display_name(env)} makes one environment at a time: give it a parameter num_envs and return a vector "
             "environment, or leave out vector_env"
         )
@@ -47,7 +47,7 @@ def reference(env: EnvReference | EnvFactory) -> EnvReference:
     """How an environment travels to another process: by its name where it has one, else pickled by value.
 
     Raises:
-        EnvironmentFault: a callable that no module names and that holds something which cannot be pickled.
+        EnvError: a callable that no module names and that holds something which cannot be pickled.
     """
     if isinstance(env, str | bytes):
         return env
@@ -59,7 +59,7 @@ def reference(env: EnvReference | EnvFactory) -> EnvReference:
     try:
         return bytes(cloudpickle.dumps(env))
     except Exception as error:
-        raise EnvironmentFault(
+        raise EnvError(
             f"environment {display_name(env)} cannot be sent to another process ({one_line(error)}): "
             "put what makes it into a module and name it as module:attribute"
         ) from error
@@ -94,12 +94,10 @@ def _imported(name: str, module: str) -> Any:
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
-            raise EnvironmentFault(
+            raise EnvError(
                 f"there is no module {missing}, which environment {name} names, neither installed nor in {here}"
             ) from error
-        raise EnvironmentFault(
-            f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}"
-        ) from error
+        raise EnvError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}") from error
 
 
 def _attribute(name: str, module: Any, attribute: str) -> EnvFactory:
@@ -107,10 +105,10 @@ def _attribute(name: str, module: Any, attribute: str) -> EnvFactory:
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = [known for known in vars(found) if not known.startswith("_")]
-            raise EnvironmentFault(f"module {module.__name__} has no {attribute}{nearest(part, known)}")
+            raise EnvError(f"module {module.__name__} has no {attribute}{nearest(part, known)}")
         found = getattr(found, part)
     if not callable(found):
-        raise EnvironmentFault(f"{name} is {one_line(found)}, which cannot be called to make an environment")
+        raise EnvError(f"{name} is {one_line(found)}, which cannot be called to make an environment")
     return found  # type: ignore[no-any-return]
 
 
@@ -123,7 +121,7 @@ def _registered(name: str, vector: bool) -> EnvFactory:
     if spec is None:
         return _added(name, list(gymnasium.registry))
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco") and not importlib.util.find_spec("mujoco"):
-        raise EnvironmentFault(f"environment {name} needs MuJoCo: pip install 'penstock[mujoco]'")
+        raise EnvError(f"environment {name} needs MuJoCo: pip install 'penstock[mujoco]'")
     if vector:
         return _vector_entry_point(spec)
     spec = copy.copy(spec)
@@ -134,7 +132,7 @@ def _registered(name: str, vector: bool) -> EnvFactory:
 
 def _vector_entry_point(spec: Any) -> EnvFactory:
     if spec.vector_entry_point is None:
-        raise EnvironmentFault(f"environment {spec.id} has no vector environment of its own: leave out vector_env")
+        raise EnvError(f"environment {spec.id} has no vector environment of its own: leave out vector_env")
 
     def make_lanes(num_envs: int) -> Any:
         from gymnasium import make_vec  # noqa: PLC0415
@@ -156,9 +154,9 @@ def _added(name: str, known: list[str]) -> EnvFactory:
         module, _, attribute = entry.partition(":")
         return _attribute(name, _imported(name, module), attribute)
     if "ale_py" not in sys.modules and (name.startswith("ALE/") or "NoFrameskip" in name):
-        raise EnvironmentFault(f"environment {name} needs the Atari emulator: pip install 'penstock[atari]'")
+        raise EnvError(f"environment {name} needs the Atari emulator: pip install 'penstock[atari]'")
     hint = nearest(name, [*known, *ENVS.names()]) or "; give a Gymnasium id, module:attribute, or a callable"
-    raise EnvironmentFault(f"unknown environment {name!r}{hint}")
+    raise EnvError(f"unknown environment {name!r}{hint}")
 
 
 def _unpickled(env: bytes) -> EnvFactory:

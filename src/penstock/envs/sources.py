@@ -11,7 +11,7 @@ from penstock.envs.legacy import declares
 from penstock.envs.names import display_name, find, reference
 from penstock.envs.spaces import one_line
 from penstock.envs.vector import VectorSource, is_vector
-from penstock.errors import EnvironmentFault, UsageError
+from penstock.errors import EnvError, UsageError
 from penstock.types import EnvFactory, EnvReference, EnvSource, Spaces
 
 __all__ = ["EnvProfile", "display_name", "find", "open_source", "probe", "reference"]
@@ -37,7 +37,7 @@ def probe(env: EnvReference | EnvFactory, vector: bool = False) -> EnvProfile:
         vector: as for ``find``.
 
     Raises:
-        EnvironmentFault: unknown, or it cannot be made.
+        EnvError: unknown, or it cannot be made.
         SpaceError: a space that is not supported.
     """
     many = declares(find(env, vector), "num_envs")
@@ -63,7 +63,7 @@ def open_source(
             when they are made (EnvPool).
 
     Raises:
-        EnvironmentFault: unknown, or it cannot be made.
+        EnvError: unknown, or it cannot be made.
         SpaceError: a space that is not supported.
     """
     name, factory = display_name(env), find(env, vector)
@@ -92,17 +92,17 @@ def _made(name: str, factory: EnvFactory, given: dict[str, int]) -> Any:
         raise
     except Exception as error:
         why = f"{type(error).__name__}: {one_line(error, 300)}"
-        raise EnvironmentFault(f"environment {name} cannot be made: {why}") from error
+        raise EnvError(f"environment {name} cannot be made: {why}") from error
 
 
 def _check_scalar(name: str, made: list[Any]) -> None:
     env = made[-1]
     if is_vector(env):
-        raise EnvironmentFault(
+        raise EnvError(
             f"{name} returned a vector environment: give its factory a parameter num_envs, the number of lanes to make"
         )
     missing = [part for part in ("observation_space", "action_space", "reset", "step") if not hasattr(env, part)]
     if missing:
-        raise EnvironmentFault(f"{name} returned {one_line(env)}, which has no {' and no '.join(missing)}")
+        raise EnvError(f"{name} returned {one_line(env)}, which has no {' and no '.join(missing)}")
     if any(env is other for other in made[:-1]):
-        raise EnvironmentFault(f"{name} returned one environment twice: its factory must make a new one each time")
+        raise EnvError(f"{name} returned one environment twice: its factory must make a new one each time")

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import field_paths, one_line, spaces_of
-from penstock.errors import BadDataError, EnvironmentFault
+from penstock.errors import BadDataError, EnvError
 from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
 
 __all__ = ["VectorSource", "is_vector"]
@@ -35,17 +35,15 @@ class VectorSource(EnvSource):
         seeded: it was seeded when it was made, so its first reset is given no seed.
 
     Raises:
-        EnvironmentFault: no vector environment, another number of lanes, or no known autoreset mode.
+        EnvError: no vector environment, another number of lanes, or no known autoreset mode.
         SpaceError: a space that is not supported.
     """
 
     def __init__(self, name: str, env: Any, num_lanes: int, first_lane: int = 0, *, seeded: bool = False) -> None:
         if not is_vector(env):
-            raise EnvironmentFault(
-                f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment"
-            )
+            raise EnvError(f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment")
         if env.num_envs != num_lanes:
-            raise EnvironmentFault(f"{name} has {env.num_envs} lanes where {num_lanes} were asked for")
+            raise EnvError(f"{name} has {env.num_envs} lanes where {num_lanes} were asked for")
         self._env = env
         self._seeded = seeded
         self._mode = _autoreset_mode(name, env)
@@ -167,7 +165,7 @@ def _autoreset_mode(name: str, env: Any) -> str:
     if value in _MODES:
         return str(value)
     stated = "does not state its autoreset mode" if mode is None else f"states the unknown autoreset mode {mode!r}"
-    raise EnvironmentFault(
+    raise EnvError(
         f'{name} {stated}: set metadata["autoreset_mode"] to a gymnasium.vector.AutoresetMode ({", ".join(_MODES)})'
     )
 

@@ -1,7 +1,12 @@
 """What a run says of itself, update by update, and the names of what it says. Writes nothing."""
 
+import json
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from penstock.types import Arrays, ArraySpec
 
 __all__ = [
     "APPROX_KL",
@@ -16,7 +21,13 @@ __all__ = [
     "VALUE_LOSS",
     "Report",
     "Sink",
+    "read_report",
+    "report_specs",
+    "write_report",
 ]
+
+_TEXT_BYTES = 16_384
+"""More than a hundred metrics fit."""
 
 RETURN = "rollout/return_mean"
 """Mean return of the last 100 training episodes."""
@@ -42,6 +53,23 @@ class Report(NamedTuple):
     """Seconds of training so far, over all lives of the run."""
     values: Mapping[str, float]
     """Metric name -> value."""
+
+
+def report_specs() -> tuple[ArraySpec, ...]:
+    """The arrays of a stream's slot that carries a report."""
+    return (ArraySpec("length", (), "int64"), ArraySpec("text", (_TEXT_BYTES,), "uint8"))
+
+
+def write_report(report: Report, slot: Arrays) -> None:
+    """Put a report into a slot of ``report_specs``."""
+    text = np.frombuffer(json.dumps(report).encode(), np.uint8)
+    slot["length"][...] = len(text)
+    slot["text"][: len(text)] = text
+
+
+def read_report(slot: Arrays) -> Report:
+    """The report that ``write_report`` put into a slot."""
+    return Report(*json.loads(bytes(slot["text"][: int(slot["length"])])))
 
 
 class Sink(Protocol):

@@ -4,7 +4,6 @@ Its episodes are its own: they touch no lane of the training run. ``play`` serve
 ``penstock eval`` as well.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 
 from penstock.envs.sources import open_source
 from penstock.kernels.actions import environment_array, to_environment
+from penstock.metrics.report import Report, write_report
 from penstock.network import PolicyGraph
 from penstock.node import Ports
 from penstock.registry import load
@@ -153,6 +153,7 @@ class EvaluatorNode:
         slot = self._requests.slot(index)
         self._backend.load({spec.name: slot[spec.name] for spec in self._settings.policy.published()})
         self._update, self._steps = int(slot["update"]), int(slot["steps"])
+        self._elapsed_s = float(slot["elapsed_s"])
         self._requests.release(index)
         settings = self._settings
         self._episodes: list[Episode] = []
@@ -177,11 +178,7 @@ class EvaluatorNode:
         if index is None:
             self._ports.count("reports_dropped")
             return
-        report = {"update": self._update, "steps": self._steps, "time_s": 0.0, "values": values, "partial": True}
-        text = np.frombuffer(json.dumps(report).encode(), np.uint8)
-        slot = self._reports.slot(index)
-        slot["length"][...] = len(text)
-        slot["text"][: len(text)] = text
+        write_report(Report(self._update, self._steps, self._elapsed_s, values), self._reports.slot(index))
         self._reports.push(index)
 
 

@@ -3,14 +3,13 @@
 It reads what others have written into shared memory; nobody waits for it.
 """
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.metrics.jsonl import JsonLines
 from penstock.metrics.progress import progress_sink
-from penstock.metrics.report import Report, Sink
+from penstock.metrics.report import EVAL_RETURN, Sink, read_report
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.node import Ports
 
@@ -63,13 +62,10 @@ class MonitorNode:
         index = self._reports.take()
         if index is None:
             return
-        slot = self._reports.slot(index)
-        fields = json.loads(bytes(slot["text"][: int(slot["length"])]))
+        report = read_report(self._reports.slot(index))
         self._reports.release(index)
-        values = dict(fields["values"])
-        if not fields.get("partial", False):
-            values.update(self._throughput(fields["steps"]))
-        report = Report(fields["update"], fields["steps"], fields["time_s"], values)
+        if EVAL_RETURN not in report.values:
+            report = report._replace(values={**report.values, **self._throughput(report.steps)})
         for sink in self._sinks:
             sink.write(report)
 

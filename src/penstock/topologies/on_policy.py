@@ -8,6 +8,7 @@ env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
 
 from typing import Literal
 
+from penstock.metrics.report import report_specs
 from penstock.node import LaneStart
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.env import EnvSettings
@@ -23,7 +24,6 @@ from penstock.types import ArraySpec
 __all__ = ["build", "wire"]
 
 ACTION_LOG_CAPACITY = 10_000
-REPORT_BYTES = 16_384
 OPEN_LIMIT_S = 300.0
 """How long opening a node may take: a cold compile of an update takes tens of seconds on a slow machine."""
 
@@ -47,8 +47,12 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
         ArraySpec("actions", (run.num_envs, ACTION_LOG_CAPACITY, *action.shape), action.dtype),
         ArraySpec("actions_count", (run.num_envs,), "int64"),
     )
-    request = (*spec.published(), ArraySpec("update", (), "int64"), ArraySpec("steps", (), "int64"))
-    report = (ArraySpec("length", (), "int64"), ArraySpec("text", (REPORT_BYTES,), "uint8"))
+    request = (
+        *spec.published(),
+        ArraySpec("update", (), "int64"),
+        ArraySpec("steps", (), "int64"),
+        ArraySpec("elapsed_s", (), "float64"),
+    )
     edges: list[Edge] = [
         # What environments experience: written once, in place, read in place.
         Stream("rollouts", envs, ("learner",), rollout, slots, "wait"),
@@ -63,7 +67,7 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
         # Committed records, to disk.
         Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores), 2, "wait"),
         # Numbers, to the metrics.
-        Stream("reports", ("learner", *evaluators), ("monitor",), report, 16, "drop"),
+        Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(), 16, "drop"),
     ]
     if evaluators:
         edges += [

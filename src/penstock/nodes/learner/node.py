@@ -4,7 +4,6 @@ It owns the schedule (which rows, in which minibatches, for how many epochs) and
 that is the algorithm's, run by an updater.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,16 +15,17 @@ import numpy as np
 from penstock.algorithm import AlgorithmSpec
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
+from penstock.metrics.report import Report, write_report
 from penstock.node import Ports
+from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows
+from penstock.nodes.learner.record import RETURN_WINDOW, begin_anew, follow
 from penstock.registry import load
-from penstock.types import Array, Arrays, ArraySpec, Spaces, Updater
+from penstock.types import Arrays, Spaces, Updater
 
-__all__ = ["RETURN_WINDOW", "LearnerNode", "LearnerSettings", "record_specs"]
+__all__ = ["LearnerNode", "LearnerSettings"]
 
 STEP_LIMIT_S = 0.05
 """How long one call of ``step`` may go on before the scheduler is given its turn."""
-RETURN_WINDOW = 100
-"""The mean return is over this many last training episodes."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,6 @@ class LearnerSettings:
     """Continue from this checkpoint."""
 
 
-def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
-    """What a learner commits: its state, its counters, where each lane stands, and the slots that this used up."""
-    return (
-        *spec.state,
-        ArraySpec("update", (), "int64"),
-        ArraySpec("steps", (), "int64"),
-        ArraySpec("episodes", (), "int64"),
-        ArraySpec("elapsed_s", (), "float64"),
-        ArraySpec("returns", (RETURN_WINDOW,), "float64"),
-        ArraySpec("lengths", (RETURN_WINDOW,), "int64"),
-        ArraySpec("lane_rollout", (num_envs,), "int64"),
-        ArraySpec("lane_position", (num_envs, 4), "int64"),
-        ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
-        ArraySpec("consumed_sequence", (rollouts_per_batch,), "int64"),
-    )
-
-
 class LearnerNode:
     """Learns from stream ``rollouts`` and publishes on board ``policy``."""
 
@@ -113,6 +96,13 @@ class LearnerNode:
                 settings.device,
                 settings.threads,
             )
+        self._assembly = Assembly(
+            self._rollouts,
+            settings.rollouts_per_batch,
+            settings.assemble,
+            settings.max_policy_lag,
+            drop=lambda rows: ports.count("dropped", rows),
+        )
         self._start()
         self._started = time.monotonic() - float(self._committed["elapsed_s"])
         self._work = self._learn()
@@ -122,9 +112,7 @@ class LearnerNode:
         settings = self._settings
         new = self._record.begin()
         if settings.checkpoint is None:
-            for name in new:
-                new[name][...] = 0
-            new["consumed_slot"][:] = -1
+            begin_anew(new)
             self._updater.load(load(settings.initial)(settings.spaces, settings.algorithm_config, settings.seed))
         else:
             saved = load_checkpoint(settings.checkpoint).arrays
@@ -150,13 +138,14 @@ class LearnerNode:
         """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
         settings = self._settings
         while not self._done():
-            slots: list[int] = []
-            while not self._gather(slots) and not self._ports.stopping():
-                yield from self._until(lambda: self._rollouts.ready() > 0 or self._ports.stopping())
-            if not self._ports.stopping():
+            slots = self._assembly.gather(int(self._committed["update"]))
+            if slots is not None:
                 yield from self._update(slots)
             if self._ports.stopping():
                 break
+            if slots is None:
+                yield from self._until(lambda: self._rollouts.ready() > 0 or self._ports.stopping())
+                continue
             update = int(self._committed["update"])
             if update % settings.save_interval == 0 and not self._done():
                 yield from self._checkpoint()
@@ -183,26 +172,6 @@ class LearnerNode:
             return bool(since_best >= settings.early_stop)
         return False
 
-    def _gather(self, taken: list[int]) -> bool:
-        """Take what waits; True once ``taken`` is a batch, sorted by lane."""
-        settings = self._settings
-        while len(taken) < settings.rollouts_per_batch:
-            index = self._rollouts.take()
-            if index is None:
-                return False
-            lag = int(self._committed["update"]) - int(self._rollouts.arrays["policy_version"][index, 0, 0])
-            if lag > settings.max_policy_lag:
-                self._ports.count("dropped", self._valid(index))
-                self._rollouts.release(index)
-                continue
-            taken.append(index)
-        arrays = self._rollouts.arrays
-        taken.sort(key=lambda index: (int(arrays["first_lane"][index]), int(arrays["rollout"][index])))
-        return True
-
-    def _valid(self, index: int) -> int:
-        return int(self._rollouts.arrays["valid"][index, : self._settings.num_steps].sum())
-
     def _update(self, slots: Sequence[int]) -> Iterator[None]:
         """One batch: targets, epochs of minibatches, statistics; then commit, publish, free, report.
 
@@ -210,70 +179,41 @@ class LearnerNode:
         """
         settings, schedule = self._settings, self._settings.spec.schedule
         update = int(self._committed["update"])
-        lags = update - self._rollouts.arrays["policy_version"][list(slots), 0, 0]
+        lags = [self._assembly.lag(slot, update) for slot in slots]
         self._updater.begin(slots, min(1.0, float(self._committed["steps"]) / settings.timesteps))
-        rows = self._rows(slots)
+        rows = valid_rows(self._rollouts, slots)
         metrics: list[dict[str, float]] = []
         for epoch in range(schedule.epochs):
-            # Keyed by update and epoch, drawn over rows in lane order: the same for any number of workers.
-            generator = np.random.Generator(np.random.Philox(key=settings.seed, counter=[0, 0, epoch, update]))
-            yield from self._epoch(generator.permutation(rows))
+            yield from self._epoch(minibatches(rows, schedule.mini_batch_size, (settings.seed, update, epoch)))
             if self._ports.stopping():
                 return
             metrics.append(self._updater.metrics())
             if schedule.target_kl is not None and metrics[-1]["approx_kl"] > schedule.target_kl:
                 break
         self._updater.finish(slots)
-        self._commit(self._next_record(slots))
+        new = self._record.begin()
+        follow(new, self._committed, self._rollouts, slots)
+        new["elapsed_s"][...] = time.monotonic() - self._started
+        learned = int(new["steps"] - self._committed["steps"])
+        self._commit(new)
+        self._ports.count("learned", learned)
         for slot in slots:
             self._rollouts.release(slot)
-        self._report(metrics, float(lags.mean()))
+        self._report(metrics, float(np.mean(lags)))
 
-    def _rows(self, slots: Sequence[int]) -> Array:
-        """Flat indices of all valid rows, by lane and then by time: int64 ``[n]``."""
-        valid = self._rollouts.arrays["valid"]
-        _, rows, lanes = valid.shape
-        num_steps = self._settings.num_steps
-        parts = []
-        for slot in slots:
-            lane, t = np.nonzero(valid[slot, :num_steps].T)
-            parts.append((slot * rows + t) * lanes + lane)
-        return np.concatenate(parts)
-
-    def _epoch(self, order: Array) -> Iterator[None]:
+    def _epoch(self, epoch: Minibatches) -> Iterator[None]:
         """Run the minibatches of one epoch, as many a call as fit ``STEP_LIMIT_S``."""
-        size = self._settings.spec.schedule.mini_batch_size
-        count = -(-len(order) // size)
-        minibatches = np.zeros((count, size), np.int64)
-        weights = np.zeros((count, size), np.float32)
-        minibatches.flat[: len(order)] = order
-        weights.flat[: len(order)] = 1.0
-        done = 0
+        done, count = 0, len(epoch.indices)
         while done < count and not self._ports.stopping():
             # The first minibatch of a run is taken alone: it shows how long one takes.
             fit = int(STEP_LIMIT_S / self._seconds_per_minibatch) if self._seconds_per_minibatch else 1
-            part = slice(done, done + max(1, fit))
+            part = slice(done, min(count, done + max(1, fit)))
             begun = time.monotonic()
             with self._ports.busy("update", self._settings.open_limit_s):
-                self._updater.minibatches(minibatches[part], weights[part])
-            done = min(count, part.stop)
-            self._seconds_per_minibatch = (time.monotonic() - begun) / len(minibatches[part])
+                self._updater.minibatches(epoch.indices[part], epoch.weights[part])
+            self._seconds_per_minibatch = (time.monotonic() - begun) / (part.stop - part.start)
+            done = part.stop
             yield
-
-    def _next_record(self, slots: Sequence[int]) -> Arrays:
-        """The record that follows the current one: the updater's state, and what these rollouts add to the counters."""
-        old, new = self._committed, self._record.begin()
-        for name in new:
-            new[name][...] = old[name]
-        new["consumed_slot"][:] = -1
-        for position, slot in enumerate(slots):
-            self._note_rollout(new, position, slot)
-        learned = sum(self._valid(slot) for slot in slots)
-        new["update"] += 1
-        new["steps"] += learned
-        new["elapsed_s"][...] = time.monotonic() - self._started
-        self._ports.count("learned", learned)
-        return new
 
     def _commit(self, new: Arrays) -> None:
         """Make ``new`` current with the updater's state in it, then publish. Slots are freed only after this."""
@@ -283,21 +223,6 @@ class LearnerNode:
         self._record.commit(update)
         self._committed = new
         self._policy.publish({spec.name: new[spec.name] for spec in self._settings.spec.published()}, update)
-
-    def _note_rollout(self, new: Arrays, position: int, slot: int) -> None:
-        """Enter one rollout's identity, lane positions and ended episodes into a record."""
-        rollout = self._rollouts.slot(slot)
-        new["consumed_slot"][position] = slot
-        new["consumed_sequence"][position] = self._rollouts.sequence(slot)
-        lanes = len(rollout["lane_position"])
-        first = int(rollout["first_lane"])
-        new["lane_rollout"][first : first + lanes] = rollout["rollout"] + 1
-        new["lane_position"][first : first + lanes] = rollout["lane_position"]
-        count = int(rollout["episode_count"])
-        for name, field in (("returns", "episode_return"), ("lengths", "episode_length")):
-            window = np.concatenate([new[name], rollout[field][:count]])
-            new[name][:] = window[-RETURN_WINDOW:]
-        new["episodes"] += count
 
     def _report(self, metrics: Sequence[dict[str, float]], lag: float) -> None:
         """Tell the monitor; where it has not kept up, the report is dropped and counted."""
@@ -310,20 +235,12 @@ class LearnerNode:
             values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
         values["rollout/episodes"] = float(committed["episodes"])
         values["policy/lag"] = lag
-        report = {
-            "update": int(committed["update"]),
-            "steps": int(committed["steps"]),
-            "time_s": float(committed["elapsed_s"]),
-            "values": values,
-        }
-        index = self._reports.claim(int(committed["update"]))
+        report = Report(int(committed["update"]), int(committed["steps"]), float(committed["elapsed_s"]), values)
+        index = self._reports.claim(report.update)
         if index is None:
             self._ports.count("reports_dropped")
             return
-        text = np.frombuffer(json.dumps(report).encode(), np.uint8)
-        slot = self._reports.slot(index)
-        slot["length"][...] = len(text)
-        slot["text"][: len(text)] = text
+        write_report(report, self._reports.slot(index))
         self._reports.push(index)
 
     def _checkpoint(self) -> Iterator[None]:
@@ -357,4 +274,5 @@ class LearnerNode:
             slot[spec.name][...] = self._committed[spec.name]
         slot["update"][...] = update
         slot["steps"][...] = self._committed["steps"]
+        slot["elapsed_s"][...] = self._committed["elapsed_s"]
         self._requests.push(index)

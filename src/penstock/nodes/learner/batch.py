@@ -1,0 +1,99 @@
+"""Which rollouts make a batch, which rows a minibatch. Looks at what identifies rollouts, never at their data."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.node import StreamReader
+from penstock.types import Array
+
+__all__ = ["Assembly", "Minibatches", "minibatches", "valid_rows"]
+
+
+class Assembly:
+    """Takes rollouts from the stream until they are a batch.
+
+    Args:
+        rollouts: the stream.
+        size: rollouts of one batch.
+        order: ``by_lane``: one rollout of every lane; ``by_arrival``: whatever came first.
+        max_lag: rollouts of a policy older than this many versions are dropped.
+        drop: told how many valid rows were dropped.
+    """
+
+    def __init__(
+        self,
+        rollouts: StreamReader,
+        size: int,
+        order: Literal["by_lane", "by_arrival"],
+        max_lag: int,
+        drop: Callable[[int], None],
+    ) -> None:
+        self._rollouts = rollouts
+        self._size = size
+        self._order = order
+        self._max_lag = max_lag
+        self._drop = drop
+        self._taken: list[int] = []
+
+    def gather(self, version: int) -> list[int] | None:
+        """The slots of a batch, in lane order, or ``None`` while some are missing; ``version`` is the learner's."""
+        while len(self._taken) < self._size:
+            index = self._rollouts.take()
+            if index is None:
+                return None
+            if self.lag(index, version) > self._max_lag:
+                self._drop(int(self._rollouts.slot(index)["valid"][:-1].sum()))
+                self._rollouts.release(index)
+            else:
+                self._taken.append(index)
+        batch, self._taken = sorted(self._taken, key=self._place), []
+        lanes = [self._place(index)[0] for index in batch]
+        if self._order == "by_lane" and len(set(lanes)) < len(lanes):
+            raise PenstockError(f"a batch by lane got two rollouts of one lane: first lanes {lanes}")
+        return batch
+
+    def lag(self, index: int, version: int) -> int:
+        """How many versions older than ``version`` the policy of a rollout was."""
+        return version - int(self._rollouts.slot(index)["policy_version"][0, 0])
+
+    def _place(self, index: int) -> tuple[int, int]:
+        slot = self._rollouts.slot(index)
+        return int(slot["first_lane"]), int(slot["rollout"])
+
+
+class Minibatches(NamedTuple):
+    """The minibatches of one epoch."""
+
+    indices: Array
+    """int64 ``[n, m]`` flat rows; where rows do not suffice for the last one it is padded with row 0."""
+    weights: Array
+    """float32 ``[n, m]``: 1, or 0 for padding."""
+
+
+def valid_rows(rollouts: StreamReader, slots: Sequence[int]) -> Array:
+    """Flat indices of all valid rows, by lane and then by time: int64 ``[n]``.
+
+    In this order a batch is the same for any number of workers, wherever its rollouts lie.
+    """
+    valid = rollouts.arrays["valid"]
+    _, rows, lanes = valid.shape
+    parts = []
+    for slot in slots:
+        lane, t = np.nonzero(valid[slot, :-1].T)
+        parts.append((slot * rows + t) * lanes + lane)
+    return np.concatenate(parts)
+
+
+def minibatches(rows: Array, size: int, key: tuple[int, int, int]) -> Minibatches:
+    """A fresh uniform permutation of ``rows``, cut into minibatches; ``key`` is (seed, update, epoch)."""
+    seed, update, epoch = key
+    order = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, epoch, update])).permutation(rows)
+    count = -(-len(order) // size)
+    indices = np.zeros((count, size), np.int64)
+    weights = np.zeros((count, size), np.float32)
+    indices.flat[: len(order)] = order
+    weights.flat[: len(order)] = 1.0
+    return Minibatches(indices, weights)

@@ -1,0 +1,70 @@
+"""What a learner commits: its state, its counters, where each lane stands, and the slots that this used up."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.node import StreamReader
+from penstock.types import Arrays, ArraySpec
+
+__all__ = ["RETURN_WINDOW", "begin_anew", "follow", "record_specs"]
+
+RETURN_WINDOW = 100
+"""The mean return is over this many last training episodes."""
+
+
+def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
+    """The arrays of a commit record.
+
+    ``returns`` and ``lengths`` hold the last training episodes, the latest at the end; ``lane_rollout`` the number of
+    each lane's next rollout, ``lane_position`` where the lane stood at the end of its last one.
+    """
+    return (
+        *spec.state,
+        ArraySpec("update", (), "int64"),
+        ArraySpec("steps", (), "int64"),
+        ArraySpec("episodes", (), "int64"),
+        ArraySpec("elapsed_s", (), "float64"),
+        ArraySpec("returns", (RETURN_WINDOW,), "float64"),
+        ArraySpec("lengths", (RETURN_WINDOW,), "int64"),
+        ArraySpec("lane_rollout", (num_envs,), "int64"),
+        ArraySpec("lane_position", (num_envs, 4), "int64"),
+        ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
+        ArraySpec("consumed_sequence", (rollouts_per_batch,), "int64"),
+    )
+
+
+def begin_anew(record: Arrays) -> None:
+    """Fill a record with nothing learned yet; the state comes from the updater."""
+    for values in record.values():
+        values[...] = 0
+    record["consumed_slot"][:] = -1
+
+
+def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+    """Fill ``new`` with what the rollouts in ``slots`` make of ``old``; the state comes from the updater."""
+    for name, values in new.items():
+        values[...] = old[name]
+    new["update"] += 1
+    new["consumed_slot"][:] = -1
+    for position, index in enumerate(slots):
+        rollout = rollouts.slot(index)
+        new["consumed_slot"][position] = index
+        new["consumed_sequence"][position] = rollouts.sequence(index)
+        new["steps"] += int(rollout["valid"][:-1].sum())
+        _place_lanes(new, rollout)
+        _add_episodes(new, rollout)
+
+
+def _place_lanes(new: Arrays, rollout: Arrays) -> None:
+    first, lanes = int(rollout["first_lane"]), len(rollout["lane_position"])
+    new["lane_rollout"][first : first + lanes] = rollout["rollout"] + 1
+    new["lane_position"][first : first + lanes] = rollout["lane_position"]
+
+
+def _add_episodes(new: Arrays, rollout: Arrays) -> None:
+    count = int(rollout["episode_count"])
+    new["episodes"] += count
+    for name, field in (("returns", "episode_return"), ("lengths", "episode_length")):
+        new[name][:] = np.concatenate([new[name], rollout[field][:count]])[-RETURN_WINDOW:]

@@ -127,6 +127,10 @@ class Processes:
         """Groups whose process still runs."""
         return tuple(self._running)
 
+    def pid(self, group: str) -> int:
+        """The process of a group that runs."""
+        return self._running[group].pid
+
     def stacks(self, group: str) -> str:
         """Ask a process where its threads stand, and give it a moment to say so."""
         process = self._running[group]

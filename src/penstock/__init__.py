@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.collector import ParallelEnvironmentCollector
     from penstock.config.schema import Config, RunConfig
     from penstock.config.sources import from_mapping, from_toml
     from penstock.errors import (
@@ -39,6 +40,7 @@ __all__ = [
     "Evaluation",
     "FencedError",
     "NodeError",
+    "ParallelEnvironmentCollector",
     "ParallelPPO",
     "PenstockError",
     "Policy",
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "penstock.collector": ("ParallelEnvironmentCollector",),
     "penstock.config.schema": ("Config", "RunConfig"),
     "penstock.config.sources": ("from_mapping", "from_toml"),
     "penstock.parallel_ppo": ("ParallelPPO",),

@@ -1,0 +1,181 @@
+"""ParallelEnvironmentCollector: experience from parallel environments, for whoever brings a learner of their own.
+
+The environment nodes are those of training, in lock step; this process takes the learner's place. It learns nothing.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from penstock.config.sources import from_mapping
+from penstock.envs.names import display_name
+from penstock.errors import NodeError, PenstockError
+from penstock.memory.segment import Segment
+from penstock.planning import plan, prepare
+from penstock.registry import load
+from penstock.runtime.local import Processes
+from penstock.scheduler.outcome import SharedSigns
+from penstock.scheduler.ports import NodePorts
+from penstock.scheduler.supervisor import describe
+from penstock.scheduler.wiring import Wiring, placement
+from penstock.scheduler.worker import WorkerSpec
+from penstock.topologies.on_policy import build
+from penstock.types import Array, Arrays, EnvFactory
+
+__all__ = ["ParallelEnvironmentCollector"]
+
+START_LIMIT_S = 120.0
+TICK_S = 0.05
+LEARNER = "learner"
+"""The node whose place this process takes."""
+
+
+class ParallelEnvironmentCollector:
+    """Steps environments in processes of their own with a stochastic policy.
+
+    Args:
+        env_fn: a Gymnasium id, ``module:name``, or a callable that makes an environment.
+        num_workers: environment processes; they split ``num_envs`` evenly.
+        num_envs: lanes; one for each worker unless given.
+        rollout_steps: steps that a worker takes at a time.
+        settings: any setting of ``penstock train`` by its name (``seed``, ``hidden_sizes``, ``env_timeout``, ...).
+
+    Raises:
+        UsageError: the environment, its spaces or a setting cannot be served.
+    """
+
+    def __init__(
+        self,
+        env_fn: str | EnvFactory,
+        num_workers: int = 8,
+        *,
+        num_envs: int | None = None,
+        rollout_steps: int = 32,
+        **settings: Any,  # noqa: ANN401 - a setting has its own type
+    ) -> None:
+        values = {
+            **settings,
+            "env": display_name(env_fn),
+            "num_workers": num_workers,
+            "num_envs": num_workers if num_envs is None else num_envs,
+            "num_steps": rollout_steps,
+        }
+        self._prepared = prepare(from_mapping(values), None if isinstance(env_fn, str) else env_fn)
+        self._program = build(plan(self._prepared, Path(), quiet=True))
+        self._processes: Processes | None = None
+        self._left: list[Arrays] = []
+        self._version = -1
+
+    def start(self) -> None:
+        """Start the environment processes; the policy is the algorithm's initial one until ``publish``."""
+        if self._processes is not None:
+            return
+        program = self._program
+        self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
+        self._segment = Segment.create(self._wiring.nbytes, "collector")
+        self._wiring.attach(self._segment.bytes)
+        self._signs = SharedSigns(self._wiring, program)
+        self._signs.expect(START_LIMIT_S)
+        self._processes = Processes(self._segment)
+        incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
+        ports = NodePorts(self._wiring, LEARNER, LEARNER, incarnations[LEARNER])
+        self._rollouts, self._policy = ports.stream_reader("rollouts"), ports.board_writer("policy")
+        initial = load(self._prepared.algorithm.initial)
+        config = self._prepared.config
+        self._published: Arrays = initial(self._prepared.profile.spaces, config.algorithm, config.run.seed)
+        for node in program.nodes:
+            if node.kind == "env":
+                spec = WorkerSpec(placement(program, node.group), {node.name: incarnations[node.name]})
+                self._processes.start(spec, node.threads)
+
+    def publish(self, published: Mapping[str, Array]) -> None:
+        """Act with these parameters (and statistics) from the next rollout on."""
+        self._published = {spec.name: np.asarray(published[spec.name]) for spec in self._prepared.spec.published()}
+
+    def collect(self, num_steps: int) -> Arrays:
+        """The next steps of every lane.
+
+        Args:
+            num_steps: steps of each lane.
+
+        Returns:
+            ``[num_steps, num_envs, ...]`` each: the observation fields, ``next_obs`` for each of them (as
+            ``next_<field>``; of a truncated row its own last observation, of a terminated one the next episode's
+            first), ``action`` in the policy's units, ``reward``, ``terminated``, ``truncated``, ``valid``,
+            ``log_prob``, ``value`` and ``policy_version``.
+
+        Raises:
+            PenstockError: ``start`` was not called.
+            NodeError: an environment process failed, with its own traceback.
+        """
+        while sum(len(part["reward"]) for part in self._left) < num_steps:
+            self._left.append(self._next_rollout())
+        joined = {name: np.concatenate([part[name] for part in self._left]) for name in self._left[0]}
+        self._left = [{name: values[num_steps:] for name, values in joined.items()}]
+        return {name: values[:num_steps] for name, values in joined.items()}
+
+    def stop(self) -> None:
+        """End the processes and free the shared memory. May be called twice."""
+        if self._processes is not None:
+            self._processes.kill_all()
+            self._processes = None
+            self._segment.close()
+
+    def __enter__(self) -> "ParallelEnvironmentCollector":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _next_rollout(self) -> Arrays:
+        """One rollout of every lane, copied out of the stream: ``[rollout_steps, num_envs, ...]``."""
+        if self._processes is None:
+            raise PenstockError("the collector is not running; call start first")
+        self._version += 1
+        self._policy.publish(self._published, self._version)
+        taken: list[int] = []
+        while len(taken) < len(self._processes.running()):
+            seen = self._wiring.bells.word(self._wiring.bell_of(LEARNER))
+            index = self._rollouts.take()
+            if index is None:
+                self._watch()
+                self._wiring.bells.wait(self._wiring.bell_of(LEARNER), seen, TICK_S)
+            else:
+                taken.append(index)
+        slots = sorted((self._rollouts.slot(index) for index in taken), key=lambda slot: int(slot["first_lane"]))
+        lanes = [self._rows(slot) for slot in slots]
+        for index in taken:
+            self._rollouts.release(index)
+        return {name: np.concatenate([part[name] for part in lanes], axis=1) for name in lanes[0]}
+
+    def _rows(self, slot: Arrays) -> Arrays:
+        """The rows of one slot without the bootstrap row, each with the observation that followed it."""
+        spec, fields = self._prepared.spec, [name for name, _ in self._prepared.profile.spaces.obs]
+        names = (*fields, "action", "reward", "terminated", "truncated", "valid", "policy_version")
+        rows = {name: slot[name][:-1] for name in (*names, *(row.name for row in spec.row))}
+        count = int(slot["final_count"])
+        ends = slot["final_t"][:count], slot["final_lane"][:count]
+        for name in fields:
+            rows[f"next_{name}"] = slot[name][1:].copy()
+            if count:
+                rows[f"next_{name}"][ends] = slot[f"final.{name}"][:count]
+        return rows
+
+    def _watch(self) -> None:
+        """Raise NodeError if an environment process has ended or hangs."""
+        if self._processes is None:
+            return
+        for ended in self._processes.exits():
+            self.stop()
+            raise NodeError(ended.group, ended.detail or describe(ended))
+        silence = self._signs.silent()
+        if silence is not None and silence.group in self._processes.running():
+            stacks = self._processes.stacks(silence.group)
+            self.stop()
+            raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")

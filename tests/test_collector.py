@@ -1,0 +1,59 @@
+"""Experience from parallel environments without a learner."""
+
+import numpy as np
+import psutil
+import pytest
+
+import penstock
+from penstock import ParallelEnvironmentCollector
+from penstock.errors import NodeError, PenstockError
+from tests.environments import ClockEnv
+
+
+def test_it_collects_as_many_steps_as_asked_for() -> None:
+    with ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=4, rollout_steps=8) as it:
+        first, second = it.collect(20), it.collect(5)
+    assert first["obs"].shape == (20, 4, 1)
+    assert second["obs"].shape == (5, 4, 1)
+    # The clock goes on from one call to the next: it is cut at step 20, where the next episode begins.
+    clock = np.concatenate([first["obs"], second["obs"]])[:, 0, 0] * 20
+    np.testing.assert_allclose(clock, [*range(20), *range(5)])
+    assert first["truncated"][19].all()
+    np.testing.assert_allclose(first["next_obs"][:, 0, 0] * 20, range(1, 21))
+    assert (first["reward"] == 1).all()
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_what_is_published_acts() -> None:
+    with ParallelEnvironmentCollector(ClockEnv, num_workers=1, num_envs=4, rollout_steps=16, hidden_sizes=(8,)) as it:
+        spec = it.collect(1)
+        assert spec["policy_version"].max() == 0
+        before = it.collect(15)
+        sure = {"actor": np.zeros(8 * 1 + 8 + 8 * 2 + 2, np.float32), "critic": np.zeros(8 + 8 + 8 + 1, np.float32)}
+        sure["actor"][-1] = 50.0  # the bias of action 1
+        it.publish(sure)
+        after = it.collect(16)
+    assert 0 < before["action"].mean() < 1
+    assert (after["action"] == 1).all()
+    np.testing.assert_allclose(after["log_prob"], 0.0, atol=1e-6)
+
+
+def test_without_a_start_there_is_nothing_to_collect() -> None:
+    with pytest.raises(PenstockError, match="call start first"):
+        ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(1)
+
+
+def test_a_failing_environment_is_reported_with_its_traceback() -> None:
+    class Failing(ClockEnv):
+        def step(self, action):
+            raise RuntimeError("the tower is down")
+
+    collector = ParallelEnvironmentCollector(Failing, num_workers=2)
+    collector.start()
+    with pytest.raises(NodeError, match="the tower is down"):
+        collector.collect(1)
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_it_is_a_public_name() -> None:
+    assert "ParallelEnvironmentCollector" in penstock.__all__

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from enum import IntEnum
+from typing import NamedTuple, Protocol
 
 from penstock.memory.action_log import Position
 from penstock.types import Array, Arrays
@@ -16,9 +17,12 @@ __all__ = [
     "Node",
     "PolicyPort",
     "Ports",
+    "Question",
+    "QuestionPort",
     "RecordPort",
     "StreamReader",
     "StreamWriter",
+    "Wanted",
 ]
 
 
@@ -68,6 +72,10 @@ class Ports(Protocol):
 
     def policy(self, edge: str, first_lane: int, lanes: int) -> "PolicyPort":
         """The asking end of an ask edge, for these lanes."""
+        ...
+
+    def questions(self, edge: str) -> "QuestionPort":
+        """The answering end of an ask edge, for this node's share of the askers."""
         ...
 
     def record(self, edge: str) -> "RecordPort":
@@ -190,7 +198,10 @@ class PolicyPort(Protocol):
         ...
 
     def ask(self, handle: int, row: int, step: int) -> None:
-        """Ask for all outputs of ``act`` for one row, written in place. ``step``, the lanes' count, keys the noise."""
+        """Ask for all outputs of ``act`` for one row, written in place. ``step``, the lanes' count, keys the noise.
+
+        A port whose answers may come from a later version than ``version`` writes the row's ``policy_version`` as well.
+        """
         ...
 
     def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
@@ -199,6 +210,57 @@ class PolicyPort(Protocol):
 
     def answered(self) -> bool:
         """True once the last question is answered."""
+        ...
+
+
+class Wanted(IntEnum):
+    """What a question wants."""
+
+    ROW = 0
+    """All outputs of ``act`` for row ``row``, the row's ``policy_version`` and the environment's own actions."""
+    VALUE = 1
+    """``value`` of row ``row``."""
+    FINAL_VALUE = 2
+    """``final_value`` of the first ``finals`` last observations."""
+
+
+class Question(NamedTuple):
+    """What one asker wants, about one slot of the stream that it writes. All of it travels as plain numbers."""
+
+    asker: int
+    """Index of the asker among those of the port."""
+    wanted: int
+    """One of `Wanted`."""
+    refresh: bool
+    """Answer this and what follows with the latest published parameters."""
+    slot: int
+    row: int
+    finals: int
+    step: int
+    """The lanes' count of steps; it keys the noise."""
+    first_lane: int
+
+
+class QuestionPort(Protocol):
+    """The answering end of an ask edge."""
+
+    arrays: Arrays
+    """Field -> ``[slots, ...]``: the slots that are asked about, to be read and answered in place."""
+
+    def waiting(self) -> bool:
+        """True if a question waits."""
+        ...
+
+    def take(self) -> list[Question]:
+        """All questions that wait now, at most one of each asker, as this node's to answer."""
+        ...
+
+    def environment_action(self, asker: int) -> Array:
+        """``[lanes, ...]``: where that asker looks for its actions, in the environment's own units and dtype."""
+        ...
+
+    def answer(self, asker: int, version: int) -> None:
+        """That asker's question is answered, by parameters of this version; ring its bell."""
         ...
 
 

@@ -39,6 +39,8 @@ class AlgorithmEntry(NamedTuple):
     """``build(spaces, config) -> Algorithm``, in torch."""
     fused: str | None = None
     """``build(spaces, config) -> Fused``, without torch; ``None`` where there is no native path."""
+    supports: str | None = None
+    """``supports(graph, config) -> bool``, without torch: whether ``fused`` serves such a policy."""
 
     @classmethod
     def of_package(cls, package: str) -> "AlgorithmEntry":
@@ -129,9 +131,16 @@ def _shipped_algorithm(name: str, config: str) -> AlgorithmEntry:
     return AlgorithmEntry.of_package(package)._replace(config=f"{package}.spec:{config}")
 
 
+def _fused(entry: AlgorithmEntry, package: str) -> AlgorithmEntry:
+    return entry._replace(fused=f"{package}.fused:build", supports=f"{package}.fused:supports")
+
+
 ALGORITHMS = Table(
     "algorithm",
-    {"ppo": _shipped_algorithm("ppo", "PPOConfig"), "a2c": _shipped_algorithm("a2c", "A2CConfig")},
+    {
+        "ppo": _fused(_shipped_algorithm("ppo", "PPOConfig"), "penstock.algorithms.ppo"),
+        "a2c": _shipped_algorithm("a2c", "A2CConfig"),
+    },
     "penstock.algorithms",
     AlgorithmEntry.of_package,
 )
@@ -152,6 +161,7 @@ NODES = Table(
     {
         "env": "penstock.nodes.env:EnvNode",
         "policy": "penstock.nodes.policy:LocalPolicy",
+        "policy_node": "penstock.nodes.policy_node:PolicyNode",
         "learner": "penstock.nodes.learner:LearnerNode",
         "evaluator": "penstock.nodes.evaluator:EvaluatorNode",
         "checkpointer": "penstock.nodes.checkpointer:CheckpointerNode",
@@ -166,7 +176,11 @@ RUNTIMES = Table(
 
 UPDATES = Table(
     "update backend",
-    {"eager": "penstock.updates.eager:build", "compiled": "penstock.updates.compiled:build"},
+    {
+        "fused": "penstock.updates.fused:build",
+        "eager": "penstock.updates.eager:build",
+        "compiled": "penstock.updates.compiled:build",
+    },
 )
 
 INFERENCE = Table(

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.program.check import ProgramError, check
-from penstock.program.graph import Ask, Board, NodeSpec, Program, Stream
+from penstock.program.graph import Ask, Board, LocalAnswer, NodeSpec, Program, RemoteAnswer, Stream
 from penstock.types import ArraySpec
 
 VALUE = ArraySpec("value", (), "float32")
@@ -26,6 +26,15 @@ def test_a_whole_program_is_returned_as_it_is() -> None:
     assert check(whole) is whole
 
 
+LOCAL = LocalAnswer("policy", None)
+
+
+def remote(nodes: tuple[str, ...], asker: str = "a") -> Program:
+    """``nodes`` answer ``asker`` about rows of the stream that ``a`` writes, by a board that ``b`` reads."""
+    ask = Ask("act", (asker,), "p", RemoteAnswer(nodes, "s", VALUE))
+    return program(stream(), Board("p", "a", ("b",), (VALUE,)), ask)
+
+
 @pytest.mark.parametrize(
     ("broken", "fault"),
     [
@@ -38,7 +47,12 @@ def test_a_whole_program_is_returned_as_it_is() -> None:
         (Program((node("a"), node("b"), node("c")), (stream(),), ("b",)), "node c is joined to nothing"),
         (program(stream(), Board("p", "a", ("b",), (VALUE, VALUE))), "edge p has field value twice"),
         (program(stream(), Board("p", "a", ("b",), (VALUE,), -1)), "board p has a negative lag"),
-        (program(stream(), Ask("act", ("a",), "nowhere", "policy", None)), "act asks the policy on board nowhere"),
+        (program(stream(), Ask("act", ("a",), "nowhere", LOCAL)), "act asks the policy on board nowhere"),
+        (remote(("c",)), "edge act ends at unknown node c"),
+        (remote(("a",)), "a answers act and does not read p"),
+        (remote(()), "0 nodes answer the 1 askers of act"),
+        (remote(("b", "b")), "2 nodes answer the 1 askers of act"),
+        (remote(("b",), asker="b"), "b asks about rows of s, which it does not write"),
         (program(Stream("s", (), ("b",), (VALUE,), 1, "wait"), stream("t")), "stream s needs a writer and a reader"),
     ],
 )
@@ -55,3 +69,15 @@ def test_groups_keep_their_order_and_members() -> None:
     assert whole.node("y").group == "two"
     with pytest.raises(KeyError):
         whole.node("w")
+
+
+def test_nodes_that_answer_share_the_askers_out_evenly() -> None:
+    ask = Ask("act", ("e0", "e1", "e2"), "p", RemoteAnswer(("p0", "p1"), "s", VALUE))
+    assert ask.answered_by("p0") == ("e0", "e2")
+    assert ask.answered_by("p1") == ("e1",)
+    assert Ask("act", ("e0",), "p", LOCAL).answered_by("p0") == ()
+
+
+def test_an_ask_that_a_node_answers_is_whole() -> None:
+    whole = remote(("b",))
+    assert check(whole) is whole

@@ -42,13 +42,21 @@ class RunConfig:
         "local", "local: one process for each worker; inline: everything in this one, for a debugger"
     )
     device: str = _setting("cpu", "where the learner computes", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
-    backend: Literal["auto", "eager", "compiled"] = _setting(
-        "auto", "how an update runs; auto: compiled for runs of 300,000 steps and more where a compiler is installed"
+    backend: Literal["auto", "fused", "eager", "compiled"] = _setting(
+        "auto",
+        "how an update runs; auto: fused (native, without torch) where it applies, else compiled for runs of 300,000 "
+        "steps and more where a compiler is installed",
     )
     inference: Literal["auto", "native", "onnx", "torch"] = _setting(
         "auto", "what computes actions; auto: native where it can, then onnx on the CPU, then torch"
     )
-    threads: int | Literal["auto"] = _setting("auto", "threads of the learner; auto: 1", min=1, max=1024)
+    policy_placement: Literal["env", "node"] = _setting(
+        "env", "where actions are computed; env: in each environment process; node: in policy nodes, in batches"
+    )
+    policy_nodes: int = _setting(1, "policy nodes, which share the environment processes", min=1)
+    threads: int | Literal["auto"] = _setting(
+        "auto", "threads of the learner; auto: 2 for the fused update in lock step on 2 cores, else 1", min=1, max=1024
+    )
     seed: int = _setting(0, "makes a run repeatable", min=0, max=2**63 - 1)
     log_dir: str = _setting("./logs", "run folders go here", pattern=r"(?s).+", form="a folder")
     save_interval: int = _setting(50, "updates between checkpoints", min=1)
@@ -97,3 +105,9 @@ def _check_together(run: RunConfig) -> None:
         check_num_workers(run.num_workers, run.num_envs)
     if run.early_stop and not run.eval_interval:
         raise ConfigError("--early_stop counts evaluations, and there are none; give --eval_interval as well")
+    if run.policy_nodes > 1 and run.policy_placement != "node":
+        raise ConfigError("--policy_nodes needs --policy_placement node: else environment processes answer themselves")
+    if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
+        raise ConfigError(
+            f"--policy_nodes {run.policy_nodes} is more than the {run.num_workers} workers to answer"
+        )

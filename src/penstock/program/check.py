@@ -1,7 +1,7 @@
 """Is a program whole? Checks names, ends, capacities and placement before anything starts."""
 
 from penstock.errors import PenstockError
-from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, Stream, ends
+from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, RemoteAnswer, Stream, ends
 
 __all__ = ["ProgramError", "check"]
 
@@ -51,8 +51,8 @@ def _edge(program: Program, edge: Edge) -> list[str]:
             faults.append(f"stream {edge.name} needs at least one slot")
     if isinstance(edge, Board) and edge.max_lag is not None and edge.max_lag < 0:
         faults.append(f"board {edge.name} has a negative lag")
-    if isinstance(edge, Ask) and edge.board not in {board.name for board in program.edges if isinstance(board, Board)}:
-        faults.append(f"{edge.name} asks the policy on board {edge.board}, which there is not")
+    if isinstance(edge, Ask):
+        faults += _ask(program, edge)
     if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
         faults.append(f"action log {edge.name} needs at least one lane and one action")
     if isinstance(edge, Stream | Board | Record):
@@ -61,3 +61,20 @@ def _edge(program: Program, edge: Edge) -> list[str]:
             f"edge {edge.name} has field {name} twice" for name in sorted({n for n in fields if fields.count(n) > 1})
         ]
     return faults
+
+
+def _ask(program: Program, ask: Ask) -> list[str]:
+    boards = {edge.name: edge for edge in program.edges if isinstance(edge, Board)}
+    streams = {edge.name: edge for edge in program.edges if isinstance(edge, Stream)}
+    if ask.board not in boards:
+        return [f"{ask.name} asks the policy on board {ask.board}, which there is not"]
+    remote = ask.answer
+    if not isinstance(remote, RemoteAnswer):
+        return []
+    unread = [node for node in remote.nodes if node not in boards[ask.board].readers]
+    faults = [f"{node} answers {ask.name} and does not read {ask.board}" for node in unread]
+    if not 1 <= len(remote.nodes) <= len(ask.askers):
+        faults.append(f"{len(remote.nodes)} nodes answer the {len(ask.askers)} askers of {ask.name}")
+    writers = streams[remote.stream].writers if remote.stream in streams else ()
+    strangers = [asker for asker in ask.askers if asker not in writers]
+    return faults + [f"{asker} asks about rows of {remote.stream}, which it does not write" for asker in strangers]

@@ -1,6 +1,6 @@
 """A program as text: processes with their nodes, then edges with their ends, capacity and bounds."""
 
-from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, Stream
+from penstock.program.graph import ActionLog, Ask, Board, Edge, LocalAnswer, Program, Record, RemoteAnswer, Stream
 
 __all__ = ["draw"]
 
@@ -29,13 +29,21 @@ def _edge(edge: Edge) -> str:
             lag = "any version" if edge.max_lag is None else f"at most {edge.max_lag} behind"
             return f"board  {edge.name:<12} {edge.writer} -> {_names(edge.readers)}: {_bytes(size)}, {lag}"
         case Ask():
-            return f"ask    {edge.name:<12} {_names(edge.askers)} <-> {edge.board}: answered in the process that asks"
+            return f"ask    {edge.name:<12} {_names(edge.askers)} <-> {edge.board}: {_answer(edge.answer)}"
         case Record():
             size = sum(spec.nbytes for spec in edge.arrays)
             return f"record {edge.name:<12} {edge.owner}: two buffers of {_bytes(size)}"
         case ActionLog():
             ends = f"{edge.writer} -> {_names(edge.readers)}"
             return f"log    {edge.name:<12} {ends}: {edge.lanes} lanes, {edge.capacity} actions each"
+
+
+def _answer(answer: LocalAnswer | RemoteAnswer) -> str:
+    match answer:
+        case LocalAnswer():
+            return "answered in the process that asks"
+        case RemoteAnswer():
+            return f"answered by {_names(answer.nodes)}, in the slots of {answer.stream}"
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -11,7 +11,18 @@ from typing import Any, Literal, TypeAlias
 
 from penstock.types import ArraySpec
 
-__all__ = ["ActionLog", "Ask", "Board", "Edge", "NodeSpec", "Program", "Record", "Stream"]
+__all__ = [
+    "ActionLog",
+    "Ask",
+    "Board",
+    "Edge",
+    "LocalAnswer",
+    "NodeSpec",
+    "Program",
+    "Record",
+    "RemoteAnswer",
+    "Stream",
+]
 
 
 @dataclass(frozen=True)
@@ -58,16 +69,42 @@ class Board:
 
 
 @dataclass(frozen=True)
+class LocalAnswer:
+    """Each asker's own process answers, before ``ask`` returns."""
+
+    kind: str
+    """Registry string of what answers."""
+    settings: Any
+
+
+@dataclass(frozen=True)
+class RemoteAnswer:
+    """Nodes answer, in place: in the slots where the rows lie that they are asked about."""
+
+    nodes: tuple[str, ...]
+    """They share the askers out evenly."""
+    stream: str
+    """The stream with those slots; the askers write it."""
+    action: ArraySpec
+    """One asker's actions in the environment's own units, ``[lanes, ...]``."""
+
+
+@dataclass(frozen=True)
 class Ask:
-    """Nodes ask a policy for actions. Placement decides whether the answer comes from the asker's own process."""
+    """Nodes ask a policy for actions; ``answer`` is where the policy is placed."""
 
     name: str
     askers: tuple[str, ...]
     board: str
     """The board with the published record that answers."""
-    kind: str
-    """Registry string of what answers."""
-    settings: Any
+    answer: LocalAnswer | RemoteAnswer
+
+    def answered_by(self, node: str) -> tuple[str, ...]:
+        """The askers that ``node`` answers; none if the askers answer themselves."""
+        if not isinstance(self.answer, RemoteAnswer):
+            return ()
+        nodes = self.answer.nodes
+        return tuple(asker for index, asker in enumerate(self.askers) if nodes[index % len(nodes)] == node)
 
 
 @dataclass(frozen=True)
@@ -148,5 +185,7 @@ def ends(edge: Edge) -> Iterator[str]:
             yield from edge.readers
         case Ask():
             yield from edge.askers
+            if isinstance(edge.answer, RemoteAnswer):
+                yield from edge.answer.nodes
         case Record():
             yield edge.owner

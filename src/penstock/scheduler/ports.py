@@ -1,6 +1,6 @@
 """A node's ports over the shared segment of its run: structures, with the owner and the bells filled in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic_ns
 
@@ -9,10 +9,20 @@ from penstock.memory.board import Board as BoardMemory
 from penstock.memory.counters import Counters
 from penstock.memory.doorbell import Doorbells
 from penstock.memory.stream import Stream as StreamMemory
-from penstock.node import ActionLogPort, BoardReader, BoardWriter, PolicyPort, RecordPort, StreamReader, StreamWriter
-from penstock.program.graph import ActionLog, Ask, Board, Stream
+from penstock.node import (
+    ActionLogPort,
+    BoardReader,
+    BoardWriter,
+    PolicyPort,
+    QuestionPort,
+    RecordPort,
+    StreamReader,
+    StreamWriter,
+)
+from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, RemoteAnswer, Stream
+from penstock.scheduler.asking import AnsweringEnd, AskingEnd
 from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
-from penstock.types import Array
+from penstock.types import Array, Arrays
 
 __all__ = ["NodePorts"]
 
@@ -114,16 +124,51 @@ class NodePorts:
         return _BoardEnd(memory, self._wiring.bells, self._wiring.bells_of(edge.readers, but=self._group))
 
     def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
-        """The asking end of an ask edge, answered in this process."""
-        ask = self._wiring.edge(edge)
-        if not isinstance(ask, Ask):
-            raise TypeError(f"edge {edge} is no ask")
-        board = self._wiring.edge(ask.board)
-        max_lag = board.max_lag if isinstance(board, Board) else None
-        policy: PolicyPort = node_class(ask.kind)(
-            ask.settings, self.board_reader(ask.board), max_lag, first_lane, lanes
-        )
-        return policy
+        """The asking end of an ask edge: a policy in this process, or the way to the node that answers."""
+        ask = self._ask(edge)
+        bound = self._wiring.edge(ask.board)
+        max_lag = bound.max_lag if isinstance(bound, Board) else None
+        board = self.board_reader(ask.board)
+        match ask.answer:
+            case LocalAnswer(kind, settings):
+                policy: PolicyPort = node_class(kind)(settings, board, max_lag, first_lane, lanes)
+                return policy
+            case RemoteAnswer(nodes, stream, _):
+                slot = self._wiring.questions(ask).slot(self.name, self.incarnation)
+                answerer = next(node for node in nodes if self.name in ask.answered_by(node))
+                wake = self._bell_of(answerer)
+                arrays = self._arrays(stream)
+                return AskingEnd(slot, arrays, board, max_lag=max_lag, first_lane=first_lane, wake=wake)
+
+    def questions(self, edge: str) -> QuestionPort:
+        """The answering end of an ask edge, for this node's share of the askers."""
+        ask = self._ask(edge)
+        if not isinstance(ask.answer, RemoteAnswer):
+            raise TypeError(f"the askers of {edge} answer themselves")
+        questions, askers = self._wiring.questions(ask), ask.answered_by(self.name)
+        slots = [questions.slot(asker, self.incarnation) for asker in askers]
+        return AnsweringEnd(slots, self._arrays(ask.answer.stream), [self._bell_of(asker) for asker in askers])
+
+    def _ask(self, name: str) -> Ask:
+        edge = self._wiring.edge(name)
+        if not isinstance(edge, Ask):
+            raise TypeError(f"edge {name} is no ask")
+        return edge
+
+    def _arrays(self, stream: str) -> Arrays:
+        """All slots of a stream, for one who neither claims nor takes them."""
+        edge = self._stream(stream)
+        return StreamMemory(self._wiring.bytes_of(stream), edge.arrays, edge.slots).arrays
+
+    def _bell_of(self, node: str) -> Callable[[], None]:
+        """Rings the bell of a node's process, unless it is this one: its loop polls before it sleeps."""
+        ring, bells = self._wiring.bells_of((node,), but=self._group), self._wiring.bells
+
+        def wake() -> None:
+            for bell in ring:
+                bells.ring(bell)
+
+        return wake
 
     def record(self, edge: str) -> RecordPort:
         """The owner's end of a record."""

@@ -15,6 +15,7 @@ from penstock.memory.record import Record as RecordMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream
 from penstock.registry import NODES, load
+from penstock.scheduler.questions import Questions
 from penstock.types import Array
 
 __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "placement"]
@@ -102,6 +103,10 @@ class Wiring:
             raise TypeError(f"edge {name} is no record")
         return RecordMemory(self.bytes_of(name), edge.arrays)
 
+    def questions(self, edge: Ask) -> Questions:
+        """The structure of an ask edge that nodes answer."""
+        return Questions(self.bytes_of(edge.name), edge)
+
     def ended(self) -> bool:
         """True once the loops are to end."""
         return self.counters.get(SUPERVISOR, "ended") != 0
@@ -131,4 +136,4 @@ def _required(edge: Edge) -> int:
         case ActionLog():
             return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity)
         case Ask():
-            return 0
+            return Questions.required(edge)

@@ -4,10 +4,13 @@ env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
                              learner --checkpoints--> checkpointer
                              learner --evaluations--> evaluator --evaluation--> learner
                              learner, evaluator --reports--> monitor
+
+Environment nodes run the policy themselves, or policy nodes answer them (``policy_placement``).
 """
 
 from typing import Literal
 
+from penstock.kernels.actions import environment_array
 from penstock.metrics.report import report_specs
 from penstock.node import LaneStart
 from penstock.nodes.checkpointer import CheckpointerSettings
@@ -16,7 +19,19 @@ from penstock.nodes.evaluator import EvaluatorSettings
 from penstock.nodes.learner import LearnerSettings, record_specs
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy import PolicySettings
-from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream
+from penstock.nodes.policy_node import PolicyNodeSettings
+from penstock.program.graph import (
+    ActionLog,
+    Ask,
+    Board,
+    Edge,
+    LocalAnswer,
+    NodeSpec,
+    Program,
+    Record,
+    RemoteAnswer,
+    Stream,
+)
 from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
 from penstock.types import ArraySpec
@@ -38,6 +53,7 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
     run, spec = plan.run, plan.spec
     lanes = run.num_envs // plan.num_workers
     envs = tuple(f"env.{worker}" for worker in range(plan.num_workers))
+    policies = tuple(f"policy.{index}" for index in range(run.policy_nodes if run.policy_placement == "node" else 0))
     evaluators = ("evaluator",) if run.eval_interval else ()
     record = record_specs(spec, run.num_envs, plan.num_workers)
     action = plan.spaces.action_spec()
@@ -61,9 +77,9 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
         # What the learner has committed: its successor continues from there.
         Record("learner", "learner", record),
         # Parameters and statistics, back to whoever acts.
-        Board("policy", "learner", (*envs, *evaluators), spec.published(), max_lag),
-        # Actions for observations, answered in the environment's own process.
-        Ask("act", envs, "policy", "policy", _policy(plan)),
+        Board("policy", "learner", (*envs, *policies, *evaluators), spec.published(), max_lag),
+        # Actions for observations, written where the rows lie.
+        Ask("act", envs, "policy", _remote(plan, policies, lanes) if policies else _local(plan)),
         # Committed records, to disk.
         Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores), 2, "wait"),
         # Numbers, to the metrics.
@@ -77,6 +93,7 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
         ]
     nodes = [
         *(_env(plan, worker, lanes) for worker in range(plan.num_workers)),
+        *(_policy(plan, name) for name in policies),
         _learner(plan, assemble),
         *(_evaluator(plan) for _ in evaluators),
         _checkpointer(plan),
@@ -105,8 +122,8 @@ def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:
     return NodeSpec(name, "env", settings, group=name, silence_limit_s=plan.run.env_timeout)
 
 
-def _policy(plan: Plan) -> PolicySettings:
-    return PolicySettings(
+def _local(plan: Plan) -> LocalAnswer:
+    settings = PolicySettings(
         backend=plan.inference,
         graph=plan.spec.policy,
         noise=plan.spec.noise,
@@ -114,6 +131,25 @@ def _policy(plan: Plan) -> PolicySettings:
         row=plan.spec.row,
         seed=plan.run.seed,
     )
+    return LocalAnswer("policy", settings)
+
+
+def _remote(plan: Plan, policies: tuple[str, ...], lanes: int) -> RemoteAnswer:
+    action = environment_array(plan.spaces.action, lanes)
+    return RemoteAnswer(policies, "rollouts", ArraySpec("environment_action", action.shape, action.dtype.name))
+
+
+def _policy(plan: Plan, name: str) -> NodeSpec:
+    settings = PolicyNodeSettings(
+        backend=plan.inference,
+        graph=plan.spec.policy,
+        noise=plan.spec.noise,
+        spaces=plan.spaces,
+        row=plan.spec.row,
+        seed=plan.run.seed,
+        open_limit_s=OPEN_LIMIT_S,
+    )
+    return NodeSpec(name, "policy_node", settings, group=name)
 
 
 def _learner(plan: Plan, assemble: Literal["by_lane", "by_arrival"]) -> NodeSpec:

@@ -1,0 +1,158 @@
+"""PolicyNode: answers the questions of many nodes, all that wait at a time by one call of the policy.
+
+Answers are written where the rows lie. A batch is whatever waits: its size follows the askers, and nobody is kept
+waiting for it to fill. It steps no environment, and does not know which algorithm learns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.kernels.noise import draw
+from penstock.network import PolicyGraph
+from penstock.node import Ports, Question, Wanted
+from penstock.registry import load
+from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Spaces
+
+__all__ = ["PolicyNode", "PolicyNodeSettings"]
+
+
+@dataclass(frozen=True)
+class PolicyNodeSettings:
+    """What answers."""
+
+    backend: BackendSpec
+    graph: PolicyGraph
+    noise: NoiseSpec
+    spaces: Spaces
+    row: tuple[ArraySpec, ...]
+    """The algorithm's own row fields, which an answer fills in beside ``action``."""
+    seed: int
+    open_limit_s: float
+    """How long making the policy may take, in seconds."""
+
+
+@dataclass(eq=False)
+class _Model:
+    """One version of the policy, ready to answer."""
+
+    backend: PolicyBackend
+    version: int
+
+
+class _Place(NamedTuple):
+    """Where the rows of a question lie."""
+
+    obs: Arrays
+    """field -> ``[n, ...]``."""
+    out: Arrays
+    """output -> ``[n, ...]``."""
+
+
+class PolicyNode:
+    """Answers edge ``act`` with the parameters of board ``policy``.
+
+    Each asker is answered by one version from one ``refresh`` to the next, so a rollout is of one policy while others
+    have begun theirs with a later one. That takes at most as many versions at a time as there are askers.
+    """
+
+    def __init__(self, settings: PolicyNodeSettings) -> None:
+        self._settings = settings
+        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
+        self._fields = tuple(name for name, _ in settings.spaces.obs)
+        self._outputs = ("action", *(spec.name for spec in settings.row))
+        self._answering: dict[int, _Model] = {}
+        """By asker."""
+
+    def open(self, ports: Ports) -> None:
+        """Make the policy."""
+        self._questions = ports.questions("act")
+        self._board = ports.board_reader("policy")
+        with ports.busy("make the policy", self._settings.open_limit_s):
+            self._latest = self._make()
+        self._models = [self._latest]
+
+    def ready(self) -> bool:
+        """True if somebody asks."""
+        return self._questions.waiting()
+
+    def step(self) -> None:
+        """Answer everything that waits: one call of the backend for each version, and for rows and for values."""
+        batches: dict[tuple[_Model, bool], list[Question]] = {}
+        for question in self._questions.take():
+            if question.refresh or question.asker not in self._answering:
+                self._renew(question.asker)
+            key = self._answering[question.asker], question.wanted == Wanted.ROW
+            batches.setdefault(key, []).append(question)
+        for (model, rows), questions in batches.items():
+            (self._answer_rows if rows else self._answer_values)(model, questions)
+            for question in questions:
+                self._questions.answer(question.asker, model.version)
+
+    def close(self) -> None:
+        """Nothing is held beyond memory."""
+
+    def _make(self) -> _Model:
+        backend = self._settings.backend
+        return _Model(load(backend.build)(*backend.arguments), -1)
+
+    def _renew(self, asker: int) -> None:
+        """From here on the asker is answered by the latest published parameters."""
+        self._answering.pop(asker, None)
+        if self._latest.version != self._board.version():
+            used = self._answering.values()
+            unused = next((model for model in self._models if model not in used), None)
+            if unused is None:
+                unused = self._make()
+                self._models.append(unused)
+            unused.version = self._board.read(self._published)
+            unused.backend.load(self._published)
+            self._latest = unused
+        self._answering[asker] = self._latest
+
+    def _answer_rows(self, model: _Model, questions: Sequence[Question]) -> None:
+        """Write all outputs of ``act`` for the rows that are asked about."""
+        settings, arrays = self._settings, self._questions.arrays
+        count = arrays["action"].shape[2]
+        noise = [draw(settings.noise, settings.seed, q.first_lane + np.arange(count), q.step) for q in questions]
+        places = [self._row(question, self._outputs) for question in questions]
+        action = self._act(model, places, np.concatenate(noise), 1.0)["action"]
+        environment = environment_array(settings.spaces.action, len(action))
+        to_environment(action, settings.spaces.action, environment)
+        for index, question in enumerate(questions):
+            own = environment[index * count : (index + 1) * count]
+            self._questions.environment_action(question.asker)[...] = own
+            # The asker could only note what it knew: the version that answers is noted here, a row at a time.
+            arrays["policy_version"][question.slot, question.row] = model.version
+
+    def _answer_values(self, model: _Model, questions: Sequence[Question]) -> None:
+        """Write values alone; they depend on no noise."""
+        finals = Wanted.FINAL_VALUE
+        places = [self._finals(q) if q.wanted == finals else self._row(q, ("value",)) for q in questions]
+        count = sum(len(place.out["value"]) for place in places)
+        self._act(model, places, np.zeros((count, *self._settings.noise.shape), np.float32), 0.0)
+
+    def _row(self, question: Question, outputs: Sequence[str]) -> _Place:
+        arrays, at = self._questions.arrays, (question.slot, question.row)
+        return _Place({name: arrays[name][at] for name in self._fields}, {name: arrays[name][at] for name in outputs})
+
+    def _finals(self, question: Question) -> _Place:
+        arrays, at = self._questions.arrays, (question.slot, slice(question.finals))
+        obs = {name: arrays[f"final.{name}"][at] for name in self._fields}
+        return _Place(obs, {"value": arrays["final_value"][at]})
+
+    def _act(self, model: _Model, places: Sequence[_Place], noise: Array, explore: float) -> Arrays:
+        """Gather observations into one batch, run the policy once, write each row where it belongs."""
+        obs = {name: np.concatenate([place.obs[name] for place in places]) for name in self._fields}
+        out = {name: np.empty((len(noise), *like.shape[1:]), like.dtype) for name, like in places[0].out.items()}
+        model.backend.act(obs, noise, np.full(len(noise), explore, np.float32), out)
+        for name, values in out.items():
+            begin = 0
+            for place in places:
+                end = begin + len(place.out[name])
+                place.out[name][...] = values[begin:end]
+                begin = end
+        return out

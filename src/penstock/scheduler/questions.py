@@ -1,0 +1,108 @@
+"""The questions of an ask edge that nodes answer: each asker's slot, which goes to its answerer and back.
+
+    writing (the asker's) --push--> ready --take--> reading (the answerer's) --release--> free --claim--> writing
+
+An asker holds its slot while it asks nothing, so it has at most one question open. A slot holds no observation: it says
+where the rows lie. All transitions are those of a stream's slots, one compare-and-swap each on a word that names its
+owner, and their order carries the data:
+
+- ``push`` (release) before ``take`` (acquire): the answerer sees the question and the observations it is about;
+- ``release`` (release) before ``claim`` (acquire): the asker sees the whole answer, in the rollout and here.
+
+Rings no bell.
+"""
+
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.program.graph import Ask, RemoteAnswer
+from penstock.types import Array, Arrays, ArraySpec
+
+__all__ = ["QuestionSlot", "Questions"]
+
+QUESTION_WORDS = 7
+
+
+class QuestionSlot:
+    """One asker's slot.
+
+    Attributes:
+        arrays: ``question`` int64 ``[7]``, ``version`` int64, and ``environment_action`` ``[lanes, ...]``.
+    """
+
+    def __init__(self, memory: StreamMemory, owner: int) -> None:
+        self._memory = memory
+        self._owner = owner
+        self.arrays: Arrays = memory.slot(0)
+
+    def claim(self, number: int) -> bool:
+        """For the asker: make the slot its own; false while its last question, ``number - 1``, is not answered."""
+        return self._memory.claim(self._owner, number) is not None
+
+    def push(self) -> None:
+        """For the asker: ask what now stands in the slot."""
+        self._memory.push(0, self._owner)
+
+    def waiting(self) -> bool:
+        """For the answerer: whether a question stands here."""
+        return self._memory.ready() > 0
+
+    def take(self) -> bool:
+        """For the answerer: begin to answer; false if nothing is asked."""
+        return self._memory.take(self._owner) is not None
+
+    def release(self) -> None:
+        """For the answerer: it is answered."""
+        self._memory.release(0, self._owner)
+
+
+class Questions:
+    """All slots of one edge."""
+
+    def __init__(self, bytes: Array, edge: Ask) -> None:  # noqa: A002 - the room's word for a buffer
+        """Attach to ``required(edge)`` bytes, uint8, that start at a multiple of 64 and were zero at first."""
+        specs = _specs(edge)
+        nbytes = StreamMemory.required(specs, 1)
+        self._memory = {
+            asker: StreamMemory(bytes[index * nbytes :], specs, 1) for index, asker in enumerate(edge.askers)
+        }
+        self._edge = edge
+
+    @staticmethod
+    def required(edge: Ask) -> int:
+        """Bytes that the edge takes; none where askers answer themselves."""
+        if not isinstance(edge.answer, RemoteAnswer):
+            return 0
+        return len(edge.askers) * StreamMemory.required(_specs(edge), 1)
+
+    def slot(self, asker: str, owner: int) -> QuestionSlot:
+        """The slot of ``asker``, for one of its two ends; ``owner`` is that node's incarnation."""
+        return QuestionSlot(self._memory[asker], owner)
+
+    def recover_asker(self, asker: str, owner: int) -> bool:
+        """After an asker's process was killed and reaped: what it asked is asked no more.
+
+        Returns:
+            True if the slot is free. False while the answerer still writes an answer into the dead asker's rollout:
+            then nothing of that rollout may be given to anybody yet. Call it again, or recover the answerer, too.
+        """
+        memory = self._memory[asker]
+        memory.recover(owner)
+        # Race: the answerer may take the question at this moment. One compare-and-swap decides who has it.
+        if memory.take(owner) is not None:
+            memory.release(0, owner)
+        # By a claim, not by a look: claiming acquires what the answerer wrote before it released.
+        answered = memory.claim(owner, 0) is not None
+        memory.recover(owner)
+        return answered
+
+    def recover_answerer(self, node: str, owner: int) -> int:
+        """After an answerer's process was killed and reaped: what it had begun is asked again; how many there were.
+
+        Its successor writes every part of an answer anew, and no asker looks at one before it is whole.
+        """
+        return sum(self._memory[asker].recover(owner).returned for asker in self._edge.answered_by(node))
+
+
+def _specs(edge: Ask) -> tuple[ArraySpec, ...]:
+    if not isinstance(edge.answer, RemoteAnswer):
+        raise TypeError(f"the askers of {edge.name} answer themselves")
+    return (ArraySpec("question", (QUESTION_WORDS,), "int64"), ArraySpec("version", (), "int64"), edge.answer.action)

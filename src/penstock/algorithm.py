@@ -1,4 +1,4 @@
-"""THE contract of an algorithm: plain data in ``spec.py``, pure functions in ``learn.py``.
+"""THE contract of an algorithm: plain data in ``spec.py``, pure functions in ``learn.py``, natively in ``fused.py``.
 
 An algorithm knows no process, environment, loop, logger or device. ``docs/architecture.md`` proves this contract on
 paper for PPO, SAC, TD3, Ape-X, IMPALA with an LSTM, and masked multi-agent learning.
@@ -8,12 +8,12 @@ This file imports no torch: arrays of ``learn.py`` are torch tensors, written ``
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from penstock.network import PolicyGraph
-from penstock.types import ArraySpec, NoiseSpec
+from penstock.types import Array, ArraySpec, NoiseSpec
 
-__all__ = ["Algorithm", "AlgorithmSpec", "Gradients", "Phase", "Schedule", "Tensors"]
+__all__ = ["Algorithm", "AlgorithmSpec", "Fused", "FusedUpdate", "Gradients", "Phase", "Schedule", "Tensors"]
 
 Tensors: TypeAlias = Mapping[str, Any]
 """Named tensors of one framework (torch in ``learn.py``, numpy in ``fused.py``)."""
@@ -92,3 +92,39 @@ class Algorithm(NamedTuple):
     statistics: Callable[[Tensors, Tensors], Tensors]
     """``(state, rollout and its targets) -> changed statistics``; per slot in lane order, after the phases. Pure."""
     phases: tuple[Phase, ...]
+
+
+class FusedUpdate(Protocol):
+    """All phases of many minibatches in one native call. Holds packed rows and the sums of metrics, no state."""
+
+    def pack(self, state: Tensors, rows: Tensors, first: int, count: int) -> None:
+        """Take flat rows ``first .. first + count - 1`` of a batch, before its first minibatch.
+
+        Args:
+            state: holds the running statistics.
+            rows: the fields of a minibatch, ``[rows, ...]``; those that carry no transition may hold anything.
+            first: first flat row.
+            count: number of rows.
+        """
+        ...
+
+    def run(self, state: Tensors, indices: Array, weights: Array) -> None:
+        """Run one update for each row of ``indices[n, m]``, changing ``state`` in place; the GIL is released."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the minibatches since the last call; empty if there were none."""
+        ...
+
+
+class Fused(NamedTuple):
+    """What ``fused.py``'s ``build(spaces, config)`` returns: the algorithm without torch, on numpy arrays.
+
+    The state's arrays are those of ``AlgorithmSpec.state``, so checkpoints pass between this and `Algorithm`.
+    """
+
+    init_state: Callable[[int], dict[str, Any]]
+    targets: Callable[[Tensors, Tensors], Tensors]
+    statistics: Callable[[Tensors, Tensors], Tensors]
+    update: Callable[[int, int], FusedUpdate]
+    """``(rows, threads) -> FusedUpdate`` over so many flat rows, on so many threads."""

@@ -37,6 +37,11 @@ class Prepared:
     spec: AlgorithmSpec
     inference: BackendSpec
 
+    def learn(self) -> str:
+        """Where the update's functions are: those without torch if its backend is the fused one."""
+        fused = self.algorithm.fused
+        return fused if fused is not None and self.config.run.backend == "fused" else self.algorithm.learn
+
     def identity(self) -> dict[str, Any]:
         """What a checkpoint has to agree on to be continued or evaluated."""
         run = self.config.run
@@ -72,7 +77,6 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be served.
     """
-    config = resolve(config)
     run = config.run
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
@@ -80,8 +84,23 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     profile = probe(source, run.vector_env)
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
+    config = resolve(config, fused=_fused_applies(config, algorithm, spec))
     backend = _inference(config, profile, algorithm, spec)
     return Prepared(config, reference(source), profile, algorithm, spec, backend)
+
+
+def _fused_applies(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> bool:
+    """Whether the update can run without torch.
+
+    Raises:
+        ConfigError: it is asked for and cannot.
+    """
+    on_cpu = config.run.device == "cpu"
+    serves = algorithm.supports is not None and bool(load(algorithm.supports)(spec.policy, config.algorithm))
+    if config.run.backend == "fused" and not (on_cpu and serves):
+        refused = f"--algo {config.run.algo} with this model" if on_cpu else f"--device {config.run.device}"
+        raise ConfigError(f"--backend fused does not run {refused}; try --backend auto")
+    return on_cpu and serves
 
 
 def _inference(config: Config, profile: EnvProfile, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> BackendSpec:
@@ -113,7 +132,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         num_steps=config.algorithm.num_steps,
         num_workers=run.num_workers,
         learner_threads=run.threads,
-        learn=prepared.algorithm.learn,
+        learn=prepared.learn(),
         initial=prepared.algorithm.initial,
         update=UPDATES[run.backend],
         inference=prepared.inference,

@@ -1,6 +1,7 @@
 """Everything that is ``auto`` becomes a value here, before anything starts; the run records what it became.
 
-The inference backend is not: it depends on the environment's spaces, which the config does not know.
+The inference backend is not, and whether the fused update applies is asked: both depend on the environment's spaces,
+which the config does not know.
 """
 
 import os
@@ -12,25 +13,51 @@ from typing import Literal
 from penstock.config.schema import Config
 from penstock.config.workers import auto_num_workers
 
-__all__ = ["auto_backend", "available_cores", "has_compiler", "resolve"]
+__all__ = ["auto_backend", "auto_threads", "available_cores", "has_compiler", "resolve"]
 
 COMPILED_PAYS_FROM = 300_000
 """Timesteps from which compiling an update costs less than it saves: a cold compile takes 8 s on two cores."""
+FUSED_THREADS = 2
+"""The fused update has work for two threads: the actor and the critic."""
 
 
-def resolve(config: Config) -> Config:
-    """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine."""
+def resolve(config: Config, *, fused: bool) -> Config:
+    """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine.
+
+    Args:
+        config: what to run.
+        fused: whether the fused update applies to it.
+    """
     run = config.run
-    workers = auto_num_workers(run.num_envs, available_cores()) if run.num_workers == "auto" else run.num_workers
-    backend = auto_backend(run.timesteps, compiler=has_compiler()) if run.backend == "auto" else run.backend
-    # One thread: the shipped networks are too small to part, and the number of threads is part of the answer's bits.
-    threads = 1 if run.threads == "auto" else run.threads
+    cores = available_cores()
+    workers = auto_num_workers(run.num_envs, cores) if run.num_workers == "auto" else run.num_workers
+    backend = run.backend
+    if backend == "auto":
+        backend = auto_backend(run.timesteps, fused=fused, compiler=has_compiler())
+    threads = run.threads
+    if threads == "auto":
+        threads = auto_threads(backend, cores, workers, lock_step=run.sync_mode == "blocking")
+    if backend == "fused":
+        threads = min(threads, FUSED_THREADS)
     return replace(config, run=replace(run, num_workers=workers, backend=backend, threads=threads))
 
 
-def auto_backend(timesteps: int, *, compiler: bool) -> Literal["eager", "compiled"]:
-    """Compiled where it pays and can be: the fused update, once built, comes before both."""
+def auto_backend(timesteps: int, *, fused: bool, compiler: bool) -> Literal["fused", "eager", "compiled"]:
+    """Fused where it applies; else compiled where it pays and can be."""
+    if fused:
+        return "fused"
     return "compiled" if compiler and timesteps >= COMPILED_PAYS_FROM else "eager"
+
+
+def auto_threads(backend: str, cores: int, workers: int, *, lock_step: bool) -> int:
+    """Threads of the learner, whose number is part of what the answer's bits are promised for.
+
+    In lock step the environments wait while the learner works, so every core is its own; where collection overlaps
+    learning each environment process has a claim to a core. Torch gets one: the shipped networks are too small to part.
+    """
+    if backend != "fused":
+        return 1
+    return min(FUSED_THREADS, max(1, cores if lock_step else cores - workers))
 
 
 def available_cores() -> int:

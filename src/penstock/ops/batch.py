@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.ops.rows import Rows
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["Batch"]
@@ -39,28 +40,22 @@ class Batch:
             device: where rows are gathered.
             staged: keep a copy of the rows on the device, where it cannot read the stream's memory.
         """
-        self._arrays = dict(arrays)
-        leading = arrays["reward"].shape
-        self._targets = {spec.name: np.zeros((*leading, *spec.shape), spec.dtype) for spec in targets}
-        self._host = {name: _rows(name, self._targets.get(name, arrays.get(name))) for name in fields}
+        self._rows = Rows(arrays, fields, targets)
+        self._host = {name: torch.from_numpy(values) for name, values in self._rows.flat.items()}
         self._device = device
-        self._rows_per_slot = leading[1] * leading[2]
         self._copies = {name: _Copy(rows, device) for name, rows in self._host.items()} if staged else {}
         self._row_bytes = sum(rows[0].nbytes for rows in self._host.values())
 
     def prepare(self, slots: Sequence[int], targets: Callable[[Arrays], Mapping[str, Array]]) -> None:
         """Compute the targets of these slots, each from its own rollout, and bring their rows to the device."""
         for slot in slots:
-            rollout = self.rollout(slot)
-            for name, values in targets(rollout).items():
-                rollout[name][...] = values
+            self._rows.prepare(slot, targets)
             for copy in self._copies.values():
-                copy.send(slice(slot * self._rows_per_slot, (slot + 1) * self._rows_per_slot))
+                copy.send(slice(slot * self._rows.per_slot, (slot + 1) * self._rows.per_slot))
 
     def rollout(self, slot: int) -> Arrays:
         """Every array of one slot as views: ``[T + 1, B, ...]``, and its targets ``[T, B, ...]``."""
-        views = {name: values[slot] for name, values in self._arrays.items()}
-        return views | {name: values[slot, :-1] for name, values in self._targets.items()}
+        return self._rows.rollout(slot)
 
     def capacity(self, size: int) -> int:
         """How many minibatches of ``size`` rows are gathered in one go."""
@@ -100,13 +95,3 @@ class _Copy:
         """Start copying these rows; whatever the device does next waits for them."""
         self._staging[part].copy_(self._host[part])
         self.device[part].copy_(self._staging[part], non_blocking=True)
-
-
-def _rows(name: str, values: Array | None) -> Tensor:
-    """``[slots * (T + 1) * lanes, ...]`` over the same memory."""
-    if values is None:
-        raise KeyError(f"a minibatch needs {name}, which the stream does not hold")
-    flat = values.reshape(-1, *values.shape[3:])
-    if not np.shares_memory(flat, values):
-        raise ValueError(f"{name} is not one contiguous array over all slots")
-    return torch.from_numpy(flat)

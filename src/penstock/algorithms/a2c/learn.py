@@ -21,7 +21,8 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.a2c.spec import A2CConfig, init_state
-from penstock.algorithms.ppo.learn import act, learning_rate, statistics, targets
+from penstock.algorithms.ppo.learn import act, learning_rate
+from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, normalised_target

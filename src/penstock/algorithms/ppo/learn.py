@@ -17,18 +17,16 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
-from penstock.models.features import features_of
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, normalised_target
 from penstock.network import PolicyGraph
 from penstock.ops.losses import clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
-from penstock.ops.returns import advantages
-from penstock.ops.statistics import Moments, merge_lanes
-from penstock.types import Array, Arrays, Spaces
+from penstock.types import Spaces
 
-__all__ = ["act", "build", "learning_rate", "loss", "statistics", "targets", "update"]
+__all__ = ["act", "build", "learning_rate", "loss", "update"]
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
@@ -50,13 +48,6 @@ def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> 
     outputs = policy.act(published, inputs)
     shape = spaces.action_spec().shape
     return {**outputs, "action": outputs["action"].reshape(-1, *shape)}
-
-
-def targets(config: ActorCriticConfig, state: Tensors, rollout: Tensors) -> Tensors:
-    """Advantages and value targets ``[T, B]`` of one slot, from the values its policy saw (equations 11 and 12)."""
-    del state  # The values stand in the rollout: those of the parameters that acted.
-    advantage, target = advantages(rollout, config.gamma, config.gae_lambda)
-    return {"advantage": advantage, "target": target}
 
 
 def gradients(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
@@ -113,20 +104,4 @@ def update(graph: PolicyGraph, config: PPOConfig, state: Tensors, found: Tensors
         at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
         at = adam(at, scale * found[name], step, lr, config.adam_eps)
         changed[name], changed[f"adam_m.{name}"], changed[f"adam_v.{name}"] = at
-    return changed
-
-
-def statistics(graph: PolicyGraph, state: Tensors, rollout: Tensors) -> Arrays:
-    """Running moments of observations and value targets, with this slot's valid rows merged lane by lane."""
-    valid = rollout["valid"][: rollout["target"].shape[0]]
-    found: dict[str, Array] = {}
-    if graph.normalize_obs:
-        found["obs"] = features_of(graph.encoding, rollout, len(valid))
-    if graph.normalize_value:
-        found["value"] = rollout["target"]
-    changed: Arrays = {}
-    for name, values in found.items():
-        moments = Moments(state[f"{name}_mean"], state[f"{name}_var"], state[f"{name}_count"])
-        moments = merge_lanes(moments, values, valid)
-        changed |= {f"{name}_mean": moments.mean, f"{name}_var": moments.variance, f"{name}_count": moments.count}
     return changed

@@ -1,0 +1,41 @@
+"""What an on-policy actor-critic makes of whole rollouts: advantages, value targets, running statistics.
+
+Pure functions on numpy arrays, for every path of the update. Imports no torch, knows no loss.
+"""
+
+from collections.abc import Mapping
+
+from penstock.algorithms.ppo.spec import ActorCriticConfig
+from penstock.models.features import features_of
+from penstock.network import PolicyGraph
+from penstock.ops.returns import advantages
+from penstock.ops.statistics import Moments, merge_lanes
+from penstock.types import Array, Arrays
+
+__all__ = ["statistics", "targets"]
+
+
+def targets(config: ActorCriticConfig, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
+    """Advantages and value targets ``[T, B]`` of one slot, from the values its policy saw.
+
+    Source: Schulman et al. 2017, equations 11 and 12, https://arxiv.org/abs/1707.06347.
+    """
+    del state  # The values stand in the rollout: those of the parameters that acted.
+    advantage, target = advantages(rollout, config.gamma, config.gae_lambda)
+    return {"advantage": advantage, "target": target}
+
+
+def statistics(graph: PolicyGraph, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
+    """Running moments of observations and value targets, with this slot's valid rows merged lane by lane."""
+    valid = rollout["valid"][: rollout["target"].shape[0]]
+    found: dict[str, Array] = {}
+    if graph.normalize_obs:
+        found["obs"] = features_of(graph.encoding, rollout, len(valid))
+    if graph.normalize_value:
+        found["value"] = rollout["target"]
+    changed: Arrays = {}
+    for name, values in found.items():
+        moments = Moments(state[f"{name}_mean"], state[f"{name}_var"], state[f"{name}_count"])
+        moments = merge_lanes(moments, values, valid)
+        changed |= {f"{name}_mean": moments.mean, f"{name}_var": moments.variance, f"{name}_count": moments.count}
+    return changed

@@ -1,0 +1,57 @@
+"""All slots of a stream as one table of rows, with the targets of their rollouts beside them. Imports no torch.
+
+Owns the targets; reads everything else from the stream's shared memory. Chooses no rows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from penstock.types import Array, Arrays, ArraySpec
+
+__all__ = ["Rows"]
+
+
+class Rows:
+    """Rows by flat index ``(slot * (T + 1) + t) * lanes + lane``.
+
+    Args:
+        arrays: field -> ``[slots, T + 1, lanes, ...]``.
+        fields: what a minibatch holds, targets included.
+        targets: specs of the target fields, per lane.
+
+    Raises:
+        KeyError: a field that the stream does not hold.
+        ValueError: a field that is not one contiguous array over all slots.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array], fields: Sequence[str], targets: Sequence[ArraySpec]) -> None:
+        self._arrays = dict(arrays)
+        leading = arrays["reward"].shape
+        self._targets = {spec.name: np.zeros((*leading, *spec.shape), spec.dtype) for spec in targets}
+        self.flat = {name: _flat(name, self._targets.get(name, arrays.get(name))) for name in fields}
+        """Field -> ``[slots * (T + 1) * lanes, ...]`` over the same memory."""
+        self.per_slot = leading[1] * leading[2]
+        self.count = leading[0] * self.per_slot
+        self.learned_per_slot = self.per_slot - leading[2]
+        """Those of a slot's rows that can be learned from: all but its last row of lanes, the bootstrap."""
+
+    def prepare(self, slot: int, targets: Callable[[Arrays], Mapping[str, Array]]) -> None:
+        """Compute the targets of one slot from its rollout."""
+        rollout = self.rollout(slot)
+        for name, values in targets(rollout).items():
+            rollout[name][...] = values
+
+    def rollout(self, slot: int) -> Arrays:
+        """Every array of one slot as views: ``[T + 1, B, ...]``, and its targets ``[T, B, ...]``."""
+        views = {name: values[slot] for name, values in self._arrays.items()}
+        return views | {name: values[slot, :-1] for name, values in self._targets.items()}
+
+
+def _flat(name: str, values: Array | None) -> Array:
+    if values is None:
+        raise KeyError(f"a minibatch needs {name}, which the stream does not hold")
+    flat = values.reshape(-1, *values.shape[3:])
+    if not np.shares_memory(flat, values):
+        raise ValueError(f"{name} is not one contiguous array over all slots")
+    return flat

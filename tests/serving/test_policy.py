@@ -1,0 +1,76 @@
+"""A policy as a function: one observation or a batch, in the environment's own units; and its export."""
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
+from penstock.errors import BadDataError
+from penstock.inference import native
+from penstock.serving.export import export
+from penstock.serving.policy import Policy
+from penstock.types import Arrays, Box, Discrete, Spaces
+
+PLAIN = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0)))
+NESTED = Spaces((("obs.dial", Box((2,), "float32", (-1.0,), (1.0,))), ("obs.which", Discrete(3, 1))), Discrete(4, 5))
+
+
+def make(spaces: Spaces) -> tuple[Policy, Arrays]:
+    config = PPOConfig(hidden_sizes=(8,))
+    state = init_state(spaces, config, 1)
+    graph = spec(spaces, config).policy
+    return Policy(spaces, graph, native.build(graph), state), state
+
+
+def test_one_observation_and_a_batch_give_the_same_actions() -> None:
+    policy, _ = make(PLAIN)
+    batch = np.random.default_rng(0).uniform(-1, 1, (5, 3)).astype(np.float32)
+    actions = policy(batch)
+    assert actions.shape == (5, 2)
+    assert actions.dtype == np.float32
+    assert (actions[:, 0] >= -2).all()
+    assert (actions[:, 1] >= 0).all()
+    for row, action in zip(batch, actions, strict=True):
+        np.testing.assert_array_equal(policy(row), action)
+        np.testing.assert_array_equal(policy(row.tolist()), action)
+
+
+def test_a_discrete_action_is_an_int_in_the_environments_numbers() -> None:
+    policy, _ = make(NESTED)
+    one = policy({"dial": [0.5, -0.5], "which": 2})
+    assert isinstance(one, int)
+    assert 5 <= one < 9
+    many = policy({"dial": np.zeros((3, 2)), "which": np.array([1, 2, 3])})
+    assert many.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("spaces", "obs", "text"),
+    [
+        (PLAIN, [1.0, 2.0], r"obs has shape \[2\], wanted \[3\] or a batch"),
+        (PLAIN, np.zeros((2, 2, 3)), r"obs has shape \[2, 2, 3\]"),
+        (NESTED, {"dial": [0.0, 0.0]}, r"the observation lacks obs\.which"),
+        (NESTED, [0.0, 0.0], r"the observation lacks obs\.dial"),
+    ],
+)
+def test_an_observation_of_another_shape_is_refused(spaces: Spaces, obs: object, text: str) -> None:
+    with pytest.raises(BadDataError, match=text):
+        make(spaces)[0](obs)
+
+
+@pytest.mark.parametrize("spaces", [PLAIN, NESTED])
+def test_the_exported_policy_acts_the_same(tmp_path, spaces: Spaces) -> None:
+    policy, state = make(spaces)
+    path = export(tmp_path, spaces, spec(spaces, PPOConfig(hidden_sizes=(8,))).policy, state)
+    assert [file.name for file in tmp_path.iterdir()] == ["policy.onnx"]
+    session = onnxruntime.InferenceSession(path)
+    generator = np.random.default_rng(0)
+    fields = {
+        part.name: generator.uniform(-1, 1, (6, *part.shape)).astype(part.dtype)
+        if part.dtype == "float32"
+        else generator.integers(1, 4, 6)
+        for part in spaces.obs_specs()
+    }
+    (action,) = session.run(["action"], fields)
+    obs = fields["obs"] if "obs" in fields else {name.removeprefix("obs."): values for name, values in fields.items()}
+    np.testing.assert_allclose(action, policy(obs), atol=1e-5)

@@ -1,0 +1,66 @@
+"""What is settled, and refused, before any process starts."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config.sources import from_mapping
+from penstock.errors import ConfigError, DeviceError, EnvError
+from penstock.planning import Prepared, plan, prepare
+from penstock.registry import INFERENCE
+
+
+def prepared(**settings: object) -> Prepared:
+    return prepare(from_mapping({"env": "tests.environments:ClockEnv", **settings}))
+
+
+def test_nothing_is_auto_afterwards() -> None:
+    run = prepared(num_envs=6).config.run
+    assert isinstance(run.num_workers, int)
+    assert 6 % run.num_workers == 0
+    assert run.backend != "auto"
+    assert isinstance(run.threads, int)
+
+
+def test_a_policy_of_linear_layers_runs_natively() -> None:
+    assert prepared().inference.build == INFERENCE["native"]
+    assert prepared(inference="onnx").inference.build == INFERENCE["onnx"]
+    assert prepared(inference="torch").inference.build == INFERENCE["torch"]
+
+
+def test_an_environment_or_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(EnvError, match="did you mean Pendulum-v1"):
+        prepared(env="Pendulum-v11")
+    with pytest.raises(DeviceError, match="try --device cpu"):
+        prepared(device="cuda:7")
+
+
+def test_images_are_not_for_the_native_kernel() -> None:
+    name = f"{__name__}:ImageEnv"
+    assert prepared(env=name).inference.build == INFERENCE["onnx"]
+    with pytest.raises(ConfigError, match="try --inference onnx"):
+        prepared(env=name, inference="native")
+
+
+def test_a_fresh_plan_starts_every_lane_at_its_first_episode() -> None:
+    starts = plan(prepared(num_envs=3), Path("run"), quiet=True).starts
+    assert [(start.episode, start.step, start.rollout) for start in starts] == [(0, 0, 0)] * 3
+
+
+class ImageEnv:
+    """Looks at 64 x 64 pixels."""
+
+    def __init__(self) -> None:
+        import gymnasium
+        import numpy as np
+
+        self.observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+        self.action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+    def close(self): ...

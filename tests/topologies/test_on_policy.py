@@ -1,0 +1,65 @@
+"""The two data patterns as values: what is wired to what, how far anybody may run ahead."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config.sources import from_mapping
+from penstock.planning import plan, prepare
+from penstock.program.check import check
+from penstock.program.draw import draw
+from penstock.program.graph import Board, Program, Stream
+from penstock.topologies import async_on_policy, on_policy
+
+
+def program(pattern, **settings: object) -> Program:
+    prepared = prepare(
+        from_mapping({"env": "tests.environments:ClockEnv", "num_workers": 2, "num_envs": 4, **settings})
+    )
+    return check(pattern.build(plan(prepared, Path("run"), quiet=True)))
+
+
+def stream(of: Program, name: str) -> Stream:
+    edge = of.edge(name)
+    assert isinstance(edge, Stream)
+    return edge
+
+
+def board(of: Program, name: str) -> Board:
+    edge = of.edge(name)
+    assert isinstance(edge, Board)
+    return edge
+
+
+def test_in_lock_step_each_worker_has_one_slot_and_waits_for_its_version() -> None:
+    lock_step = program(on_policy)
+    assert stream(lock_step, "rollouts").slots == 2
+    assert board(lock_step, "policy").max_lag == 0
+    assert lock_step.node("learner").settings.assemble == "by_lane"
+
+
+def test_without_lock_step_each_worker_has_two_slots_and_never_waits() -> None:
+    overlapping = program(async_on_policy)
+    assert stream(overlapping, "rollouts").slots == 4
+    assert board(overlapping, "policy").max_lag is None
+    assert overlapping.node("learner").settings.assemble == "by_arrival"
+
+
+def test_lanes_are_split_evenly_and_in_order() -> None:
+    lock_step = program(on_policy, num_envs=6, num_workers=3)
+    lanes = [(node.settings.first_lane, node.settings.lanes) for node in lock_step.nodes if node.kind == "env"]
+    assert lanes == [(0, 2), (2, 2), (4, 2)]
+
+
+@pytest.mark.parametrize(("eval_interval", "evaluators"), [(0, 0), (5, 1)])
+def test_an_evaluator_is_there_if_it_is_asked_for(eval_interval: int, evaluators: int) -> None:
+    lock_step = program(on_policy, eval_interval=eval_interval)
+    assert sum(node.kind == "evaluator" for node in lock_step.nodes) == evaluators
+    assert ("evaluations" in {edge.name for edge in lock_step.edges}) == bool(evaluators)
+
+
+def test_a_program_is_drawn_with_processes_and_edges() -> None:
+    text = draw(program(on_policy))
+    assert "env.0        env.0 (env)" in text
+    assert "stream rollouts     env.0, env.1 -> learner: 2 slots of" in text
+    assert "board  policy       learner -> env.0, env.1:" in text

@@ -6,6 +6,7 @@ Shapes are written ``[T, B, ...]``: time first, then lanes.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -23,10 +24,12 @@ __all__ = [
     "EnvSource",
     "NoiseSpec",
     "PolicyBackend",
+    "Question",
     "Space",
     "Spaces",
     "StepResult",
     "Updater",
+    "Wanted",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -138,7 +141,11 @@ class NoiseSpec:
 
 
 class StepResult(NamedTuple):
-    """What one vector step of a source gives. All arrays are the source's own and valid until its next call."""
+    """What one vector step of a source gives. All arrays are the source's own and valid until its next call.
+
+    Checking six arrays costs more than copying them: a source that writes into the same arrays every time hands out the
+    same ``StepResult``, and one that hands out the same has replaced none of its arrays.
+    """
 
     obs: Arrays
     """field -> ``[B, ...]``: what the policy sees next; after an episode ended, the next episode's first observation
@@ -153,6 +160,34 @@ class StepResult(NamedTuple):
     """``[B]`` bool: this step was the source's own reset, its action was ignored; the row is not valid."""
     final_obs: Arrays
     """field -> ``[B, ...]``: for same-step sources the last observation of lanes that ended in this step."""
+
+
+class Wanted(IntEnum):
+    """What a question to a policy wants."""
+
+    ROW = 0
+    """All outputs of ``act`` for row ``row``, its ``policy_version``, and the environment's own actions."""
+    VALUE = 1
+    """``value`` of row ``row``."""
+    FINAL_VALUE = 2
+    """``final_value`` of the first ``finals`` last observations."""
+
+
+class Question(NamedTuple):
+    """What one asker wants to know about one slot of the stream that it writes. It travels as plain numbers."""
+
+    asker: int
+    """Index among those whom one node answers."""
+    wanted: int
+    """One of `Wanted`."""
+    refresh: bool
+    """Answer this, and what follows, with the latest published parameters."""
+    slot: int
+    row: int
+    finals: int
+    step: int
+    """The lanes' count of steps; it keys the noise."""
+    first_lane: int
 
 
 class EnvSource(Protocol):

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "arrays.hpp"
+#include "bind_rollout.hpp"
 #include "bound.hpp"
 #include "gae.hpp"
 #include "policy.hpp"
@@ -236,6 +237,7 @@ NB_MODULE(_native, module) {
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
         .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
         .def("metrics", &metrics_of);
+    bind_rollout(module);
 }
 
 }  // namespace penstock::kernels

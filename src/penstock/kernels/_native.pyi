@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from penstock.types import Array
+from penstock.types import Array, StepResult
 
 def levels() -> list[str]: ...
 def noise(distribution: str, seed: int, lanes: Array, step: int, out: Array, level: str | None = None) -> None: ...
@@ -119,3 +119,17 @@ class Update:
         threads: int,
     ) -> int: ...
     def metrics(self) -> dict[str, float]: ...
+
+class RolloutWriter:
+    def __init__(
+        self,
+        reward: Array,
+        terminated: Array,
+        truncated: Array,
+        valid: Array,
+        fields: Sequence[str],
+        obs: Sequence[Array],
+        episode_return: Array,
+        episode_length: Array,
+    ) -> None: ...
+    def store(self, t: int, result: StepResult) -> int: ...

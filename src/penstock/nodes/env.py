@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.envs.sources import open_source
 from penstock.errors import BadDataError
+from penstock.kernels.rollout import rollout_writer
 from penstock.node import LaneStart, PolicyPort, Ports, StreamWriter
 from penstock.seeding import episode_seed
 from penstock.types import Arrays, EnvReference, EnvSource, Spaces, StepResult
@@ -67,6 +68,7 @@ class EnvNode:
         self._slots = [self._stream.slot(index) for index in range(self._stream.slots)]
         self._handles = [self._policy.bind(slot) for slot in self._slots]
         self._fields = tuple(name for name, _ in settings.spaces.obs)
+        self._writers = [rollout_writer(slot, self._fields, self._returns, self._lengths) for slot in self._slots]
         with ports.busy("open environment", settings.open_limit_s):
             self._source = open_source(
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
@@ -110,39 +112,32 @@ class EnvNode:
         slot["policy_version"][:num_steps] = policy.version
         slot["final_count"][...] = 0
         slot["episode_count"][...] = 0
+        step, next_seed, store, append = source.step, self._next_seed, self._writers[index].store, self._log.append
+        ask, answered, now, actions = policy.ask, policy.answered, time.monotonic, slot["action"]
         for t in range(num_steps):
-            policy.ask(handle, t, self._step)
-            while not policy.answered():
+            ask(handle, t, self._step)
+            while not answered():
                 yield
-            result = source.step(policy.environment_action, self._next_seed)
-            self._store(slot, t, result)
-            if time.monotonic() > self._deadline:
+            result = step(policy.environment_action, next_seed)
+            turned = store(t, result)
+            append(actions[t], result.obs)
+            self._step += 1
+            if turned:
+                self._turn(slot, t, result)
+            if now() > self._deadline:
                 yield
         for name in self._fields:
             self._obs[name][...] = slot[name][num_steps]
         yield from self._bootstrap(slot)
         self._finish(slot, index)
 
-    def _store(self, slot: Arrays, t: int, result: StepResult) -> None:
-        """Write what step ``t`` gave: ``reward[t]``, ``terminated[t]``, ..., and the observations of row ``t + 1``."""
-        slot["reward"][t] = result.reward
-        slot["terminated"][t] = result.terminated
-        slot["truncated"][t] = result.truncated
-        np.logical_not(result.reset, out=slot["valid"][t])
-        for name in self._fields:
-            slot[name][t + 1] = result.obs[name]
-        self._step += 1
-        self._returns += result.reward
-        self._lengths += 1
-        self._log.append(slot["action"][t], result.obs)
-        ended = result.terminated | result.truncated
-        if ended.any():
-            for lane in np.flatnonzero(ended):
-                self._end_episode(slot, t, int(lane), result)
-        if result.reset.any():
-            for lane in np.flatnonzero(result.reset):
-                self._episodes[lane] += 1
-                self._begin_episode(int(lane), result.obs)
+    def _turn(self, slot: Arrays, t: int, result: StepResult) -> None:
+        """See to the lanes whose episode ended in step ``t``, and to those that the source itself reset in it."""
+        for lane in np.flatnonzero(result.terminated | result.truncated):
+            self._end_episode(slot, t, int(lane), result)
+        for lane in np.flatnonzero(result.reset):
+            self._episodes[lane] += 1
+            self._begin_episode(int(lane), result.obs)
 
     def _end_episode(self, slot: Arrays, t: int, lane: int, result: StepResult) -> None:
         count = int(slot["episode_count"])

@@ -26,7 +26,7 @@ from penstock.memory.stream import Stream as StreamMemory
 from penstock.node import LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.policy import PolicySettings
-from penstock.program.graph import ActionLog, Ask, Board, NodeSpec, Program, Stream
+from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, NodeSpec, Program, Stream
 from penstock.program.rollout import rollout_specs
 from penstock.runtime.local import Processes
 from penstock.scheduler.wiring import Wiring, placement
@@ -50,7 +50,7 @@ def one_environment_node() -> tuple[Program, dict[str, Any]]:
         Stream("rollouts", (NAME,), (NAME,), rollout, 1, "wait"),
         ActionLog(f"actions.{NAME}", NAME, (), LANES, ("obs",), profile.spaces.action_spec(), 100),
         Board("policy", NAME, (NAME,), algorithm.published()),
-        Ask("act", (NAME,), "policy", "policy", policy),
+        Ask("act", (NAME,), "policy", LocalAnswer("policy", policy)),
     )
     program = Program((NodeSpec(NAME, "env", settings, NAME),), edges, (NAME,))
     return program, init_state(profile.spaces, config, 0)

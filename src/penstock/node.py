@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.memory.action_log import Position
-from penstock.types import Array, Arrays
+from penstock.types import Array, Arrays, Question
 
 __all__ = [
     "ActionLogPort",
@@ -17,12 +16,10 @@ __all__ = [
     "Node",
     "PolicyPort",
     "Ports",
-    "Question",
     "QuestionPort",
     "RecordPort",
     "StreamReader",
     "StreamWriter",
-    "Wanted",
 ]
 
 
@@ -200,7 +197,7 @@ class PolicyPort(Protocol):
     def ask(self, handle: int, row: int, step: int) -> None:
         """Ask for all outputs of ``act`` for one row, written in place. ``step``, the lanes' count, keys the noise.
 
-        A port whose answers may come from a later version than ``version`` writes the row's ``policy_version`` as well.
+        A port that may answer with a later version than ``version`` writes the row's ``policy_version`` as well.
         """
         ...
 
@@ -211,34 +208,6 @@ class PolicyPort(Protocol):
     def answered(self) -> bool:
         """True once the last question is answered."""
         ...
-
-
-class Wanted(IntEnum):
-    """What a question wants."""
-
-    ROW = 0
-    """All outputs of ``act`` for row ``row``, the row's ``policy_version`` and the environment's own actions."""
-    VALUE = 1
-    """``value`` of row ``row``."""
-    FINAL_VALUE = 2
-    """``final_value`` of the first ``finals`` last observations."""
-
-
-class Question(NamedTuple):
-    """What one asker wants, about one slot of the stream that it writes. All of it travels as plain numbers."""
-
-    asker: int
-    """Index of the asker among those of the port."""
-    wanted: int
-    """One of `Wanted`."""
-    refresh: bool
-    """Answer this and what follows with the latest published parameters."""
-    slot: int
-    row: int
-    finals: int
-    step: int
-    """The lanes' count of steps; it keys the noise."""
-    first_lane: int
 
 
 class QuestionPort(Protocol):
@@ -256,7 +225,7 @@ class QuestionPort(Protocol):
         ...
 
     def environment_action(self, asker: int) -> Array:
-        """``[lanes, ...]``: where that asker looks for its actions, in the environment's own units and dtype."""
+        """``[lanes, ...]``: where that asker looks for its actions in the environment's own units."""
         ...
 
     def answer(self, asker: int, version: int) -> None:

@@ -108,6 +108,4 @@ def _check_together(run: RunConfig) -> None:
     if run.policy_nodes > 1 and run.policy_placement != "node":
         raise ConfigError("--policy_nodes needs --policy_placement node: else environment processes answer themselves")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
-        raise ConfigError(
-            f"--policy_nodes {run.policy_nodes} is more than the {run.num_workers} workers to answer"
-        )
+        raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than the {run.num_workers} workers to answer")

@@ -13,9 +13,9 @@ import numpy as np
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
 from penstock.network import PolicyGraph
-from penstock.node import Ports, Question, Wanted
+from penstock.node import Ports
 from penstock.registry import load
-from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Spaces
+from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Question, Spaces, Wanted
 
 __all__ = ["PolicyNode", "PolicyNodeSettings"]
 

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.errors import FencedError
-from penstock.node import BoardReader, Question, Wanted
+from penstock.node import BoardReader
 from penstock.scheduler.questions import QUESTION_WORDS, QuestionSlot
-from penstock.types import Array, Arrays
+from penstock.types import Array, Arrays, Question, Wanted
 
 __all__ = ["AnsweringEnd", "AskingEnd"]
 

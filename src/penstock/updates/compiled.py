@@ -9,7 +9,7 @@ import os
 import platform
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from penstock.algorithm import Algorithm, AlgorithmSpec, Phase
 from penstock.ops.batch import Batch
 from penstock.ops.lowering import rational_tanh, thin_addmm, thin_mm
 from penstock.ops.meter import Meter
+from penstock.ops.tracing import trace
 from penstock.registry import load
 from penstock.types import Array, Arrays, Spaces
 
@@ -71,15 +71,31 @@ def build(  # noqa: PLR0917
         threads: of torch, in this process.
     """
     torch.set_num_threads(threads)
-    return CompiledUpdater(load(learn)(spaces, config), spec, arrays, torch.device(device))
+    tuned = [value for value in vars(config).values() if isinstance(value, float)]
+    return CompiledUpdater(load(learn)(spaces, config), spec, arrays, torch.device(device), tuned)
 
 
 class CompiledUpdater:
     """Runs an algorithm's phases as compiled programs over fixed buffers."""
 
     def __init__(
-        self, algorithm: Algorithm, spec: AlgorithmSpec, arrays: Mapping[str, Array], device: torch.device
+        self,
+        algorithm: Algorithm,
+        spec: AlgorithmSpec,
+        arrays: Mapping[str, Array],
+        device: torch.device,
+        tuned: Collection[float] = (),
     ) -> None:
+        """Lay out the buffers and compile the phases.
+
+        Args:
+            algorithm: its pure functions.
+            spec: its spec.
+            arrays: field -> ``[slots, T + 1, lanes, ...]``: the stream's rows.
+            device: of the state.
+            tuned: the algorithm's hyper-parameters: one library serves all their values.
+        """
+        self._tuned = tuned
         self._algorithm = algorithm
         self._batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
         self._meter = Meter()
@@ -132,7 +148,7 @@ class CompiledUpdater:
         due = tuple(i for i, phase in enumerate(self._algorithm.phases) if self._count % phase.every == 0)
         if due not in self._programs:
             phases = [self._algorithm.phases[i] for i in due]
-            self._programs[due] = Program(phases, self._state, self._rows, self._position)
+            self._programs[due] = Program(phases, self._state, self._rows, self._position, self._tuned)
         return self._programs[due]
 
 
@@ -143,7 +159,12 @@ class Program:
     """
 
     def __init__(
-        self, phases: Sequence[Phase], state: Mapping[str, Tensor], rows: Mapping[str, Tensor], position: Tensor
+        self,
+        phases: Sequence[Phase],
+        state: Mapping[str, Tensor],
+        rows: Mapping[str, Tensor],
+        position: Tensor,
+        tuned: Collection[float],
     ) -> None:
         # Pure functions: running them once on what the buffers hold now tells the metrics' names and changes nothing.
         _, metrics = _evaluate(phases, state, {name: values[0] for name, values in rows.items()})
@@ -164,7 +185,7 @@ class Program:
             at.add_(1)
             return (sums.add_(_stacked(found)),)
 
-        self._run, self._inputs = _library(step, [*state.values(), *rows.values(), position, self._sums])
+        self._run, self._inputs = _library(step, [*state.values(), *rows.values(), position, self._sums], tuned)
 
     def run(self) -> None:
         """Run one update."""
@@ -197,17 +218,16 @@ def _stacked(metrics: Mapping[str, Tensor]) -> Tensor:
 
 
 def _library(
-    function: Callable[..., Any], inputs: Sequence[Tensor]
+    function: Callable[..., Any], inputs: Sequence[Tensor], tuned: Collection[float]
 ) -> tuple[Callable[[list[Tensor]], object], list[Tensor]]:
     """``function`` over these inputs as a loaded library, from the cache where it has been built before.
 
     Returns:
-        What runs it, and the inputs to run it with: those given, then the constants that ``function`` holds.
+        What runs it, and the inputs to run it with: those given, then what ``function`` holds.
     """
     device = inputs[0].device
-    rewritten = CPU_REWRITES if device.type == "cpu" else {}
-    graph = make_fx(function, decomposition_table=rewritten, tracing_mode="fake")(*inputs)
-    inputs = [*inputs, *_lift_constants(graph)]
+    rewrites = CPU_REWRITES if device.type == "cpu" else {}
+    graph, inputs = trace(function, inputs, rewrites, tuned)
     path = _cache() / f"{_key(graph, inputs)}.so"
     if not path.exists():
         _compile(graph, inputs, path)
@@ -217,29 +237,15 @@ def _library(
     return runners.AOTIModelContainerRunnerCuda(str(path), 1, str(device)).run, inputs
 
 
-def _lift_constants(graph: GraphModule) -> list[Tensor]:
-    """Turn the tensors that a trace holds into further inputs, which the compiler wants them to be."""
-    last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
-    fake_mode = last.meta["val"].fake_mode
-    constants = []
-    for node in [node for node in graph.graph.nodes if node.op == "get_attr"]:
-        constants.append(getattr(graph, str(node.target)))
-        with graph.graph.inserting_after(last):
-            last = graph.graph.placeholder(node.name)
-        last.meta["val"] = fake_mode.from_tensor(constants[-1])
-        node.replace_all_uses_with(last)
-        graph.graph.erase_node(node)
-    graph.recompile()
-    return constants
-
-
 def _compile(graph: GraphModule, inputs: Sequence[Tensor], path: Path) -> None:
     """Build the library at ``path``; whoever looks sees it whole or not at all."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # torch's own, about its own insides
         options = {**OPTIONS, "aot_inductor.output_path": str(Path(folder) / "update.so")}
         built = torch._inductor.aot_compile(graph, tuple(inputs), options=options)  # noqa: SLF001
-        Path(str(built)).replace(path)
+        with Path(str(built)).open("rb") as library:
+            os.fsync(library.fileno())
+        Path(library.name).replace(path)
 
 
 def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:

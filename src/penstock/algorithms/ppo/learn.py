@@ -90,7 +90,7 @@ def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
     progress: Tensor = state["progress"]
     if config.lr_schedule == "linear":
         return config.lr * (1.0 - progress)
-    return torch.full_like(progress, config.lr)
+    return config.lr * torch.ones_like(progress)
 
 
 def update(graph: PolicyGraph, config: PPOConfig, state: Tensors, found: Tensors) -> Tensors:

@@ -1,0 +1,70 @@
+"""A function over tensors as a graph of elementary operators, in which every tensor and every tuned number is an input.
+
+So one graph serves all values of a hyper-parameter, and can be compiled once for them. Compiles nothing.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+__all__ = ["trace"]
+
+ATEN = torch.ops.aten
+TAKES_A_TENSOR: dict[Any, Any] = {
+    ATEN.add.Tensor: ATEN.add.Tensor,
+    ATEN.div.Scalar: ATEN.div.Tensor,
+    ATEN.div.Tensor: ATEN.div.Tensor,
+    ATEN.gt.Scalar: ATEN.gt.Tensor,
+    ATEN.lt.Scalar: ATEN.lt.Tensor,
+    ATEN.mul.Scalar: ATEN.mul.Tensor,
+    ATEN.mul.Tensor: ATEN.mul.Tensor,
+    ATEN.sub.Tensor: ATEN.sub.Tensor,
+}
+"""Operators whose second operand may be a number or a tensor, and their form for a tensor."""
+
+
+def trace(
+    function: Callable[..., Any],
+    inputs: Sequence[Tensor],
+    rewrites: Mapping[Any, Callable[..., Any]],
+    tuned: Collection[float],
+) -> tuple[GraphModule, list[Tensor]]:
+    """Trace ``function`` and lift what it holds into its inputs.
+
+    Args:
+        function: of tensors alone; its backward passes become part of the graph.
+        inputs: tensors of the shapes and dtypes that it will be given.
+        rewrites: operator -> what to trace in its place.
+        tuned: numbers that may differ from run to run. A number that happens to be equal to one is lifted too, which
+            does no harm.
+
+    Returns:
+        The graph, and what to call it with: the inputs, then what was lifted.
+    """
+    graph = make_fx(function, decomposition_table=dict(rewrites), tracing_mode="fake")(*inputs)
+    lifted = [node for node in graph.graph.nodes if node.op == "get_attr"]
+    values: list[Tensor] = [getattr(graph, str(node.target)) for node in lifted]
+    for node, value in zip(lifted, values, strict=True):
+        node.replace_all_uses_with(_placeholder(graph, node.name, value))
+        graph.graph.erase_node(node)
+    for node in graph.graph.nodes:
+        if node.target in TAKES_A_TENSOR and isinstance(node.args[1], float) and node.args[1] in tuned:
+            value = torch.tensor(node.args[1], dtype=node.args[0].meta["val"].dtype, device=inputs[0].device)
+            node.args = (node.args[0], _placeholder(graph, f"tuned_{len(values)}", value), *node.args[2:])
+            node.target = TAKES_A_TENSOR[node.target]
+            values.append(value)
+    graph.recompile()
+    return graph, [*inputs, *values]
+
+
+def _placeholder(graph: GraphModule, name: str, value: Tensor) -> Node:
+    """A new last input."""
+    last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
+    with graph.graph.inserting_after(last):
+        placeholder = graph.graph.placeholder(name)
+    placeholder.meta["val"] = last.meta["val"].fake_mode.from_tensor(value)
+    return placeholder

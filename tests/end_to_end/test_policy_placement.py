@@ -1,0 +1,40 @@
+"""Where the policy runs changes no bit in lock step, and nothing but speed otherwise."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.end_to_end.test_same_answer import fingerprint, train
+
+NODE = {"policy_placement": "node"}
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        "CartPole-v1",
+        "Pendulum-v1",  # actions in a box
+        "tests.environments:ClockEnv",  # last observations of truncated episodes
+        "tests.environments:DictEnv",  # several observation fields
+    ],
+)
+def test_a_policy_node_gives_the_answer_of_policies_in_place(tmp_path: Path, env: str) -> None:
+    shared = {"env": env, "runtime": "inline", "num_workers": 2, "inference": "native"}
+    answers = [train(tmp_path / placement, policy_placement=placement, **shared) for placement in ("env", "node")]
+    assert fingerprint(answers[0]) == fingerprint(answers[1])
+
+
+@pytest.mark.parametrize(("workers", "nodes"), [(2, 1), (4, 2)])
+def test_in_processes_of_their_own_too(tmp_path: Path, workers: int, nodes: int) -> None:
+    shared = {"env": "CartPole-v1", "num_workers": workers}
+    reference = train(tmp_path / "reference", runtime="inline", **shared)
+    result = train(tmp_path / "node", policy_nodes=nodes, **NODE, **shared)
+    assert fingerprint(result) == fingerprint(reference)
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_collection_that_overlaps_learning_ends_in_order(tmp_path: Path) -> None:
+    result = train(tmp_path, env="CartPole-v1", num_workers=2, sync_mode="non_blocking", timesteps=2048, **NODE)
+    assert result.steps >= 2048
+    assert psutil.Process().children(recursive=True) == []

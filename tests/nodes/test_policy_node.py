@@ -1,0 +1,224 @@
+"""PolicyNode with a port that says what waits: batches, versions, and where each number is written."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from penstock.kernels.noise import draw
+from penstock.network import Categorical, Encoding, Network, PolicyGraph
+from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
+from penstock.types import (
+    Array,
+    Arrays,
+    ArraySpec,
+    BackendSpec,
+    Box,
+    Discrete,
+    NoiseSpec,
+    Question,
+    Spaces,
+    Wanted,
+)
+
+SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1000.0,))),), Discrete(7, start=5))
+ROW = (ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32"))
+NOISE = NoiseSpec("gumbel", (2,))
+SLOTS, STEPS, LANES, SEED = 3, 4, 2, 9
+
+
+class Backend:
+    """Value: 10 times the observation plus the version; action: the observation modulo 7; log-probability: the noise.
+
+    Each call's number of rows is kept in ``calls``, with the version that answered.
+    """
+
+    made: ClassVar[int] = 0
+    calls: ClassVar[list[tuple[int, int]]] = []
+
+    def __init__(self) -> None:
+        Backend.made += 1
+
+    def load(self, published: Mapping[str, Array]) -> None:
+        self.version = int(published["actor"][0])
+
+    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+        Backend.calls.append((self.version, len(noise)))
+        assert len(noise) == len(explore) == len(obs["obs"])
+        for name, array in out.items():
+            if name == "value":
+                array[...] = 10 * obs["obs"][:, 0] + self.version
+            elif name == "action":
+                array[...] = obs["obs"][:, 0].astype(np.int64) % 7
+            else:
+                array[...] = noise[:, 0] * explore
+
+
+class BoardOf:
+    """A board whose only parameter is its version."""
+
+    def __init__(self) -> None:
+        self.latest = 0
+
+    def version(self) -> int:
+        return self.latest
+
+    def read(self, into: Mapping[str, Array]) -> int:
+        into["actor"][...] = self.latest
+        return self.latest
+
+
+class Ports:
+    """The ports of a policy node that answers two askers, of lanes 0, 1 and 2, 3."""
+
+    name = "policy.0"
+    incarnation = 1
+
+    def __init__(self) -> None:
+        self.board = BoardOf()
+        rows = {"obs": np.float32, "log_prob": np.float32, "value": np.float32, "action": np.int64}
+        shapes = {"obs": (SLOTS, STEPS + 1, LANES, 1)}
+        self.arrays: Arrays = {
+            name: np.zeros(shapes.get(name, (SLOTS, STEPS + 1, LANES)), dtype) for name, dtype in rows.items()
+        }
+        self.arrays["obs"][..., 0] = np.arange(SLOTS * (STEPS + 1) * LANES).reshape(SLOTS, STEPS + 1, LANES)
+        self.arrays["policy_version"] = np.full((SLOTS, STEPS + 1, LANES), -1)
+        self.arrays["final.obs"] = 100 + np.arange(SLOTS * STEPS * LANES).reshape(SLOTS, -1, 1).astype(np.float32)
+        self.arrays["final_value"] = np.zeros((SLOTS, STEPS * LANES), np.float32)
+        self.asked: list[Question] = []
+        self.answered: list[tuple[int, int]] = []
+        self.actions = [np.zeros(LANES, np.int64), np.zeros(LANES, np.int64)]
+
+    def questions(self, edge: str) -> "Ports":
+        return self
+
+    def board_reader(self, edge: str) -> BoardOf:
+        return self.board
+
+    @contextmanager
+    def busy(self, name: str, limit_s: float) -> Iterator[None]:
+        yield
+
+    def waiting(self) -> bool:
+        return bool(self.asked)
+
+    def take(self) -> list[Question]:
+        taken, self.asked = self.asked, []
+        return taken
+
+    def environment_action(self, asker: int) -> Array:
+        return self.actions[asker]
+
+    def answer(self, asker: int, version: int) -> None:
+        self.answered.append((asker, version))
+
+    def ask(self, asker: int, wanted: Wanted, slot: int, row: int = 0, **more: int) -> None:
+        numbers = {"refresh": False, "finals": 0, "step": 0, "first_lane": asker * LANES, **more}
+        self.asked.append(Question(asker=asker, wanted=wanted, slot=slot, row=row, **numbers))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def opened() -> tuple[PolicyNode, Ports]:
+    Backend.made, Backend.calls = 0, []
+    actor = Network("actor", (), (("only", 1, 0.0),))
+    graph = PolicyGraph((Encoding("obs", "flat", 1),), actor, None, Categorical(7))
+    settings = PolicyNodeSettings(BackendSpec(f"{__name__}:Backend", ()), graph, NOISE, SPACES, ROW, SEED, 10.0)
+    node = PolicyNode(settings)
+    ports = Ports()
+    node.open(ports)  # type: ignore[arg-type]
+    return node, ports
+
+
+def test_rows_that_wait_are_answered_by_one_call_each_in_its_place(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    assert not node.ready()
+    ports.ask(0, Wanted.ROW, slot=1, row=2)
+    ports.ask(1, Wanted.ROW, slot=2, row=0)
+    assert node.ready()
+    node.step()
+    assert Backend.calls == [(0, 4)]
+    assert ports.answered == [(0, 0), (1, 0)]
+    # An observation counts the lanes before it: ten a slot, two a row.
+    np.testing.assert_array_equal(ports.arrays["obs"][1, 2, :, 0], [14, 15])
+    np.testing.assert_array_equal(ports.arrays["action"][1, 2], [0, 1])
+    np.testing.assert_array_equal(ports.arrays["value"][1, 2], [140, 150])
+    np.testing.assert_array_equal(ports.arrays["action"][2, 0], [6, 0])
+    np.testing.assert_array_equal(ports.arrays["value"][2, 0], [200, 210])
+    # The environment counts its actions from 5.
+    np.testing.assert_array_equal(ports.actions, [[5, 6], [11, 5]])
+    assert np.argwhere(ports.arrays["value"]).tolist() == [[1, 2, 0], [1, 2, 1], [2, 0, 0], [2, 0, 1]]
+    assert np.argwhere(ports.arrays["policy_version"] == 0).tolist() == [[1, 2, 0], [1, 2, 1], [2, 0, 0], [2, 0, 1]]
+
+
+def test_noise_is_of_seed_lane_and_step_whoever_asks_beside(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    ports.ask(1, Wanted.ROW, slot=0, row=0, step=40)
+    ports.ask(0, Wanted.ROW, slot=1, row=0, step=33)
+    node.step()
+    of_asker_1 = draw(NOISE, SEED, np.array([2, 3]), 40)[:, 0]
+    of_asker_0 = draw(NOISE, SEED, np.array([0, 1]), 33)[:, 0]
+    np.testing.assert_array_equal(ports.arrays["log_prob"][0, 0], of_asker_1)
+    np.testing.assert_array_equal(ports.arrays["log_prob"][1, 0], of_asker_0)
+
+
+def test_values_of_rows_and_of_last_observations_share_a_call(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    ports.ask(0, Wanted.VALUE, slot=0, row=STEPS)
+    ports.ask(1, Wanted.FINAL_VALUE, slot=1, finals=3)
+    node.step()
+    assert Backend.calls == [(0, 5)]
+    np.testing.assert_array_equal(ports.arrays["value"][0, STEPS], [80, 90])
+    # The last observations of slot 1 count from 108.
+    np.testing.assert_array_equal(ports.arrays["final_value"][1, :4], [1080, 1090, 1100, 0])
+    assert not ports.arrays["action"].any()
+    assert (ports.arrays["policy_version"] == -1).all()
+
+
+def test_rows_and_values_are_different_calls(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    ports.ask(0, Wanted.ROW, slot=0)
+    ports.ask(1, Wanted.VALUE, slot=1)
+    node.step()
+    assert Backend.calls == [(0, 2), (0, 2)]
+
+
+def test_each_asker_keeps_its_version_until_it_refreshes(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    ports.ask(0, Wanted.ROW, slot=0, refresh=True)
+    node.step()
+    ports.board.latest = 3
+    ports.ask(0, Wanted.ROW, slot=0, row=1)
+    ports.ask(1, Wanted.ROW, slot=1, refresh=True)
+    node.step()
+    assert Backend.calls == [(0, 2), (0, 2), (3, 2)]
+    assert ports.answered == [(0, 0), (0, 0), (1, 3)]
+    np.testing.assert_array_equal(ports.arrays["value"][0, 1], [20, 30])
+    np.testing.assert_array_equal(ports.arrays["value"][1, 0], [103, 113])
+    assert (ports.arrays["policy_version"][1, 0] == 3).all()
+    ports.ask(0, Wanted.ROW, slot=0, refresh=True)
+    ports.ask(1, Wanted.ROW, slot=1, row=1)
+    node.step()
+    assert Backend.calls[3:] == [(3, 4)]
+
+
+def test_it_makes_no_more_policies_than_there_are_askers(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    for version in range(1, 9):
+        ports.board.latest = version
+        ports.ask(version % 2, Wanted.ROW, slot=0, refresh=True)
+        ports.ask(1 - version % 2, Wanted.VALUE, slot=1)
+        node.step()
+    assert Backend.made == 2
+    assert Backend.calls[-2:] == [(8, 2), (7, 2)]
+
+
+def test_one_that_it_has_never_answered_gets_the_latest(opened: tuple[PolicyNode, Ports]) -> None:
+    node, ports = opened
+    ports.board.latest = 5  # the node's former life answered this rollout so far
+    ports.ask(0, Wanted.ROW, slot=0, row=3)
+    node.step()
+    assert ports.answered == [(0, 5)]
+    assert (ports.arrays["policy_version"][0, 3] == 5).all()
+    assert (ports.arrays["policy_version"][0, :3] == -1).all()

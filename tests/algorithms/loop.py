@@ -6,6 +6,7 @@ import torch
 from penstock.program.rollout import rollout_specs
 from penstock.types import Box, Discrete, Spaces
 from penstock.updates.eager import EagerUpdater
+from penstock.updates.fused import FusedUpdater
 
 
 class Identity:
@@ -88,12 +89,15 @@ def flat_rows(arrays, generator, size):
     return indices.reshape(count, size), weights.reshape(count, size)
 
 
-def train(task, module_spec, module_learn, config, updates, lanes=8):
-    """The mean rewards of each batch, and the metrics of the last."""
+def train(task, module_spec, module_learn, config, updates, lanes=8, fused=None):
+    """The mean rewards of each batch, and the metrics of the last; the update is eager, or that of ``fused``."""
     spec = module_spec.spec(task.spaces, config)
     algorithm = module_learn.build(task.spaces, config)
     arrays = allocate(task.spaces, spec, config.num_steps, lanes)
-    updater = EagerUpdater(algorithm, spec, arrays, torch.device("cpu"))
+    if fused is None:
+        updater = EagerUpdater(algorithm, spec, arrays, torch.device("cpu"))
+    else:
+        updater = FusedUpdater(fused.build(task.spaces, config), spec, arrays, threads=1)
     updater.load(algorithm.init_state(0))
     generator = np.random.default_rng(0)
     rewards, metrics = [], {}

@@ -6,6 +6,7 @@ import torch
 
 from penstock.algorithms.a2c import learn as a2c_learn
 from penstock.algorithms.a2c import spec as a2c_spec
+from penstock.algorithms.ppo import fused as ppo_fused
 from penstock.algorithms.ppo import learn as ppo_learn
 from penstock.algorithms.ppo import spec as ppo_spec
 from tests.algorithms.loop import Identity, Switch, Target, train
@@ -14,9 +15,13 @@ PPO = {"num_steps": 32, "mini_batch_size": 64, "epochs": 8, "lr": 3e-3, "hidden_
 A2C = {"num_steps": 8, "mini_batch_size": 64, "lr": 3e-3, "hidden_sizes": (32,)}
 
 
-def ppo(task, updates, **changes):
-    torch.set_num_threads(1)
-    return train(task, ppo_spec, ppo_learn, ppo_spec.PPOConfig(**(PPO | changes)), updates)
+@pytest.fixture(params=[None, ppo_fused], ids=["torch", "fused"])
+def ppo(request):
+    def run(task, updates, **changes):
+        torch.set_num_threads(1)
+        return train(task, ppo_spec, ppo_learn, ppo_spec.PPOConfig(**(PPO | changes)), updates, fused=request.param)
+
+    return run
 
 
 def a2c(task, updates, **changes):
@@ -24,13 +29,13 @@ def a2c(task, updates, **changes):
     return train(task, a2c_spec, a2c_learn, a2c_spec.A2CConfig(**(A2C | changes)), updates)
 
 
-def test_ppo_learns_an_identity():
+def test_ppo_learns_an_identity(ppo):
     rewards, _ = ppo(Identity(), 12, entropy_coef=0.0)
     assert rewards[0] < 0.5
     assert rewards[-1] > 0.95
 
 
-def test_ppo_learns_a_target():
+def test_ppo_learns_a_target(ppo):
     # The best with no spread at all is 0; a policy that ignores what it sees gets at most -2/3.
     rewards, metrics = ppo(Target(), 40, entropy_coef=0.0, lr_schedule="linear", log_std_init=-1.0)
     assert rewards[-1] > -0.1
@@ -39,7 +44,7 @@ def test_ppo_learns_a_target():
 
 
 @pytest.mark.parametrize("flag", ["normalize_obs", "normalize_value"])
-def test_ppo_learns_a_dict_with_running_statistics(flag):
+def test_ppo_learns_a_dict_with_running_statistics(ppo, flag):
     rewards, _ = ppo(Switch(), 30, entropy_coef=0.0, log_std_init=-1.0, **{flag: True})
     assert np.mean(rewards[-3:]) > -0.12
 

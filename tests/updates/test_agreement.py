@@ -1,4 +1,4 @@
-"""Eager and compiled PPO against a float64 reference, from the same states along a run; and each against itself."""
+"""Every update of PPO against a float64 reference, from the same states along a run; and each against itself."""
 
 from itertools import pairwise
 
@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithms.ppo import learn
+from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.spec import PPOConfig, spec
 from penstock.updates.compiled import CompiledUpdater
 from penstock.updates.eager import EagerUpdater
+from penstock.updates.fused import FusedUpdater
 from tests.algorithms.loop import Target, allocate, collect, flat_rows
 
 TASK = Target()
 CONFIG = PPOConfig(num_steps=33, mini_batch_size=64, normalize_value=True, lr=1e-3)
 SPEC = spec(TASK.spaces, CONFIG)
 LANES = 8
+BACKENDS = ("eager", "compiled", "fused")
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,13 @@ def rollout():
     return arrays
 
 
-def make(kind, arrays):
+def make(backend, arrays, threads=1):
     algorithm = learn.build(TASK.spaces, CONFIG)
-    updater = kind(algorithm, SPEC, arrays, torch.device("cpu"))
+    if backend == "fused":
+        updater = FusedUpdater(fused.build(TASK.spaces, CONFIG), SPEC, arrays, threads)
+    else:
+        kind = EagerUpdater if backend == "eager" else CompiledUpdater
+        updater = kind(algorithm, SPEC, arrays, torch.device("cpu"))
     updater.load(algorithm.init_state(0))
     updater.begin([0], 0.25)
     return updater
@@ -52,9 +58,9 @@ def reference(algorithm, state, arrays, indices, weights):
     return {**exact, **phase.apply(exact, phase.gradients(exact, rows, {}).gradients)}
 
 
-@pytest.mark.parametrize("kind", [EagerUpdater, CompiledUpdater], ids=["eager", "compiled"])
-def test_one_update_agrees_with_float64_along_a_run(kind, rollout):
-    updater = make(kind, rollout)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_update_agrees_with_float64_along_a_run(backend, rollout):
+    updater = make(backend, rollout)
     algorithm = learn.build(TASK.spaces, CONFIG)
     generator = np.random.default_rng(1)
     worst = dict.fromkeys(("actor", "critic"), 0.0)
@@ -73,12 +79,12 @@ def test_one_update_agrees_with_float64_along_a_run(kind, rollout):
     assert worst["critic"] < 1e-5, worst
 
 
-@pytest.mark.parametrize("kind", [EagerUpdater, CompiledUpdater], ids=["eager", "compiled"])
-def test_bits_repeat_and_do_not_depend_on_how_calls_are_cut(kind, rollout):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bits_repeat_and_do_not_depend_on_how_calls_are_cut(backend, rollout):
     """LearnerNode cuts an epoch by the clock, so the cut must not show."""
     states = []
     for cuts in ([0, 5], [0, 1, 2, 3, 4, 5], [0, 3, 5]):
-        updater = make(kind, rollout)
+        updater = make(backend, rollout)
         generator = np.random.default_rng(2)
         for _ in range(4):
             indices, weights = flat_rows(rollout, generator, CONFIG.mini_batch_size)
@@ -92,10 +98,43 @@ def test_bits_repeat_and_do_not_depend_on_how_calls_are_cut(kind, rollout):
 
 def test_metrics_agree(rollout):
     found = []
-    for kind in (EagerUpdater, CompiledUpdater):
-        updater = make(kind, rollout)
+    for backend in BACKENDS:
+        updater = make(backend, rollout)
         updater.minibatches(*flat_rows(rollout, np.random.default_rng(3), CONFIG.mini_batch_size))
         found.append(updater.metrics())
     assert set(found[0]) == {"policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm", "lr"}
-    assert found[1] == pytest.approx(found[0], rel=1e-3, abs=1e-5)
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-3, abs=1e-5)
     assert found[0]["lr"] == pytest.approx(1e-3)
+
+
+def test_two_threads_of_the_fused_update_give_the_same_bits(rollout):
+    states = []
+    for threads in (1, 2):
+        updater = make("fused", rollout, threads)
+        updater.minibatches(*flat_rows(rollout, np.random.default_rng(4), CONFIG.mini_batch_size))
+        states.append({name: values.tobytes() for name, values in updater.state().items()})
+    assert states[0] == states[1]
+
+
+def test_a_state_passes_between_backends(rollout):
+    """Each goes on where another stopped: the same arrays, by name, shape and dtype, and the same next update."""
+    indices, weights = flat_rows(rollout, np.random.default_rng(5), CONFIG.mini_batch_size)
+    begun = make("eager", rollout)
+    begun.minibatches(indices, weights)
+    begun.finish([0])
+    state = {name: values.copy() for name, values in begun.state().items()}
+    after = {}
+    for backend in ("eager", "fused"):
+        updater = make(backend, rollout)
+        updater.load(state)
+        updater.begin([0], 0.5)
+        updater.minibatches(indices[:1], weights[:1])
+        updater.finish([0])
+        after[backend] = {name: values.copy() for name, values in updater.state().items()}
+    shapes = [{name: (part.shape, part.dtype) for name, part in found.items()} for found in after.values()]
+    assert shapes[0] == shapes[1]
+    for name, values in after["eager"].items():
+        assert np.linalg.norm(after["fused"][name] - values) <= 1e-5 * np.linalg.norm(values), name
+    for name in ("adam_step", "progress", "value_mean", "value_var", "value_count"):
+        np.testing.assert_array_equal(after["fused"][name], after["eager"][name])

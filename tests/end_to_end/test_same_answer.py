@@ -1,4 +1,4 @@
-"""One seed gives one answer: twice in a row, on either runtime, with any number of workers. Bit for bit."""
+"""One seed and one backend give one answer: twice, on either runtime, with any number of workers. Bit for bit."""
 
 import hashlib
 from pathlib import Path
@@ -24,22 +24,36 @@ def fingerprint(result: Result) -> dict[str, str]:
     return {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in learned.items()}
 
 
+@pytest.fixture(scope="module", params=["fused", "eager"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return fingerprint(train(tmp_path_factory.mktemp("reference"), env="Pendulum-v1", runtime="inline", num_workers=1))
+def reference(tmp_path_factory: pytest.TempPathFactory, backend: str) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("reference")
+    return fingerprint(train(folder, env="Pendulum-v1", backend=backend, runtime="inline", num_workers=1))
 
 
 @pytest.mark.parametrize(
     ("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 8)]
 )
-def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, runtime: str, workers: int) -> None:
-    result = train(tmp_path, env="Pendulum-v1", runtime=runtime, num_workers=workers)
+def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, backend, runtime: str, workers: int) -> None:
+    result = train(tmp_path, env="Pendulum-v1", backend=backend, runtime=runtime, num_workers=workers)
     assert result.steps == 512
     assert fingerprint(result) == reference
 
 
-def test_another_seed_gives_another_answer(tmp_path, reference) -> None:
-    other = fingerprint(train(tmp_path, env="Pendulum-v1", runtime="inline", seed=4))
+def test_threads_of_the_fused_update_do_not_change_a_bit(tmp_path) -> None:
+    runs = [
+        train(tmp_path / str(threads), env="Pendulum-v1", backend="fused", runtime="inline", threads=threads)
+        for threads in (1, 2)
+    ]
+    assert fingerprint(runs[0]) == fingerprint(runs[1])
+
+
+def test_another_seed_gives_another_answer(tmp_path, reference, backend) -> None:
+    other = fingerprint(train(tmp_path, env="Pendulum-v1", backend=backend, runtime="inline", seed=4))
     assert other["actor"] != reference["actor"]
 
 

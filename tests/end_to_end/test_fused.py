@@ -1,0 +1,118 @@
+"""A run on the fused update: without torch in any process, and exchangeable with the other backends' runs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint
+from penstock.run import Result
+
+SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2, "timesteps": 512}
+
+REFUSES = """
+import os, sys, traceback
+
+with open(os.environ["TORCH_WAS_IMPORTED"], "a") as file:
+    file.write("".join([*sys.argv, "\\n", *traceback.format_stack()]))
+raise ImportError("torch is not for this run")
+"""
+
+
+def train(log_dir: Path, env: str = "CartPole-v1", **settings: object) -> Result:
+    return penstock.train({**SMALL, "env": env, "log_dir": str(log_dir), **settings}, quiet=True)
+
+
+def reports(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def switch(run: Path, before: str, after: str) -> None:
+    """Let the run go on with another backend."""
+    config = run / "config.toml"
+    text = config.read_text()
+    assert f'backend = "{before}"' in text
+    config.write_text(text.replace(f'backend = "{before}"', f'backend = "{after}"'))
+
+
+def test_no_process_imports_torch(tmp_path) -> None:
+    """A torch that writes down who asks for it stands before the real one, in the launcher and all its children."""
+    package = tmp_path / "first" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(REFUSES)
+    asked = tmp_path / "asked"
+    path = os.pathsep.join([str(package.parent), os.environ["PYTHONPATH"]])
+    environment = {**os.environ, "PYTHONPATH": path, "TORCH_WAS_IMPORTED": str(asked)}
+    flags = [f"--{name}={value}" for name, value in {**SMALL, "eval_interval": 2, "save_interval": 2}.items()]
+
+    def run(*arguments: str) -> None:
+        command = [sys.executable, "-m", "penstock", *arguments]
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+
+    run("train", "--env=CartPole-v1", f"--log_dir={tmp_path / 'logs'}", *flags)
+    (folder,) = (tmp_path / "logs").iterdir()
+    run("resume", str(folder), "--timesteps=768")
+    run("eval", str(folder), "--episodes=2")
+    assert not asked.exists(), asked.read_text()
+    saved = load_checkpoint(find_checkpoint(folder))
+    assert saved.manifest["backend"] == "fused"
+    assert saved.arrays["update"] == 3
+    assert (folder / "policy.onnx").exists()
+    # The trap itself works: the general path falls into it.
+    with pytest.raises(subprocess.CalledProcessError):
+        run("train", "--env=CartPole-v1", f"--log_dir={tmp_path / 'logs'}", "--backend=eager", *flags)
+    assert asked.exists()
+
+
+def test_what_was_chosen_stands_in_config_and_checkpoints(tmp_path) -> None:
+    result = train(tmp_path, threads=2)
+    config = (result.run_folder / "config.toml").read_text()
+    assert 'backend = "fused"' in config
+    assert "threads = 2" in config
+    manifest = load_checkpoint(find_checkpoint(result.run_folder)).manifest
+    assert (manifest["backend"], manifest["threads"]) == ("fused", 2)
+    assert manifest["instruction_set"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"normalize_obs": True, "normalize_value": True}], ids=["plain", "normalised"]
+)
+def test_checkpoints_pass_from_eager_to_fused_and_back(tmp_path, settings) -> None:
+    run = train(tmp_path, backend="eager", runtime="inline", **settings).run_folder
+    switch(run, "eager", "fused")
+    assert penstock.resume(run, timesteps=1024, quiet=True).steps == 1024
+    switch(run, "fused", "eager")
+    assert penstock.resume(run, timesteps=1536, quiet=True).steps == 1536
+    arrays = load_checkpoint(find_checkpoint(run)).arrays
+    assert arrays["adam_step"] == 6 * 2 * 8  # updates x epochs x minibatches
+    if settings:
+        assert arrays["obs_count"] == arrays["value_count"] == 1536
+    backends = [load_checkpoint(path).manifest["backend"] for path in list_checkpoints(run)]
+    assert backends == ["eager", "fused", "eager"]
+
+
+def test_the_kl_stop_ends_a_batchs_epochs(tmp_path) -> None:
+    settings = {"epochs": 20, "lr": 0.01, "runtime": "inline", "backend": "fused"}
+    stopped = train(tmp_path, target_kl=0.01, **settings).run_folder
+    whole = train(tmp_path, **settings).run_folder
+    steps = [int(load_checkpoint(find_checkpoint(run)).arrays["adam_step"]) for run in (stopped, whole)]
+    assert steps[1] == 2 * 20 * 8  # updates x epochs x minibatches
+    assert 0 < steps[0] < steps[1]
+    assert steps[0] % 8 == 0  # never within an epoch
+    assert set(reports(stopped)[-1]) >= {"loss/policy", "loss/value", "loss/approx_kl", "loss/grad_norm", "loss/lr"}
+
+
+def test_the_learning_curve_is_that_of_the_general_path(tmp_path) -> None:
+    """Free-running paths part within an update or so, bit by bit; what they learn must not."""
+    settings = {"num_steps": 128, "epochs": 10, "mini_batch_size": 64, "lr": 1e-3, "entropy_coef": 0.0}
+    best = {}
+    for backend in ("fused", "eager"):
+        run = train(tmp_path, backend=backend, **{**settings, "timesteps": 16_384, "eval_episodes": 20}).run_folder
+        curve = [line["rollout/return_mean"] for line in reports(run) if "rollout/return_mean" in line]
+        assert curve[0] < 40.0
+        best[backend] = max(curve)
+    assert min(best.values()) > 80.0, best

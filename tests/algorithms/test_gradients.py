@@ -169,3 +169,25 @@ def test_a_scalar_box_and_a_matrix_box_are_actions_too():
         }
         found = built.phases[0].gradients(state, rows, {})
         assert float(found.metrics["approx_kl"]) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_an_image_policy_learns_both_heads_through_one_trunk():
+    spaces = Spaces((("obs", Box((36, 40, 3), "uint8", (0.0,), (255.0,))),), Discrete(2))
+    built = ppo_learn.build(spaces, PPOConfig(max_grad_norm=1.0))
+    state = {name: torch.from_numpy(values) for name, values in built.init_state(0).items()}
+    assert "critic" not in state
+    image = torch.randint(0, 256, (6, 36, 40, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    inputs = {"obs": image, "noise": torch.zeros(6, 2), "explore": torch.ones(6)}
+    rows = {
+        **built.act(state, inputs),
+        "obs": image,
+        "advantage": torch.tensor([1.0, -1.0] * 3),
+        "weight": torch.ones(6),
+    }
+    rows["target"] = rows["value"] + 5.0
+    phase = built.phases[0]
+    first = phase.gradients(state, rows, {})
+    assert float(first.metrics["value_loss"]) == pytest.approx(25.0, rel=1e-4)
+    for _ in range(20):
+        state.update(phase.apply(state, phase.gradients(state, rows, {}).gradients))
+    assert float(phase.gradients(state, rows, {}).metrics["value_loss"]) < 20.0

@@ -254,6 +254,10 @@ class LaneStart:
     """Steps that the lane has taken in its whole life; it keys the noise."""
     rollout: int = 0
     """Rollouts that the lane has given in its whole life; in lock step the version it waits for."""
+    position: Position | None = None
+    """Where in its episode the lane stood; ``None``: it begins one."""
+    actions: Array | None = None
+    """``[n, ...]``: what the lane did from the episode's reset to that position, in the policy's units."""
 
 
 class ActionLogPort(Protocol):
@@ -265,6 +269,14 @@ class ActionLogPort(Protocol):
 
     def append(self, action: Array, obs: Mapping[str, Array]) -> None:
         """Every lane took ``action[i]`` and observed ``obs[field][i]``."""
+        ...
+
+    def append_lane(self, lane: int, action: Array, obs: Mapping[str, Array]) -> None:
+        """One lane took ``action`` and observed its row of ``obs``: while its episode is restored."""
+        ...
+
+    def position(self, lane: int) -> Position:
+        """Where a lane stands."""
         ...
 
     def positions(self, into: Array) -> None:

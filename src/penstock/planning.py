@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from penstock import __version__
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.resolve import resolve
@@ -17,6 +19,7 @@ from penstock.errors import ConfigError
 from penstock.experiments.checkpoints import Checkpoint
 from penstock.inference import native
 from penstock.kernels.level import instruction_set
+from penstock.memory.action_log import Position
 from penstock.node import LaneStart
 from penstock.program.plan import Plan
 from penstock.registry import ALGORITHMS, INFERENCE, UPDATES, AlgorithmEntry, load
@@ -145,16 +148,23 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         return fresh
     return replace(
         fresh,
-        starts=_starts(begin.arrays, config.algorithm.num_steps),
+        starts=_starts(begin.arrays, config.algorithm.num_steps, restorable=profile.restorable),
         checkpoint=begin.path,
         resumed_update=int(begin.arrays["update"]),
         resumed_steps=int(begin.arrays["steps"]),
     )
 
 
-def _starts(arrays: Arrays, num_steps: int) -> tuple[LaneStart, ...]:
-    """Each lane goes on with its next episode, and its noise where it stopped."""
-    return tuple(
-        LaneStart(episode=int(position[0]) + 1, step=int(rollout) * num_steps, rollout=int(rollout))
-        for rollout, position in zip(arrays["lane_rollout"], arrays["lane_position"], strict=True)
-    )
+def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:
+    """Each lane goes on where it stopped; where its episode cannot be restored, with its next one."""
+    ends = np.cumsum(np.maximum(arrays["actions_count"], 0))
+    starts = []
+    for lane, rollout in enumerate(arrays["lane_rollout"]):
+        position, count = Position(*map(int, arrays["lane_position"][lane])), int(arrays["actions_count"][lane])
+        start = LaneStart(position.episode, int(rollout) * num_steps, int(rollout))
+        if restorable and count >= 0:
+            actions = arrays["actions"][ends[lane] - count : ends[lane]]
+            starts.append(replace(start, position=position, actions=actions))
+        else:
+            starts.append(replace(start, episode=position.episode + 1))
+    return tuple(starts)

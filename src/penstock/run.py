@@ -55,6 +55,8 @@ class Result:
     steps: int
     updates: int
     interrupted: bool
+    not_restored: int = 0
+    """Lanes whose episode could not be restored by a resume, so that they began a new one."""
 
 
 def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, quiet: bool = False) -> Result:
@@ -109,7 +111,9 @@ def resume(
     with folder.claim():
         folder.write_config(prepared.config)
         set_aside_after(folder.path, int(begin.manifest["update"]))
-        return _finish(prepared, folder, _launch(plan(prepared, folder.path, quiet=quiet, begin=begin)))
+        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+        begun_anew = sum(start.position is None for start in the_plan.starts)
+        return _finish(prepared, folder, _launch(the_plan), begun_anew)
 
 
 def evaluate(
@@ -185,7 +189,7 @@ def _topology(the_plan: Plan) -> Program:
     return program
 
 
-def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome) -> Result:
+def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew: int = 0) -> Result:
     """What comes after the last update: evaluation, export, card."""
     record, run = outcome.record, prepared.config.run
     if not record:
@@ -196,7 +200,8 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome) -> Result:
     export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
     steps, updates = int(record["steps"]), int(record["update"])
     write_card(folder, prepared.config, steps, updates, evaluation)
-    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted)
+    not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
+    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored)
 
 
 def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy]:

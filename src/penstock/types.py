@@ -4,7 +4,7 @@ Shapes are written ``[T, B, ...]``: time first, then lanes.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -210,6 +210,15 @@ class EnvSource(Protocol):
 
         A same-step source asks ``next_seeds(lane)`` once for each lane that just ended, for its next episode's seed.
         One that is not restorable asks as well, because the question counts the episode, and does not use the answer.
+        """
+        ...
+
+    def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
+        """Restore one lane's episode: reset it with ``seed``, then take ``action`` ``[n, ...]`` one after the other.
+
+        Returns:
+            After the reset, and after each action: the observations (field -> ``[B, ...]``; only the lane's row counts)
+            and the reward. It ends early where the episode does. ``None``: this source cannot reset a lane alone.
         """
         ...
 

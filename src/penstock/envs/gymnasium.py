@@ -5,7 +5,7 @@ It imports no Gymnasium: an environment is what has spaces, ``reset`` and ``step
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,20 @@ class ScalarSource(EnvSource):
             self._explain(error, lane, result)
             raise
         return self._result
+
+    def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]]:
+        """Restore one lane's episode by its seed and actions; see ``types.EnvSource``."""
+        self._begin(lane, seed)
+        yield self._obs, 0.0
+        _, step, store = self._lanes[lane]
+        staged = np.zeros((self.num_lanes, *action.shape[1:]), action.dtype)
+        for one in action:
+            staged[lane] = one
+            obs, reward, terminated, truncated, _ = step(list(self._cut(staged))[lane])
+            store(obs)
+            yield self._obs, float(reward)
+            if terminated or truncated:
+                return
 
     def close(self) -> None:
         """Close the environments."""

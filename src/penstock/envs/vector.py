@@ -102,6 +102,10 @@ class VectorSource(EnvSource):
                 obs = self._begin_next(self._observed(obs), seeds)
         return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, self._final.arrays)
 
+    def replay(self, lane: int, seed: int, action: Array) -> None:  # noqa: ARG002 - of the contract
+        """A vector environment steps all of its lanes or none."""
+        return
+
     def close(self) -> None:
         """Close the environment."""
         env, self._env = self._env, None

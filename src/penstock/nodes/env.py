@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.envs.sources import open_source
 from penstock.errors import BadDataError
+from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.rollout import rollout_writer
 from penstock.node import LaneStart, PolicyPort, Ports, StreamWriter
 from penstock.seeding import episode_seed
@@ -73,10 +74,12 @@ class EnvNode:
             self._source = open_source(
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
             )
-            seeds = [self._seed(lane) for lane in range(settings.lanes)]
-            self._obs = {name: value.copy() for name, value in self._source.reset(seeds).items()}
-        for lane in range(settings.lanes):
-            self._begin_episode(lane, self._obs)
+            obs = self._source.reset([self._seed(lane) for lane in range(settings.lanes)])
+            for lane, start in enumerate(settings.starts):
+                self._begin_episode(lane, obs)
+                if start.position is not None and not self._restore(self._source, lane, start):
+                    ports.count("not_restored")
+            self._obs = {name: values.copy() for name, values in obs.items()}
 
     def ready(self) -> bool:
         """True if a rollout can go on, or a new one may begin: a slot is free and a policy new enough."""
@@ -138,6 +141,28 @@ class EnvNode:
         for lane in np.flatnonzero(result.reset):
             self._episodes[lane] += 1
             self._begin_episode(int(lane), result.obs)
+
+    def _restore(self, source: EnvSource, lane: int, start: LaneStart) -> bool:
+        """Bring a lane back to where its last life left it; where it observes something else, it begins anew."""
+        actions = np.empty(0) if start.actions is None else start.actions
+        space = self._settings.spaces.action
+        replay = source.replay(
+            lane, self._seed(lane), to_environment(actions, space, environment_array(space, len(actions)))
+        )
+        if replay is None:
+            return False
+        obs, _ = next(replay)
+        self._begin_episode(lane, obs)
+        for action, (obs, reward) in zip(actions, replay, strict=False):
+            self._log.append_lane(lane, action, obs)
+            self._returns[lane] += reward
+            self._lengths[lane] += 1
+        here, there = self._log.position(lane), start.position
+        if there is not None and (here.steps, here.hash) == (there.steps, there.hash):
+            return True
+        for obs, _ in source.replay(lane, self._seed(lane), actions[:0]) or ():
+            self._begin_episode(lane, obs)
+        return False
 
     def _end_episode(self, slot: Arrays, t: int, lane: int, result: StepResult) -> None:
         count = int(slot["episode_count"])

@@ -29,6 +29,7 @@ COUNTERS = (
     "learned",
     "dropped",
     "redone",
+    "not_restored",
     "checkpoints",
     "reports_dropped",
     "evaluations_dropped",

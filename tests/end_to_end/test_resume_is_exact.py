@@ -1,0 +1,62 @@
+"""Resumed equals uninterrupted, bit for bit, in lock step, where episodes can be restored; elsewhere the run says it."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.run import Result
+from tests.environments import TargetEnv
+
+SMALL = {"num_steps": 24, "epochs": 2, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
+BATCH = 24 * 4
+
+
+def train(log_dir: Path, updates: int, **settings: object) -> Result:
+    values = {**SMALL, "runtime": "inline", "log_dir": str(log_dir), "timesteps": updates * BATCH, **settings}
+    return penstock.train(values, quiet=True)
+
+
+def fingerprint(result: Result) -> dict[str, str]:
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    # Where in a log's ring an episode lies and how long the run took are no part of the answer.
+    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
+    apart = ("consumed", "elapsed")
+    return {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in arrays.items() if not k.startswith(apart)}
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "tests.environments:DictEnv"])
+@pytest.mark.parametrize("runtime", ["inline", "local"])
+def test_resumed_equals_uninterrupted(tmp_path, env: str, runtime: str) -> None:
+    whole = train(tmp_path / "whole", 8, env=env)
+    first = train(tmp_path / "parts", 3, env=env, runtime=runtime)
+    second = penstock.resume(first.run_folder, timesteps=8 * BATCH, quiet=True)
+    assert second.not_restored == 0
+    assert fingerprint(second) == fingerprint(whole)
+
+
+class ForgetfulEnv(TargetEnv):
+    """What it shows depends on something that no seed restores."""
+
+    shared = np.random.default_rng(0)
+
+    def _show(self):
+        self.target = self.shared.uniform(-1, 1, 1).astype(np.float32)
+        return self.target
+
+
+def test_an_episode_that_cannot_be_restored_begins_anew_and_is_counted(tmp_path) -> None:
+    first = train(tmp_path, 3, env=f"{__name__}:ForgetfulEnv")
+    second = penstock.resume(first.run_folder, timesteps=5 * BATCH, quiet=True)
+    assert second.not_restored == 4
+    assert second.steps == 5 * BATCH
+
+
+def test_sources_that_reset_themselves_are_not_restored(tmp_path) -> None:
+    first = train(tmp_path, 2, env="tests.environments:make_clocks")
+    second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
+    assert second.not_restored == 4
+    assert second.steps <= 4 * BATCH

@@ -4,6 +4,8 @@ Philox4x32-10 (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): the
 the counter. Holds no state.
 """
 
+import math
+
 import numpy as np
 
 from penstock.kernels import _native
@@ -39,8 +41,7 @@ def gumbel(seed: int, lanes: Array, step: int, size: int) -> Array:
 
 def draw(spec: NoiseSpec, seed: int, lanes: Array, step: int) -> Array:
     """The noise input of ``act`` for these lanes at this step: float32 ``[n, *spec.shape]``."""
-    size = int(np.prod(spec.shape, dtype=np.int64))
-    return _draw(spec.distribution, seed, lanes, step, size).reshape(len(lanes), *spec.shape)
+    return _draw(spec.distribution, seed, lanes, step, math.prod(spec.shape)).reshape(len(lanes), *spec.shape)
 
 
 def _draw(distribution: str, seed: int, lanes: Array, step: int, size: int) -> Array:

@@ -59,4 +59,4 @@ def test_sources_that_reset_themselves_are_not_restored(tmp_path) -> None:
     first = train(tmp_path, 2, env="tests.environments:make_clocks")
     second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
     assert second.not_restored == 4
-    assert second.steps <= 4 * BATCH
+    assert second.steps >= 4 * BATCH

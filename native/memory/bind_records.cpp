@@ -113,20 +113,8 @@ class PyActionLog {
           log_(buffer_.data(), action_bytes, capacity),
           lanes_(lanes) {}
 
-    void append(nb::handle actions, nb::tuple observations) {
-        const Buffer source(actions, Buffer::readable);
-        check_size("action", source.size(), lanes_ * log_.action_bytes());
-        for (std::size_t lane = 0; lane < lanes_; ++lane) {
-            log_.append(lane, source.data() + lane * log_.action_bytes());
-        }
-        for (const nb::handle field : observations) {
-            const Buffer observation = field_of_all_lanes(field);
-            const std::size_t nbytes = observation.size() / lanes_;
-            for (std::size_t lane = 0; lane < lanes_; ++lane) {
-                log_.observe(lane, observation.data() + lane * nbytes, nbytes);
-            }
-        }
-    }
+    ActionLog<>& log() { return log_; }
+    std::size_t lanes() const { return lanes_; }
 
     void append_lane(std::size_t lane, nb::handle action, nb::tuple observations) {
         check_index("lane", lane, lanes_);
@@ -188,6 +176,60 @@ class PyActionLog {
     std::size_t lanes_;
 };
 
+
+// An action log and a rollout's arrays, [T + 1, lanes, ...] each: checked once, for one call a vector step.
+class PyRolloutLog {
+  public:
+    PyRolloutLog(PyActionLog& log, nb::handle actions, nb::tuple observations, std::size_t rows)
+        : log_(log), actions_(actions, Buffer::writable), rows_(rows) {
+        check_index("row", 0, rows);
+        const std::size_t cells = rows * log.lanes();
+        check_size("action", actions_.size(), cells * log.log().action_bytes());
+        for (const nb::handle observation : observations) {
+            Buffer buffer(observation, Buffer::writable);
+            check_size("an observation field", buffer.size(), buffer.size() / cells * cells);
+            fields_.push_back({buffer.data(), buffer.size() / cells});
+            owners_.push_back(std::move(buffer));
+        }
+    }
+
+    // Action row t, and the observations of row t + 1.
+    void append(std::size_t t) {
+        check_index("row", t + 1, rows_);
+        const std::size_t lanes = log_.lanes(), nbytes = log_.log().action_bytes();
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+            log_.log().append(lane, actions_.data() + (t * lanes + lane) * nbytes);
+            observe(lane, t + 1);
+        }
+    }
+
+    // The lane's observation of row t is the first of an episode.
+    void begin_episode(std::size_t lane, std::int64_t episode, std::size_t t) {
+        check_index("lane", lane, log_.lanes());
+        check_index("row", t, rows_);
+        log_.log().begin_episode(lane, episode);
+        observe(lane, t);
+    }
+
+  private:
+    struct Field {
+        const unsigned char* data;
+        std::size_t nbytes;  // of one lane's row
+    };
+
+    void observe(std::size_t lane, std::size_t t) {
+        for (const Field& field : fields_) {
+            log_.log().observe(lane, field.data + (t * log_.lanes() + lane) * field.nbytes, field.nbytes);
+        }
+    }
+
+    PyActionLog& log_;
+    Buffer actions_;
+    std::size_t rows_;
+    std::vector<Field> fields_;
+    std::vector<Buffer> owners_;
+};
+
 }  // namespace
 
 void bind_records(nb::module_& module) {
@@ -210,12 +252,15 @@ void bind_records(nb::module_& module) {
     nb::class_<PyActionLog>(module, "ActionLog")
         .def(nb::init<nb::handle, std::size_t, std::size_t, std::size_t>())
         .def_static("required", &ActionLog<>::required)
-        .def("append", &PyActionLog::append)
         .def("append_lane", &PyActionLog::append_lane)
         .def("begin_episode", &PyActionLog::begin_episode)
         .def("position", &PyActionLog::position)
         .def("rewind", &PyActionLog::rewind)
         .def("content", &PyActionLog::content);
+    nb::class_<PyRolloutLog>(module, "RolloutLog")
+        .def(nb::init<PyActionLog&, nb::handle, nb::tuple, std::size_t>(), nb::keep_alive<1, 2>())
+        .def("append", &PyRolloutLog::append)
+        .def("begin_episode", &PyRolloutLog::begin_episode);
 }
 
 }  // namespace penstock::memory

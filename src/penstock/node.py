@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.memory.action_log import Position
+from penstock.memory.action_log import Position, RolloutLog
 from penstock.types import Array, Arrays, Question
 
 __all__ = [
@@ -267,8 +267,8 @@ class ActionLogPort(Protocol):
         """An episode begins in ``lane``; its row of ``obs`` (field -> ``[lanes, ...]``) is the first observation."""
         ...
 
-    def append(self, action: Array, obs: Mapping[str, Array]) -> None:
-        """Every lane took ``action[i]`` and observed ``obs[field][i]``."""
+    def bind(self, action: Array, obs: Mapping[str, Array]) -> RolloutLog:
+        """Announce the arrays of a rollout, ``[T + 1, lanes, ...]`` each; a vector step is then one ``append(t)``."""
         ...
 
     def append_lane(self, lane: int, action: Array, obs: Mapping[str, Array]) -> None:

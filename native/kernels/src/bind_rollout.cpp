@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <span>
 
 #include "arrays.hpp"
 #include "rollout.hpp"
@@ -12,11 +13,10 @@
 namespace penstock::kernels {
 namespace {
 
-template <typename T>
-using Line = Flat<T, nb::ndim<1>>;
-template <typename T>
-using Plane = Flat<T, nb::ndim<2>>;
 using Block = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+// Never a converted copy: what is written must arrive.
+Block block(nb::handle array) { return nb::cast<Block>(array, false); }
 
 // A Python buffer with its format and strides. A DLPack exchange, which nb::ndarray makes, costs three times as much.
 class View {
@@ -28,17 +28,19 @@ public:
     View& operator=(const View&) = delete;
     ~View() { PyBuffer_Release(&view_); }
 
-    const Py_buffer* operator->() const { return &view_; }
     const std::byte* data() const { return static_cast<const std::byte*>(view_.buf); }
+    std::span<const std::ptrdiff_t> shape() const { return {view_.shape, static_cast<std::size_t>(view_.ndim)}; }
+    const std::ptrdiff_t* strides() const { return view_.strides; }
+    std::size_t item_nbytes() const { return static_cast<std::size_t>(view_.itemsize); }
     bool holds(Dtype dtype) const {
         const std::string format = view_.format;
-        if (static_cast<std::size_t>(view_.itemsize) != itemsize(dtype) || format.size() != 1) return false;
+        if (item_nbytes() != itemsize(dtype) || format.size() != 1) return false;
         return with_type(dtype, [&](auto zero) {
             using T = decltype(zero);
             if constexpr (std::is_same_v<T, bool>) return format == "?";
             // Which of l and q an int64 is depends on the platform; its size has been compared.
-            const char* of_kind = std::is_floating_point_v<T> ? "fd" : std::is_signed_v<T> ? "bhilq" : "BHILQ";
-            return std::string(of_kind).find(format) != std::string::npos;
+            const std::string of_kind = std::is_floating_point_v<T> ? "fd" : std::is_signed_v<T> ? "bhilq" : "BHILQ";
+            return of_kind.find(format) != std::string::npos;
         });
     }
 
@@ -46,95 +48,130 @@ private:
     Py_buffer view_{};
 };
 
+struct ObsField {
+    nb::object name;
+    Dtype dtype;
+    std::vector<std::ptrdiff_t> shape;  // [B, ...]
+};
+
+// A dict of one array for each field, all of them as the rollout's.
+std::vector<LaneArray> lane_arrays(nb::handle arrays, const std::vector<ObsField>& fields, const char* what) {
+    require(PyDict_Check(arrays.ptr()), std::string(what) + " must be a dict");
+    std::vector<LaneArray> found;
+    for (const ObsField& field : fields) {
+        PyObject* const array = PyDict_GetItemWithError(arrays.ptr(), field.name.ptr());
+        if (array == nullptr) throw nb::key_error(nb::str(field.name).c_str());
+        const View view(array);
+        require(view.holds(field.dtype) && std::ranges::equal(view.shape(), field.shape),
+                std::string(what) + " " + nb::str(field.name).c_str() + " does not have the dtype and shape of the rollout's");
+        found.emplace_back(view.data(), view.item_nbytes(), view.shape().size(), view.shape().data(), view.strides());
+    }
+    return found;
+}
+
 class PyRolloutWriter {
 public:
-    PyRolloutWriter(Plane<float> reward, Plane<bool> terminated, Plane<bool> truncated, Plane<bool> valid,
-                    const std::vector<std::string>& fields, std::vector<Block> obs, Line<double> episode_return,
-                    Line<std::int64_t> episode_length)
-        : owners_{std::move(reward), std::move(terminated), std::move(truncated), std::move(valid),
-                  std::move(episode_return), std::move(episode_length), std::move(obs)} {
-        const auto rows = static_cast<std::int64_t>(owners_.reward.shape(0));
-        const std::size_t lanes = owners_.reward.shape(1);
-        const auto fits = [&](const auto& array, const std::string& name) {
-            require(array.ndim() >= 2 && static_cast<std::int64_t>(array.shape(0)) == rows && array.shape(1) == lanes,
-                    name + " does not have reward's rows and lanes");
+    // The slot's arrays by name, the names of the observation fields, and the running episodes.
+    PyRolloutWriter(nb::dict slot, const std::vector<std::string>& fields, bool same_step, Block running_return,
+                    Block running_length) {
+        const Block reward = block(slot["reward"]);
+        require(reward.ndim() == 2 && reward.shape(0) > 0, "reward must be [T + 1, lanes]");
+        const std::vector<std::size_t> rows{reward.shape(0), reward.shape(1)}, side{(rows[0] - 1) * rows[1]};
+        const auto named = [&](const char* name, const std::vector<std::size_t>& shape, auto zero) {
+            return take(block(slot[name]), name, shape, zero);
         };
-        fits(owners_.terminated, "terminated");
-        fits(owners_.truncated, "truncated");
-        fits(owners_.valid, "valid");
-        require(owners_.episode_return.shape(0) == lanes && owners_.episode_length.shape(0) == lanes,
-                "episode_return and episode_length must be [lanes]");
-        require(fields.size() == owners_.obs.size(), "there must be one array for each observation field");
-        rollout_ = {rows - 1, static_cast<std::int64_t>(lanes), owners_.reward.data(), owners_.terminated.data(),
-                    owners_.truncated.data(), owners_.valid.data(), {}, owners_.episode_return.data(),
-                    owners_.episode_length.data()};
-        for (std::size_t i = 0; i < fields.size(); ++i) {
-            const auto& array = owners_.obs[i];
-            fits(array, fields[i]);
-            const Dtype dtype = dtype_of(array.dtype(), fields[i]);
-            std::vector<std::ptrdiff_t> shape;
-            for (std::size_t axis = 1; axis < array.ndim(); ++axis) shape.push_back(static_cast<std::ptrdiff_t>(array.shape(axis)));
-            rollout_.obs.push_back({static_cast<std::byte*>(array.data()), array.nbytes() / array.shape(0)});
-            names_.push_back({nb::steal(PyUnicode_InternFromString(fields[i].c_str())), dtype, std::move(shape)});
-        }
+        rollout_ = {.steps = static_cast<std::int64_t>(rows[0]) - 1,
+                    .lanes = static_cast<std::int64_t>(rows[1]),
+                    .room = static_cast<std::int64_t>(side[0]),
+                    .same_step = same_step,
+                    .reward = named("reward", rows, float{}),
+                    .terminated = named("terminated", rows, bool{}),
+                    .truncated = named("truncated", rows, bool{}),
+                    .valid = named("valid", rows, bool{}),
+                    .obs = {},
+                    .final_count = named("final_count", {}, std::int64_t{}),
+                    .final_t = named("final_t", side, std::int64_t{}),
+                    .final_lane = named("final_lane", side, std::int64_t{}),
+                    .episode_count = named("episode_count", {}, std::int64_t{}),
+                    .episode_return = named("episode_return", side, double{}),
+                    .episode_length = named("episode_length", side, std::int64_t{}),
+                    .running_return = take(std::move(running_return), "running_return", {rows[1]}, double{}),
+                    .running_length = take(std::move(running_length), "running_length", {rows[1]}, std::int64_t{})};
+        for (const std::string& name : fields) add_field(slot, name, rows, side[0]);
     }
 
-    std::int64_t store_step(std::int64_t t, nb::handle result) {
+    nb::tuple store(std::int64_t t, nb::handle result) {
         if (t < 0 || t >= rollout_.steps)
             throw std::out_of_range("step " + std::to_string(t) + " of " + std::to_string(rollout_.steps));
         if (!result.is(seen_)) look_at(result);
-        return store(rollout_, t, step_);
+        begun_.clear();
+        rollout_.store(t, step_, begun_);
+        nb::object lanes = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(begun_.size())));
+        for (std::size_t i = 0; i < begun_.size(); ++i)
+            PyTuple_SET_ITEM(lanes.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(begun_[i]));
+        return nb::borrow<nb::tuple>(lanes);
     }
 
 private:
-    struct Name {
-        nb::object name;
-        Dtype dtype;
-        std::vector<std::ptrdiff_t> shape;  // of all lanes
-    };
+    template <typename T>
+    T* take(Block array, const std::string& name, const std::vector<std::size_t>& shape, T) {
+        bool fits = array.dtype() == nb::dtype<T>() && array.ndim() == shape.size();
+        for (std::size_t axis = 0; fits && axis < shape.size(); ++axis) fits = array.shape(axis) == shape[axis];
+        require(fits, name + " does not have its dtype, or the shape that goes with reward's");
+        owners_.push_back(array);
+        return static_cast<T*>(array.data());
+    }
 
-    // The order of penstock.types.StepResult.
+    void add_field(nb::dict slot, const std::string& name, const std::vector<std::size_t>& rows, std::size_t room) {
+        const Block array = block(slot[name.c_str()]);
+        require(array.ndim() >= 2 && array.shape(0) == rows[0] && array.shape(1) == rows[1],
+                name + " does not have reward's rows and lanes");
+        std::vector<std::ptrdiff_t> shape;
+        for (std::size_t axis = 1; axis < array.ndim(); ++axis) shape.push_back(static_cast<std::ptrdiff_t>(array.shape(axis)));
+        const std::size_t lane_nbytes = array.nbytes() / (rows[0] * rows[1]);
+        std::byte* finals = nullptr;
+        if (rollout_.same_step) {
+            const std::string final_name = "final." + name;
+            const Block side = block(slot[final_name.c_str()]);
+            require(side.dtype() == array.dtype() && side.ndim() >= 1 && side.shape(0) == room && side.nbytes() == room * lane_nbytes,
+                    final_name + " does not have the dtype or shape of " + name);
+            finals = static_cast<std::byte*>(side.data());
+            owners_.push_back(side);
+        }
+        rollout_.obs.push_back({static_cast<std::byte*>(array.data()), finals, lane_nbytes});
+        fields_.push_back({nb::steal(PyUnicode_InternFromString(name.c_str())), dtype_of(array.dtype(), name), std::move(shape)});
+        owners_.push_back(array);
+    }
+
     void look_at(nb::handle result) {
         seen_.reset();
         require(PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) == 6, "the result must be a StepResult");
-        PyObject* const* fields = &PyTuple_GET_ITEM(result.ptr(), 0);
-        require(PyDict_Check(fields[0]), "obs must be a dict");
-        step_.obs.clear();
-        for (const Name& field : names_) {
-            PyObject* const array = PyDict_GetItemWithError(fields[0], field.name.ptr());
-            if (array == nullptr) throw nb::key_error(nb::str(field.name).c_str());
-            const View view(array);
-            require(view.holds(field.dtype) && std::equal(field.shape.begin(), field.shape.end(), view->shape, view->shape + view->ndim),
-                    std::string("obs ") + nb::str(field.name).c_str() + " does not have the dtype and shape of the rollout's");
-            step_.obs.emplace_back(view.data(), static_cast<std::size_t>(view->itemsize), static_cast<std::size_t>(view->ndim),
-                                   view->shape, view->strides);
-        }
-        step_.reward = per_lane<float>(fields[1], Dtype::f32, "reward");
-        step_.terminated = per_lane<bool>(fields[2], Dtype::boolean, "terminated");
-        step_.truncated = per_lane<bool>(fields[3], Dtype::boolean, "truncated");
-        step_.reset = per_lane<bool>(fields[4], Dtype::boolean, "reset");
+        // The order of penstock.types.StepResult.
+        const auto field = [&](Py_ssize_t index) { return nb::handle(PyTuple_GET_ITEM(result.ptr(), index)); };
+        step_ = {.reward = per_lane<float>(field(1), Dtype::f32, "reward"),
+                 .terminated = per_lane<bool>(field(2), Dtype::boolean, "terminated"),
+                 .truncated = per_lane<bool>(field(3), Dtype::boolean, "truncated"),
+                 .reset = per_lane<bool>(field(4), Dtype::boolean, "reset"),
+                 .obs = lane_arrays(field(0), fields_, "obs"),
+                 .final_obs = {}};
+        if (rollout_.same_step) step_.final_obs = lane_arrays(field(5), fields_, "final_obs");
         seen_ = nb::borrow(result);
     }
 
     template <typename T>
     PerLane<T> per_lane(nb::handle array, Dtype dtype, const char* name) const {
         const View view(array);
-        require(view.holds(dtype) && view->ndim == 1 && view->shape[0] == rollout_.lanes,
+        require(view.holds(dtype) && view.shape().size() == 1 && view.shape()[0] == rollout_.lanes,
                 std::string(name) + " does not have its dtype, or not one number a lane");
-        return {view.data(), view->strides[0]};
+        return {view.data(), view.strides()[0]};
     }
 
-    struct Owners {
-        Plane<float> reward;
-        Plane<bool> terminated, truncated, valid;
-        Line<double> episode_return;
-        Line<std::int64_t> episode_length;
-        std::vector<Block> obs;
-    } owners_;
     RolloutRows rollout_{};
-    std::vector<Name> names_;
+    std::vector<ObsField> fields_;
+    std::vector<Block> owners_;
     StepRows step_{};
     nb::object seen_;  // keeps alive what step_ points to
+    std::vector<std::int64_t> begun_;
 };
 
 }  // namespace
@@ -142,11 +179,9 @@ private:
 void bind_rollout(nb::module_& module) {
     using namespace nb::literals;
     nb::class_<PyRolloutWriter>(module, "RolloutWriter")
-        .def(nb::init<Plane<float>, Plane<bool>, Plane<bool>, Plane<bool>, const std::vector<std::string>&,
-                      std::vector<Block>, Line<double>, Line<std::int64_t>>(),
-             "reward"_a, "terminated"_a, "truncated"_a, "valid"_a, "fields"_a, "obs"_a, "episode_return"_a,
-             "episode_length"_a)
-        .def("store", &PyRolloutWriter::store_step, "t"_a, "result"_a);
+        .def(nb::init<nb::dict, const std::vector<std::string>&, bool, Block, Block>(), "slot"_a, "fields"_a, "same_step"_a,
+             nb::arg("running_return").noconvert(), nb::arg("running_length").noconvert())
+        .def("store", &PyRolloutWriter::store, "t"_a, "result"_a);
 }
 
 }  // namespace penstock::kernels

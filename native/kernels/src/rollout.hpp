@@ -1,4 +1,5 @@
-// Writes one vector step into a rollout's rows and adds it to each lane's episode. Runs no environment and knows no Python.
+// Writes one vector step into a rollout: its rows, each lane's episode so far, and what ends in it.
+// Runs no environment and knows no Python.
 #pragma once
 
 #include <cstddef>
@@ -7,42 +8,29 @@
 
 namespace penstock::kernels {
 
-// An array [lanes, ...] with any strides, as loops around runs of contiguous bytes.
-class Strided {
+// An array [lanes, ...] with any strides; a lane is loops around runs of contiguous bytes.
+class LaneArray {
 public:
-    // `shape` and `strides` (bytes) have `ndim` numbers each.
-    Strided(const std::byte* data, std::size_t itemsize, std::size_t ndim, const std::ptrdiff_t* shape,
-            const std::ptrdiff_t* strides);
-    // Copies the numbers, in C order.
+    // `shape` and `strides` (bytes) have `ndim` numbers each, at least one.
+    LaneArray(const std::byte* data, std::size_t itemsize, std::size_t ndim, const std::ptrdiff_t* shape,
+              const std::ptrdiff_t* strides);
+
+    // Both copy the numbers in C order.
     void copy(std::byte* to) const;
+    void copy_lane(std::int64_t lane, std::byte* to) const { copy_from(0, data_ + lane * lane_stride_, to); }
 
 private:
     struct Loop {
         std::ptrdiff_t count;
         std::ptrdiff_t stride;
     };
-    std::byte* copy(std::size_t depth, const std::byte* from, std::byte* to) const;
+    std::byte* copy_from(std::size_t depth, const std::byte* from, std::byte* to) const;
 
     const std::byte* data_;
+    std::ptrdiff_t lanes_;
+    std::ptrdiff_t lane_stride_;
     std::size_t run_;
-    std::vector<Loop> loops_;  // outermost first
-};
-
-// Where rows are written; see penstock.program.rollout. All arrays are contiguous.
-struct RolloutRows {
-    struct Field {
-        std::byte* data;         // [steps + 1, lanes, ...]
-        std::size_t row_nbytes;  // of all lanes
-    };
-    std::int64_t steps;  // T
-    std::int64_t lanes;  // B
-    float* reward;       // [T + 1, B]
-    bool* terminated;    // [T + 1, B]
-    bool* truncated;     // [T + 1, B]
-    bool* valid;         // [T + 1, B]
-    std::vector<Field> obs;
-    double* episode_return;        // [B], so far
-    std::int64_t* episode_length;  // [B], so far
+    std::vector<Loop> loops_;  // of a lane, outermost first
 };
 
 // One number a lane, with any stride.
@@ -60,11 +48,44 @@ struct StepRows {
     PerLane<bool> terminated;
     PerLane<bool> truncated;
     PerLane<bool> reset;
-    std::vector<Strided> obs;  // [B, ...] each, in the order of the rollout's
+    std::vector<LaneArray> obs;        // in the order of the rollout's
+    std::vector<LaneArray> final_obs;  // same-step sources only
 };
 
-// Row t of reward, flags and validity, row t + 1 of the observations. 0 <= t < steps.
-// Returns how many lanes ended or were reset.
-std::int64_t store(const RolloutRows& rollout, std::int64_t t, const StepRows& step);
+// Where it goes; see penstock.program.rollout. All arrays are contiguous. T steps, B lanes, room for F ends.
+struct RolloutRows {
+    struct Field {
+        std::byte* rows;          // [T + 1, B, ...]
+        std::byte* finals;        // [F, ...]; same-step sources only
+        std::size_t lane_nbytes;  // of one lane's row
+    };
+    std::int64_t steps;
+    std::int64_t lanes;
+    std::int64_t room;
+    bool same_step;
+    float* reward;     // [T + 1, B], and so are the next three
+    bool* terminated;
+    bool* truncated;
+    bool* valid;
+    std::vector<Field> obs;
+    std::int64_t* final_count;
+    std::int64_t* final_t;     // [F]
+    std::int64_t* final_lane;  // [F]
+    std::int64_t* episode_count;
+    double* episode_return;        // [F]
+    std::int64_t* episode_length;  // [F]
+    // Of the episodes that go on, [B]; they outlive the rollout.
+    double* running_return;
+    std::int64_t* running_length;
+
+    // Row t of reward, flags and validity, row t + 1 of the observations; 0 <= t < T. Appends to `begun` the lanes whose
+    // next episode begins with row t + 1. Throws std::out_of_range if a side area is full.
+    void store(std::int64_t t, const StepRows& step, std::vector<std::int64_t>& begun) const;
+
+private:
+    void end_episode(std::int64_t lane) const;
+    void keep_final(std::int64_t t, std::int64_t lane, const StepRows& step) const;
+    std::int64_t next(std::int64_t& count) const;
+};
 
 }  // namespace penstock::kernels

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from penstock.types import Array, StepResult
+from penstock.types import Array, Arrays, StepResult
 
 def levels() -> list[str]: ...
 def noise(distribution: str, seed: int, lanes: Array, step: int, out: Array, level: str | None = None) -> None: ...
@@ -122,14 +122,6 @@ class Update:
 
 class RolloutWriter:
     def __init__(
-        self,
-        reward: Array,
-        terminated: Array,
-        truncated: Array,
-        valid: Array,
-        fields: Sequence[str],
-        obs: Sequence[Array],
-        episode_return: Array,
-        episode_length: Array,
+        self, slot: Arrays, fields: Sequence[str], same_step: bool, running_return: Array, running_length: Array
     ) -> None: ...
-    def store(self, t: int, result: StepResult) -> int: ...
+    def store(self, t: int, result: StepResult) -> tuple[int, ...]: ...

@@ -14,7 +14,10 @@ from penstock.errors import ResourceError
 from penstock.memory import _native
 from penstock.types import Array, ArraySpec
 
-__all__ = ["CAPACITY", "ActionLog", "Position"]
+__all__ = ["CAPACITY", "ActionLog", "Position", "RolloutLog"]
+
+RolloutLog = _native.RolloutLog
+"""An action log and the arrays of one rollout. See `ActionLog.bind`."""
 
 CAPACITY = 10_000
 """Actions that a lane's ring holds: a longer episode is not restorable."""
@@ -81,14 +84,19 @@ class ActionLog:
         """
         self._log.begin_episode(lane, episode, self._hashed(obs))
 
-    def append(self, action: Array, obs: Mapping[str, Array]) -> None:
-        """Log one vector step. Where it ended an episode, ``begin_episode`` follows.
+    def bind(self, action: Array, obs: Mapping[str, Array]) -> RolloutLog:
+        """Check a rollout's arrays once, for a loop that logs one vector step at a time.
 
         Args:
-            action: ``[lanes, ...]``, as the log's spec.
-            obs: field -> ``[lanes, ...]``: the observations that the step gave.
+            action: ``[T + 1, lanes, ...]``, as the log's spec.
+            obs: field -> ``[T + 1, lanes, ...]``.
+
+        Returns:
+            ``append(t)`` logs action row t and the observations of row t + 1, which the step gave; where that row
+            begins an episode, ``begin_episode(lane, episode, t + 1)`` follows. Both raise ``IndexError`` for a row that
+            is not there.
         """
-        self._log.append(action, self._hashed(obs))
+        return RolloutLog(self._log, action, self._hashed(obs), len(action))
 
     def append_lane(self, lane: int, action: Array, obs: Mapping[str, Array]) -> None:
         """Log one step of one lane, while its episode is restored.

@@ -128,19 +128,13 @@ def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
 
 def _shipped_algorithm(name: str, config: str) -> AlgorithmEntry:
     package = f"penstock.algorithms.{name}"
-    return AlgorithmEntry.of_package(package)._replace(config=f"{package}.spec:{config}")
-
-
-def _fused(entry: AlgorithmEntry, package: str) -> AlgorithmEntry:
+    entry = AlgorithmEntry.of_package(package)._replace(config=f"{package}.spec:{config}")
     return entry._replace(fused=f"{package}.fused:build", supports=f"{package}.fused:supports")
 
 
 ALGORITHMS = Table(
     "algorithm",
-    {
-        "ppo": _fused(_shipped_algorithm("ppo", "PPOConfig"), "penstock.algorithms.ppo"),
-        "a2c": _shipped_algorithm("a2c", "A2CConfig"),
-    },
+    {"ppo": _shipped_algorithm("ppo", "PPOConfig"), "a2c": _shipped_algorithm("a2c", "A2CConfig")},
     "penstock.algorithms",
     AlgorithmEntry.of_package,
 )

@@ -1,8 +1,10 @@
-"""PPO's fused functions: which policies they serve, and that they are those of ``learn``."""
+"""The fused functions of PPO and A2C: which policies they serve, and that they are those of ``learn``."""
 
 import numpy as np
 import pytest
 
+from penstock.algorithms.a2c import fused as a2c_fused
+from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.spec import PPOConfig, policy_graph, spec
 from penstock.types import Box, Discrete, Spaces
@@ -17,6 +19,7 @@ PIXELS = Spaces((("obs", Box((64, 64, 3), "uint8", (0.0,), (255.0,))),), Discret
         (Target.spaces, {}, True),
         (Identity.spaces, {"hidden_sizes": (400, 300), "activation": "gelu"}, True),
         (Switch.spaces, {"normalize_obs": True, "normalize_value": True, "target_kl": 0.02}, True),
+        (Target.spaces, {"adam_eps": 0.0}, False),
         (PIXELS, {}, False),
         (PIXELS, {"model": "mlp", "hidden_sizes": (8,)}, True),
     ],
@@ -24,6 +27,14 @@ PIXELS = Spaces((("obs", Box((64, 64, 3), "uint8", (0.0,), (255.0,))),), Discret
 def test_serves_separate_perceptrons(spaces, settings, serves):
     config = PPOConfig(**settings)
     assert fused.supports(policy_graph(spaces, config), config) is serves
+
+
+def test_a2c_is_served_alike():
+    config = A2CConfig()
+    assert a2c_fused.supports(policy_graph(Target.spaces, config), config)
+    assert not a2c_fused.supports(policy_graph(PIXELS, config), config)
+    config = A2CConfig(rmsprop_eps=0.0)
+    assert not a2c_fused.supports(policy_graph(Target.spaces, config), config)
 
 
 def test_begins_with_the_same_state():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.algorithms.a2c import fused as a2c_fused
 from penstock.algorithms.a2c import learn as a2c_learn
 from penstock.algorithms.a2c import spec as a2c_spec
 from penstock.algorithms.ppo import fused as ppo_fused
@@ -24,9 +25,13 @@ def ppo(request):
     return run
 
 
-def a2c(task, updates, **changes):
-    torch.set_num_threads(1)
-    return train(task, a2c_spec, a2c_learn, a2c_spec.A2CConfig(**(A2C | changes)), updates)
+@pytest.fixture(params=[None, a2c_fused], ids=["torch", "fused"])
+def a2c(request):
+    def run(task, updates, **changes):
+        torch.set_num_threads(1)
+        return train(task, a2c_spec, a2c_learn, a2c_spec.A2CConfig(**(A2C | changes)), updates, fused=request.param)
+
+    return run
 
 
 def test_ppo_learns_an_identity(ppo):
@@ -49,11 +54,11 @@ def test_ppo_learns_a_dict_with_running_statistics(ppo, flag):
     assert np.mean(rewards[-3:]) > -0.12
 
 
-def test_a2c_learns_an_identity():
+def test_a2c_learns_an_identity(a2c):
     rewards, _ = a2c(Identity(), 250, entropy_coef=0.0)
     assert np.mean(rewards[-10:]) > 0.95
 
 
-def test_a2c_learns_a_target():
+def test_a2c_learns_a_target(a2c):
     rewards, _ = a2c(Target(), 400, entropy_coef=0.0, log_std_init=-1.0)
     assert np.mean(rewards[-10:]) > -0.2

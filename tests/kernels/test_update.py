@@ -1,4 +1,4 @@
-"""The native update against float64 autograd of PPO's phases, and against itself: threads, calls, padding."""
+"""The native update against float64 autograd of PPO's and A2C's phases, and against itself: threads, calls, padding."""
 
 import threading
 
@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.algorithms.a2c import learn as a2c_learn
+from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.kernels.level import levels
@@ -20,12 +22,13 @@ GRAPHS = {name: graph for name, graph in reference.GRAPHS.items() if supports_up
 
 def loss_of(config):
     return ActorCriticLoss(
-        config.clip_param,
+        config.clip_param if isinstance(config, PPOConfig) else None,
         config.value_coef,
         config.entropy_coef,
         config.max_grad_norm,
-        config.adam_eps,
         config.normalize_advantage,
+        "adam" if isinstance(config, PPOConfig) else "rmsprop",
+        config.adam_eps if isinstance(config, PPOConfig) else config.rmsprop_eps,
     )
 
 
@@ -42,7 +45,9 @@ def batch(graph, seed=0):
     state = dict(published)
     for network in graph.networks:
         state[f"adam_m.{network.name}"] = generator.normal(0.0, 1e-3, network.num_parameters).astype(np.float32)
-        state[f"adam_v.{network.name}"] = generator.uniform(0.0, 1e-5, network.num_parameters).astype(np.float32)
+        for moment in ("adam_v", "rmsprop_v"):
+            values = generator.uniform(0.0, 1e-5, network.num_parameters)
+            state[f"{moment}.{network.name}"] = values.astype(np.float32)
     state["adam_step"] = np.array(10)
     return state, rows
 
@@ -72,14 +77,15 @@ def wide(values):
 def autograd(graph, state, rows, indices, weights, config):
     """The same in float64, by the algorithm's own pure functions."""
     policy = Policy(graph)
+    module = learn if isinstance(config, PPOConfig) else a2c_learn
     tensors = {name: torch.tensor(wide(values)) for name, values in state.items()}
     tensors["progress"] = torch.tensor(0.0, dtype=torch.float64)
     seen = []
     for chosen, weight in zip(indices, weights, strict=True):
         minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
         minibatch["weight"] = torch.tensor(wide(weight))
-        found = learn.gradients(policy, config, tensors, minibatch, {})
-        tensors = tensors | dict(learn.update(graph, config, tensors, found.gradients))
+        found = module.gradients(policy, config, tensors, minibatch, {})
+        tensors = tensors | dict(module.update(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})
     means = {name: float(np.mean([metrics[name] for metrics in seen])) for name in seen[0]}
     return {name: values.numpy() for name, values in tensors.items()}, means
@@ -87,7 +93,7 @@ def autograd(graph, state, rows, indices, weights, config):
 
 def agree(after, expected, graph, tolerance=1e-5):
     for network in graph.networks:
-        for prefix in ("", "adam_m.", "adam_v."):
+        for prefix in ("", "adam_m.", "adam_v.", "rmsprop_v."):
             name = prefix + network.name
             error = np.linalg.norm(after[name] - expected[name]) / np.linalg.norm(expected[name])
             assert error < tolerance, (name, error)
@@ -106,6 +112,27 @@ def test_agrees_with_float64_autograd(name, level):
     for metric, value in metrics.items():
         assert value == pytest.approx(means[metric], rel=1e-4, abs=1e-5), metric
     assert set(metrics) == set(means) - {"lr"}
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_plain_gradient_and_rmsprop_agree_with_float64_autograd(name, level):
+    graph, config = GRAPHS[name], A2CConfig(lr=1e-4, normalize_advantage=name == "categorical")
+    state, rows = batch(graph)
+    indices, weights = minibatches(4, 64)
+    after, metrics = updated(graph, state, rows, indices, weights, config, level=level)
+    expected, means = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
+    assert after["adam_step"] == 10
+    assert set(metrics) == set(means) - {"lr"} == {"policy_loss", "value_loss", "entropy", "grad_norm"}
+    for metric, value in metrics.items():
+        assert value == pytest.approx(means[metric], rel=1e-4, abs=1e-5), metric
+
+
+@pytest.mark.parametrize("config", [PPOConfig(adam_eps=0.0), A2CConfig(rmsprop_eps=0.0)])
+def test_an_epsilon_that_padding_would_divide_zero_by_is_refused(config):
+    with pytest.raises(ValueError, match="epsilon"):
+        ActorCriticUpdate(GRAPHS["gaussian"], loss_of(config), ROWS)
 
 
 @pytest.mark.parametrize("level", levels())

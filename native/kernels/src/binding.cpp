@@ -132,11 +132,14 @@ void gae_of(const Plane<const float>& reward, const Plane<const float>& value, c
 
 void init_update(Update* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
                  const std::vector<LayerTuple>& critic, bool gaussian, std::int32_t size, bool normalize_obs,
-                 bool normalize_value, double clip_param, double value_coef, double entropy_coef, double max_grad_norm,
-                 double adam_eps, bool normalize_advantage, std::int64_t rows, const std::optional<std::string>& level_name) {
+                 bool normalize_value, std::optional<double> clip_param, double value_coef, double entropy_coef,
+                 double max_grad_norm, bool normalize_advantage, const std::string& optimizer, double epsilon,
+                 std::int64_t rows, const std::optional<std::string>& level_name) {
     Graph graph{{}, layers_of(actor), layers_of(critic), {gaussian, size, 0}, normalize_obs, normalize_value};
     for (const auto& [one_hot, width, start] : encoding) graph.encoding.push_back({one_hot, width, start});
-    const Loss loss{clip_param, value_coef, entropy_coef, max_grad_norm, adam_eps, normalize_advantage};
+    require(optimizer == "adam" || optimizer == "rmsprop", "the optimizer is adam or rmsprop");
+    const Loss loss{clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, epsilon, normalize_advantage,
+                    clip_param.has_value(), optimizer == "adam" ? Optimizer::adam : Optimizer::rmsprop};
     new (self) Update(graph, loss, rows, level_or_best(level_name));
 }
 
@@ -164,18 +167,20 @@ void pack_rows(Update& self, const std::vector<Readable>& obs, const Readable& a
               {obs_mean ? obs_mean->data() : nullptr, obs_var ? obs_var->data() : nullptr, value_mean, value_var}, first, count);
 }
 
-Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size) {
-    require(arrays.size() == 3, "a network has parameters and two moments");
+// Parameters and the optimizer's moments: m and v of Adam, v of RMSprop.
+Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size, Optimizer optimizer) {
+    const bool adam = optimizer == Optimizer::adam;
+    require(arrays.size() == (adam ? 3 : 2), "a network has parameters and its optimizer's moments");
     for (const auto& array : arrays)
         require(static_cast<std::int64_t>(array.size()) == size, "a vector does not have its network's length");
-    return {arrays[0].data(), arrays[1].data(), arrays[2].data()};
+    return {arrays[0].data(), adam ? arrays[1].data() : nullptr, arrays.back().data()};
 }
 
 std::int64_t run_update(Update& self, const std::vector<Line<float>>& actor, const std::vector<Line<float>>& critic,
                         const Plane<const std::int64_t>& indices, const Plane<const float>& weights, std::int64_t step,
                         double lr, int threads) {
-    const Vectors actor_vectors = vectors_of(actor, self.actor_size());
-    const Vectors critic_vectors = vectors_of(critic, self.critic_size());
+    const Vectors actor_vectors = vectors_of(actor, self.actor_size(), self.loss().optimizer);
+    const Vectors critic_vectors = vectors_of(critic, self.critic_size(), self.loss().optimizer);
     require(indices.shape(0) == weights.shape(0) && indices.shape(1) == weights.shape(1), "weights must have the indices' shape");
     require(threads == 1 || threads == 2, "an update runs on one or two threads");
     const Minibatches minibatches{indices.data(), weights.data(), static_cast<std::int64_t>(indices.shape(0)),
@@ -195,9 +200,10 @@ nb::dict metrics_of(Update& self) {
     mean("policy_loss", sums.policy_loss);
     mean("value_loss", sums.value_loss);
     mean("entropy", sums.entropy);
+    mean("grad_norm", sums.grad_norm);
+    if (!self.loss().clipped) return means;
     mean("approx_kl", sums.approx_kl);
     mean("clip_fraction", sums.clip_fraction);
-    mean("grad_norm", sums.grad_norm);
     return means;
 }
 
@@ -231,8 +237,8 @@ NB_MODULE(_native, module) {
         .def("value", &Bound::value, "t"_a);
     nb::class_<Update>(module, "Update")
         .def("__init__", &init_update, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,
-             "normalize_value"_a, "clip_param"_a, "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a, "adam_eps"_a,
-             "normalize_advantage"_a, "rows"_a, "level"_a = nb::none())
+             "normalize_value"_a, "clip_param"_a.none(), "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a,
+             "normalize_advantage"_a, "optimizer"_a, "epsilon"_a, "rows"_a, "level"_a = nb::none())
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
         .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)

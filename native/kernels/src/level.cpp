@@ -14,7 +14,7 @@ namespace penstock::kernels {
 
 extern const Level PENSTOCK_LEVEL;
 const Level PENSTOCK_LEVEL{
-    PENSTOCK_NAME(PENSTOCK_LEVEL), kWidth, linear, elementwise, product, slope, add_rows, transpose, squares, adam, draw_noise,
+    PENSTOCK_NAME(PENSTOCK_LEVEL), kWidth, linear, elementwise, product, slope, add_rows, transpose, squares, adam, rmsprop, draw_noise,
 };
 
 }  // namespace penstock::kernels

@@ -77,7 +77,7 @@ void TrainedMlp::each_weight(Copy&& copy) const {
 void TrainedMlp::load(const float* parameters, const float* m, const float* v) {
     each_weight([&](std::size_t packed, std::size_t flat, std::size_t count) {
         std::memcpy(parameters_.data() + packed, parameters + flat, count * sizeof(float));
-        std::memcpy(m_.data() + packed, m + flat, count * sizeof(float));
+        if (m != nullptr) std::memcpy(m_.data() + packed, m + flat, count * sizeof(float));
         std::memcpy(v_.data() + packed, v + flat, count * sizeof(float));
     });
 }
@@ -85,7 +85,7 @@ void TrainedMlp::load(const float* parameters, const float* m, const float* v) {
 void TrainedMlp::store(float* parameters, float* m, float* v) const {
     each_weight([&](std::size_t packed, std::size_t flat, std::size_t count) {
         std::memcpy(parameters + flat, parameters_.data() + packed, count * sizeof(float));
-        std::memcpy(m + flat, m_.data() + packed, count * sizeof(float));
+        if (m != nullptr) std::memcpy(m + flat, m_.data() + packed, count * sizeof(float));
         std::memcpy(v + flat, v_.data() + packed, count * sizeof(float));
     });
 }
@@ -152,8 +152,12 @@ void TrainedMlp::input_gradient(const Layer& layer, const float* d, std::int32_t
 
 double TrainedMlp::squared_norm() const { return level_.squares(gradients_.data(), packed_size_); }
 
-void TrainedMlp::step(float scale, float rate, float epsilon) {
+void TrainedMlp::adam(float scale, float rate, float epsilon) {
     level_.adam({parameters_.data(), m_.data(), v_.data(), gradients_.data(), packed_size_, scale, rate, epsilon});
+}
+
+void TrainedMlp::rmsprop(float scale, float rate, float epsilon) {
+    level_.rmsprop({parameters_.data(), v_.data(), gradients_.data(), packed_size_, scale, rate, epsilon});
 }
 
 }  // namespace penstock::kernels

@@ -22,7 +22,7 @@ public:
     std::int32_t input_stride() const { return layers_.front().linear.depth; }
     std::int32_t output_stride() const { return layers_.back().linear.padded; }
 
-    // Between flat vectors [flat_size] and the packed form, where padding is zero.
+    // Between flat vectors [flat_size] and the packed form, where padding is zero. `m` is null for RMSprop.
     void load(const float* parameters, const float* m, const float* v);
     void store(float* parameters, float* m, float* v) const;
 
@@ -38,7 +38,8 @@ public:
     const float* free_parameters() const { return parameters_.data() + free_offset_; }
     float* free_gradient() { return gradients_.data() + free_offset_; }
     double squared_norm() const;
-    void step(float scale, float rate, float epsilon);
+    void adam(float scale, float rate, float epsilon);
+    void rmsprop(float scale, float rate, float epsilon);
 
 private:
     struct Layer {

@@ -48,7 +48,8 @@ void Update::pack(const Fields& fields, const Statistics& statistics, std::int64
             // Rows that carry no transition may hold anything; they are never asked for.
             record[columns_.action] = static_cast<float>(
                 std::clamp<std::int64_t>(fields.action.at<std::int64_t>(row), 0, graph_.head.size - 1));
-        record[columns_.log_prob] = fields.log_prob.at<float>(row);
+        // Without a ratio the policy's own log-probability is what counts.
+        record[columns_.log_prob] = loss_.clipped ? fields.log_prob.at<float>(row) : 0.0F;
         record[columns_.advantage] = fields.advantage.at<float>(row);
         const float target = fields.target.at<float>(row);
         record[columns_.target] = graph_.normalize_value ? static_cast<float>((target - statistics.value_mean) * scale) : target;
@@ -170,7 +171,23 @@ void Update::begin_spread() {
     metrics_.entropy += spread + 0.5 * size * (1.0 + std::log(2.0 * std::numbers::pi));
 }
 
-// From log_ratio_ to slope_: the gradient of the surrogate loss with respect to each row's log-probability.
+// From log_ratio_ to slope_: the gradient of the policy's loss with respect to each row's log-probability.
+void Update::policy_loss(const Sample& rows, const Chunk& chunk) {
+    if (loss_.clipped)
+        surrogate(rows, chunk);
+    else
+        plain(rows, chunk);
+}
+
+void Update::plain(const Sample& rows, const Chunk& chunk) {
+    double policy_loss = 0.0;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(chunk.rows); ++r) {
+        slope_.data()[r] = -rows.shares[chunk.first + r] * advantages_[chunk.first + r];
+        policy_loss += static_cast<double>(slope_.data()[r] * log_ratio_.data()[r]);
+    }
+    metrics_.policy_loss += policy_loss;
+}
+
 void Update::surrogate(const Sample& rows, const Chunk& chunk) {
     const auto count = static_cast<std::size_t>(chunk.rows);
     std::memcpy(ratio_.data(), log_ratio_.data(), count * sizeof(float));
@@ -210,7 +227,7 @@ void Update::gaussian(const Sample& rows, const Chunk& chunk, const float* mean)
         }
         log_ratio_.data()[r] = -0.5F * squares - log_prob_constant_ - record[columns_.log_prob];
     }
-    surrogate(rows, chunk);
+    policy_loss(rows, chunk);
     float* d = actor_.output_gradient();
     for (std::size_t r = 0; r < count; ++r) {
         const float slope = slope_.data()[r];
@@ -245,7 +262,7 @@ void Update::categorical(const Sample& rows, const Chunk& chunk, const float* lo
         const auto action = static_cast<std::size_t>(record[columns_.action]);
         log_ratio_.data()[r] = d[r * stride + action] - record[columns_.log_prob];
     }
-    surrogate(rows, chunk);
+    policy_loss(rows, chunk);
     for (std::size_t r = 0; r < count; ++r) {
         const float share = rows.shares[chunk.first + r];
         float entropy = 0.0F;
@@ -265,18 +282,24 @@ void Update::categorical(const Sample& rows, const Chunk& chunk, const float* lo
 // Clips by the norm over both networks and takes a step of those asked for.
 void Update::finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic) {
     const double norm = std::sqrt(actor_norm + critic_norm);
-    const double scale = std::min(1.0, loss_.max_grad_norm / (norm + 1e-6));
-    const auto t = static_cast<double>(step);
-    const double bias = 1.0 - std::pow(0.9, t);
-    const double root = std::sqrt(1.0 - std::pow(0.999, t));
-    const auto rate = static_cast<float>(lr * root / bias);
-    const auto epsilon = static_cast<float>(loss_.adam_eps * root);
+    const auto scale = static_cast<float>(std::min(1.0, loss_.max_grad_norm / (norm + 1e-6)));
     if (actor) {
         metrics_.grad_norm += norm;
         ++metrics_.count;
-        actor_.step(static_cast<float>(scale), rate, epsilon);
+        descend(actor_, scale, step, lr);
     }
-    if (critic) critic_.step(static_cast<float>(scale), rate, epsilon);
+    if (critic) descend(critic_, scale, step, lr);
+}
+
+void Update::descend(TrainedMlp& network, float scale, std::int64_t step, double lr) const {
+    if (loss_.optimizer == Optimizer::rmsprop) {
+        network.rmsprop(scale, static_cast<float>(lr), static_cast<float>(loss_.epsilon));
+        return;
+    }
+    const auto t = static_cast<double>(step);
+    const double bias = 1.0 - std::pow(0.9, t);
+    const double root = std::sqrt(1.0 - std::pow(0.999, t));
+    network.adam(scale, static_cast<float>(lr * root / bias), static_cast<float>(loss_.epsilon * root));
 }
 
 std::int64_t Update::run_both(const Minibatches& minibatches, std::int64_t step, double lr) {

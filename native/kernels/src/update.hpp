@@ -10,13 +10,17 @@
 
 namespace penstock::kernels {
 
+enum class Optimizer : std::int32_t { adam, rmsprop };
+
 struct Loss {
-    double clip_param;
+    double clip_param;  // of the ratio to the policy that acted
     double value_coef;
     double entropy_coef;
     double max_grad_norm;
-    double adam_eps;
+    double epsilon;  // of the optimizer
     bool normalize_advantage;
+    bool clipped = true;  // false: the plain policy gradient, without a ratio
+    Optimizer optimizer = Optimizer::adam;
 };
 
 // Sums over minibatches.
@@ -25,7 +29,7 @@ struct Metrics {
     std::int64_t count = 0;
 };
 
-// One network's share of a state, as flat vectors that are read and written.
+// One network's share of a state, as flat vectors that are read and written; `m` is null for RMSprop.
 struct Vectors {
     float* parameters;
     float* m;
@@ -57,6 +61,7 @@ public:
     std::int64_t actor_size() const { return actor_.flat_size(); }
     std::int64_t critic_size() const { return critic_.flat_size(); }
     const Graph& graph() const { return graph_; }
+    const Loss& loss() const { return loss_; }
     std::size_t statistics() const { return encoder_.statistics(); }
     std::int64_t rows() const { return rows_; }
 
@@ -85,8 +90,11 @@ private:
     void normalise(const Sample& rows);
     void gaussian(const Sample& rows, const Chunk& chunk, const float* mean);
     void categorical(const Sample& rows, const Chunk& chunk, const float* logits);
+    void policy_loss(const Sample& rows, const Chunk& chunk);
     void surrogate(const Sample& rows, const Chunk& chunk);
+    void plain(const Sample& rows, const Chunk& chunk);
     void finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic);
+    void descend(TrainedMlp& network, float scale, std::int64_t step, double lr) const;
     void begin_spread();
     std::int64_t run_both(const Minibatches& minibatches, std::int64_t step, double lr);
     std::int64_t run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side, Meeting& meeting);

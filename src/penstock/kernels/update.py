@@ -1,19 +1,21 @@
 """The native minibatch update of an actor-critic: losses, gradients, clip, Adam and metrics of many minibatches a call.
 
 Computes no targets, owns no schedule and draws no permutation. The mathematics is that of PPO with the clipped
-surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equations 7 and 9) and of Adam (Kingma and Ba 2015,
-https://arxiv.org/abs/1412.6980, algorithm 1).
+surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equations 7 and 9) or of the plain policy gradient,
+and of Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, algorithm 1) or RMSprop as in A3C (Mnih et al. 2016,
+https://arxiv.org/abs/1602.01783, equations 8 and 9).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from penstock.kernels import _native
 from penstock.kernels.policy import layers_of, supports
 from penstock.network import Categorical, Gaussian, PolicyGraph
 from penstock.types import Array
 
-__all__ = ["ActorCriticLoss", "ActorCriticUpdate", "supports_update"]
+__all__ = ["MIN_EPSILON", "ActorCriticLoss", "ActorCriticUpdate", "supports_update"]
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,21 @@ class ActorCriticLoss:
     ``-E[min(r A, clip(r, 1 - clip_param, 1 + clip_param) A)] + value_coef E[(V - target)^2] - entropy_coef E[S]``
     """
 
-    clip_param: float
+    clip_param: float | None
+    """``None``: the first term is ``-E[A log pi(a | s)]``, and the rows' old log-probabilities are not read."""
     value_coef: float
     entropy_coef: float
     max_grad_norm: float
     """The gradient over both networks is scaled down to this norm."""
-    adam_eps: float
     normalize_advantage: bool
     """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8)."""
+    optimizer: Literal["adam", "rmsprop"]
+    epsilon: float
+    """Of the optimizer: beside the root (Adam), inside it (RMSprop). At least `MIN_EPSILON`."""
+
+
+MIN_EPSILON = 1e-30
+"""What pads a vector has no gradient: an epsilon that float32 holds keeps 0 / 0 out of it."""
 
 
 def supports_update(graph: PolicyGraph) -> bool:
@@ -63,6 +72,9 @@ class ActorCriticUpdate:
         self._critic = graph.critic.name
         self._threads = threads
         self._fields = tuple(part.field for part in graph.encoding)
+        if loss.epsilon < MIN_EPSILON:
+            raise ValueError(f"the optimizer's epsilon is {loss.epsilon}; it has to be at least {MIN_EPSILON}")
+        self._optimizer = loss.optimizer
         self._update = _native.Update(
             [(part.kind == "one_hot", part.size, part.start) for part in graph.encoding],
             layers_of(graph.actor),
@@ -75,8 +87,9 @@ class ActorCriticUpdate:
             loss.value_coef,
             loss.entropy_coef,
             loss.max_grad_norm,
-            loss.adam_eps,
             loss.normalize_advantage,
+            loss.optimizer,
+            loss.epsilon,
             rows,
             level,
         )
@@ -109,7 +122,8 @@ class ActorCriticUpdate:
         """Run one update for each row of ``indices``, changing ``state`` in place. The GIL is released.
 
         Args:
-            state: the networks' flat vectors, ``adam_m.<network>``, ``adam_v.<network>`` and ``adam_step``.
+            state: the networks' flat vectors, and of Adam ``adam_m.<network>``, ``adam_v.<network>`` and
+                ``adam_step``, of RMSprop ``rmsprop_v.<network>``.
             indices: ``[n, m]`` int64, packed flat rows.
             weights: ``[n, m]`` float32; 0 is padding. A minibatch of padding alone changes nothing.
             lr: step size.
@@ -117,21 +131,23 @@ class ActorCriticUpdate:
         Raises:
             IndexError: a row that is not there.
         """
-        step = state["adam_step"]
-        step[...] = self._update.run(
-            _vectors(state, self._graph.actor.name),
-            _vectors(state, self._critic),
+        step = state["adam_step"] if self._optimizer == "adam" else None
+        after = self._update.run(
+            self._vectors(state, self._graph.actor.name),
+            self._vectors(state, self._critic),
             indices,
             weights,
-            int(step),
+            0 if step is None else int(step),
             lr,
             self._threads,
         )
+        if step is not None:
+            step[...] = after
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call; empty if there were none."""
         return self._update.metrics()
 
-
-def _vectors(state: Mapping[str, Array], network: str) -> list[Array]:
-    return [state[network], state[f"adam_m.{network}"], state[f"adam_v.{network}"]]
+    def _vectors(self, state: Mapping[str, Array], network: str) -> list[Array]:
+        moments = ("adam_m", "adam_v") if self._optimizer == "adam" else ("rmsprop_v",)
+        return [state[network], *(state[f"{moment}.{network}"] for moment in moments)]

@@ -3,53 +3,67 @@
 Imports no torch. What it does not serve (images, shared trunks, devices) keeps ``learn.py``.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from penstock.algorithm import Fused, Tensors
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
-from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, supports_update
+from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss, ActorCriticUpdate, supports_update
 from penstock.network import PolicyGraph
-from penstock.types import Array, Spaces
+from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["PPOUpdate", "build", "supports"]
+__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "supports"]
 
 
 def supports(graph: PolicyGraph, config: PPOConfig) -> bool:
-    """True if `build` serves a policy like ``graph`` with ``config``: every setting does."""
-    del config
-    return supports_update(graph)
+    """True if `build` serves a policy like ``graph`` with ``config``."""
+    return supports_update(graph) and config.adam_eps >= MIN_EPSILON
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Fused:
-    """PPO on ``spaces`` without torch.
+    """PPO on ``spaces`` without torch. An update is made only of a policy for which `supports` is true."""
+    loss = ActorCriticLoss(
+        clip_param=config.clip_param,
+        value_coef=config.value_coef,
+        entropy_coef=config.entropy_coef,
+        max_grad_norm=config.max_grad_norm,
+        normalize_advantage=config.normalize_advantage,
+        optimizer="adam",
+        epsilon=config.adam_eps,
+    )
+    return fused(partial(init_state, spaces, config), policy_graph(spaces, config), config, loss)
 
-    Raises:
-        ValueError: when an update is made of a policy for which `supports` is false.
-    """
-    graph = policy_graph(spaces, config)
+
+def fused(init: Callable[[int], Arrays], graph: PolicyGraph, config: ActorCriticConfig, loss: ActorCriticLoss) -> Fused:
+    """The fused functions of an on-policy actor-critic with this loss."""
     return Fused(
-        init_state=partial(init_state, spaces, config),
+        init_state=init,
         targets=partial(targets, config),
         statistics=partial(statistics, graph),
-        update=partial(PPOUpdate, graph, config),
+        update=partial(ScheduledUpdate, graph, config, loss),
     )
 
 
-class PPOUpdate:
-    """The native update with PPO's loss and schedule of the step size."""
+class ScheduledUpdate:
+    """The native update, with the step size that the run's progress gives.
 
-    def __init__(self, graph: PolicyGraph, config: PPOConfig, rows: int, threads: int) -> None:
+    Args:
+        graph: the policy.
+        config: says how the step size falls.
+        loss: the loss and the optimizer.
+        rows: how many flat rows there are.
+        threads: of the update.
+
+    Raises:
+        ValueError: a policy that the native update does not train.
+    """
+
+    def __init__(
+        self, graph: PolicyGraph, config: ActorCriticConfig, loss: ActorCriticLoss, rows: int, threads: int
+    ) -> None:
         self._config = config
         self._lr = config.lr
-        loss = ActorCriticLoss(
-            clip_param=config.clip_param,
-            value_coef=config.value_coef,
-            entropy_coef=config.entropy_coef,
-            max_grad_norm=config.max_grad_norm,
-            adam_eps=config.adam_eps,
-            normalize_advantage=config.normalize_advantage,
-        )
         self._kernel = ActorCriticUpdate(graph, loss, rows, threads)
 
     def pack(self, state: Tensors, rows: Tensors, first: int, count: int) -> None:

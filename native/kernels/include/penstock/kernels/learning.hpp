@@ -120,5 +120,15 @@ void adam(const Adam& step) {
     }
 }
 
+void rmsprop(const RmsProp& step) {
+    for (std::size_t i = 0; i < step.count; i += kWidth) {
+        const Vec gradient = load(step.gradient + i) * step.scale;
+        Vec v = load(step.v + i);
+        v = fma(all(0.01F), fma(gradient, gradient, -v), v);
+        store(step.v + i, v);
+        store(step.parameter + i, load(step.parameter + i) - gradient * step.rate / root(v + step.epsilon));
+    }
+}
+
 }  // namespace
 }  // namespace penstock::kernels

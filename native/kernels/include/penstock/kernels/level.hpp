@@ -51,6 +51,17 @@ struct Adam {
     float epsilon;  // eps * root
 };
 
+// One step of RMSprop on [count], a multiple of the width: see penstock.kernels.update.
+struct RmsProp {
+    float* parameter;
+    float* v;
+    const float* gradient;
+    std::size_t count;
+    float scale;  // of the gradient
+    float rate;
+    float epsilon;
+};
+
 struct Noise {
     std::uint64_t seed;
     std::uint64_t step;
@@ -79,6 +90,7 @@ struct Level {
     // The sum of squares, in a fixed order.
     double (*squares)(const float* values, std::size_t count);
     void (*adam)(const Adam&);
+    void (*rmsprop)(const RmsProp&);
     // out[count, size]; the same bits at every level.
     void (*noise)(const Noise&, float* out);
 };

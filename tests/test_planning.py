@@ -28,6 +28,24 @@ def test_a_policy_of_linear_layers_runs_natively() -> None:
     assert prepared(inference="torch").inference.build == INFERENCE["torch"]
 
 
+def test_what_the_native_update_serves_trains_on_it() -> None:
+    for algo in ("ppo", "a2c"):
+        found = prepared(algo=algo)
+        assert found.config.run.backend == "fused"
+        assert found.learn() == found.algorithm.fused
+    assert prepared(backend="eager").learn() == prepared().algorithm.learn
+
+
+def test_what_it_does_not_serve_keeps_the_general_path() -> None:
+    name = f"{__name__}:ImageEnv"
+    found = prepared(env=name, timesteps=1000)
+    assert found.config.run.backend == "eager"
+    assert found.learn() == found.algorithm.learn
+    assert prepared(adam_eps=0.0, timesteps=1000).config.run.backend == "eager"
+    with pytest.raises(ConfigError, match=r"--backend fused does not run .*; try --backend auto"):
+        prepared(env=name, backend="fused")
+
+
 def test_an_environment_or_device_that_is_not_there_is_refused() -> None:
     with pytest.raises(EnvError, match="did you mean Pendulum-v1"):
         prepared(env="Pendulum-v11")

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from penstock.config.sources import from_mapping
+from penstock.errors import ConfigError
 from penstock.planning import plan, prepare
 from penstock.program.check import check
 from penstock.program.draw import draw
-from penstock.program.graph import Board, Program, Stream
+from penstock.program.graph import Ask, Board, Program, Stream
 from penstock.topologies import async_on_policy, on_policy
 
 
@@ -63,3 +64,28 @@ def test_a_program_is_drawn_with_processes_and_edges() -> None:
     assert "env.0        env.0 (env)" in text
     assert "stream rollouts     env.0, env.1 -> learner: 2 slots of" in text
     assert "board  policy       learner -> env.0, env.1:" in text
+
+
+def test_policy_nodes_share_the_environment_nodes_and_are_drawn() -> None:
+    placed = program(on_policy, num_workers=4, policy_placement="node", policy_nodes=2)
+    ask = placed.edge("act")
+    assert isinstance(ask, Ask)
+    assert ask.answered_by("policy.0") == ("env.0", "env.2")
+    assert ask.answered_by("policy.1") == ("env.1", "env.3")
+    assert {"policy.0", "policy.1"} <= set(board(placed, "policy").readers)
+    text = draw(placed)
+    assert "policy.1     policy.1 (policy_node)" in text
+    assert "env.0 .. env.3 (4) <-> policy: answered by policy.0, policy.1, in the slots of rollouts" in text
+    assert "<-> policy: answered in the process that asks" in draw(program(on_policy))
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"policy_nodes": 2}, "--policy_nodes needs --policy_placement node"),
+        ({"policy_nodes": 3, "policy_placement": "node"}, "--policy_nodes 3 is more than the 2 workers to answer"),
+    ],
+)
+def test_policy_nodes_that_have_nobody_to_answer_are_refused(settings: dict[str, object], line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        program(on_policy, **settings)

@@ -63,10 +63,10 @@ def copied(state):
 
 
 def updated(graph, state, rows, indices, weights, config, threads=1, level=None):
-    update = ActorCriticUpdate(graph, loss_of(config), ROWS, threads, level)
+    update = ActorCriticUpdate(graph, loss_of(config), ROWS, level)
     update.pack(state, rows, 0, ROWS)
     after = copied(state)
-    update.run(after, indices, weights, config.lr)
+    update.run(after, indices, weights, config.lr, threads)
     return after, update.metrics()
 
 

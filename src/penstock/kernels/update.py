@@ -59,18 +59,14 @@ class ActorCriticUpdate:
         graph: a graph for which `supports_update` is true; otherwise ``ValueError``.
         loss: the loss and the optimizer's numbers.
         rows: how many flat rows there are to choose from.
-        threads: 1, or 2 to run actor and critic side by side.
         level: instruction-set level; ``None`` takes the fastest that this processor has.
     """
 
-    def __init__(
-        self, graph: PolicyGraph, loss: ActorCriticLoss, rows: int, threads: int = 1, level: str | None = None
-    ) -> None:
+    def __init__(self, graph: PolicyGraph, loss: ActorCriticLoss, rows: int, level: str | None = None) -> None:
         if graph.critic is None or not supports_update(graph):
             raise ValueError("the native update trains separate networks of linear layers and activations only")
         self._graph = graph
         self._critic = graph.critic.name
-        self._threads = threads
         self._fields = tuple(part.field for part in graph.encoding)
         if loss.epsilon < MIN_EPSILON:
             raise ValueError(f"the optimizer's epsilon is {loss.epsilon}; it has to be at least {MIN_EPSILON}")
@@ -118,7 +114,7 @@ class ActorCriticUpdate:
             float(state["value_var"]) if graph.normalize_value else 1.0,
         )
 
-    def run(self, state: Mapping[str, Array], indices: Array, weights: Array, lr: float) -> None:
+    def run(self, state: Mapping[str, Array], indices: Array, weights: Array, lr: float, threads: int = 1) -> None:
         """Run one update for each row of ``indices``, changing ``state`` in place. The GIL is released.
 
         Args:
@@ -127,6 +123,7 @@ class ActorCriticUpdate:
             indices: ``[n, m]`` int64, packed flat rows.
             weights: ``[n, m]`` float32; 0 is padding. A minibatch of padding alone changes nothing.
             lr: step size.
+            threads: 1, or 2 to run actor and critic side by side.
 
         Raises:
             IndexError: a row that is not there.
@@ -139,7 +136,7 @@ class ActorCriticUpdate:
             weights,
             0 if step is None else int(step),
             lr,
-            self._threads,
+            threads,
         )
         if step is not None:
             step[...] = after

@@ -45,14 +45,6 @@ def test_begins_with_the_same_state():
         np.testing.assert_array_equal(mine[name], values)
 
 
-@pytest.mark.parametrize(
-    ("threads", "minibatches", "used"), [(1, 256, 1), (2, 1, 1), (2, 3, 1), (2, 4, 2), (2, 256, 2)]
-)
-def test_a_second_thread_runs_where_it_pays(threads, minibatches, used):
-    """64 rows of the published setting's 8,963 parameters: 0.6 million a minibatch."""
-    assert fused.threads_that_pay(threads, minibatches * 64 * 8_963) == used
-
-
 @pytest.mark.parametrize(("schedule", "lr"), [("constant", 1e-3), ("linear", 0.75e-3)])
 def test_the_step_size_follows_progress(schedule, lr):
     """A quarter of the run is done: linear leaves three quarters."""

@@ -3,22 +3,19 @@
 Imports no torch. What it does not serve (images, shared trunks, devices) keeps ``learn.py``.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 
 from penstock.algorithm import Fused, Tensors
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
+from penstock.kernels.pace import Pace
 from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss, ActorCriticUpdate, supports_update
 from penstock.network import PolicyGraph
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "supports", "threads_that_pay"]
-
-WORTH_A_THREAD = 2_000_000
-"""Rows times parameters from which a second thread pays: starting one costs 40 us, as much as a minibatch of 64 rows of
-two networks of two layers of 64. On 2 cores 1, 2, 4, 8 of those took 62, 112, 212, 412 us on one thread and 113, 135,
-189, 307 us on two."""
+__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "supports"]
 
 
 def supports(graph: PolicyGraph, config: PPOConfig) -> bool:
@@ -58,7 +55,7 @@ class ScheduledUpdate:
         config: says how the step size falls.
         loss: the loss and the optimizer.
         rows: how many flat rows there are.
-        threads: of the update, where there is work for them; their number does not change a bit.
+        threads: at most so many, fewer where that is quicker: their number does not change a bit.
 
     Raises:
         ValueError: a policy that the native update does not train.
@@ -69,7 +66,7 @@ class ScheduledUpdate:
     ) -> None:
         self._config = config
         self._lr = config.lr
-        self._threads = threads
+        self._pace = Pace(threads)
         self._parameters = sum(network.num_parameters for network in graph.networks)
         self._kernel = ActorCriticUpdate(graph, loss, rows)
 
@@ -80,18 +77,16 @@ class ScheduledUpdate:
     def run(self, state: Tensors, indices: Array, weights: Array) -> None:
         """Run one update for each row of ``indices[n, m]``, changing ``state`` in place."""
         self._lr = learning_rate(self._config, state)
-        threads = threads_that_pay(self._threads, indices.size * self._parameters)
+        work = indices.size * self._parameters
+        threads = self._pace.threads(work)
+        begun = time.perf_counter()
         self._kernel.run(state, indices, weights, self._lr, threads)
+        self._pace.took(threads, work, time.perf_counter() - begun)
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call, and the step size of the last."""
         found = self._kernel.metrics()
         return {**found, "lr": self._lr} if found else found
-
-
-def threads_that_pay(threads: int, work: int) -> int:
-    """As many of ``threads`` as so much ``work``, rows times parameters, is worth."""
-    return threads if work >= WORTH_A_THREAD else 1
 
 
 def learning_rate(config: ActorCriticConfig, state: Tensors) -> float:

@@ -1,5 +1,7 @@
 """Seeds that depend on what is seeded, never on which process does it."""
 
+import functools
+
 __all__ = ["episode_seed"]
 
 _MASK = (1 << 64) - 1
@@ -13,6 +15,11 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+@functools.lru_cache(maxsize=4096)
+def _lane(seed: int, lane: int) -> int:
+    return _mix(_mix(seed & _MASK) ^ lane)
+
+
 def episode_seed(seed: int, lane: int, episode: int) -> int:
     """The seed of one episode of one lane, in ``[0, 2**31)`` (what every environment accepts)."""
-    return _mix(_mix(_mix(seed & _MASK) ^ lane) ^ episode) >> 33
+    return _mix(_lane(seed, lane) ^ episode) >> 33

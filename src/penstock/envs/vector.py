@@ -17,6 +17,9 @@ from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
 __all__ = ["VectorSource", "is_vector"]
 
 _MODES = ("NextStep", "SameStep", "Disabled")
+# NumPy makes each of its dtypes once, so `is` recognises them in 20 ns where `==` takes 90, and a name 700; where it
+# does not, `cast` looks again.
+_FLOAT32, _FLOAT64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
 
 
 def is_vector(env: Any) -> bool:
@@ -59,6 +62,7 @@ class VectorSource(EnvSource):
             for (field, space), spec in zip(self.spaces.obs, self.spaces.obs_specs(), strict=True)
         ]
         self._action_dtype = env.single_action_space.dtype
+        self._shape = (num_lanes,)
         self._reward = np.zeros(num_lanes, np.float32)
         self._ended = np.zeros(num_lanes, np.bool_)
         self._reset = np.zeros(num_lanes, np.bool_)
@@ -84,23 +88,25 @@ class VectorSource(EnvSource):
         """
         # A copy, because an environment may keep what it is given.
         obs, reward, terminated, truncated, infos = self._env.step(np.array(action, self._action_dtype))
-        self._reward[...] = self._per_lane(reward, "float64", "reward")
-        terminated = self._per_lane(terminated, "bool", "terminated")
-        truncated = self._per_lane(truncated, "bool", "truncated")
-        self._reset, self._ended = self._ended, self._reset
-        np.logical_or(terminated, truncated, out=self._ended)
+        if type(reward) is not np.ndarray or reward.dtype is not _FLOAT32 or reward.shape != self._shape:
+            self._reward[...] = self._per_lane(reward, _FLOAT64, "reward")
+            reward = self._reward
+        terminated = self._per_lane(terminated, _BOOL, "terminated")
+        truncated = self._per_lane(truncated, _BOOL, "truncated")
         if not self.same_step:
-            return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, {})
-        self._reset[:] = False
-        if np.count_nonzero(self._ended):
+            self._reset, self._ended = self._ended, self._reset
+            np.logical_or(terminated, truncated, self._ended)
+            return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, {})
+        np.logical_or(terminated, truncated, self._ended)
+        if self._ended.any():
             seeds = {int(lane): next_seeds(int(lane)) for lane in np.flatnonzero(self._ended)}
             if self._mode == "SameStep":
                 self._take_final(infos, truncated & ~terminated)
             else:
                 # Copies, because the reset may write into what step returned.
-                terminated, truncated = terminated.copy(), truncated.copy()
+                reward, terminated, truncated = reward.copy(), terminated.copy(), truncated.copy()
                 obs = self._begin_next(self._observed(obs), seeds)
-        return StepResult(self._observed(obs), self._reward, terminated, truncated, self._reset, self._final.arrays)
+        return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, self._final.arrays)
 
     def replay(self, lane: int, seed: int, action: Array) -> None:  # noqa: ARG002 - of the contract
         """A vector environment steps all of its lanes or none."""
@@ -116,8 +122,8 @@ class VectorSource(EnvSource):
         """Field -> ``[B, ...]``, the environment's own arrays where they are as their space says."""
         arrays = {}
         for field, path, space, shape, dtype in self._fields:
-            value = pick(obs, path, self._name)
-            if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
+            value = pick(obs, path, self._name) if path else obs
+            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
                 value = cast(value, Box(shape, dtype.name, (), ()), f"{field} of {self._name}")
             # It will index a one-hot row, so a value outside must never pass.
             if isinstance(space, Discrete) and (value.min() < space.start or value.max() >= space.start + space.n):
@@ -128,11 +134,11 @@ class VectorSource(EnvSource):
             arrays[field] = value
         return arrays
 
-    def _per_lane(self, values: Any, dtype: str, field: str) -> Array:
+    def _per_lane(self, values: Any, dtype: np.dtype[Any], field: str) -> Array:
         """``[B]``, as it is where it is of that dtype."""
-        if isinstance(values, np.ndarray) and values.dtype == dtype and values.shape == self._ended.shape:
+        if type(values) is np.ndarray and values.dtype is dtype and values.shape == self._shape:
             return values
-        return cast(values, Box(self._ended.shape, dtype, (), ()), f"{field} of {self._name}")
+        return cast(values, Box(self._shape, dtype.name, (), ()), f"{field} of {self._name}")
 
     def _begin_next(self, obs: Arrays, seeds: dict[int, int]) -> Any:
         """Keep the ended lanes' last observations and begin their next episodes."""

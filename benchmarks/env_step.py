@@ -1,0 +1,238 @@
+"""What a vector step costs beyond the environment's own: loop, policy, statistics, accounting, at 1 to 64 lanes.
+
+    python -m benchmarks.env_step                       # all cases, about a minute
+    python -m benchmarks.env_step --write FILE          # and keep the result
+    python -m benchmarks.env_step --cases Pendulum-v1:4 # one of them
+
+An EnvNode collects rollouts over the structures of a real program; then the same actions and seeds are given to bare
+environments: the physical limit. The two alternate, so what is compared has done the same work in the same moment. The
+forward pass (two networks of 64, 64 units) is measured alone as well: `around_us` is what is added without it. Time is
+the thread's CPU time: nothing here waits, and what else the machine does is not counted. Does not measure the update,
+nor the hand-over of whole rollouts between processes.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+import penstock
+from benchmarks.record import write
+from penstock.inference import native
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.memory.segment import Segment
+from penstock.planning import plan, prepare
+from penstock.program.plan import Plan
+from penstock.registry import load
+from penstock.scheduler.loop import Loop, Placed
+from penstock.scheduler.ports import NodePorts
+from penstock.scheduler.wiring import Wiring, node_class
+from penstock.seeding import episode_seed
+from penstock.topologies.async_on_policy import build
+from penstock.types import Array, Arrays, Spaces
+
+NUM_STEPS = 512
+"""T: with short rollouts each side would mostly be measured while it warms the caches that the other has cooled."""
+READER = 99
+
+
+class Case(NamedTuple):
+    """One environment at one width, and what may be added to its vector step: ``fixed_us + lane_us * lanes``."""
+
+    env: str
+    lanes: int
+    vector: bool = False
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return f"{self.env}:{self.lanes}{':vector' * self.vector}"
+
+    @property
+    def budget_us(self) -> float:
+        """What may be added to a vector step."""
+        return 12 + 0.05 * self.lanes if self.vector else 5 + 0.5 * self.lanes
+
+
+CASES = (
+    *(Case(env, lanes) for env in ("Pendulum-v1", "CartPole-v1") for lanes in (1, 4, 8, 64)),
+    *(Case("CartPole-v1", lanes, vector=True) for lanes in (8, 64, 512)),
+)
+
+
+class Collecting:
+    """An EnvNode of a real program; this is its learner, which publishes once and learns nothing."""
+
+    def __init__(self, plan: Plan) -> None:
+        program = build(plan)
+        self._wiring = Wiring(program.edges, [(node.name, "one") for node in program.nodes])
+        self._segment = Segment.create(self._wiring.nbytes, "penstock")
+        self._wiring.attach(self._segment.bytes)
+        spec = next(node for node in program.nodes if node.kind == "env")
+        self._stream = NodePorts(self._wiring, "learner", "one", READER).stream_reader("rollouts")
+        self.published: Arrays = load(plan.initial)(plan.spaces, plan.algorithm_config, plan.run.seed)
+        policy = NodePorts(self._wiring, "learner", "one", READER).board_writer("policy")
+        policy.publish({spec.name: self.published[spec.name] for spec in plan.spec.published()}, 0)
+        ports = NodePorts(self._wiring, spec.name, "one", 1)
+        self._node = node_class(spec.kind)(spec.settings)
+        self._node.open(ports)
+        self._loop = Loop([Placed(self._node, ports)], self, lambda: False)
+
+    def word(self) -> int:
+        """No bell: the loop never sleeps here."""
+        return 0
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return at once."""
+
+    def rollout(self) -> tuple[float, Arrays]:
+        """Seconds that one rollout took, and its slot, which is valid until the next one."""
+        begun = time.thread_time()
+        while not self._stream.ready():
+            self._loop.round()
+        seconds = time.thread_time() - begun
+        index = self._stream.take()
+        if index is None:
+            raise RuntimeError("the rollout is gone")
+        slot = self._stream.slot(index)
+        self._stream.release(index)
+        return seconds, slot
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._node.close()
+
+
+class Bare:
+    """The same environments without anything around them, given the same seeds and actions."""
+
+    def __init__(self, case: Case, spaces: Spaces, seed: int) -> None:
+        self._case, self._spaces, self._seed = case, spaces, seed
+        seeds = [episode_seed(seed, lane, 0) for lane in range(case.lanes)]
+        if case.vector:
+            self._env = gymnasium.make_vec(case.env, case.lanes, vectorization_mode="vector_entry_point")
+            self._env.reset(seed=seeds[0])
+        else:
+            self._envs = [gymnasium.make(case.env) for _ in range(case.lanes)]
+            self._episodes = [0] * case.lanes
+            for env, lane_seed in zip(self._envs, seeds, strict=True):
+                env.reset(seed=lane_seed)
+
+    def rollout(self, action: Array) -> tuple[float, int]:
+        """Seconds for one rollout of ``[T, lanes, ...]`` actions in the policy's units, and how many episodes ended.
+
+        Everything that the environments are given is made beforehand.
+        """
+        outgoing = [
+            to_environment(row, self._spaces.action, environment_array(self._spaces.action, self._case.lanes))
+            for row in action
+        ]
+        return self._step_together(outgoing) if self._case.vector else self._step_each([list(row) for row in outgoing])
+
+    def _step_together(self, actions: Sequence[Array]) -> tuple[float, int]:
+        step, ended = self._env.step, []
+        begun = time.thread_time()
+        for row in actions:
+            _, _, terminated, truncated, _ = step(row)
+            ended.append(terminated | truncated)
+        return time.thread_time() - begun, int(np.sum(ended))
+
+    def _step_each(self, actions: Sequence[Sequence[Any]]) -> tuple[float, int]:
+        steps = [(lane, env.step) for lane, env in enumerate(self._envs)]
+        before = sum(self._episodes)
+        begun = time.thread_time()
+        for row in actions:
+            for (lane, step), action in zip(steps, row, strict=True):
+                _, _, terminated, truncated, _ = step(action)
+                if terminated or truncated:
+                    self._episodes[lane] += 1
+                    self._envs[lane].reset(seed=episode_seed(self._seed, lane, self._episodes[lane]))
+        return time.thread_time() - begun, sum(self._episodes) - before
+
+
+def forward(plan: Plan, published: Arrays, lanes: int) -> Callable[[Arrays], float]:
+    """What measures the forward pass alone: seconds for one rollout's rows."""
+    kernel = native.build(plan.spec.policy)
+    kernel.load(published)
+
+    def measure(slot: Arrays) -> float:
+        out = {name: np.empty_like(slot[name]) for name in ("action", "log_prob", "value")}
+        obs = {name: slot[name] for name, _ in plan.spaces.obs}
+        act = kernel.bind(obs, out, lanes=np.arange(lanes)).act
+        begun = time.thread_time()
+        for t in range(plan.num_steps):
+            act(t, t)
+        return time.thread_time() - begun
+
+    return measure
+
+
+def measure(case: Case, rounds: int, folder: Path) -> dict[str, Any]:
+    """Alternate the two and compare them; microseconds a vector step, medians over the rounds."""
+    flags = {"env": case.env, "num_envs": case.lanes, "num_workers": 1, "vector_env": case.vector, "seed": 1}
+    sizes = {"num_steps": NUM_STEPS, "mini_batch_size": 64, "log_dir": str(folder)}
+    settled = plan(prepare(penstock.from_mapping({**flags, **sizes})), folder, quiet=True)
+    node, bare = Collecting(settled), Bare(case, settled.spaces, 1)
+    pass_alone = forward(settled, node.published, case.lanes)
+    whole, limit, network = [], [], []
+    for _ in range(rounds):
+        seconds, slot = node.rollout()
+        whole.append(seconds)
+        seconds, ended = bare.rollout(slot["action"][:NUM_STEPS])
+        # The vector environment draws its own episodes: there the two only do the same kind of work.
+        if not case.vector and ended != slot["episode_count"]:
+            raise RuntimeError(f"{case.name}: the bare environments went another way")
+        limit.append(seconds)
+        network.append(pass_alone(slot))
+    node.close()
+    scale = 1e6 / NUM_STEPS
+    # The first round warms up. Differences within a round, because the machine's speed drifts between rounds.
+    added = statistics.median(a - b for a, b in zip(whole[1:], limit[1:], strict=True)) * scale
+    network_us = statistics.median(network[1:]) * scale
+    return {
+        "case": case.name,
+        "added_us": round(added, 2),
+        "budget_us": round(case.budget_us, 2),
+        "forward_us": round(network_us, 2),
+        "around_us": round(added - network_us, 2),
+        "step_us": round(statistics.median(limit[1:]) * scale, 2),
+        "num_steps": NUM_STEPS,
+    }
+
+
+def rows(cases: Sequence[Case], rounds: int) -> Iterator[dict[str, Any]]:
+    """Every case's result, printed as it comes."""
+    for case in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure(case, rounds, Path(folder))
+        print(
+            f"{row['case']:24} added {row['added_us']:7.2f} us (may be {row['budget_us']:6.2f}), of it forward pass "
+            f"{row['forward_us']:6.2f}, around it {row['around_us']:6.2f}; environment {row['step_us']:8.2f}",
+            flush=True,
+        )
+        yield row
+
+
+def main() -> None:
+    """Measure, print, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--cases", nargs="+", help="names of cases, as printed", default=[case.name for case in CASES])
+    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    args = parser.parse_args()
+    measured = list(rows([case for case in CASES if case.name in args.cases], args.rounds))
+    result = {"command": f"python -m benchmarks.env_step --rounds {args.rounds}", "cases": measured}
+    print(f"RESULT {json.dumps(result)}")
+    if args.write:
+        write(args.write, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,35 +10,44 @@ WORTH_A_THREAD = 2_000_000
 of two networks of two layers of 64. On 2 cores 1, 2, 4, 8 of those took 62, 112, 212, 412 us on one thread and 113,
 135, 189, 307 us on two."""
 TRIALS = 3
-"""Calls that one judgement rests on: their median, since a single call may have been interrupted."""
-PERIOD = 300
-"""Calls from one trial of the slower choice to the next: 1 % of them, and a core that is free again is soon found."""
+"""Calls from which each number of threads is first judged, by their median."""
+WINDOW = 15
+"""Calls that have to be slow in the median before two threads are given up: an interruption takes two or three."""
+PERIOD = 100
+"""Calls on one thread until two are tried again, so that a core that is free again is soon found."""
 
 
 class Pace:
-    """Chooses the quicker number of threads, up to ``threads``.
+    """Chooses the quicker number of threads, 1 or ``threads``.
 
     Two threads that meet at every minibatch are twice as quick on two idle cores. Beside one other busy process they
     take twice as long as one thread (95 against 51 us a minibatch), because each waits for whichever is not running.
+    One thread's own pace hardly depends on its surroundings, so it is tried only when it is in use.
     """
 
     def __init__(self, threads: int) -> None:
         self._most = threads
-        self._calls = TRIALS  # both are tried first anyway
-        self._seconds: dict[int, deque[float]] = {1: deque(maxlen=TRIALS), threads: deque(maxlen=TRIALS)}
+        self._one: deque[float] = deque(maxlen=TRIALS)
+        self._most_now: deque[float] = deque(maxlen=WINDOW)
+        self._waited = PERIOD
+        """Calls on one thread since more were given up; at the period more are in use, or on trial."""
 
     def threads(self, work: int) -> int:
         """How many threads to use for so much ``work``: rows times parameters."""
-        if self._most == 1 or work < WORTH_A_THREAD:
+        if self._most == 1 or work < WORTH_A_THREAD or len(self._one) < TRIALS or self._waited < PERIOD:
             return 1
-        for threads, seconds in self._seconds.items():
-            if len(seconds) < TRIALS:
-                return threads
-        quicker, slower = sorted(self._seconds, key=lambda threads: statistics.median(self._seconds[threads]))
-        self._calls = (self._calls + 1) % PERIOD
-        return slower if self._calls < TRIALS else quicker
+        return self._most
 
     def took(self, threads: int, work: int, seconds: float) -> None:
         """Note what a call took."""
-        if work >= WORTH_A_THREAD:
-            self._seconds[threads].append(seconds / work)
+        if self._most == 1 or work < WORTH_A_THREAD:
+            return
+        if threads == 1:
+            self._one.append(seconds / work)
+            self._waited += 1
+            return
+        now = self._most_now
+        now.append(seconds / work)
+        if len(now) in {TRIALS, WINDOW} and statistics.median(now) > statistics.median(self._one):
+            now.clear()
+            self._waited = 0

@@ -4,16 +4,16 @@
     python -m benchmarks.env_step --write FILE          # and keep the result
     python -m benchmarks.env_step --cases Pendulum-v1:4 # one of them
 
-An EnvNode collects rollouts over the structures of a real program; then the same actions and seeds are given to bare
-environments: the physical limit. The two alternate, so what is compared has done the same work in the same moment. The
-forward pass (two networks of 64, 64 units) is measured alone as well: `around_us` is what is added without it. Time is
-the thread's CPU time: nothing here waits, and what else the machine does is not counted. Does not measure the update,
-nor the hand-over of whole rollouts between processes.
+An EnvNode collects rollouts over the structures of a real program. Then the same seeds and actions are given to bare
+environments, the physical limit, and once more with a bare forward pass of the policy (two networks of 64, 64 units)
+before each vector step: `added_us` is what the node takes beyond the first, `around_us` beyond the second. The three
+alternate, so what is compared has done the same work in the same moment. Time is the thread's CPU time: nothing here
+waits, and what else the machine does is not counted. Does not measure the update, nor the hand-over of whole rollouts
+between processes.
 """
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +30,7 @@ from penstock.kernels.actions import environment_array, to_environment
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
 from penstock.program.plan import Plan
+from penstock.program.rollout import rollout_specs
 from penstock.registry import load
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.ports import NodePorts
@@ -39,7 +40,7 @@ from penstock.topologies.async_on_policy import build
 from penstock.types import Array, Arrays, Spaces
 
 NUM_STEPS = 512
-"""T: with short rollouts each side would mostly be measured while it warms the caches that the other has cooled."""
+"""T: in short rollouts each would mostly be measured while it warms the caches that the others have cooled."""
 READER = 99
 
 
@@ -111,10 +112,13 @@ class Collecting:
 
 
 class Bare:
-    """The same environments without anything around them, given the same seeds and actions."""
+    """The same environments without anything around them, given the same seeds and actions.
 
-    def __init__(self, case: Case, spaces: Spaces, seed: int) -> None:
-        self._case, self._spaces, self._seed = case, spaces, seed
+    ``forward(t, step)``, where there is one, is called before each vector step.
+    """
+
+    def __init__(self, case: Case, spaces: Spaces, seed: int, forward: Callable[[int, int], None] | None) -> None:
+        self._case, self._spaces, self._seed, self._forward = case, spaces, seed, forward
         seeds = [episode_seed(seed, lane, 0) for lane in range(case.lanes)]
         if case.vector:
             self._env = gymnasium.make_vec(case.env, case.lanes, vectorization_mode="vector_entry_point")
@@ -137,18 +141,22 @@ class Bare:
         return self._step_together(outgoing) if self._case.vector else self._step_each([list(row) for row in outgoing])
 
     def _step_together(self, actions: Sequence[Array]) -> tuple[float, int]:
-        step, ended = self._env.step, []
+        step, forward, ended = self._env.step, self._forward, []
         begun = time.thread_time()
-        for row in actions:
+        for t, row in enumerate(actions):
+            if forward is not None:
+                forward(t, t)
             _, _, terminated, truncated, _ = step(row)
             ended.append(terminated | truncated)
         return time.thread_time() - begun, int(np.sum(ended))
 
     def _step_each(self, actions: Sequence[Sequence[Any]]) -> tuple[float, int]:
         steps = [(lane, env.step) for lane, env in enumerate(self._envs)]
-        before = sum(self._episodes)
+        before, forward = sum(self._episodes), self._forward
         begun = time.thread_time()
-        for row in actions:
+        for t, row in enumerate(actions):
+            if forward is not None:
+                forward(t, t)
             for (lane, step), action in zip(steps, row, strict=True):
                 _, _, terminated, truncated, _ = step(action)
                 if terminated or truncated:
@@ -157,54 +165,38 @@ class Bare:
         return time.thread_time() - begun, sum(self._episodes) - before
 
 
-def forward(plan: Plan, published: Arrays, lanes: int) -> Callable[[Arrays], float]:
-    """What measures the forward pass alone: seconds for one rollout's rows."""
+def forward_pass(plan: Plan, published: Arrays, lanes: int) -> Callable[[int, int], None]:
+    """The policy bound to a rollout of zeros: it costs the same as any."""
     kernel = native.build(plan.spec.policy)
     kernel.load(published)
-
-    def measure(slot: Arrays) -> float:
-        out = {name: np.empty_like(slot[name]) for name in ("action", "log_prob", "value")}
-        obs = {name: slot[name] for name, _ in plan.spaces.obs}
-        act = kernel.bind(obs, out, lanes=np.arange(lanes)).act
-        begun = time.thread_time()
-        for t in range(plan.num_steps):
-            act(t, t)
-        return time.thread_time() - begun
-
-    return measure
+    specs = rollout_specs(plan.spaces, plan.spec.row, NUM_STEPS, lanes, same_step=plan.same_step)
+    slot = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
+    out = {name: slot[name] for name in ("action", "log_prob", "value")}
+    return kernel.bind({name: slot[name] for name, _ in plan.spaces.obs}, out, lanes=np.arange(lanes)).act
 
 
 def measure(case: Case, rounds: int, folder: Path) -> dict[str, Any]:
-    """Alternate the two and compare them; microseconds a vector step, medians over the rounds."""
+    """Alternate the three and compare them; microseconds a vector step, medians over the rounds."""
     flags = {"env": case.env, "num_envs": case.lanes, "num_workers": 1, "vector_env": case.vector, "seed": 1}
     sizes = {"num_steps": NUM_STEPS, "mini_batch_size": 64, "log_dir": str(folder)}
     settled = plan(prepare(penstock.from_mapping({**flags, **sizes})), folder, quiet=True)
-    node, bare = Collecting(settled), Bare(case, settled.spaces, 1)
-    pass_alone = forward(settled, node.published, case.lanes)
-    whole, limit, network = [], [], []
+    node, limit = Collecting(settled), Bare(case, settled.spaces, 1, None)
+    acting = Bare(case, settled.spaces, 1, forward_pass(settled, node.published, case.lanes))
+    seconds = []
     for _ in range(rounds):
-        seconds, slot = node.rollout()
-        whole.append(seconds)
-        seconds, ended = bare.rollout(slot["action"][:NUM_STEPS])
+        whole, slot = node.rollout()
+        action = slot["action"][:NUM_STEPS]
+        (bare, ended), (with_forward, _) = limit.rollout(action), acting.rollout(action)
         # The vector environment draws its own episodes: there the two only do the same kind of work.
         if not case.vector and ended != slot["episode_count"]:
             raise RuntimeError(f"{case.name}: the bare environments went another way")
-        limit.append(seconds)
-        network.append(pass_alone(slot))
+        seconds.append((whole, bare, with_forward))
     node.close()
-    scale = 1e6 / NUM_STEPS
     # The first round warms up. Differences within a round, because the machine's speed drifts between rounds.
-    added = statistics.median(a - b for a, b in zip(whole[1:], limit[1:], strict=True)) * scale
-    network_us = statistics.median(network[1:]) * scale
-    return {
-        "case": case.name,
-        "added_us": round(added, 2),
-        "budget_us": round(case.budget_us, 2),
-        "forward_us": round(network_us, 2),
-        "around_us": round(added - network_us, 2),
-        "step_us": round(statistics.median(limit[1:]) * scale, 2),
-        "num_steps": NUM_STEPS,
-    }
+    whole_us, bare_us, forward_us = np.array(seconds[1:]).T * 1e6 / NUM_STEPS
+    columns = {"added": whole_us - bare_us, "around": whole_us - forward_us, "environment": bare_us}
+    medians = {f"{name}_us": round(float(np.median(values)), 2) for name, values in columns.items()}
+    return {"case": case.name, "budget_us": round(case.budget_us, 2), **medians}
 
 
 def rows(cases: Sequence[Case], rounds: int) -> Iterator[dict[str, Any]]:
@@ -213,8 +205,8 @@ def rows(cases: Sequence[Case], rounds: int) -> Iterator[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
             row = measure(case, rounds, Path(folder))
         print(
-            f"{row['case']:24} added {row['added_us']:7.2f} us (may be {row['budget_us']:6.2f}), of it forward pass "
-            f"{row['forward_us']:6.2f}, around it {row['around_us']:6.2f}; environment {row['step_us']:8.2f}",
+            f"{row['case']:24} added {row['added_us']:7.2f} us, around the forward pass {row['around_us']:7.2f} "
+            f"(may be {row['budget_us']:6.2f}); environment {row['environment_us']:8.2f}",
             flush=True,
         )
         yield row
@@ -228,7 +220,11 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the result here as JSON")
     args = parser.parse_args()
     measured = list(rows([case for case in CASES if case.name in args.cases], args.rounds))
-    result = {"command": f"python -m benchmarks.env_step --rounds {args.rounds}", "cases": measured}
+    result = {
+        "command": f"python -m benchmarks.env_step --rounds {args.rounds}",
+        "num_steps": NUM_STEPS,
+        "cases": measured,
+    }
     print(f"RESULT {json.dumps(result)}")
     if args.write:
         write(args.write, result)

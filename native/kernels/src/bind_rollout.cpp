@@ -18,11 +18,12 @@ using Block = nb::ndarray<nb::c_contig, nb::device::cpu>;
 // Never a converted copy: what is written must arrive.
 Block block(nb::handle array) { return nb::cast<Block>(array, false); }
 
-// A Python buffer with its format and strides. A DLPack exchange, which nb::ndarray makes, costs three times as much.
+// A Python buffer with its strides. A DLPack exchange, which nb::ndarray makes, costs three times as much, and asking for
+// the format as well twice: NumPy writes a string for it. Its dtypes are objects that it makes once.
 class View {
 public:
-    explicit View(nb::handle source) {
-        if (PyObject_GetBuffer(source.ptr(), &view_, PyBUF_RECORDS_RO) != 0) throw nb::python_error();
+    explicit View(nb::handle source) : source_(source) {
+        if (PyObject_GetBuffer(source.ptr(), &view_, PyBUF_STRIDED_RO) != 0) throw nb::python_error();
     }
     View(const View&) = delete;
     View& operator=(const View&) = delete;
@@ -32,38 +33,36 @@ public:
     std::span<const std::ptrdiff_t> shape() const { return {view_.shape, static_cast<std::size_t>(view_.ndim)}; }
     const std::ptrdiff_t* strides() const { return view_.strides; }
     std::size_t item_nbytes() const { return static_cast<std::size_t>(view_.itemsize); }
-    bool holds(Dtype dtype) const {
-        const std::string format = view_.format;
-        if (item_nbytes() != itemsize(dtype) || format.size() != 1) return false;
-        return with_type(dtype, [&](auto zero) {
-            using T = decltype(zero);
-            if constexpr (std::is_same_v<T, bool>) return format == "?";
-            // Which of l and q an int64 is depends on the platform; its size has been compared.
-            const std::string of_kind = std::is_floating_point_v<T> ? "fd" : std::is_signed_v<T> ? "bhilq" : "BHILQ";
-            return of_kind.find(format) != std::string::npos;
-        });
+    bool holds(nb::handle dtype) const {
+        static PyObject* const name = PyUnicode_InternFromString("dtype");
+        const nb::object own = source_.attr(nb::handle(name));
+        return own.is(dtype) || own.equal(dtype);
     }
 
 private:
+    nb::handle source_;
     Py_buffer view_{};
 };
 
+// Its text is put together only where it is wanted: `require` would do so for every array of every vector step.
+[[noreturn]] void refuse(const char* what, const std::string& why) { throw std::invalid_argument(what + why); }
+
 struct ObsField {
     nb::object name;
-    Dtype dtype;
+    nb::object dtype;
     std::vector<std::ptrdiff_t> shape;  // [B, ...]
 };
 
 // A dict of one array for each field, all of them as the rollout's.
 std::vector<LaneArray> lane_arrays(nb::handle arrays, const std::vector<ObsField>& fields, const char* what) {
-    require(PyDict_Check(arrays.ptr()), std::string(what) + " must be a dict");
+    if (!PyDict_Check(arrays.ptr())) refuse(what, " must be a dict");
     std::vector<LaneArray> found;
     for (const ObsField& field : fields) {
         PyObject* const array = PyDict_GetItemWithError(arrays.ptr(), field.name.ptr());
         if (array == nullptr) throw nb::key_error(nb::str(field.name).c_str());
         const View view(array);
-        require(view.holds(field.dtype) && std::ranges::equal(view.shape(), field.shape),
-                std::string(what) + " " + nb::str(field.name).c_str() + " does not have the dtype and shape of the rollout's");
+        if (!view.holds(field.dtype) || !std::ranges::equal(view.shape(), field.shape))
+            refuse(what, std::string(" ") + nb::str(field.name).c_str() + " does not have the dtype and shape of the rollout's");
         found.emplace_back(view.data(), view.item_nbytes(), view.shape().size(), view.shape().data(), view.strides());
     }
     return found;
@@ -73,7 +72,8 @@ class PyRolloutWriter {
 public:
     // The slot's arrays by name, the names of the observation fields, and the running episodes.
     PyRolloutWriter(nb::dict slot, const std::vector<std::string>& fields, bool same_step, Block running_return,
-                    Block running_length) {
+                    Block running_length)
+        : float32_(slot["reward"].attr("dtype")), bool_(slot["valid"].attr("dtype")) {
         const Block reward = block(slot["reward"]);
         require(reward.ndim() == 2 && reward.shape(0) > 0, "reward must be [T + 1, lanes]");
         const std::vector<std::size_t> rows{reward.shape(0), reward.shape(1)}, side{(rows[0] - 1) * rows[1]};
@@ -139,19 +139,19 @@ private:
             owners_.push_back(side);
         }
         rollout_.obs.push_back({static_cast<std::byte*>(array.data()), finals, lane_nbytes});
-        fields_.push_back({nb::steal(PyUnicode_InternFromString(name.c_str())), dtype_of(array.dtype(), name), std::move(shape)});
+        fields_.push_back({nb::steal(PyUnicode_InternFromString(name.c_str())), slot[name.c_str()].attr("dtype"), std::move(shape)});
         owners_.push_back(array);
     }
 
     void look_at(nb::handle result) {
         seen_.reset();
-        require(PyTuple_Check(result.ptr()) && PyTuple_GET_SIZE(result.ptr()) == 6, "the result must be a StepResult");
+        if (!PyTuple_Check(result.ptr()) || PyTuple_GET_SIZE(result.ptr()) != 6) refuse("the result", " must be a StepResult");
         // The order of penstock.types.StepResult.
         const auto field = [&](Py_ssize_t index) { return nb::handle(PyTuple_GET_ITEM(result.ptr(), index)); };
-        step_ = {.reward = per_lane<float>(field(1), Dtype::f32, "reward"),
-                 .terminated = per_lane<bool>(field(2), Dtype::boolean, "terminated"),
-                 .truncated = per_lane<bool>(field(3), Dtype::boolean, "truncated"),
-                 .reset = per_lane<bool>(field(4), Dtype::boolean, "reset"),
+        step_ = {.reward = per_lane<float>(field(1), float32_, "reward"),
+                 .terminated = per_lane<bool>(field(2), bool_, "terminated"),
+                 .truncated = per_lane<bool>(field(3), bool_, "truncated"),
+                 .reset = per_lane<bool>(field(4), bool_, "reset"),
                  .obs = lane_arrays(field(0), fields_, "obs"),
                  .final_obs = {}};
         if (rollout_.same_step) step_.final_obs = lane_arrays(field(5), fields_, "final_obs");
@@ -159,13 +159,14 @@ private:
     }
 
     template <typename T>
-    PerLane<T> per_lane(nb::handle array, Dtype dtype, const char* name) const {
+    PerLane<T> per_lane(nb::handle array, nb::handle dtype, const char* name) const {
         const View view(array);
-        require(view.holds(dtype) && view.shape().size() == 1 && view.shape()[0] == rollout_.lanes,
-                std::string(name) + " does not have its dtype, or not one number a lane");
+        if (!view.holds(dtype) || view.shape().size() != 1 || view.shape()[0] != rollout_.lanes)
+            refuse(name, " does not have its dtype, or not one number a lane");
         return {view.data(), view.strides()[0]};
     }
 
+    nb::object float32_, bool_;
     RolloutRows rollout_{};
     std::vector<ObsField> fields_;
     std::vector<Block> owners_;

@@ -28,8 +28,13 @@ std::byte* LaneArray::copy_from(std::size_t depth, const std::byte* from, std::b
         std::memcpy(to, from, run_);
         return to + run_;
     }
-    for (std::ptrdiff_t i = 0; i < loops_[depth].count; ++i)
-        to = copy_from(depth + 1, from + i * loops_[depth].stride, to);
+    const auto [count, stride] = loops_[depth];
+    if (depth + 1 == loops_.size() && run_ == sizeof(float)) {
+        // A constant size makes it a move; transposed float32 is what vector environments of columns give.
+        for (std::ptrdiff_t i = 0; i < count; ++i, to += sizeof(float)) std::memcpy(to, from + i * stride, sizeof(float));
+        return to;
+    }
+    for (std::ptrdiff_t i = 0; i < count; ++i) to = copy_from(depth + 1, from + i * stride, to);
     return to;
 }
 

@@ -20,7 +20,9 @@ EVALUATION = SimpleNamespace(
 
 def result(path, interrupted=False):
     evaluation = None if interrupted else EVALUATION
-    return SimpleNamespace(run_folder=path, evaluation=evaluation, steps=50_000, updates=3, interrupted=interrupted)
+    return SimpleNamespace(
+        run_folder=path, evaluation=evaluation, steps=50_000, updates=3, interrupted=interrupted, not_restored=0
+    )
 
 
 @pytest.fixture

@@ -58,4 +58,3 @@ class ParallelPPO:
         if self._policy is None:
             raise PenstockError("there is no policy yet; call train first")
         return self._policy(obs)
-

@@ -64,13 +64,15 @@ def test_time_limits_are_bootstrapped(tmp_path, env: str) -> None:
     ("env", "optimum", "tolerance"), [("IdentityEnv", 10.0, 0.5), ("TargetEnv", 0.0, 0.2), ("DictEnv", 10.0, 1.0)]
 )
 def test_the_optimum_is_learned(tmp_path, env: str, optimum: float, tolerance: float) -> None:
-    result = train(tmp_path, env, lr=3e-3, num_steps=64, timesteps=40_000, gamma=0.9, eval_episodes=50)
+    settings = {"lr": 2e-3, "lr_schedule": "linear", "num_steps": 64, "timesteps": 40_000, "gamma": 0.9}
+    result = train(tmp_path, env, **settings, eval_episodes=50)
     assert result.evaluation is not None
     assert result.evaluation.mean_return == pytest.approx(optimum, abs=tolerance)
 
 
 def test_a_discrete_observation_is_learned_from(tmp_path) -> None:
-    result = train(tmp_path, "CorridorEnv", lr=3e-3, num_steps=64, timesteps=30_000, eval_episodes=10)
+    settings = {"lr": 1e-3, "lr_schedule": "linear", "num_steps": 64, "timesteps": 30_000}
+    result = train(tmp_path, "CorridorEnv", **settings, eval_episodes=10)
     assert result.evaluation is not None
     assert result.evaluation.mean_return == -7.0
 

@@ -1,4 +1,4 @@
-"""Resumed equals uninterrupted, bit for bit, in lock step, where episodes can be restored; elsewhere the run says it."""
+"""Resumed equals uninterrupted, bit for bit, in lock step, where episodes can be restored; else the run says so."""
 
 import hashlib
 from pathlib import Path

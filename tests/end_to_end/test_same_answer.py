@@ -24,22 +24,23 @@ def fingerprint(result: Result) -> dict[str, str]:
     return {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in learned.items()}
 
 
-@pytest.fixture(scope="module", params=["fused", "eager"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture(scope="module", params=[("fused", "CartPole-v1"), ("eager", "Pendulum-v1")], ids=str)
+def task(request: pytest.FixtureRequest) -> dict[str, str]:
+    """A backend and an environment: discrete with episodes that end at any time, continuous with time limits."""
+    return dict(zip(("backend", "env"), request.param, strict=True))
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory, backend: str) -> dict[str, str]:
+def reference(tmp_path_factory: pytest.TempPathFactory, task: dict[str, str]) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("reference")
-    return fingerprint(train(folder, env="Pendulum-v1", backend=backend, runtime="inline", num_workers=1))
+    return fingerprint(train(folder, **task, runtime="inline", num_workers=1))
 
 
 @pytest.mark.parametrize(
     ("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 8)]
 )
-def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, backend, runtime: str, workers: int) -> None:
-    result = train(tmp_path, env="Pendulum-v1", backend=backend, runtime=runtime, num_workers=workers)
+def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, task, runtime: str, workers: int) -> None:
+    result = train(tmp_path, **task, runtime=runtime, num_workers=workers)
     assert result.steps == 512
     assert fingerprint(result) == reference
 
@@ -52,8 +53,8 @@ def test_threads_of_the_fused_update_do_not_change_a_bit(tmp_path) -> None:
     assert fingerprint(runs[0]) == fingerprint(runs[1])
 
 
-def test_another_seed_gives_another_answer(tmp_path, reference, backend) -> None:
-    other = fingerprint(train(tmp_path, env="Pendulum-v1", backend=backend, runtime="inline", seed=4))
+def test_another_seed_gives_another_answer(tmp_path, reference, task) -> None:
+    other = fingerprint(train(tmp_path, **task, runtime="inline", seed=4))
     assert other["actor"] != reference["actor"]
 
 

@@ -121,9 +121,7 @@ def test_a_missing_package_gets_the_extra_to_install(monkeypatch, env, package, 
 def test_a_module_that_cannot_be_imported(module):
     module("broken_one", "import not_to_be_found_anywhere\n")
     module("broken_two", "raise RuntimeError('two\\nlines')\n")
-    with pytest.raises(
-        EnvError, match=r"^module broken_one cannot be imported: ModuleNotFoundError: No module"
-    ):
+    with pytest.raises(EnvError, match=r"^module broken_one cannot be imported: ModuleNotFoundError: No module"):
         find("broken_one:make")
     with pytest.raises(EnvError, match=r"^module broken_two cannot be imported: RuntimeError: two lines$"):
         find("broken_two:make")
@@ -187,9 +185,7 @@ def test_a_vector_environment_that_is_seeded_when_it_is_made():
 
 def test_vector_asks_for_the_vector_environment_of_an_id():
     assert probe("CartPole-v1", vector=True).kind == "vector"
-    with pytest.raises(
-        EnvError, match="Pendulum-v1 has no vector environment of its own: leave out vector_env"
-    ):
+    with pytest.raises(EnvError, match="Pendulum-v1 has no vector environment of its own: leave out vector_env"):
         probe("Pendulum-v1", vector=True)
     with pytest.raises(EnvError, match="makes one environment at a time: give it a parameter num_envs"):
         probe("tests.environments:ClockEnv", vector=True)
@@ -265,9 +261,7 @@ def test_what_cannot_travel_gets_one_line():
     def holds_a_lock():
         return lock and ClockEnv()
 
-    with pytest.raises(
-        EnvError, match=r"^environment holds_a_lock cannot be sent to another process"
-    ) as caught:
+    with pytest.raises(EnvError, match=r"^environment holds_a_lock cannot be sent to another process") as caught:
         reference(holds_a_lock)
     assert "\n" not in str(caught.value)
 

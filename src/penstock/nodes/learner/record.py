@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.node import StreamReader
-from penstock.types import Arrays, ArraySpec
+from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["RETURN_WINDOW", "begin_anew", "follow", "record_specs"]
 
@@ -54,7 +54,7 @@ def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int
         new["consumed_sequence"][position] = rollouts.sequence(index)
         new["steps"] += int(rollout["valid"][:-1].sum())
         _place_lanes(new, rollout)
-        _add_episodes(new, rollout)
+    _add_episodes(new, [rollouts.slot(index) for index in slots])
 
 
 def _place_lanes(new: Arrays, rollout: Arrays) -> None:
@@ -63,8 +63,18 @@ def _place_lanes(new: Arrays, rollout: Arrays) -> None:
     new["lane_position"][first : first + lanes] = rollout["lane_position"]
 
 
-def _add_episodes(new: Arrays, rollout: Arrays) -> None:
-    count = int(rollout["episode_count"])
-    new["episodes"] += count
+def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:
+    """Enter the episodes that ended, by time and then by lane: an order that no number of workers changes."""
+    order = np.concatenate([_episode_ends(rollout) for rollout in rollouts])
+    sequence = np.lexsort((order[:, 1], order[:, 0]))
+    new["episodes"] += len(order)
     for name, field in (("returns", "episode_return"), ("lengths", "episode_length")):
-        new[name][:] = np.concatenate([new[name], rollout[field][:count]])[-RETURN_WINDOW:]
+        ended = np.concatenate([rollout[field][: int(rollout["episode_count"])] for rollout in rollouts])
+        new[name][:] = np.concatenate([new[name], ended[sequence]])[-RETURN_WINDOW:]
+
+
+def _episode_ends(rollout: Arrays) -> Array:
+    """Step and lane of each episode that ended, in the order in which the rollout lists them: int64 ``[n, 2]``."""
+    ended = (rollout["terminated"] | rollout["truncated"]) & rollout["valid"]
+    t, lane = np.nonzero(ended[:-1])
+    return np.stack([t, lane + int(rollout["first_lane"])], axis=1)

@@ -20,6 +20,7 @@ extern const Level wide;
 }
 
 void update_is_the_same_on_two_threads(const penstock::kernels::Level& level);
+void a_rollout_keeps_what_ends_in_it();
 
 namespace {
 
@@ -161,5 +162,6 @@ int main() {
         update_is_the_same_on_two_threads(*level);
     }
     the_clock_task_has_no_advantage();
+    a_rollout_keeps_what_ends_in_it();
     return 0;
 }

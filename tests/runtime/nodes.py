@@ -49,6 +49,11 @@ class Source:
             raise ValueError("the source is broken")
         if self.settings.then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.settings.then == "fork and raise":
+            if os.fork() == 0:
+                time.sleep(30)
+                os._exit(0)
+            raise ValueError("the source is broken")
         if self.settings.then == "hang":
             time.sleep(1000)
         if self.settings.then == "interrupt launcher":

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -81,3 +82,27 @@ def test_when_the_launcher_is_killed_its_processes_end() -> None:
     launcher.wait()
     assert wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
     assert shared_memory() == set()
+
+
+def test_an_error_is_told_at_once_though_an_environments_child_lives_on() -> None:
+    begun = time.monotonic()
+    with pytest.raises(NodeError, match="the source is broken"):
+        local.launch(counting(5, "fork and raise", wanted=50))
+    assert time.monotonic() - begun < 20  # the child sleeps for 30
+
+
+def test_inline_a_second_interrupt_ends_what_stands_still() -> None:
+    code = (
+        "from penstock.runtime.inline import launch; from tests.runtime.nodes import counting; "
+        "launch(counting(5, 'hang', 50))"
+    )
+    stuck = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    process = psutil.Process(stuck.pid)
+    assert wait_until(lambda: process.cpu_times().user > 0.1, 20.0)
+    time.sleep(1.0)
+    for _ in range(2):
+        stuck.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    assert stuck.wait(10) != 0
+    assert stuck.stderr is not None
+    assert "KeyboardInterrupt" in stuck.stderr.read()

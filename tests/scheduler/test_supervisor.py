@@ -36,9 +36,13 @@ class Signs:
         self.all_drained = False
         self.said: list[str] = []
         self.silence: Silence | None = None
+        self.nobody_reads = False
 
     def silent(self) -> Silence | None:
         return self.silence
+
+    def deserted(self, running) -> bool:
+        return self.nobody_reads
 
     def finished(self) -> bool:
         return self.learner_finished
@@ -123,6 +127,17 @@ def test_a_learner_that_never_finishes_stopping_is_killed() -> None:
     supervisor.stop(0.0)
     assert supervisor.tick(10.1) is State.ENDED
     assert sorted(table.killed) == ["env.0", "learner", "monitor"]
+    assert supervisor.failure is not None
+    assert "env.0, learner, monitor had not written down what was learned after 10 s" in supervisor.failure.detail
+
+
+def test_a_learner_that_waits_for_a_dead_reader_is_not_waited_for() -> None:
+    supervisor, table, signs = make()
+    table.end("monitor", 1, "the disk is full")
+    assert supervisor.tick(0.0) is State.STOPPING
+    signs.nobody_reads = True
+    assert supervisor.tick(0.1) is State.ENDING
+    assert supervisor.failure == Exit("monitor", 1, "the disk is full")
 
 
 def test_a_silent_node_is_killed_and_reported_with_its_stacks() -> None:

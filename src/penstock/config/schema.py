@@ -70,7 +70,7 @@ class RunConfig:
         10, "non_blocking: drop experience from a policy older than this many updates", min=0
     )
     vector_env: bool = _setting(False, "the environment steps many lanes itself (gymnasium.vector)")
-    env_timeout: float = _setting(60.0, "seconds after which a silent environment counts as hung", min=0.1)
+    env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
     distributed: bool = _setting(False, "several machines; not built yet")
 
 

@@ -32,7 +32,7 @@ def launch(program: Program) -> Outcome:
     wiring.attach(segment.bytes)
     placed: list[Placed] = []
     try:
-        with Interrupts() as interrupts:
+        with Interrupts(patience=1) as interrupts:
             for number, spec in enumerate(program.nodes, start=1):
                 node = node_class(spec.kind)(spec.settings)
                 ports = NodePorts(wiring, spec.name, GROUP, number)

@@ -3,6 +3,7 @@
 Workers are plain ``subprocess`` children with inherited file descriptors; they get plain specs over a pipe.
 """
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from penstock.errors import NodeError
+from penstock.memory.lifeline import Lifeline
 from penstock.memory.segment import Segment
 from penstock.program.check import check
 from penstock.program.graph import Program
@@ -91,16 +93,15 @@ class Processes:
         self._segment = segment
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._errors: dict[str, int] = {}
-        # Each child watches the reading end; nobody but this process holds the writing end, so its death is seen.
-        self._lifeline, self._hold = os.pipe()
+        self._lifeline = Lifeline()
 
     def start(self, spec: WorkerSpec, threads: int) -> None:
         """Start the process of a placement group."""
         group = spec.placement.group
         spec_read, spec_write = os.pipe()
         error_read, error_write = os.pipe()
-        inherited = (self._segment.fd, spec_read, self._lifeline, error_write)
-        numbers = (self._segment.fd, self._segment.nbytes, spec_read, self._lifeline, error_write)
+        inherited = (self._segment.fd, spec_read, self._lifeline.fd, error_write)
+        numbers = (self._segment.fd, self._segment.nbytes, spec_read, self._lifeline.fd, error_write)
         environment = dict(os.environ)
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             environment[name] = str(threads)
@@ -114,9 +115,9 @@ class Processes:
         os.close(spec_read)
         os.close(error_write)
         self._errors[group] = error_read
-        with os.fdopen(spec_write, "wb") as pipe:
-            pickle.dump(sys.path, pipe)
-            pickle.dump(spec, pipe)
+        # A process that dies before it has read all of this is found by its exit.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(spec_write, "wb") as pipe:
+            pipe.write(pickle.dumps(sys.path) + pickle.dumps(spec))
 
     def exits(self) -> Sequence[Exit]:
         """Processes that have ended since the last call."""
@@ -133,17 +134,9 @@ class Processes:
 
     def stacks(self, group: str) -> str:
         """Ask a process where its threads stand, and give it a moment to say so."""
-        process = self._running[group]
-        process.send_signal(STACKS_SIGNAL)
+        self._running[group].send_signal(STACKS_SIGNAL)
         time.sleep(STACKS_WAIT_S)
-        reader = self._errors[group]
-        os.set_blocking(reader, False)
-        try:
-            return os.read(reader, 60_000).decode(errors="replace")
-        except BlockingIOError:
-            return "It did not say where it stands."
-        finally:
-            os.set_blocking(reader, True)
+        return self._said(group) or "It did not say where it stands."
 
     def kill(self, group: str) -> None:
         """End a process now and reap it."""
@@ -156,11 +149,19 @@ class Processes:
         """End what still runs, and let go of the lifeline."""
         for group in self.running():
             self.kill(group)
-        os.close(self._hold)
-        os.close(self._lifeline)
+        self._lifeline.close()
 
     def _reap(self, group: str) -> Exit:
         process = self._running.pop(group)
-        with os.fdopen(self._errors.pop(group), "rb") as pipe:
-            detail = pipe.read().decode(errors="replace")
+        detail = self._said(group)
+        os.close(self._errors.pop(group))
         return Exit(group, process.returncode, detail)
+
+    def _said(self, group: str) -> str:
+        """What a process has said in its error pipe. Not up to its end: a child of an environment may hold it open."""
+        reader, parts = self._errors[group], []
+        os.set_blocking(reader, False)
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(reader, 65_536):
+                parts.append(part)
+        return b"".join(parts).decode(errors="replace")

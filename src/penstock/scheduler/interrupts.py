@@ -11,13 +11,17 @@ __all__ = ["Interrupts"]
 class Interrupts:
     """Counts interrupts inside its ``with`` block instead of raising KeyboardInterrupt.
 
+    Args:
+        patience: after so many, the next one raises KeyboardInterrupt all the same; ``None``: none ever does.
+
     Signals reach only the main thread; in another thread this counts nothing and the process keeps its own handlers.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self) -> None:
+    def __init__(self, patience: int | None = None) -> None:
         self.count = 0
+        self._patience = patience
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -34,3 +38,5 @@ class Interrupts:
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
+        if self._patience is not None and self.count > self._patience:
+            raise KeyboardInterrupt

@@ -54,6 +54,10 @@ class SharedSigns:
         """True once every slot that a reader in the ``running`` groups still has to deal with is free again."""
         return all(memory.free() == memory.slots for groups, memory in self._drains if groups & set(running))
 
+    def deserted(self, running: Collection[str]) -> bool:
+        """True if a stream that somebody may be waiting on is full, and none of the ``running`` groups reads it."""
+        return any(memory.free() == 0 for groups, memory in self._drains if not groups & set(running))
+
     def expect(self, limit_s: float) -> None:
         """Nodes are about to be started: for so long they may be silent."""
         now = monotonic_ns()
@@ -62,12 +66,18 @@ class SharedSigns:
             self._wiring.counters.set(node.name, "busy_until_ns", now + int(limit_s * 1e9))
 
     def silent(self) -> Silence | None:
-        """A node whose loop has not gone round for longer than it may, if there is one."""
+        """A node whose loop has not gone round for longer than it may, if there is one.
+
+        Nodes of one group share a loop: while one of them is at announced work, the others are not silent.
+        """
         counters, now = self._wiring.counters, monotonic_ns()
-        for node in self._nodes:
-            silence = (now - counters.get(node.name, "heartbeat_ns")) / 1e9
-            if silence > node.silence_limit_s and now > counters.get(node.name, "busy_until_ns"):
-                return Silence(node.name, node.group, silence)
+        for group in self._groups:
+            nodes = [node for node in self._nodes if node.group == group]
+            busy_until = max(counters.get(node.name, "busy_until_ns") for node in nodes)
+            latest = max(nodes, key=lambda node: counters.get(node.name, "heartbeat_ns"))
+            silence = (now - counters.get(latest.name, "heartbeat_ns")) / 1e9
+            if now > busy_until and silence > max(node.silence_limit_s for node in nodes):
+                return Silence(latest.name, group, silence)
         return None
 
     def stop(self) -> None:

@@ -60,6 +60,10 @@ class Signs(Protocol):
         """True once none of the ``running`` groups has anything left to write down."""
         ...
 
+    def deserted(self, running: Collection[str]) -> bool:
+        """True if somebody may be waiting for a slot that none of the ``running`` groups will ever free."""
+        ...
+
     def silent(self) -> Silence | None:
         """A node whose loop has not gone round for longer than it may, if there is one."""
         ...
@@ -122,12 +126,23 @@ class Supervisor:
         if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(self._table.running()):
             self._signs.end()
             self._enter(State.ENDING, now)
+        if self.state is State.STOPPING and self.failure is not None and self._signs.deserted(self._table.running()):
+            self._signs.end()
+            self._enter(State.ENDING, now)
         if self.state is State.ENDING and not self._table.running():
             self.state = State.ENDED
         limit = self._limits.get(self.state)
         if limit is not None and now - self._since > limit:
-            self.kill()
+            self._give_up(limit)
         return self.state
+
+    def _give_up(self, limit: float) -> None:
+        """What was to be written down in time was not: that is a failure, whatever else went well."""
+        left = ", ".join(self._table.running())
+        if self.state is State.STOPPING:
+            text = f"{left} had not written down what was learned after {limit:.0f} s; its last checkpoint stands"
+            self.failure = self.failure or Exit(left, -signal.SIGKILL, text)
+        self.kill()
 
     def _take_exits(self, now: float) -> None:
         for ended in self._table.exits():

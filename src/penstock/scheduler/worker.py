@@ -3,6 +3,7 @@
 Started as ``python -c "..."`` with inherited file descriptors, so the user's script is never run again.
 """
 
+import contextlib
 import faulthandler
 import gc
 import os
@@ -51,8 +52,10 @@ def main() -> None:
     """Entry of a worker process: ``argv`` holds segment fd and size, spec fd, lifeline fd and error fd."""
     segment_fd, nbytes, spec_fd, lifeline_fd, error_fd = map(int, sys.argv[1:6])
     watch(lifeline_fd)
-    # The launcher decides when a run ends; a handler, unlike SIG_IGN, is not inherited by an environment's children.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    # The launcher decides when a run ends, also where a whole process group is told to;
+    # a handler, unlike SIG_IGN, is not inherited by an environment's children.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
     faulthandler.register(STACKS_SIGNAL, file=error_fd)
     try:
         with os.fdopen(spec_fd, "rb") as pipe:
@@ -62,11 +65,16 @@ def main() -> None:
         run_nodes(spec, segment)
     except BaseException:  # noqa: BLE001 - whatever it was, the supervisor is told
         os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
-        os._exit(1)
-    # Nothing that is left needs an orderly interpreter shutdown, and libraries' exit handlers take tenths of a second.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+        _leave(1)
+    _leave(0)
+
+
+def _leave(status: int) -> None:
+    """End this process: nothing that is left needs an orderly shutdown, and exit handlers take tenths of a second."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def run_nodes(spec: WorkerSpec, segment: Segment) -> None:

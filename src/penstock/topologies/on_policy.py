@@ -40,7 +40,7 @@ __all__ = ["build", "wire"]
 
 ACTION_LOG_CAPACITY = 10_000
 OPEN_LIMIT_S = 300.0
-"""How long opening a node may take: a cold compile of an update takes tens of seconds on a slow machine."""
+"""How long work that cannot be cut may take: compiling an update, opening environments, writing a checkpoint."""
 
 
 def build(plan: Plan) -> Program:
@@ -119,7 +119,7 @@ def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:
         open_limit_s=OPEN_LIMIT_S,
     )
     name = f"env.{worker}"
-    return NodeSpec(name, "env", settings, group=name, silence_limit_s=plan.run.env_timeout)
+    return NodeSpec(name, "env", settings, group=name, silence_limit_s=plan.run.env_timeout * lanes)
 
 
 def _local(plan: Plan) -> LocalAnswer:
@@ -193,7 +193,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
         seed=plan.run.seed,
         open_limit_s=OPEN_LIMIT_S,
     )
-    limit = plan.run.env_timeout
+    limit = plan.run.env_timeout * plan.run.num_envs
     return NodeSpec("evaluator", "evaluator", settings, group="evaluator", silence_limit_s=limit)
 
 

@@ -1,0 +1,72 @@
+"""The signs that a supervisor goes by, read from a run's shared memory."""
+
+import pytest
+
+from penstock.memory.segment import Segment
+from penstock.program.graph import NodeSpec, Program, Stream
+from penstock.scheduler import outcome
+from penstock.scheduler.outcome import SharedSigns
+from penstock.scheduler.wiring import Wiring
+from penstock.types import ArraySpec
+
+SECOND = 1_000_000_000
+
+
+class Run:
+    """Two nodes of one group beside a learner, on a clock that the test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nodes = (
+            NodeSpec("learner", "learner", None, "learner"),
+            NodeSpec("checkpointer", "checkpointer", None, "monitor", silence_limit_s=10.0),
+            NodeSpec("monitor", "monitor", None, "monitor", silence_limit_s=10.0),
+        )
+        value = (ArraySpec("value", (), "int64"),)
+        self.program = Program(
+            nodes, (Stream("saved", ("learner",), ("checkpointer",), value, 2, "wait"),), ("learner",)
+        )
+        self.wiring = Wiring(self.program.edges, [(node.name, node.group) for node in nodes])
+        self.segment = Segment.create(self.wiring.nbytes, "test")
+        self.wiring.attach(self.segment.bytes)
+        self.signs = SharedSigns(self.wiring, self.program)
+        self.now = 0
+        monkeypatch.setattr(outcome, "monotonic_ns", lambda: self.now)
+        for node in nodes:
+            self.wiring.counters.set(node.name, "heartbeat_ns", 1)
+
+    def at(self, seconds: float, **heartbeats: float) -> None:
+        self.now = int(seconds * SECOND)
+        for node in self.program.nodes:
+            self.wiring.counters.set(node.name, "heartbeat_ns", int(heartbeats.get(node.group, seconds) * SECOND))
+
+
+def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.at(9.0, monitor=0.0)
+    assert run.signs.silent() is None
+    run.at(11.0, monitor=0.0)
+    silence = run.signs.silent()
+    assert silence is not None
+    assert (silence.group, silence.seconds) == ("monitor", 11.0)
+
+
+def test_announced_work_of_one_node_excuses_the_others_of_its_group(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.wiring.counters.set("checkpointer", "busy_until_ns", 300 * SECOND)
+    run.at(200.0, monitor=0.0)
+    assert run.signs.silent() is None
+    run.at(301.0, monitor=0.0)
+    assert run.signs.silent() is not None
+
+
+def test_what_only_the_dead_would_read_is_not_waited_for(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    (_, saved), *_ = run.wiring.streams()
+    for number in range(2):
+        index = saved.claim(1, number)
+        assert index is not None
+        saved.push(index, 1)
+    assert not run.signs.drained(["learner", "monitor"])
+    assert not run.signs.deserted(["learner", "monitor"])
+    assert run.signs.drained(["learner"])
+    assert run.signs.deserted(["learner"])

@@ -307,3 +307,26 @@ def test_a_gymnasium_environment_needs_no_torch_and_no_pygame():
     )
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert run.stdout == "[]\n"
+
+
+class FailsToReset(gymnasium.Env):
+    """Cannot begin an episode."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        raise OSError("the simulator is not installed")
+
+
+class ShowsTooMuch(FailsToReset):
+    """Shows more than its space holds."""
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(3, np.float32), {}
+
+
+@pytest.mark.parametrize(("env", "why"), [(FailsToReset, "the simulator is not installed"), (ShowsTooMuch, "obs")])
+def test_an_environment_that_cannot_be_reset_is_refused_beforehand(env, why):
+    with pytest.raises(EnvError, match=f"{env.__name__} cannot be reset: .*{why}"):
+        probe(env)

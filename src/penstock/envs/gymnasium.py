@@ -108,7 +108,8 @@ class ScalarSource(EnvSource):
             staged[lane] = one
             obs, reward, terminated, truncated, _ = step(list(self._cut(staged))[lane])
             store(obs)
-            yield self._obs, float(reward)
+            # As ``step`` stores it, so that the episode's return is restored to the bit.
+            yield self._obs, float(np.float32(reward))
             if terminated or truncated:
                 return
 

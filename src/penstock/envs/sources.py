@@ -30,21 +30,27 @@ class EnvProfile:
 
 
 def probe(env: EnvReference | EnvFactory, vector: bool = False) -> EnvProfile:
-    """Make an environment once, read what a run needs to know of it, and close it.
+    """Make an environment and reset it once, read what a run needs to know of it, and close it.
 
     Args:
         env: as for ``find``.
         vector: as for ``find``.
 
     Raises:
-        EnvError: unknown, or it cannot be made.
+        EnvError: unknown, or it cannot be made or reset.
         SpaceError: a space that is not supported.
     """
     many = declares(find(env, vector), "num_envs")
     # Whether lanes can be seeded one by one shows only where there are two.
     source = open_source(env, vector, num_lanes=2 if many else 1)
     kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
-    source.close()
+    try:
+        source.reset(range(source.num_lanes))
+    except Exception as error:
+        why = f"{type(error).__name__}: {one_line(error, 300)}"
+        raise EnvError(f"environment {display_name(env)} cannot be reset: {why}") from error
+    finally:
+        source.close()
     return EnvProfile(display_name(env), source.spaces, source.same_step, source.restorable, kind)
 
 

@@ -93,7 +93,7 @@ def _commands(folder: RunFolder) -> str:
 penstock eval {run} --episodes 100     # how good it is
 penstock resume {run}                  # train on from its last checkpoint
 penstock plot --logdir {run}           # its curves
-tensorboard --logdir {run}
+tensorboard --logdir {run}               # where TensorBoard is installed
 ```"""
 
 

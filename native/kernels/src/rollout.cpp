@@ -51,7 +51,8 @@ void RolloutRows::store(std::int64_t t, const StepRows& step, std::vector<std::i
         running_return[lane] += static_cast<double>(reward[row]);
         running_length[lane] += 1;
         const bool ended = terminated[row] || truncated[row];
-        if (ended) end_episode(lane);
+        // A reset row ends nothing, whatever its flags say: whoever reads the list takes valid rows only.
+        if (ended && !was_reset) end_episode(lane);
         if (ended && same_step && !terminated[row]) keep_final(t, lane, step);
         if (same_step ? ended : was_reset) {
             running_return[lane] = 0.0;

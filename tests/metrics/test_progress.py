@@ -1,3 +1,4 @@
+import contextlib
 import io
 import os
 import subprocess
@@ -58,6 +59,7 @@ def test_an_evaluation_is_shown_with_the_next_line():
     lines.write(EVALUATION)
     assert stream.getvalue() == ""
     lines.write(report(6))
+    lines.close()
     assert "evaluation -321.0" in stream.getvalue()
 
 
@@ -95,6 +97,34 @@ def test_a_pipe_that_nobody_reads_is_no_failure_at_exit_either(display):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "display", ["PlainLines(9, 1, sys.stdout)", "LiveDisplay('run', 9, Terminal(file=own_stream(sys.stdout)))"]
+)
+def test_a_pipe_that_nobody_empties_holds_nothing_up(display):
+    program = (
+        "import sys; from penstock.metrics.live import *; from penstock.metrics.progress import *\n"
+        "from penstock.metrics.output import own_stream\n"
+        "from penstock.metrics.report import Report\n"
+        f"sink = {display}\n"
+        "for update in range(500): sink.write(Report(update, update, 1.0, {'throughput/steps_per_second': 1.0}))\n"
+        "sink.close(); sink.close()"
+    )
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    for size in (4096, 1):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writer, bytes(size))
+    os.set_blocking(writer, True)
+    # That it ends is what is tested; the limit only ends a test that hangs.
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, check=False, timeout=120
+    )
+    os.close(reader)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
 

@@ -1,7 +1,9 @@
 """The live display on a terminal: one small table that is drawn over itself, 40 columns wide or more."""
 
 import itertools
+import sys
 import time
+from functools import partial
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -10,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.metrics.figures import Figures
-from penstock.metrics.output import abandon
+from penstock.metrics.output import Outlet, own_stream
 from penstock.metrics.report import EVAL_RETURN, LENGTH, RETURN, Report
 
 __all__ = ["LiveDisplay", "Terminal", "sparkline"]
@@ -40,12 +42,12 @@ class LiveDisplay:
     def __init__(self, title: str, timesteps: int, console: Console | None = None) -> None:
         self._title = title
         self._figures = Figures(timesteps)
-        self._console = console or Terminal()
-        self._live: Live | None = Live(
-            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-        )
+        self._console = console or Terminal(file=own_stream(sys.stdout))
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        # Room for one: of drawings that wait only the newest is of use.
+        self._outlet = Outlet(self._console.file, room=1)
         self._drawn = 0.0
-        self._draw(start=True)
+        self._draw()
 
     def write(self, report: Report) -> None:
         """Take one report, and draw if the last drawing is old enough."""
@@ -55,23 +57,20 @@ class LiveDisplay:
 
     def close(self) -> None:
         """Draw the last figures, and give the terminal its cursor back."""
-        self._draw(stop=True)
-        self._live = None
+        self._draw(last=True)
+        self._outlet.close()
 
-    def _draw(self, *, start: bool = False, stop: bool = False) -> None:
-        if self._live is None:
-            return
+    def _draw(self, *, last: bool = False) -> None:
         self._drawn = time.monotonic()
-        try:
-            if start:
-                self._live.start()
-            self._live.update(self._view(), refresh=True)
-            if stop:
-                self._live.stop()
-        except (OSError, ValueError):
-            # The terminal is gone; the run goes on, and its log holds every number.
-            abandon(self._console.file)
-            self._live = None
+        # The view is made here, so that the thread that draws it shares no figures.
+        self._outlet.put(partial(self._refresh, self._view(), last=last))
+
+    def _refresh(self, view: RenderableType, *, last: bool) -> None:
+        """Draw; called by the outlet's thread only."""
+        self._live.start()
+        self._live.update(view, refresh=True)
+        if last:
+            self._live.stop()
 
     def _view(self) -> RenderableType:
         figures = self._figures

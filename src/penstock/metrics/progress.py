@@ -2,13 +2,17 @@
 
 import os
 import sys
+from functools import partial
 from typing import TextIO
 
 from penstock.metrics.figures import Figures
-from penstock.metrics.output import abandon
+from penstock.metrics.output import Outlet, own_stream
 from penstock.metrics.report import STEPS_PER_SECOND, Report, Sink
 
 __all__ = ["PlainLines", "progress_sink"]
+
+_WAITING_LINES = 64
+"""Lines that wait for a slow reader; older ones are dropped."""
 
 
 def progress_sink(title: str, timesteps: int, log_interval: int) -> Sink:
@@ -38,7 +42,8 @@ class PlainLines:
     def __init__(self, timesteps: int, log_interval: int, stream: TextIO | None) -> None:
         self._figures = Figures(timesteps)
         self._interval = log_interval
-        self._stream = stream
+        self._stream = None if stream is None else own_stream(stream)
+        self._outlet = None if self._stream is None else Outlet(self._stream, _WAITING_LINES)
         self._shown = 0
 
     def write(self, report: Report) -> None:
@@ -51,15 +56,15 @@ class PlainLines:
         """Show the last update, if it was not yet."""
         if self._figures.update != self._shown:
             self._show()
+        if self._outlet is not None:
+            self._outlet.close()
 
     def _show(self) -> None:
         self._shown = self._figures.update
-        if self._stream is None:
-            return
-        try:
-            self._stream.write(self._figures.line() + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            # Whoever read along has left; the run goes on, and its log holds every number.
-            abandon(self._stream)
-            self._stream = None
+        if self._outlet is not None and self._stream is not None:
+            self._outlet.put(partial(_print, self._stream, self._figures.line()))
+
+
+def _print(stream: TextIO, line: str) -> None:
+    stream.write(line + "\n")
+    stream.flush()

@@ -140,6 +140,15 @@ def test_each_failure_has_its_exit_code(monkeypatch, capsys, error, code, says):
     assert capsys.readouterr().err.startswith(says)
 
 
+def test_a_pipe_that_breaks_inside_a_run_is_no_success(monkeypatch):
+    def fail(config):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("penstock.run.train", fail)
+    with pytest.raises(BrokenPipeError):
+        main(["train", "--env", "X"])
+
+
 def test_help_names_every_command_with_an_example(capsys):
     assert main(["--help"]) == 0
     said = capsys.readouterr().out

@@ -36,9 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        code = _dispatch(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        return _dispatch(arguments)
     except UsageError as error:
         return _complain(f"penstock: error: {error}", 2)
     except NodeError as error:
@@ -47,10 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"penstock: error: {error}", 1)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        abandon(sys.stdout)
-        return 0
-    return code
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -193,7 +187,12 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
 
 def _say(text: str) -> int:
     if sys.stdout is not None:
-        sys.stdout.write(text.rstrip("\n") + "\n")
+        try:
+            sys.stdout.write(text.rstrip("\n") + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read along has left (`| head`), which is no failure.
+            abandon(sys.stdout)
     return 0
 
 

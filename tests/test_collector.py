@@ -6,7 +6,7 @@ import pytest
 
 import penstock
 from penstock import ParallelEnvironmentCollector
-from penstock.errors import NodeError, PenstockError
+from penstock.errors import ConfigError, NodeError, PenstockError
 from tests.environments import ClockEnv
 
 
@@ -41,6 +41,23 @@ def test_what_is_published_acts() -> None:
 def test_without_a_start_there_is_nothing_to_collect() -> None:
     with pytest.raises(PenstockError, match="call start first"):
         ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(1)
+
+
+def test_a_start_after_a_stop_begins_afresh() -> None:
+    collector = ParallelEnvironmentCollector(ClockEnv, num_workers=1, rollout_steps=8)
+    with collector:
+        first = collector.collect(3)
+    with collector:
+        again = collector.collect(3)
+    for name, values in first.items():
+        np.testing.assert_array_equal(again[name], values, err_msg=name)
+
+
+def test_what_it_cannot_serve_is_refused() -> None:
+    with pytest.raises(ConfigError, match="leave policy_placement out"):
+        ParallelEnvironmentCollector(ClockEnv, num_workers=1, policy_placement="node")
+    with pytest.raises(ConfigError, match="1 step or more, not 0"):
+        ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(0)
 
 
 def test_a_failing_environment_is_reported_with_its_traceback() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.config.sources import from_mapping
 from penstock.envs.names import display_name
-from penstock.errors import NodeError, PenstockError
+from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
 from penstock.registry import load
@@ -63,16 +63,22 @@ class ParallelEnvironmentCollector:
             "num_envs": num_workers if num_envs is None else num_envs,
             "num_steps": rollout_steps,
         }
-        self._prepared = prepare(from_mapping(values), None if isinstance(env_fn, str) else env_fn)
+        config = from_mapping(values)
+        if config.run.policy_placement != "env":
+            raise ConfigError(
+                "a collector's environment processes run the policy themselves; leave policy_placement out"
+            )
+        self._prepared = prepare(config, None if isinstance(env_fn, str) else env_fn)
         self._program = build(plan(self._prepared, Path(), quiet=True))
         self._processes: Processes | None = None
         self._left: list[Arrays] = []
         self._version = -1
 
     def start(self) -> None:
-        """Start the environment processes; the policy is the algorithm's initial one until ``publish``."""
+        """Start the environment processes, with first episodes and the algorithm's initial policy until ``publish``."""
         if self._processes is not None:
             return
+        self._left, self._version = [], -1
         program = self._program
         self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
         self._segment = Segment.create(self._wiring.nbytes, "collector")
@@ -99,7 +105,7 @@ class ParallelEnvironmentCollector:
         """The next steps of every lane.
 
         Args:
-            num_steps: steps of each lane.
+            num_steps: steps of each lane, at least 1.
 
         Returns:
             ``[num_steps, num_envs, ...]`` each: the observation fields, ``next_obs`` for each of them (as
@@ -108,9 +114,12 @@ class ParallelEnvironmentCollector:
             ``log_prob``, ``value`` and ``policy_version``.
 
         Raises:
+            ConfigError: ``num_steps`` is less than 1.
             PenstockError: ``start`` was not called.
             NodeError: an environment process failed, with its own traceback.
         """
+        if num_steps < 1:
+            raise ConfigError(f"collect takes 1 step or more, not {num_steps}")
         while sum(len(part["reward"]) for part in self._left) < num_steps:
             self._left.append(self._next_rollout())
         joined = {name: np.concatenate([part[name] for part in self._left]) for name in self._left[0]}
@@ -149,6 +158,8 @@ class ParallelEnvironmentCollector:
             else:
                 taken.append(index)
         slots = sorted((self._rollouts.slot(index) for index in taken), key=lambda slot: int(slot["first_lane"]))
+        if len({int(slot["first_lane"]) for slot in slots}) < len(slots):
+            raise PenstockError("an environment process gave two rollouts of one version; stop the collector")
         lanes = [self._rows(slot) for slot in slots]
         for index in taken:
             self._rollouts.release(index)

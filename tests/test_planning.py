@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from penstock.config.sources import from_mapping
-from penstock.errors import ConfigError, DeviceError, EnvError
-from penstock.planning import Prepared, plan, prepare
+from penstock.errors import CheckpointError, ConfigError, DeviceError, EnvError
+from penstock.experiments.checkpoints import Checkpoint
+from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.registry import INFERENCE
 
 
@@ -20,6 +22,7 @@ def test_nothing_is_auto_afterwards() -> None:
     assert 6 % run.num_workers == 0
     assert run.backend != "auto"
     assert isinstance(run.threads, int)
+    assert run.inference == "native"
 
 
 def test_a_policy_of_linear_layers_runs_natively() -> None:
@@ -51,6 +54,17 @@ def test_an_environment_or_device_that_is_not_there_is_refused() -> None:
         prepared(env="Pendulum-v11")
     with pytest.raises(DeviceError, match="try --device cpu"):
         prepared(device="cuda:7")
+
+
+def test_a_checkpoint_of_other_shapes_is_refused() -> None:
+    small = prepared(hidden_sizes=(8,))
+    arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in small.spec.state}
+    checkpoint = Checkpoint(Path("update-00000001"), {}, arrays)
+    check_fits(small, checkpoint)
+    with pytest.raises(CheckpointError, match=r"of actor it has float32 \[\d+\], the config asks for float32 \[\d+\]"):
+        check_fits(prepared(hidden_sizes=(16,)), checkpoint)
+    with pytest.raises(CheckpointError, match="of actor it has nothing"):
+        check_fits(small, checkpoint._replace(arrays={}))
 
 
 def test_images_are_not_for_the_native_kernel() -> None:

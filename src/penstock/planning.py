@@ -5,7 +5,7 @@ It makes the environment once, to read its spaces, and touches no file.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from penstock.config.resolve import resolve
 from penstock.config.schema import Config
 from penstock.envs.names import reference
 from penstock.envs.sources import EnvProfile, probe
-from penstock.errors import ConfigError
+from penstock.errors import CheckpointError, ConfigError
 from penstock.experiments.checkpoints import Checkpoint
 from penstock.inference import native
 from penstock.kernels.level import instruction_set
@@ -25,7 +25,7 @@ from penstock.program.plan import Plan
 from penstock.registry import ALGORITHMS, INFERENCE, UPDATES, AlgorithmEntry, load
 from penstock.types import Arrays, BackendSpec, EnvFactory, EnvReference
 
-__all__ = ["Prepared", "plan", "prepare"]
+__all__ = ["Prepared", "check_fits", "plan", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Prepared:
     """A config whose environment and algorithm have been looked at."""
 
     config: Config
-    """Nothing in it is ``auto`` any more."""
+    """Of what runs it nothing is ``auto`` any more; a ``model`` that is stays so, and the spaces settle it in ``spec``."""
     env: EnvReference
     profile: EnvProfile
     algorithm: AlgorithmEntry
@@ -88,7 +88,9 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
     config = resolve(config, fused=_fused_applies(config, algorithm, spec))
-    backend = _inference(config, profile, algorithm, spec)
+    name = _inference(config, spec)
+    config = replace(config, run=replace(config.run, inference=name))
+    backend = _backend(name, config, profile, algorithm, spec)
     return Prepared(config, reference(source), profile, algorithm, spec, backend)
 
 
@@ -106,13 +108,39 @@ def _fused_applies(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpe
     return on_cpu and serves
 
 
-def _inference(config: Config, profile: EnvProfile, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> BackendSpec:
-    """What runs the policy: native where it can, then ONNX Runtime on the CPU, then torch."""
+def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
+    """Return if the checkpoint holds every array of the state, in the shapes that the config asks for.
+
+    Raises:
+        CheckpointError: one differs: the config was edited after the checkpoint was written.
+    """
+    for spec in prepared.spec.state:
+        found = checkpoint.arrays.get(spec.name)
+        if found is None or found.shape != spec.shape or found.dtype != np.dtype(spec.dtype):
+            has = "nothing" if found is None else f"{found.dtype.name} {list(found.shape)}"
+            raise CheckpointError(
+                f"checkpoint {checkpoint.path} does not fit the run's config.toml: of {spec.name} it has {has}, the "
+                f"config asks for {spec.dtype} {list(spec.shape)}; put the settings back to what the run began with"
+            )
+
+
+def _inference(config: Config, spec: AlgorithmSpec) -> Literal["native", "onnx", "torch"]:
+    """What runs the policy: native where it can, then ONNX Runtime on the CPU, then torch.
+
+    Raises:
+        ConfigError: it is asked for and cannot.
+    """
     name = config.run.inference
     if name == "auto":
         name = "native" if native.supports(spec.policy) else "onnx" if config.run.device == "cpu" else "torch"
     if name == "native" and not native.supports(spec.policy):
         raise ConfigError("--inference native runs policies of linear layers only; try --inference onnx")
+    return name
+
+
+def _backend(
+    name: str, config: Config, profile: EnvProfile, algorithm: AlgorithmEntry, spec: AlgorithmSpec
+) -> BackendSpec:
     if name == "torch":
         arguments = (algorithm.learn, profile.spaces, config.algorithm, config.run.device)
         return BackendSpec(INFERENCE[name], arguments)

@@ -17,4 +17,7 @@ def check(device: str) -> None:
     index = int(device.partition(":")[2] or 0)
     if index >= count:
         have = "no CUDA device" if count == 0 else f"only cuda:0 to cuda:{count - 1}"
-        raise DeviceError(f"device {device!r} is not here: this machine has {have}; try --device cpu")
+        raise DeviceError(
+            f"device {device!r} is not here: this machine has {have}; try --device cpu, "
+            'or for a run that exists device = "cpu" in its config.toml'
+        )

@@ -53,6 +53,30 @@ class BrokenEnv(CountingEnv):
         return float("nan") if self.count == 3 else 1.0
 
 
+class BrokenLastRow(CountingEnv):
+    """What it shows after two steps of its second episode, row T of the first rollout, is not a number."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Array, dict[str, object]]:
+        self.episodes += 1
+        return super().reset()
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, object]]:
+        obs, *rest = super().step(action)
+        return np.where(self.broken(), np.float32(np.inf), obs), *rest  # type: ignore[return-value]
+
+    def broken(self) -> bool:
+        return self.episodes == 2 and self.count == STEPS - 4
+
+
+class BrokenLastObservation(BrokenLastRow):
+    """What it shows as its first episode is cut is not a number."""
+
+    def broken(self) -> bool:
+        return self.episodes == 1 and self.count == 4
+
+
 class LatePolicy:
     """Answers each question only after it has been asked ``late`` times whether it has."""
 
@@ -63,6 +87,7 @@ class LatePolicy:
         self.left = 0
         self.slots: list[Arrays] = []
         self.steps: list[int] = []
+        self.valued = 0
 
     def fresh(self, turn: int) -> bool:
         return True
@@ -84,6 +109,7 @@ class LatePolicy:
 
     def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
         value[...] = 10 * obs["obs"][:, 0]
+        self.valued += 1
         self.left = self.late
 
     def answered(self) -> bool:
@@ -125,6 +151,7 @@ class Ports:
         self._policy = policy
         self.counted: dict[str, int] = {}
         self.is_stopping = False
+        self.busies: list[str] = []
 
     def stream_writer(self, edge: str) -> WriterEnd:
         return WriterEnd(self.stream)
@@ -137,6 +164,7 @@ class Ports:
 
     @contextmanager
     def busy(self, name: str, limit_s: float) -> Iterator[None]:
+        self.busies.append(name)
         yield
 
     def count(self, counter: str, amount: int = 1) -> None:
@@ -146,7 +174,12 @@ class Ports:
         return self.is_stopping
 
 
-def open_node(policy: LatePolicy, env: str = "CountingEnv") -> tuple[EnvNode, Ports]:
+START = LaneStart(step=100)
+
+
+def open_node(
+    policy: LatePolicy, env: str = "CountingEnv", starts: tuple[LaneStart, ...] = (START, START)
+) -> tuple[EnvNode, Ports]:
     settings = EnvSettings(
         env=f"{__name__}:{env}",
         vector=False,
@@ -157,7 +190,7 @@ def open_node(policy: LatePolicy, env: str = "CountingEnv") -> tuple[EnvNode, Po
         lanes=LANES,
         num_steps=STEPS,
         seed=0,
-        starts=(LaneStart(step=100), LaneStart(step=100)),
+        starts=starts,
         open_limit_s=10.0,
     )
     node, ports = EnvNode(settings), Ports(policy)
@@ -231,3 +264,18 @@ def test_a_reward_that_is_no_number_is_named() -> None:
     node, ports = open_node(LatePolicy(0), "BrokenEnv")
     with pytest.raises(BadDataError, match=r"env\.0: reward of lane 4 is nan at step 102 of the lane"):
         collect(node, ports)
+
+
+@pytest.mark.parametrize(("env", "step"), [("BrokenLastRow", 106), ("BrokenLastObservation", 104)])
+def test_observations_that_only_bootstrap_are_looked_at_before_they_are_valued(env: str, step: int) -> None:
+    policy = LatePolicy(0)
+    node, ports = open_node(policy, env)
+    with pytest.raises(BadDataError, match=rf"env\.0: obs of lane 4 is inf at step {step} of the lane"):
+        collect(node, ports)
+    assert policy.valued == 0
+
+
+def test_each_lane_is_restored_under_a_limit_of_its_own() -> None:
+    node, ports = open_node(LatePolicy(0), starts=tuple(LaneStart(position=Position(0, 0, 0, 0)) for _ in range(LANES)))
+    assert ports.busies == ["open environment", "restore an episode", "restore an episode"]
+    node.close()

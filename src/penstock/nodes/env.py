@@ -17,7 +17,7 @@ from penstock.kernels.rollout import RolloutWriter, rollout_writer
 from penstock.memory.action_log import RolloutLog
 from penstock.node import LaneStart, PolicyPort, Ports, StreamWriter
 from penstock.seeding import episode_seed
-from penstock.types import Arrays, EnvReference, EnvSource, Spaces
+from penstock.types import Array, Arrays, EnvReference, EnvSource, Spaces
 
 __all__ = ["EnvNode", "EnvSettings"]
 
@@ -84,11 +84,15 @@ class EnvNode:
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
             )
             obs = self._source.reset([self._seed(lane) for lane in range(settings.lanes)])
-            for lane, start in enumerate(settings.starts):
-                self._begin_episode(lane, obs)
-                if start.position is not None and not self._restore(self._source, lane, start):
+        for lane, start in enumerate(settings.starts):
+            self._begin_episode(lane, obs)
+            if start.position is None:
+                continue
+            # Each lane for itself: the time that restoring takes grows with the lanes, what may be slow does not.
+            with ports.busy("restore an episode", settings.open_limit_s):
+                if not self._restore(self._source, lane, start):
                     ports.count("not_restored")
-            self._obs = {name: values.copy() for name, values in obs.items()}
+        self._obs = {name: values.copy() for name, values in obs.items()}
         self._slots = [
             self._bound(self._stream.slot(index), self._source.same_step) for index in range(self._stream.slots)
         ]
@@ -151,6 +155,7 @@ class EnvNode:
                 yield
         for name in self._fields:
             self._obs[name][...] = slot[name][num_steps]
+        self._refuse_bad_numbers(slot)
         yield from self._bootstrap(slot)
         self._finish(slot, index)
 
@@ -201,7 +206,6 @@ class EnvNode:
     def _finish(self, slot: Arrays, index: int) -> None:
         """Sign the rollout and hand it over."""
         settings = self._settings
-        self._refuse_bad_numbers(slot)
         slot["first_lane"][...] = settings.first_lane
         slot["rollout"][...] = self._rollout
         self._log.positions(slot["lane_position"])
@@ -210,15 +214,29 @@ class EnvNode:
         self._rollout += 1
 
     def _refuse_bad_numbers(self, slot: Arrays) -> None:
-        """Raise BadDataError, naming lane, step and field, if a reward or observation is NaN or infinite."""
-        for name in ("reward", *self._fields):
-            values = slot[name][: self._settings.num_steps]
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
-                t, lane = np.argwhere(~np.isfinite(values))[0][:2]
-                raise BadDataError(
-                    f"{self._ports.name}: {name} of lane {self._settings.first_lane + lane} is {values[t, lane]} "
-                    f"at step {self._step - self._settings.num_steps + t} of the lane"
-                )
+        """Raise BadDataError if a reward or observation is NaN or infinite, the last ones of episodes included."""
+        num_steps = self._settings.num_steps
+        for name, rows in (("reward", num_steps), *((field, num_steps + 1) for field in self._fields)):
+            values = slot[name][:rows]
+            bad = _not_finite(values)
+            if bad:
+                raise self._bad_number(name, bad[1], bad[0], values[bad])
+        for name in self._fields:
+            if f"final.{name}" not in slot:
+                continue
+            values = slot[f"final.{name}"][: slot["final_count"]]
+            bad = _not_finite(values)
+            if bad:
+                # It is what step ``final_t`` led to, as row t + 1 is where no episode ends.
+                lane, t = int(slot["final_lane"][bad[0]]), int(slot["final_t"][bad[0]]) + 1
+                raise self._bad_number(name, lane, t, values[bad])
+
+    def _bad_number(self, name: str, lane: int, t: int, value: float) -> BadDataError:
+        settings = self._settings
+        return BadDataError(
+            f"{self._ports.name}: {name} of lane {settings.first_lane + lane} is {value} "
+            f"at step {self._step - settings.num_steps + t} of the lane"
+        )
 
     def _seed(self, lane: int) -> int:
         return episode_seed(self._settings.seed, self._settings.first_lane + lane, self._episodes[lane])
@@ -227,3 +245,10 @@ class EnvNode:
         """The seed of the next episode of a lane that just ended; only same-step sources ask for it."""
         self._episodes[lane] += 1
         return self._seed(lane)
+
+
+def _not_finite(values: Array) -> tuple[int, ...]:
+    """Where the first NaN or infinity is; ``()`` if there is none."""
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return ()
+    return tuple(map(int, np.argwhere(~np.isfinite(values))[0]))

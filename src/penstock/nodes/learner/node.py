@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.errors import BadDataError
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
 from penstock.metrics.report import Report, write_report
@@ -119,6 +120,7 @@ class LearnerNode:
             for name in new:
                 new[name][...] = saved[name]
             self._updater.load({spec.name: saved[spec.name] for spec in settings.spec.state})
+        self._take_state(new)
         self._commit(new)
 
     def ready(self) -> bool:
@@ -194,7 +196,9 @@ class LearnerNode:
         new = self._record.begin()
         follow(new, self._committed, self._rollouts, slots)
         new["elapsed_s"][...] = time.monotonic() - self._started
+        self._take_state(new)
         learned = int(new["steps"] - self._committed["steps"])
+        self._refuse_bad_state(new)
         self._commit(new)
         self._ports.count("learned", learned)
         for slot in slots:
@@ -215,10 +219,21 @@ class LearnerNode:
             done = part.stop
             yield
 
-    def _commit(self, new: Arrays) -> None:
-        """Make ``new`` current with the updater's state in it, then publish. Slots are freed only after this."""
+    def _take_state(self, new: Arrays) -> None:
         for name, values in self._updater.state().items():
             new[name][...] = values
+
+    def _refuse_bad_state(self, new: Arrays) -> None:
+        """Raise BadDataError if an update broke what the policy acts with; what was committed before it stands."""
+        for spec in self._settings.spec.published():
+            if not np.isfinite(new[spec.name]).all():
+                raise BadDataError(
+                    f"update {new['update']} made the parameters of {spec.name} infinite or NaN; nothing of it was "
+                    "kept, and the last checkpoint is good; a smaller --lr may help"
+                )
+
+    def _commit(self, new: Arrays) -> None:
+        """Make ``new`` current, then publish. Slots are freed only after this."""
         update = int(new["update"])
         self._record.commit(update)
         self._committed = new

@@ -4,6 +4,7 @@
 final evaluation, the exported policy, the card).
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
 from penstock.envs.names import display_name, reference
+from penstock.envs.sources import open_source
 from penstock.errors import EnvError
 from penstock.experiments.card import write_card
 from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
@@ -190,16 +192,19 @@ def _topology(the_plan: Plan) -> Program:
 
 
 def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew: int = 0) -> Result:
-    """What comes after the last update: evaluation, export, card."""
+    """What comes after the last update: export, card, evaluation."""
     record, run = outcome.record, prepared.config.run
     if not record:
         raise KeyboardInterrupt
     policy = _policy(prepared, record)
-    evaluation = None if outcome.interrupted else _evaluate(prepared, policy, run.eval_episodes, run.seed)
     published = {spec.name: record[spec.name] for spec in prepared.spec.published()}
     export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
     steps, updates = int(record["steps"]), int(record["update"])
-    write_card(folder, prepared.config, steps, updates, evaluation)
+    # Twice: an evaluation may be long, or be interrupted, and the run is of use without it.
+    write_card(folder, prepared.config, steps, updates, None)
+    evaluation = None if outcome.interrupted else _evaluate(prepared, policy, run.eval_episodes, run.seed)
+    if evaluation is not None:
+        write_card(folder, prepared.config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored)
 
@@ -219,11 +224,10 @@ def _policy(prepared: Prepared, record: Arrays) -> Policy:
 
 def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evaluation:
     run, spaces = prepared.config.run, prepared.profile.spaces
-    lanes = run.num_envs
-    playing = play(
-        prepared.env, policy.backend, spaces, episodes=episodes, lanes=lanes, seed=seed, vector=run.vector_env
-    )
-    played = [episode for episode in playing if isinstance(episode, Episode)]
+    source = open_source(prepared.env, run.vector_env, min(run.num_envs, episodes))
+    with contextlib.closing(source):
+        playing = play(source, policy.backend, spaces, episodes=episodes, seed=seed)
+        played = [episode for episode in playing if isinstance(episode, Episode)]
     returns = np.array([episode.episode_return for episode in played])
     lengths = np.array([episode.length for episode in played])
     return Evaluation(

@@ -18,7 +18,7 @@ from penstock.network import PolicyGraph
 from penstock.node import Ports
 from penstock.registry import load
 from penstock.seeding import episode_seed
-from penstock.types import Array, BackendSpec, EnvReference, PolicyBackend, Spaces
+from penstock.types import Array, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
 
 __all__ = ["Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
 
@@ -50,21 +50,14 @@ class EvaluatorSettings:
 
 
 def play(
-    env: EnvReference,
-    backend: PolicyBackend,
-    spaces: Spaces,
-    *,
-    episodes: int,
-    lanes: int,
-    seed: int,
-    vector: bool,
+    source: EnvSource, backend: PolicyBackend, spaces: Spaces, *, episodes: int, seed: int
 ) -> Iterator[Episode | None]:
     """Play greedy episodes; yields each as it ends, and ``None`` after every other vector step.
 
     Lane i plays episodes i, i + lanes, ...: which episodes count is fixed beforehand, so short ones are not favoured.
+    The source stays the caller's, to be closed by it.
     """
-    lanes = min(lanes, episodes)
-    source = open_source(env, vector=vector, num_lanes=lanes)
+    lanes = source.num_lanes
     numbers = list(range(lanes))
 
     def seed_of(lane: int) -> int:
@@ -74,30 +67,27 @@ def play(
         numbers[lane] += lanes
         return seed_of(lane)
 
-    try:
-        obs = source.reset([seed_of(lane) for lane in range(lanes)])
-        spec = spaces.action_spec()
-        action = np.zeros((lanes, *spec.shape), spec.dtype)
-        outgoing = environment_array(spaces.action, lanes)
-        explore, noise = np.zeros(lanes, np.float32), _zero_noise(spaces, lanes)
-        returns, lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
-        left = [len(range(lane, episodes, lanes)) for lane in range(lanes)]
-        while any(left):
-            backend.act(obs, noise, explore, {"action": action})
-            to_environment(action, spaces.action, outgoing)
-            result = source.step(outgoing, next_seed)
-            played = ~result.reset
-            returns += result.reward * played
-            lengths += played
-            for lane in np.flatnonzero((result.terminated | result.truncated) & played):
-                if left[lane]:
-                    left[lane] -= 1
-                    yield Episode(float(returns[lane]), int(lengths[lane]))
-                returns[lane], lengths[lane] = 0.0, 0
-            obs = result.obs
-            yield None
-    finally:
-        source.close()
+    obs = source.reset([seed_of(lane) for lane in range(lanes)])
+    spec = spaces.action_spec()
+    action = np.zeros((lanes, *spec.shape), spec.dtype)
+    outgoing = environment_array(spaces.action, lanes)
+    explore, noise = np.zeros(lanes, np.float32), _zero_noise(spaces, lanes)
+    returns, lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
+    left = [len(range(lane, episodes, lanes)) for lane in range(lanes)]
+    while any(left):
+        backend.act(obs, noise, explore, {"action": action})
+        to_environment(action, spaces.action, outgoing)
+        result = source.step(outgoing, next_seed)
+        played = ~result.reset
+        returns += result.reward * played
+        lengths += played
+        for lane in np.flatnonzero((result.terminated | result.truncated) & played):
+            if left[lane]:
+                left[lane] -= 1
+                yield Episode(float(returns[lane]), int(lengths[lane]))
+            returns[lane], lengths[lane] = 0.0, 0
+        obs = result.obs
+        yield None
 
 
 def _zero_noise(spaces: Spaces, lanes: int) -> Array:
@@ -112,6 +102,8 @@ class EvaluatorNode:
     def __init__(self, settings: EvaluatorSettings) -> None:
         self._settings = settings
         self._play: Iterator[Episode | None] | None = None
+        self._source: EnvSource | None = None
+        self._request = -1
         self._best = -np.inf
         self._since_best = 0
 
@@ -144,7 +136,9 @@ class EvaluatorNode:
                 self._episodes.append(episode)
 
     def close(self) -> None:
-        """Nothing outlives the process."""
+        """Close the environments of an evaluation that is under way."""
+        if self._source is not None:
+            self._source.close()
 
     def _begin(self) -> None:
         index = self._requests.take()
@@ -154,22 +148,21 @@ class EvaluatorNode:
         self._backend.load({spec.name: slot[spec.name] for spec in self._settings.policy.published()})
         self._update, self._steps = int(slot["update"]), int(slot["steps"])
         self._elapsed_s = float(slot["elapsed_s"])
-        self._requests.release(index)
+        self._request = index
         settings = self._settings
         self._episodes: list[Episode] = []
         with self._ports.busy("open environment", settings.open_limit_s):
-            self._play = play(
-                settings.env,
-                self._backend,
-                settings.spaces,
-                episodes=settings.episodes,
-                lanes=settings.lanes,
-                seed=settings.seed,
-                vector=settings.vector,
-            )
+            self._source = open_source(settings.env, settings.vector, min(settings.lanes, settings.episodes))
+        self._play = play(self._source, self._backend, settings.spaces, episodes=settings.episodes, seed=settings.seed)
 
     def _end(self) -> None:
-        self._play = None
+        self.close()
+        self._play = self._source = None
+        self._tell()
+        # Only now: a run waits at its end for the requests that are not released.
+        self._requests.release(self._request)
+
+    def _tell(self) -> None:
         values = summary(self._episodes)
         self._since_best = 0 if values["eval/return_mean"] > self._best else self._since_best + 1
         self._best = max(self._best, values["eval/return_mean"])

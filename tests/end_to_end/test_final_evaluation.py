@@ -1,0 +1,28 @@
+"""What a run leaves where its final evaluation does not come to an end."""
+
+from pathlib import Path
+
+import pytest
+
+import penstock
+import penstock.run
+
+SMALL = {"env": "CartPole-v1", "num_steps": 8, "num_envs": 2, "num_workers": 1, "epochs": 1, "mini_batch_size": 8}
+
+
+def test_an_interrupted_evaluation_loses_neither_the_policy_nor_the_card(tmp_path: Path, monkeypatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(penstock.run, "play", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        penstock.train({**SMALL, "timesteps": 16, "runtime": "inline", "log_dir": str(tmp_path)}, quiet=True)
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "policy.onnx").exists()
+    assert "not evaluated" in (folder / "README.md").read_text()
+
+
+def test_the_card_says_what_the_evaluation_came_to(tmp_path: Path) -> None:
+    values = {**SMALL, "timesteps": 16, "runtime": "inline", "log_dir": str(tmp_path), "eval_episodes": 3}
+    result = penstock.train(values, quiet=True)
+    assert "over 3 greedy episodes" in (result.run_folder / "README.md").read_text()

@@ -1,0 +1,140 @@
+"""EvaluatorNode: when it opens and closes its environments, and when it gives its request back."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from penstock.memory.segment import Segment
+from penstock.memory.stream import Stream
+from penstock.metrics.report import report_specs
+from penstock.nodes.evaluator import EvaluatorNode, EvaluatorSettings
+from penstock.types import Array, ArraySpec, BackendSpec, Box, Discrete, Spaces
+from tests.environments import ClockEnv
+
+SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1.0,))),), Discrete(2))
+REQUEST = (ArraySpec("update", (), "int64"), ArraySpec("steps", (), "int64"), ArraySpec("elapsed_s", (), "float64"))
+
+
+class WatchedClock(ClockEnv):
+    """Notes when it is made and closed."""
+
+    events: list[str] = []  # noqa: RUF012 - shared by all, on purpose
+
+    def __init__(self) -> None:
+        self.events.append("made")
+
+    def close(self) -> None:
+        self.events.append("closed")
+
+
+class FirstAction:
+    """A policy backend that takes action 0."""
+
+    def load(self, published: Mapping[str, Array]) -> None: ...
+
+    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+        out["action"][...] = 0
+
+
+class End:
+    """One end of a stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.slot, self.ready = stream.slot, stream.ready
+        self.stream = stream
+
+    def take(self) -> int | None:
+        return self.stream.take(1)
+
+    def release(self, index: int) -> None:
+        self.stream.release(index, 1)
+
+    def claim(self, sequence: int) -> int | None:
+        return self.stream.claim(1, sequence)
+
+    def push(self, index: int) -> None:
+        self.stream.push(index, 1)
+
+
+class Ports:
+    """The ports of one EvaluatorNode."""
+
+    def __init__(self) -> None:
+        self.requests, self.reports = _stream(REQUEST), _stream(report_specs())
+        self.verdicts: list[int] = []
+
+    def stream_reader(self, edge: str) -> End:
+        return End(self.requests)
+
+    def stream_writer(self, edge: str) -> End:
+        return End(self.reports)
+
+    def board_writer(self, edge: str) -> "Ports":
+        return self
+
+    def publish(self, arrays: Mapping[str, Array], version: int) -> None:
+        self.verdicts.append(int(arrays["since_best"]))
+
+    @contextmanager
+    def busy(self, name: str, limit_s: float) -> Iterator[None]:
+        WatchedClock.events.append(name)
+        yield
+        WatchedClock.events.append("done")
+
+
+def _stream(specs: tuple[ArraySpec, ...]) -> Stream:
+    return Stream(Segment.create(Stream.required(specs, 1), "test").bytes, specs, 1)
+
+
+@pytest.fixture
+def asked() -> tuple[EvaluatorNode, Ports]:
+    """A node that has begun the evaluation it was asked for."""
+    settings = EvaluatorSettings(
+        env=f"{__name__}:WatchedClock",
+        vector=False,
+        spaces=SPACES,
+        policy=NoParameters(),  # type: ignore[arg-type]
+        backend=BackendSpec(f"{__name__}:FirstAction", ()),
+        episodes=1,
+        lanes=4,
+        seed=0,
+        open_limit_s=10.0,
+    )
+    node, ports = EvaluatorNode(settings), Ports()
+    node.open(ports)  # type: ignore[arg-type]
+    index = ports.requests.claim(2, 7)
+    assert index is not None
+    ports.requests.slot(index)["update"][...] = 7
+    ports.requests.push(index, 2)
+    WatchedClock.events.clear()
+    assert node.ready()
+    node.step()
+    return node, ports
+
+
+class NoParameters:
+    """A policy graph that publishes nothing."""
+
+    def published(self) -> tuple[ArraySpec, ...]:
+        return ()
+
+
+def test_a_request_is_given_back_once_its_report_is_there(asked: tuple[EvaluatorNode, Ports]) -> None:
+    node, ports = asked
+    assert WatchedClock.events == ["open environment", "made", "done"]
+    assert ports.requests.free() == 0
+    while node.ready():
+        assert ports.requests.free() == 0
+        node.step()
+    assert ports.requests.free() == 1
+    assert ports.reports.ready() == 1
+    assert ports.verdicts == [0]
+    assert WatchedClock.events[3:] == ["closed"]
+    node.close()
+    assert WatchedClock.events[3:] == ["closed"]
+
+
+def test_closing_it_closes_the_environments_of_an_evaluation_under_way(asked: tuple[EvaluatorNode, Ports]) -> None:
+    asked[0].close()
+    assert WatchedClock.events[3:] == ["closed"]

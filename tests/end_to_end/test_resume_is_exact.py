@@ -38,6 +38,20 @@ def test_resumed_equals_uninterrupted(tmp_path, env: str, runtime: str) -> None:
     assert fingerprint(second) == fingerprint(whole)
 
 
+def test_the_return_of_an_episode_that_spans_the_cut_is_the_same_to_the_bit(tmp_path) -> None:
+    # An episode of Pendulum is 200 steps. The cut is at 3 * 96 = 288, in the midst of the second, which ends at 400;
+    # the run ends at 5 * 96 = 480. So each of four lanes has ended two, one of them with rewards from both sides.
+    settings = {"env": "Pendulum-v1", "num_steps": 96, "epochs": 1}
+    whole = train(tmp_path / "whole", 5 * 4, **settings)
+    first = train(tmp_path / "parts", 3 * 4, **settings)
+    assert load_checkpoint(find_checkpoint(first.run_folder)).arrays["episodes"] == 4
+    second = penstock.resume(first.run_folder, timesteps=5 * 4 * BATCH, quiet=True)
+    arrays = load_checkpoint(find_checkpoint(second.run_folder)).arrays
+    assert arrays["episodes"] == 8
+    assert arrays["returns"][-8:].all()
+    assert fingerprint(second)["returns"] == fingerprint(whole)["returns"]
+
+
 class ForgetfulEnv(TargetEnv):
     """What it shows depends on something that no seed restores."""
 

@@ -33,7 +33,7 @@ class Prepared:
     """A config whose environment and algorithm have been looked at."""
 
     config: Config
-    """Of what runs it nothing is ``auto`` any more; a ``model`` that is stays so, and the spaces settle it in ``spec``."""
+    """Of what runs it nothing is ``auto`` any more; a ``model`` that is stays so, and ``spec`` says what it became."""
     env: EnvReference
     profile: EnvProfile
     algorithm: AlgorithmEntry

@@ -21,7 +21,7 @@ from penstock.experiments.card import write_card
 from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
 from penstock.experiments.run_folder import RunFolder
 from penstock.nodes.evaluator import Episode, play
-from penstock.planning import Prepared, plan, prepare
+from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.program.draw import draw as draw_program
 from penstock.program.graph import Program
 from penstock.program.plan import Plan
@@ -110,6 +110,7 @@ def resume(
         config = replace(config, run=replace(config.run, timesteps=timesteps))
     prepared = _prepare_again(folder, config, env)
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+    check_fits(prepared, begin)
     with folder.claim():
         folder.write_config(prepared.config)
         set_aside_after(folder.path, int(begin.manifest["update"]))
@@ -212,8 +213,11 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
 def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy]:
     """A run's policy, and what it was trained on."""
     folder = RunFolder.open(Path(run))
-    prepared = _prepare_again(folder, from_toml(folder.config_path), env)
+    config = from_toml(folder.config_path)
+    # On the CPU: whoever plays need not have the device that the run was trained on.
+    prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env)
     saved = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+    check_fits(prepared, saved)
     return prepared, _policy(prepared, saved.arrays)
 
 

@@ -63,6 +63,14 @@ class Ports:
     def __init__(self) -> None:
         self.requests, self.reports = _stream(REQUEST), _stream(report_specs())
         self.verdicts: list[int] = []
+        self.is_stopping = False
+        self.counted: list[str] = []
+
+    def stopping(self) -> bool:
+        return self.is_stopping
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        self.counted.append(counter)
 
     def stream_reader(self, edge: str) -> End:
         return End(self.requests)
@@ -138,3 +146,15 @@ def test_a_request_is_given_back_once_its_report_is_there(asked: tuple[Evaluator
 def test_closing_it_closes_the_environments_of_an_evaluation_under_way(asked: tuple[EvaluatorNode, Ports]) -> None:
     asked[0].close()
     assert WatchedClock.events[3:] == ["closed"]
+
+
+def test_a_run_that_ends_does_not_wait_long_for_an_evaluation(asked, monkeypatch) -> None:
+    node, ports = asked
+    node.step()
+    monkeypatch.setattr("penstock.nodes.evaluator.FINISH_LIMIT_S", -1.0)
+    ports.is_stopping = True
+    node.step()
+    assert ports.requests.free() == 1
+    assert ports.counted == ["evaluations_dropped"]
+    assert WatchedClock.events[-1] == "closed"
+    assert not node.ready()

@@ -23,6 +23,8 @@ from penstock.types import Array, BackendSpec, EnvReference, EnvSource, PolicyBa
 __all__ = ["Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
 
 STEP_LIMIT_S = 0.05
+FINISH_LIMIT_S = 2.0
+"""How long a run that ends waits for an evaluation that is under way."""
 EVALUATION_LANE = 1 << 20
 """Evaluation episodes are seeded as lanes from here on, which no training lane reaches."""
 
@@ -104,6 +106,7 @@ class EvaluatorNode:
         self._play: Iterator[Episode | None] | None = None
         self._source: EnvSource | None = None
         self._request = -1
+        self._stopping_since = 0.0
         self._best = -np.inf
         self._since_best = 0
 
@@ -125,6 +128,10 @@ class EvaluatorNode:
         """Play on for a while."""
         if self._play is None:
             self._begin()
+            return
+        if self._ports.stopping() and self._out_of_time():
+            self._ports.count("evaluations_dropped")
+            self._free()
             return
         deadline = time.monotonic() + STEP_LIMIT_S
         while time.monotonic() < deadline:
@@ -155,11 +162,20 @@ class EvaluatorNode:
             self._source = open_source(settings.env, settings.vector, min(settings.lanes, settings.episodes))
         self._play = play(self._source, self._backend, settings.spaces, episodes=settings.episodes, seed=settings.seed)
 
+    def _out_of_time(self) -> bool:
+        """True once the run has been ending for longer than an evaluation may keep it."""
+        now = time.monotonic()
+        self._stopping_since = self._stopping_since or now
+        return now - self._stopping_since > FINISH_LIMIT_S
+
     def _end(self) -> None:
+        self._tell()
+        self._free()
+
+    def _free(self) -> None:
+        """Be done with a request. Not before its report: a run waits at its end for requests that are not released."""
         self.close()
         self._play = self._source = None
-        self._tell()
-        # Only now: a run waits at its end for the requests that are not released.
         self._requests.release(self._request)
 
     def _tell(self) -> None:

@@ -150,7 +150,6 @@ def test_closing_it_closes_the_environments_of_an_evaluation_under_way(asked: tu
 
 def test_a_run_that_ends_does_not_wait_long_for_an_evaluation(asked, monkeypatch) -> None:
     node, ports = asked
-    node.step()
     monkeypatch.setattr("penstock.nodes.evaluator.FINISH_LIMIT_S", -1.0)
     ports.is_stopping = True
     node.step()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock import cli
 from penstock.cli import COMMANDS, main
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, NodeError, PenstockError
@@ -238,3 +239,24 @@ def test_numbers_of_an_evaluation_print_as_json(monkeypatch, run, capsys):
     monkeypatch.setattr("penstock.run.evaluate", lambda path, **options: exact)
     assert main(["eval", str(run.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mean_return"] == 0.1
+
+
+def test_what_an_environment_prints_is_no_part_of_the_answer(monkeypatch, capsys, tmp_path):
+    def evaluate(*_, **__):
+        print("loading the simulator")
+        return SimpleNamespace(**vars(EVALUATION))
+
+    monkeypatch.setattr("penstock.run.evaluate", evaluate)
+    monkeypatch.setattr("penstock.cli._run_folder", lambda options: tmp_path)
+    assert main(["eval", "run", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["episodes"] == EVALUATION.episodes
+    assert "loading the simulator" in shown.err
+
+
+def test_commands_are_named_so_that_they_run_from_here(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("sys.argv", [".venv/bin/penstock", "train"])
+    assert cli._program() == ".venv/bin/penstock"
+    monkeypatch.setattr("sys.argv", ["-m", "train"])
+    assert cli._program() == "penstock"

@@ -3,6 +3,7 @@
 Everything is imported on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
 """
 
+import contextlib
 import json
 import shutil
 import sys
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _complain(f"penstock: error: {error}", 2)
     except NodeError as error:
-        return _complain(f"{error.detail.rstrip()}\npenstock: node {error.node} failed; its traceback is above", 1)
+        return _complain(f"{error.detail.rstrip()}\npenstock: node {error.node} failed; what it said is above", 1)
     except PenstockError as error:
         return _complain(f"penstock: error: {error}", 1)
     except KeyboardInterrupt:
@@ -76,9 +77,11 @@ def _resume(argv: Sequence[str]) -> int:
 
 def _eval(argv: Sequence[str]) -> int:
     options = _options("eval", argv)
-    evaluation = load("penstock.run:evaluate")(
-        _run_folder(options), episodes=options.episodes, checkpoint=options.checkpoint, seed=options.seed
-    )
+    # What an environment prints is not part of the answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        evaluation = load("penstock.run:evaluate")(
+            _run_folder(options), episodes=options.episodes, checkpoint=options.checkpoint, seed=options.seed
+        )
     if options.json:
         names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
@@ -140,15 +143,21 @@ def _conclude(result: Any) -> int:  # noqa: ANN401
     if result.not_restored:
         _say(f"{result.not_restored} lanes could not be restored and began a new episode; all else continued exactly")
     if result.interrupted:
-        _say(f"stopped after {result.steps:,} steps; continue with: penstock resume {run}")
+        _say(f"stopped after {result.steps:,} steps; continue with: {_program()} resume {run}")
         return INTERRUPTED
     lines = (
         _evaluated(result.evaluation),
         f"run folder: {result.run_folder}",
-        f"evaluate:   penstock eval {run}",
-        f"curves:     penstock plot --logdir {run}",
+        f"evaluate:   {_program()} eval {run}",
+        f"curves:     {_program()} plot --logdir {run}",
     )
     return _say("\n".join(lines))
+
+
+def _program() -> str:
+    """How to call this program from here: by its name where the path finds it, else as it was called."""
+    found = shutil.which("penstock") is not None or not sys.argv[0].endswith("/penstock")
+    return "penstock" if found else str(load("shlex:quote")(sys.argv[0]))
 
 
 def _evaluated(evaluation: Any) -> str:  # noqa: ANN401

@@ -13,6 +13,7 @@ from penstock.errors import ConfigError, nearest
 __all__ = [
     "ALGORITHMS",
     "ENVS",
+    "ENV_PACKAGES",
     "INFERENCE",
     "NODES",
     "RUNTIMES",
@@ -141,6 +142,9 @@ ALGORITHMS = Table(
 
 ENVS: Table[str] = Table("environment", {}, "penstock.envs", str)
 """Third parties' environments: name -> the "module:attribute" that makes one. Gymnasium's ids are not in it."""
+
+ENV_PACKAGES = Table("environment package", {"envpool": "penstock.envs.envpool:pool_of"})
+"""What may stand before the colon of an environment's name beside a module: package -> ``factory_of(the rest)``."""
 
 TOPOLOGIES = Table(
     "topology",

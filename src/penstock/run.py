@@ -20,7 +20,7 @@ from penstock.errors import EnvError
 from penstock.experiments.card import write_card
 from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
 from penstock.experiments.run_folder import RunFolder
-from penstock.nodes.evaluator import Episode, play
+from penstock.nodes.evaluator import EVALUATION_LANE, Episode, play
 from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.program.draw import draw as draw_program
 from penstock.program.graph import Program
@@ -228,7 +228,7 @@ def _policy(prepared: Prepared, record: Arrays) -> Policy:
 
 def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evaluation:
     run, spaces = prepared.config.run, prepared.profile.spaces
-    source = open_source(prepared.env, run.vector_env, min(run.num_envs, episodes))
+    source = open_source(prepared.env, run.vector_env, min(run.num_envs, episodes), seed=seed + EVALUATION_LANE)
     with contextlib.closing(source):
         playing = play(source, policy.backend, spaces, episodes=episodes, seed=seed)
         played = [episode for episode in playing if isinstance(episode, Episode)]

@@ -24,7 +24,7 @@ class RunConfig:
 
     env: str = field(
         metadata={
-            "help": "Gymnasium id, or module:name of what makes an environment",
+            "help": "Gymnasium id, envpool:task, or module:name of what makes an environment",
             "pattern": r"(?s).*\S.*",
             "form": "the name of an environment",
         }

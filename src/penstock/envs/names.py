@@ -1,4 +1,4 @@
-"""What makes an environment, by name: a Gymnasium id, ``module:attribute``, an entry point, or a callable itself.
+"""What makes an environment, by name: a Gymnasium id, ``module:attribute``, ``envpool:task``, or a callable itself.
 
 Gymnasium is imported only where an id is looked up. Nothing is made here.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from penstock.envs.legacy import declares
 from penstock.envs.spaces import one_line
 from penstock.errors import EnvError, nearest
-from penstock.registry import ENVS
+from penstock.registry import ENV_PACKAGES, ENVS, load
 from penstock.types import EnvFactory, EnvReference
 
 __all__ = ["display_name", "find", "reference"]
@@ -26,7 +26,8 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
 
     Args:
         env: a Gymnasium id (``module:id`` imports the module first), ``package.module:attribute`` (also in the working
-            directory), a name under the entry points ``penstock.envs``, a pickled callable, or a callable.
+            directory), ``envpool:task``, a name under the entry points ``penstock.envs``, a pickled callable, or a
+            callable.
         vector: for a Gymnasium id, use the vector environment that it registers.
 
     Raises:
@@ -78,6 +79,9 @@ def _named(name: str, vector: bool) -> EnvFactory:
     module, colon, attribute = name.rpartition(":")
     if not colon:
         return _registered(name, vector)
+    package = ENV_PACKAGES.get(module)
+    if package is not None:
+        return load(package)(attribute)  # type: ignore[no-any-return]
     loaded = _imported(name, module)
     if all(map(str.isidentifier, attribute.split("."))):
         return _attribute(name, loaded, attribute)

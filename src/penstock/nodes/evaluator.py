@@ -20,7 +20,7 @@ from penstock.registry import load
 from penstock.seeding import episode_seed
 from penstock.types import Array, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
 
-__all__ = ["Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
+__all__ = ["EVALUATION_LANE", "Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
 
 STEP_LIMIT_S = 0.05
 FINISH_LIMIT_S = 2.0
@@ -159,7 +159,8 @@ class EvaluatorNode:
         settings = self._settings
         self._episodes: list[Episode] = []
         with self._ports.busy("open environment", settings.open_limit_s):
-            self._source = open_source(settings.env, settings.vector, min(settings.lanes, settings.episodes))
+            lanes = min(settings.lanes, settings.episodes)
+            self._source = open_source(settings.env, settings.vector, lanes, seed=settings.seed + EVALUATION_LANE)
         self._play = play(self._source, self._backend, settings.spaces, episodes=settings.episodes, seed=settings.seed)
 
     def _out_of_time(self) -> bool:

@@ -44,9 +44,9 @@ def test_nothing_that_the_config_can_decide_stays_auto(monkeypatch):
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
     monkeypatch.setattr("penstock.config.resolve.has_compiler", lambda: True)
     run = resolve(from_mapping({"env": "X"}), fused=False).run
-    assert (run.num_workers, run.backend, run.threads) == (2, "compiled", 1)
+    assert (run.num_workers, run.backend, run.threads) == (4, "compiled", 1)
     run = resolve(from_mapping({"env": "X"}), fused=True).run
-    assert (run.num_workers, run.backend, run.threads) == (2, "fused", 2)
+    assert (run.num_workers, run.backend, run.threads) == (4, "fused", 2)
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -7,26 +7,44 @@ from penstock.errors import ConfigError
 @pytest.mark.parametrize(
     ("num_envs", "cores", "workers"),
     [
-        # min(4, num_envs, max(1, cores - 2)), and 2 on 2 cores
+        (8, 1, 1),
+        (8, 2, 2),
+        (8, 4, 4),
+        (8, 16, 8),
+        (64, 4, 4),
+        (64, 16, 16),
+        (1, 16, 1),
+        # lowered until it divides num_envs
+        (8, 3, 2),
+        (8, 6, 4),
+        (6, 4, 3),
+        (7, 4, 1),
+        (9, 16, 9),
+    ],
+)
+def test_in_lock_step_every_core_steps_environments(num_envs, cores, workers):
+    assert auto_num_workers(num_envs, cores, lock_step=True) == workers
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "cores", "workers"),
+    [
+        # cores - 2, and 2 on 2 cores
         (8, 1, 1),
         (8, 2, 2),
         (8, 3, 1),
         (8, 4, 2),
         (8, 6, 4),
-        (8, 16, 4),
-        (8, 128, 4),
-        (1, 2, 1),
-        (1, 16, 1),
-        (2, 16, 2),
+        (8, 16, 8),
+        (64, 16, 8),
         # lowered until it divides num_envs
-        (6, 16, 3),
-        (7, 16, 1),
-        (9, 16, 3),
+        (60, 16, 12),
+        (6, 6, 3),
         (5, 2, 1),
     ],
 )
-def test_auto_leaves_cores_to_the_rest_and_divides_the_lanes(num_envs, cores, workers):
-    assert auto_num_workers(num_envs, cores) == workers
+def test_where_learning_overlaps_two_cores_are_left_to_the_rest(num_envs, cores, workers):
+    assert auto_num_workers(num_envs, cores, lock_step=False) == workers
 
 
 @pytest.mark.parametrize(

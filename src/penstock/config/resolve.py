@@ -29,14 +29,16 @@ def resolve(config: Config, *, fused: bool) -> Config:
         fused: whether the fused update applies to it.
     """
     run = config.run
-    cores = available_cores()
-    workers = auto_num_workers(run.num_envs, cores) if run.num_workers == "auto" else run.num_workers
+    cores, lock_step = available_cores(), run.sync_mode == "blocking"
+    workers = run.num_workers
+    if workers == "auto":
+        workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step)
     backend = run.backend
     if backend == "auto":
         backend = auto_backend(run.timesteps, fused=fused, compiler=has_compiler())
     threads = run.threads
     if threads == "auto":
-        threads = auto_threads(backend, cores, workers, lock_step=run.sync_mode == "blocking")
+        threads = auto_threads(backend, cores, workers, lock_step=lock_step)
     if backend == "fused":
         threads = min(threads, FUSED_THREADS)
     return replace(config, run=replace(run, num_workers=workers, backend=backend, threads=threads))

@@ -32,7 +32,7 @@ class RunConfig:
     algo: str = _setting("ppo", "algorithm; `penstock algos` lists them")
     num_envs: int = _setting(8, "environments that are stepped side by side (lanes)", min=1, max=1_000_000)
     num_workers: int | Literal["auto"] = _setting(
-        "auto", "environment processes; auto: up to 4, leaving 2 cores to the rest", min=1
+        "auto", "environment processes; auto: one a core; non_blocking leaves 2 cores to the rest where it can", min=1
     )
     timesteps: int = _setting(1_000_000, "environment steps of the whole run", min=1)
     sync_mode: Literal["blocking", "non_blocking"] = _setting(

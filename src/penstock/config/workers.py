@@ -4,16 +4,23 @@ from penstock.errors import ConfigError
 
 __all__ = ["auto_num_workers", "check_num_workers"]
 
+OVERLAP_CORES = 2
+"""Cores for learner, evaluator and the rest where they work beside the environments."""
 
-def auto_num_workers(num_envs: int, cores: int) -> int:
-    """``min(4, num_envs, max(1, cores - 2))``, and 2 on 2 cores; lowered until it divides ``num_envs``.
+
+def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool) -> int:
+    """The most processes that have a core each, lowered until they divide ``num_envs``.
+
+    In lock step the learner waits while environments are stepped, so every core is theirs. Where collection overlaps
+    learning two cores are left to the rest, beyond the first two.
 
     Args:
         num_envs: lanes of the run.
         cores: cores that this process may run on.
+        lock_step: whether collection and learning take turns.
     """
-    wanted = min(4, num_envs, 2 if cores == 2 else max(1, cores - 2))
-    return max(count for count in range(1, wanted + 1) if num_envs % count == 0)
+    wanted = cores if lock_step or cores <= OVERLAP_CORES else cores - OVERLAP_CORES
+    return max(count for count in range(1, min(wanted, num_envs) + 1) if num_envs % count == 0)
 
 
 def check_num_workers(num_workers: int, num_envs: int) -> None:

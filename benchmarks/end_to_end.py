@@ -8,17 +8,12 @@ well anything learns: `benchmarks/learning` does.
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import tempfile
 from pathlib import Path
-from typing import Any
 
-from benchmarks.peers.install import python_of
-from benchmarks.record import ROOT, write
-from benchmarks.runs import curve, train
-from penstock.metrics.report import STEPS_PER_SECOND
+from benchmarks.peers.run import result_of
+from benchmarks.record import write
+from benchmarks.runs import flags, throughput
 
 SETTING = {
     "env": "Pendulum-v1",
@@ -31,26 +26,15 @@ SETTING = {
 BATCH = 8 * 2048
 
 
-def flags(setting: dict[str, Any]) -> list[str]:
-    """A setting as command-line flags, the same on both sides."""
-    return [word for name, value in setting.items() for word in (f"--{name}", str(value))]
-
-
-def peer(python: Path, threads: int, updates: int) -> float:
+def peer(threads: int, updates: int) -> float:
     """Steps per second of stable-baselines3."""
-    script = ROOT / "benchmarks/peers/sb3_ppo.py"
-    command = [python, script, *flags(SETTING), "--threads", str(threads), "--updates", str(updates)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    line = next(line for line in output.splitlines() if line.startswith("RESULT "))
-    return float(json.loads(line.removeprefix("RESULT "))["steps_per_s"])
+    words = [*flags(SETTING), "--threads", str(threads), "--updates", str(updates)]
+    return float(result_of("sb3", words)["steps_per_s"])
 
 
 def ours(extra: list[str], updates: int) -> float:
     """Steps per second of penstock: from its second commit to its last, by its own log of every update."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = [*flags(SETTING), "--timesteps", str((updates + 2) * BATCH), "--eval_episodes", "1", *extra]
-        log = curve(train(Path(folder), words), STEPS_PER_SECOND)
-    return (log.steps[-1] - log.steps[1]) / (log.seconds[-1] - log.seconds[1])
+    return throughput([*flags(SETTING), "--timesteps", str((updates + 2) * BATCH), *extra])
 
 
 def main() -> None:
@@ -62,10 +46,9 @@ def main() -> None:
     parser.add_argument("--peer_threads", type=int, default=1)
     parser.add_argument("--write", type=Path, help="write the result here as JSON")
     args, extra = parser.parse_known_args()
-    python = python_of("sb3")
     peers, own = [], []
     for number in range(args.rounds):
-        peers.append(peer(python, args.peer_threads, args.peer_updates))
+        peers.append(peer(args.peer_threads, args.peer_updates))
         own.append(ours(extra, args.updates))
         print(f"round {number}: stable-baselines3 {peers[-1]:,.0f}, penstock {own[-1]:,.0f} steps/s", flush=True)
     ratio = statistics.median(own) / statistics.median(peers)

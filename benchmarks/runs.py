@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.metrics.jsonl import read_reports
+from penstock.metrics.report import STEPS_PER_SECOND
 
 
 class Curve(NamedTuple):
@@ -46,6 +48,22 @@ def evaluate(run: Path, episodes: int) -> dict[str, Any]:
     """What ``penstock eval --json`` says of a run."""
     result: dict[str, Any] = json.loads(penstock("eval", str(run), "--episodes", str(episodes), "--json"))
     return result
+
+
+def flags(setting: Mapping[str, Any]) -> list[str]:
+    """A setting as command-line flags, the same for penstock and for the peers' scripts."""
+    return [word for name, value in setting.items() for word in (f"--{name}", str(value))]
+
+
+def throughput(arguments: Sequence[str], skip: int = 1) -> float:
+    """Steps per second of a training in steady state: from its commit number ``skip`` to its last, updates included."""
+    with tempfile.TemporaryDirectory() as folder:
+        return rate(curve(train(Path(folder), [*arguments, "--eval_episodes", "1"]), STEPS_PER_SECOND), skip)
+
+
+def rate(log: Curve, skip: int) -> float:
+    """Steps per second from a log's entry ``skip`` to its last."""
+    return (log.steps[-1] - log.steps[skip]) / (log.seconds[-1] - log.seconds[skip])
 
 
 def curve(run: Path, metric: str) -> Curve:

@@ -309,3 +309,22 @@ def test_what_it_does_not_train():
     assert not supports_update(reference.nature(Categorical(2)))
     with pytest.raises(ValueError, match="separate networks"):
         ActorCriticUpdate(reference.GRAPHS["gaussian, shared trunk"], loss_of(PPOConfig()), ROWS)
+
+
+@pytest.mark.parametrize("level", levels())
+def test_every_row_that_is_named_counts_and_no_other(level):
+    """A row that is NaN spoils what names it: found by naming all rows but one, and by spoiling each that is named."""
+    graph, config = GRAPHS["gaussian"], PPOConfig()
+    state, rows = batch(graph)
+    named = np.arange(3, 3 + 70).reshape(1, -1)
+
+    def spoiled(row):
+        changed = dict(rows, advantage=rows["advantage"].copy())
+        changed["advantage"][row] = np.nan
+        return updated(graph, state, changed, named, np.ones(named.shape, np.float32), config, level=level)[0]
+
+    whole = updated(graph, state, rows, named, np.ones(named.shape, np.float32), config, level=level)[0]
+    others = np.setdiff1d(np.arange(ROWS), named)
+    assert np.array_equal(spoiled(others)[graph.actor.name], whole[graph.actor.name])
+    for row in named[0]:
+        assert np.isnan(spoiled(row)[graph.actor.name]).any(), row

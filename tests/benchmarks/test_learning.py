@@ -3,6 +3,10 @@
 import tomllib
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from benchmarks.learning.backends import at_places, overlap
 from benchmarks.learning.run import HERE, draw, verdict
 from benchmarks.runs import Curve
 
@@ -38,3 +42,12 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     line = Curve([0, 100], [0.0, 1.0], [-1200.0, -150.0])
     draw(tmp_path / "curve.png", "penstock train", -200.0, [line, line, line])
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_curves_overlap_where_the_ranges_over_their_seeds_meet() -> None:
+    curves = [Curve([0, 100], [0.0, 1.0], [0.0, 10.0]), Curve([0, 100], [0.0, 1.0], [4.0, 14.0])]
+    plain = at_places(curves, np.array([0, 50, 100]))  # ranges 0..4, 5..9, 10..14
+    assert plain.tolist() == [[0.0, 5.0, 10.0], [4.0, 9.0, 14.0]]
+    # 4.5..5 misses 0..4; 8..12 meets 5..9; 14..15 touches 10..14
+    fast = np.array([[4.5, 8.0, 14.0], [5.0, 12.0, 15.0]])
+    assert overlap(fast, plain) == pytest.approx(2 / 3)

@@ -81,9 +81,11 @@ def main() -> int:
     """Compare the rows that were asked for."""
     table: dict[str, dict[str, Any]] = tomllib.loads((HERE / "thresholds.toml").read_text())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", choices=[*table, []], default=["pendulum-preset", "cartpole-preset"])
+    parser.add_argument("rows", nargs="*", default=["pendulum-preset", "cartpole-preset"], help=", ".join(table))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     args = parser.parse_args()
+    if unknown := sorted(set(args.rows) - set(table)):
+        parser.error(f"unknown rows: {', '.join(unknown)}")
     short = [line for name in args.rows for line in learn(name, table[name], args.seeds)]
     print("\n".join(short) or "every threshold is held, and the curves overlap")
     return 1 if short else 0

@@ -5,11 +5,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.metrics.jsonl import read_reports
-from penstock.metrics.report import STEPS_PER_SECOND
+from penstock.metrics.report import IDLE, STEPS_PER_SECOND
 
 
 class Curve(NamedTuple):
@@ -59,6 +60,18 @@ def throughput(arguments: Sequence[str], skip: int = 1) -> float:
     """Steps per second of a training in steady state: from its commit number ``skip`` to its last, updates included."""
     with tempfile.TemporaryDirectory() as folder:
         return rate(curve(train(Path(folder), [*arguments, "--eval_episodes", "1"]), STEPS_PER_SECOND), skip)
+
+
+def idle(run: Path, skip: int) -> dict[str, float]:
+    """Node -> share of its time in which it had nothing to do, from report number ``skip`` to the last."""
+    reports = [report for report in read_reports(run) if STEPS_PER_SECOND in report.values]
+    spans = [(after.time_s - before.time_s, after.values) for before, after in pairwise(reports[skip:])]
+    whole = sum(span for span, _ in spans)
+    nodes = {name for _, values in spans for name in values if name.startswith(IDLE)}
+    return {
+        name.removeprefix(IDLE): sum(span * values.get(name, 0.0) for span, values in spans) / whole
+        for name in sorted(nodes)
+    }
 
 
 def rate(log: Curve, skip: int) -> float:

@@ -1,0 +1,105 @@
+"""Steps per second of 1 to 16 workers whose environments sleep 5 ms a step, in lock step: the share of linear.
+
+    python -m benchmarks.scaling                     # under a minute
+    python -m benchmarks.scaling --write FILE
+
+One environment a worker. The physical limit beside it: as many processes that do nothing but step such an environment.
+What a batch loses to a perfect one is parted into: sleeping longer than asked (the limit's loss), idle environment
+processes (the learner's update, and waiting for the slowest), and the rest (acting, storing, being scheduled).
+"""
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bars import Bar
+from benchmarks.record import write
+from benchmarks.runs import curve, flags, idle, rate, train
+from benchmarks.sleeping import FIXED_S, fixed
+from penstock.metrics.report import STEPS_PER_SECOND
+
+WORKERS = (1, 2, 4, 8, 16)
+NUM_STEPS = 128
+SKIP = 1
+LINEAR = 0.9
+
+
+def penstock(workers: int, batches: int) -> tuple[float, float]:
+    """Steps per second in steady state, and the mean idle share of the environment nodes."""
+    sizes = {"num_envs": workers, "num_workers": workers, "num_steps": NUM_STEPS, "eval_episodes": 1}
+    steps = (batches + SKIP + 1) * workers * NUM_STEPS
+    words = ["--env", "benchmarks.sleeping:fixed", *flags(sizes), "--timesteps", str(steps)]
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(Path(folder), words)
+        shares = idle(run, SKIP)
+        return rate(curve(run, STEPS_PER_SECOND), SKIP), float(np.mean([shares[f"env.{n}"] for n in range(workers)]))
+
+
+def limit(workers: int, steps: int) -> float:
+    """Steps per second of bare environments in processes of their own."""
+    spawn = multiprocessing.get_context("spawn")
+    start, queue = spawn.Barrier(workers), spawn.SimpleQueue()
+    processes = [spawn.Process(target=_step_alone, args=(steps, start, queue)) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    seconds = [queue.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return workers * steps / float(np.mean(seconds))
+
+
+def _step_alone(steps: int, start: Barrier, queue: "multiprocessing.SimpleQueue[float]") -> None:
+    env, action = fixed(1), np.zeros(1, np.int64)
+    env.reset()
+    start.wait()
+    begun = time.perf_counter()
+    for _ in range(steps):
+        env.step(action)
+    queue.put(time.perf_counter() - begun)
+
+
+def row(workers: int, ours: float, idle_share: float, bare: float) -> dict[str, Any]:
+    """What one width gives: the share of its time in which it slept as asked, and what the rest of the time went into."""
+    perfect = workers / FIXED_S
+    slept, busy = ours / bare, 1.0 - idle_share
+    return {
+        "workers": workers,
+        "steps_per_s": round(ours, 1),
+        "limit_steps_per_s": round(bare, 1),
+        "of_limit": round(ours / bare, 4),
+        "of_sleep_alone": round(ours / perfect, 4),
+        "lost_to_longer_sleeps": round(slept - ours / perfect, 4),
+        "lost_to_idle": round(idle_share, 4),
+        "lost_to_the_rest": round(busy - slept, 4),
+    }
+
+
+def main() -> None:
+    """Measure every width, print, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", nargs="+", type=int, default=list(WORKERS))
+    parser.add_argument("--batches", type=int, default=6, help="batches that are measured at each width")
+    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    args = parser.parse_args()
+    rows = []
+    for workers in args.workers:
+        bare = limit(workers, args.batches * NUM_STEPS // 2)
+        rows.append(row(workers, *penstock(workers, args.batches), bare))
+        print(", ".join(f"{name} {value:,}" for name, value in rows[-1].items()), flush=True)
+    first, last = rows[0], rows[-1]
+    per_worker = [entry["steps_per_s"] / entry["workers"] for entry in (first, last)]
+    bar = Bar(f"{last['workers']} workers, share of linear", per_worker[1] / per_worker[0], LINEAR)
+    print(bar.line())
+    if args.write:
+        command = f"python -m benchmarks.scaling --batches {args.batches}"
+        write(args.write, {"command": command, "sleep_s": FIXED_S, "bars": [bar.entry()], "widths": rows})
+
+
+if __name__ == "__main__":
+    main()

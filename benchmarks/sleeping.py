@@ -1,0 +1,70 @@
+"""Environments whose only cost is a sleep, so that cores do not limit how many of them run side by side.
+
+They are named `benchmarks.sleeping:fixed` and `benchmarks.sleeping:varying`. Nothing can be learned in them.
+"""
+
+import time
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode
+
+FIXED_S = 0.005
+SHORTEST_S, LONGEST_S = 0.001, 0.01
+ROLLOUT = 32
+"""Vector steps for which a varying sleep stays what it is: a rollout of the benchmarks that use it."""
+EPISODE = 64
+
+
+class Sleeping(gymnasium.vector.VectorEnv):
+    """Sleeps once a vector step; every lane's episode ends after 64 steps and begins anew in the same step.
+
+    Args:
+        num_envs: lanes.
+        seconds: how long to sleep, a value for each vector step.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  # as the base class has it
+
+    def __init__(self, num_envs: int, seconds: Iterator[float]) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space = Box(-1.0, 1.0, (4,), np.float32)
+        self.single_action_space = Discrete(2)
+        self._seconds = seconds
+        self._steps = 0
+        self._obs = np.zeros((num_envs, 4), np.float32)
+        self._reward = np.ones(num_envs, np.float32)
+        self._never, self._all = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
+
+    def reset(self, **_seed_and_options: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin every episode; sleeps not at all."""
+        self._steps = 0
+        return self._obs, {}
+
+    def step(self, _actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Sleep; the actions change nothing."""
+        time.sleep(next(self._seconds))
+        self._steps += 1
+        ended = self._steps % EPISODE == 0
+        return self._obs, self._reward, self._all if ended else self._never, self._never, {}
+
+
+def fixed(num_envs: int) -> Sleeping:
+    """5 ms a vector step."""
+    return Sleeping(num_envs, repeat(FIXED_S))
+
+
+def varying(num_envs: int, seed: int) -> Sleeping:
+    """A time drawn for each rollout, log-uniform over 1 to 10 ms a vector step."""
+    return Sleeping(num_envs, drawn(seed))
+
+
+def drawn(seed: int) -> Iterator[float]:
+    """The sleep of each vector step, in seconds."""
+    random = np.random.default_rng(seed)
+    while True:
+        yield from repeat(float(np.exp(random.uniform(np.log(SHORTEST_S), np.log(LONGEST_S)))), ROLLOUT)

@@ -65,7 +65,7 @@ def _step_alone(steps: int, start: Barrier, queue: "multiprocessing.SimpleQueue[
 
 
 def row(workers: int, ours: float, idle_share: float, bare: float) -> dict[str, Any]:
-    """What one width gives: the share of its time in which it slept as asked, and what the rest of the time went into."""
+    """What one width gives: the share of its time in which it slept as asked, and where the rest of it went."""
     perfect = workers / FIXED_S
     slept, busy = ours / bare, 1.0 - idle_share
     return {

@@ -28,7 +28,7 @@ from penstock.nodes.env import EnvSettings
 from penstock.nodes.policy import PolicySettings
 from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, NodeSpec, Program, Stream
 from penstock.program.rollout import rollout_specs
-from penstock.runtime.local import Processes
+from penstock.scheduler.processes import Processes
 from penstock.scheduler.wiring import Wiring, placement
 from penstock.scheduler.worker import WorkerSpec
 from penstock.types import BackendSpec

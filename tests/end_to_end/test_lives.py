@@ -148,7 +148,7 @@ class Failing(IdentityEnv):
 def test_a_process_of_the_run_that_is_killed_is_named(tmp_path) -> None:
     run = endless(tmp_path)
     wait_for_update(run, 2)
-    victim = next(child for child in descendants(run) if child.cmdline()[-1].isdigit())
+    victim = next(child for child in descendants(run) if "scheduler.worker" in " ".join(child.cmdline()))
     victim.kill()
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 1

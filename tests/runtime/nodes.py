@@ -2,8 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
 
 from penstock.node import Ports
 from penstock.program.graph import NodeSpec, Program, Record, Stream
@@ -54,10 +59,15 @@ class Source:
                 time.sleep(30)
                 os._exit(0)
             raise ValueError("the source is broken")
+        if self.settings.then == "bear children":
+            for apart in (False, True):
+                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=apart)
+                (Path(os.environ["PIDS"]) / str(child.pid)).touch()
         if self.settings.then == "hang":
             time.sleep(1000)
         if self.settings.then == "interrupt launcher":
-            os.kill(os.getppid(), signal.SIGINT)
+            # The parent is the warden.
+            os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGINT)
 
     def close(self) -> None: ...
 

@@ -76,8 +76,8 @@ def test_when_the_launcher_is_killed_its_processes_end() -> None:
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     process = psutil.Process(launcher.pid)
-    assert wait_until(lambda: len(process.children()) == 2, 20.0)
-    children = process.children()
+    assert wait_until(lambda: len(process.children(recursive=True)) == 3, 20.0)  # the two nodes, and the warden
+    children = process.children(recursive=True)
     launcher.kill()
     launcher.wait()
     assert wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))

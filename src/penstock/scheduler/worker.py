@@ -49,8 +49,8 @@ class _OwnBell:
 
 
 def main() -> None:
-    """Entry of a worker process: ``argv`` holds segment fd and size, spec fd, lifeline fd and error fd."""
-    segment_fd, nbytes, spec_fd, lifeline_fd, error_fd = map(int, sys.argv[1:6])
+    """Entry of a worker process: ``argv`` holds the segment's size and fd, spec fd, lifeline fd and error fd."""
+    nbytes, segment_fd, spec_fd, lifeline_fd, error_fd = map(int, sys.argv[1:6])
     watch(lifeline_fd)
     # The launcher decides when a run ends, also where a whole process group is told to;
     # a handler, unlike SIG_IGN, is not inherited by an environment's children.

@@ -1,0 +1,188 @@
+"""The worker processes of a run: started, signalled and reaped by a warden, which outlives none of them for long.
+
+Workers get plain specs over a pipe, and inherit file descriptors. It decides nothing about a run.
+"""
+
+import contextlib
+import marshal
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ResourceError
+from penstock.memory.lifeline import Lifeline
+from penstock.memory.segment import Segment
+from penstock.scheduler import warden
+from penstock.scheduler.supervisor import Exit
+from penstock.scheduler.worker import COMMAND, STACKS_SIGNAL, WorkerSpec
+
+__all__ = ["Processes"]
+
+STACKS_WAIT_S = 0.5
+END_LIMIT_S = 5.0
+"""How long the warden may take to end all that is left."""
+
+
+class Processes:
+    """The processes of a run, by the name of their placement group.
+
+    Args:
+        segment: the run's shared memory.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._lifeline = Lifeline()
+        self._starting: set[str] = set()
+        self._pids: dict[str, int] = {}
+        self._errors: dict[str, int] = {}
+        self._ended: deque[Exit] = deque()
+        self._received = b""
+        self._control, other = socket.socketpair()
+        with other:
+            self._warden = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(Path(warden.__file__)), str(other.fileno())],
+                pass_fds=(other.fileno(),),
+                stdin=subprocess.DEVNULL,
+                # What is typed at a terminal reaches its foreground session only.
+                start_new_session=True,
+            )
+
+    def start(self, spec: WorkerSpec, threads: int) -> None:
+        """Start the process of a placement group; ``threads`` bounds those of numerical libraries.
+
+        Raises:
+            ResourceError: the machine will have no further process.
+        """
+        group = spec.placement.group
+        spec_read, spec_write = os.pipe()
+        error_read, error_write = os.pipe()
+        os.set_blocking(error_read, False)
+        environment = dict(os.environb)
+        for name in (b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"MKL_NUM_THREADS"):
+            environment[name] = str(threads).encode()
+        arguments = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND, str(self._segment.nbytes))]
+        descriptors = (self._segment.fd, spec_read, self._lifeline.fd, error_write)
+        self._errors[group] = error_read
+        try:
+            self._ask("start", group, arguments, environment, len(descriptors), descriptors=descriptors)
+            self._starting.add(group)
+            while group in self._starting:
+                self._listen(None)
+        finally:
+            os.close(spec_read)
+            os.close(error_write)
+            # A process that dies before it has read all of this is found by its exit.
+            with contextlib.suppress(BrokenPipeError), os.fdopen(spec_write, "wb") as pipe:
+                pipe.write(pickle.dumps(sys.path) + pickle.dumps(spec))
+
+    def exits(self) -> Sequence[Exit]:
+        """Processes that have ended since the last call.
+
+        Raises:
+            ResourceError: the warden was killed; all processes have ended with it, or are about to.
+        """
+        self._listen(0.0)
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    def running(self) -> Sequence[str]:
+        """Groups whose process still runs."""
+        return tuple(self._pids)
+
+    def pid(self, group: str) -> int:
+        """The process of a group that runs."""
+        return self._pids[group]
+
+    def stacks(self, group: str) -> str:
+        """Ask a process where its threads stand, and give it a moment to say so."""
+        self._ask("signal", group, int(STACKS_SIGNAL))
+        time.sleep(STACKS_WAIT_S)
+        return self._said(group) or "It did not say where it stands."
+
+    def kill(self, group: str) -> None:
+        """End a process now, and return when it is reaped; ``exits`` does not tell of it."""
+        self._wake_warden()
+        self._ask("signal", group, int(signal.SIGKILL))
+        while group in self._pids:
+            self._listen(None)
+        self._ended = deque(ended for ended in self._ended if ended.group != group)
+
+    def kill_all(self) -> None:
+        """End what still runs, with all that it has started, and the warden. May be called twice."""
+        self._wake_warden()
+        self._control.close()
+        try:
+            self._warden.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            # A process that the kernel does not let go of; it has no socket and no memory of ours to keep.
+            self._warden.kill()
+            self._warden.wait()
+        self._pids.clear()
+        for descriptor in self._errors.values():
+            os.close(descriptor)
+        self._errors.clear()
+        self._lifeline.close()
+
+    def _wake_warden(self) -> None:
+        """Whoever stopped every process of a run has stopped this one, too."""
+        self._warden.send_signal(signal.SIGCONT)
+
+    def _ask(self, *message: Any, descriptors: Sequence[int] = ()) -> None:  # noqa: ANN401 - as marshal takes it
+        content = marshal.dumps(message)
+        head = len(content).to_bytes(warden.HEAD_BYTES, "little")
+        try:
+            # Descriptors travel with the first bytes of what they belong to.
+            sent = socket.send_fds(self._control, [head + content], descriptors)
+            self._control.sendall((head + content)[sent:])
+        except OSError as error:
+            raise _no_warden() from error
+
+    def _listen(self, timeout_s: float | None) -> None:
+        """Take in what the warden has said, or waits for it to say something for so long."""
+        while select.select([self._control], [], [], timeout_s)[0]:
+            content = self._control.recv(65_536)
+            if not content:
+                raise _no_warden()
+            self._received += content
+            while (end := warden.message_end(self._received)) is not None:
+                message = marshal.loads(self._received[warden.HEAD_BYTES : end])
+                self._received = self._received[end:]
+                self._note(*message)
+            timeout_s = 0.0
+
+    def _note(self, what: str, group: str, detail: Any) -> None:  # noqa: ANN401 - each message has its own
+        self._starting.discard(group)
+        match what:
+            case "started":
+                self._pids[group] = detail
+            case "ended":
+                del self._pids[group]
+                said = self._said(group)
+                os.close(self._errors.pop(group))
+                self._ended.append(Exit(group, detail, said))
+            case _:
+                os.close(self._errors.pop(group))
+                raise ResourceError(f"process {group} cannot be started: {detail}")
+
+    def _said(self, group: str) -> str:
+        """What a process has said in its error pipe. Not up to its end: a child of an environment may hold it open."""
+        reader, parts = self._errors[group], []
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(reader, 65_536):
+                parts.append(part)
+        return b"".join(parts).decode(errors="replace")
+
+
+def _no_warden() -> ResourceError:
+    return ResourceError("the process that starts and ends this run's processes was killed, and so they ended too")

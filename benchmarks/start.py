@@ -65,9 +65,9 @@ def environment_process() -> tuple[float, float]:
     board, stream = program.edge("policy"), program.edge("rollouts")
     BoardMemory(wiring.bytes_of("policy"), board.arrays).publish(state, 0)
     rollouts = StreamMemory(wiring.bytes_of("rollouts"), stream.arrays, 1)
-    processes = Processes(segment)
+    processes = Processes()
     begun = time.perf_counter()
-    processes.start(WorkerSpec(placement(program, NAME), {NAME: 1}), 1)
+    processes.start(segment, WorkerSpec(placement(program, NAME), {NAME: 1}), 1)
     while not rollouts.ready():
         if processes.exits():
             raise RuntimeError("the environment process ended early")

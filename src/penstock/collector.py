@@ -85,7 +85,7 @@ class ParallelEnvironmentCollector:
         self._wiring.attach(self._segment.bytes)
         self._signs = SharedSigns(self._wiring, program)
         self._signs.expect(START_LIMIT_S)
-        self._processes = Processes(self._segment)
+        self._processes = Processes()
         incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
         ports = NodePorts(self._wiring, LEARNER, LEARNER, incarnations[LEARNER])
         self._rollouts, self._policy = ports.stream_reader("rollouts"), ports.board_writer("policy")
@@ -95,7 +95,7 @@ class ParallelEnvironmentCollector:
         for node in program.nodes:
             if node.kind == "env":
                 spec = WorkerSpec(placement(program, node.group), {node.name: incarnations[node.name]})
-                self._processes.start(spec, node.threads)
+                self._processes.start(self._segment, spec, node.threads)
 
     def publish(self, published: Mapping[str, Array]) -> None:
         """Act with these parameters (and statistics) from the next rollout on."""

@@ -1,5 +1,6 @@
 """The warden: what is left of a process's children after its end, and of everything after the launcher's."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,17 +26,16 @@ EMPTY = WorkerSpec(Placement("one", (), (), (("one", "one"),)), {})
 @pytest.fixture
 def processes(monkeypatch):
     """A process table whose processes run the code in ``CODE`` in place of a worker."""
-    segment = Segment.create(4096, "test")
-    table = Processes(segment)
+    table = Processes()
     monkeypatch.setattr("penstock.scheduler.processes.COMMAND", "import os; exec(os.environ['CODE'])")
     yield table
     table.kill_all()
-    segment.close()
 
 
-def run(table: Processes, monkeypatch, code: str) -> None:
+def run(table: Processes, monkeypatch, code: str, spec: WorkerSpec = EMPTY) -> None:
     monkeypatch.setenv("CODE", code)
-    table.start(EMPTY, 1)
+    with contextlib.closing(Segment.create(4096, "test")) as segment:
+        table.start(segment, spec, 1)
 
 
 def exits(table: Processes) -> list[Exit]:
@@ -88,8 +88,7 @@ def test_the_children_of_another_process_stay(processes, monkeypatch, tmp_path) 
     daemon = "if os.fork() == 0: exec({!r}); os._exit(0)\nos.wait(); import time; time.sleep(60)"
     run(processes, monkeypatch, daemon.format(code + TELL.format(str(path))))
     child = told(path)
-    monkeypatch.setenv("CODE", "os._exit(1)")
-    processes.start(EMPTY._replace(placement=Placement("two", (), (), (("two", "two"),))), 1)
+    run(processes, monkeypatch, "os._exit(1)", EMPTY._replace(placement=Placement("two", (), (), (("two", "two"),))))
     assert exits(processes)[0].group == "two"
     assert alive(child)
     processes.kill_all()
@@ -106,8 +105,9 @@ def test_without_its_warden_a_run_ends(processes, monkeypatch) -> None:
 
 def test_a_process_that_cannot_be_started_is_named(processes, monkeypatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    run(processes, monkeypatch, "")
     with pytest.raises(ResourceError, match="process one cannot be started: No such file"):
-        processes.start(EMPTY, 1)
+        wait_until(processes.exits)
 
 
 LAUNCHER = """

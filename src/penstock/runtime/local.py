@@ -33,18 +33,17 @@ def launch(program: Program) -> Outcome:
         NodeError: a process failed; it holds that process's own traceback.
     """
     check(program)
-    roster = [(node.name, node.group) for node in program.nodes]
-    wiring = Wiring(program.edges, roster)
+    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
+    processes = Processes()
     wiring.attach(segment.bytes)
-    processes = Processes(segment)
     signs = SharedSigns(wiring, program)
     last = tuple(program.node(name).group for name in program.ends_with)
     supervisor = Supervisor(processes, signs, last=last, drain_limit_s=DRAIN_LIMIT_S, end_limit_s=END_LIMIT_S)
     try:
         with Interrupts() as interrupts:
             signs.expect(START_LIMIT_S)
-            _start(program, processes)
+            _start(program, processes, segment)
             _supervise(supervisor, interrupts, wiring)
         if supervisor.failure is not None:
             ended = supervisor.failure
@@ -55,13 +54,13 @@ def launch(program: Program) -> Outcome:
         segment.close()
 
 
-def _start(program: Program, processes: Processes) -> None:
+def _start(program: Program, processes: Processes, segment: Segment) -> None:
     incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
     for group in program.groups:
         part = placement(program, group)
         own = {node.name: incarnations[node.name] for node in part.nodes}
         threads = max(node.threads for node in part.nodes)
-        processes.start(WorkerSpec(part, own), threads)
+        processes.start(segment, WorkerSpec(part, own), threads)
 
 
 def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -> None:

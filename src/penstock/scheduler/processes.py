@@ -35,15 +35,13 @@ END_LIMIT_S = 5.0
 class Processes:
     """The processes of a run, by the name of their placement group.
 
-    Args:
-        segment: the run's shared memory.
+    The warden takes 20 ms to be ready: make this before all else that a start needs.
     """
 
-    def __init__(self, segment: Segment) -> None:
-        self._segment = segment
+    def __init__(self) -> None:
         self._lifeline = Lifeline()
-        self._starting: set[str] = set()
-        self._pids: dict[str, int] = {}
+        self._pids: dict[str, int | None] = {}
+        """``None`` until the warden has said it."""
         self._errors: dict[str, int] = {}
         self._ended: deque[Exit] = deque()
         self._received = b""
@@ -57,11 +55,16 @@ class Processes:
                 start_new_session=True,
             )
 
-    def start(self, spec: WorkerSpec, threads: int) -> None:
-        """Start the process of a placement group; ``threads`` bounds those of numerical libraries.
+    def start(self, segment: Segment, spec: WorkerSpec, threads: int) -> None:
+        """Start the process of a placement group, and do not wait until it runs.
+
+        Args:
+            segment: the run's shared memory.
+            spec: what the process is told.
+            threads: bounds those of numerical libraries.
 
         Raises:
-            ResourceError: the machine will have no further process.
+            ResourceError: the machine will have no further process; ``exits`` may tell so later.
         """
         group = spec.placement.group
         spec_read, spec_write = os.pipe()
@@ -70,14 +73,12 @@ class Processes:
         environment = dict(os.environb)
         for name in (b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"MKL_NUM_THREADS"):
             environment[name] = str(threads).encode()
-        arguments = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND, str(self._segment.nbytes))]
-        descriptors = (self._segment.fd, spec_read, self._lifeline.fd, error_write)
+        arguments = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND, str(segment.nbytes))]
+        descriptors = (segment.fd, spec_read, self._lifeline.fd, error_write)
         self._errors[group] = error_read
         try:
             self._ask("start", group, arguments, environment, len(descriptors), descriptors=descriptors)
-            self._starting.add(group)
-            while group in self._starting:
-                self._listen(None)
+            self._pids[group] = None
         finally:
             os.close(spec_read)
             os.close(error_write)
@@ -89,7 +90,7 @@ class Processes:
         """Processes that have ended since the last call.
 
         Raises:
-            ResourceError: the warden was killed; all processes have ended with it, or are about to.
+            ResourceError: a process could not be started, or the warden was killed and all others are about to end.
         """
         self._listen(0.0)
         ended = list(self._ended)
@@ -101,8 +102,14 @@ class Processes:
         return tuple(self._pids)
 
     def pid(self, group: str) -> int:
-        """The process of a group that runs."""
-        return self._pids[group]
+        """The process of a group that runs.
+
+        Raises:
+            KeyError: none does.
+        """
+        while (pid := self._pids[group]) is None:
+            self._listen(None)
+        return pid
 
     def stacks(self, group: str) -> str:
         """Ask a process where its threads stand, and give it a moment to say so."""
@@ -120,14 +127,22 @@ class Processes:
 
     def kill_all(self) -> None:
         """End what still runs, with all that it has started, and the warden. May be called twice."""
+        if self._control.fileno() < 0:
+            return
         self._wake_warden()
-        self._control.close()
-        try:
-            self._warden.wait(END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            # A process that the kernel does not let go of; it has no socket and no memory of ours to keep.
+        self._control.shutdown(socket.SHUT_WR)
+        begun = time.monotonic()
+        # Its end of file says that it is through; waiting for a process with a time-out would poll.
+        while select.select([self._control], [], [], max(0.0, begun + END_LIMIT_S - time.monotonic()))[0]:
+            with contextlib.suppress(ConnectionResetError):
+                if self._control.recv(65_536):
+                    continue
+            break
+        else:
+            # There is a process that the kernel does not let go of.
             self._warden.kill()
-            self._warden.wait()
+        self._warden.wait()
+        self._control.close()
         self._pids.clear()
         for descriptor in self._errors.values():
             os.close(descriptor)
@@ -162,7 +177,6 @@ class Processes:
             timeout_s = 0.0
 
     def _note(self, what: str, group: str, detail: Any) -> None:  # noqa: ANN401 - each message has its own
-        self._starting.discard(group)
         match what:
             case "started":
                 self._pids[group] = detail
@@ -172,6 +186,7 @@ class Processes:
                 os.close(self._errors.pop(group))
                 self._ended.append(Exit(group, detail, said))
             case _:
+                del self._pids[group]
                 os.close(self._errors.pop(group))
                 raise ResourceError(f"process {group} cannot be started: {detail}")
 

@@ -45,6 +45,8 @@ def main() -> None:
     with contextlib.suppress(OSError):
         warden.serve()
     warden.end()
+    # Nothing needs an orderly shutdown, and somebody is waiting.
+    os._exit(0)
 
 
 class Warden:
@@ -87,13 +89,13 @@ class Warden:
         for pid in self._names:
             _kill_group(pid)
         while True:
-            for pid in {*self._names, *_children()}:
-                _kill(pid)
             try:
                 while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
                     self._names.pop(pid, None)
             except ChildProcessError:
                 return
+            for pid in {*self._names, *_children()}:
+                _kill(pid)
             select.select([], [], [], _PAUSE_S)
 
     def _receive(self) -> bool:

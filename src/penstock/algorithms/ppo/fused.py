@@ -15,7 +15,7 @@ from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss, ActorCriticUpd
 from penstock.network import PolicyGraph
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "supports"]
+__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "supports"]
 
 
 def supports(graph: PolicyGraph, config: PPOConfig) -> bool:
@@ -25,7 +25,13 @@ def supports(graph: PolicyGraph, config: PPOConfig) -> bool:
 
 def build(spaces: Spaces, config: PPOConfig) -> Fused:
     """PPO on ``spaces`` without torch. An update is made only of a policy for which `supports` is true."""
-    loss = ActorCriticLoss(
+    graph = policy_graph(spaces, config)
+    return fused(partial(init_state, spaces, config), graph, config, objective(config))
+
+
+def objective(config: PPOConfig) -> ActorCriticLoss:
+    """The clipped surrogate with its value and entropy terms, and Adam."""
+    return ActorCriticLoss(
         clip_param=config.clip_param,
         value_coef=config.value_coef,
         entropy_coef=config.entropy_coef,
@@ -34,7 +40,6 @@ def build(spaces: Spaces, config: PPOConfig) -> Fused:
         optimizer="adam",
         epsilon=config.adam_eps,
     )
-    return fused(partial(init_state, spaces, config), policy_graph(spaces, config), config, loss)
 
 
 def fused(init: Callable[[int], Arrays], graph: PolicyGraph, config: ActorCriticConfig, loss: ActorCriticLoss) -> Fused:

@@ -1,0 +1,56 @@
+"""How fast this processor multiplies: operations of a large float32 product a second, by NumPy's own library.
+
+python -m benchmarks.peak            # as many threads as the library likes
+OPENBLAS_NUM_THREADS=1 python -m benchmarks.peak
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.record import ROOT
+from penstock.network import Linear, Network, PolicyGraph
+
+SIZE = 1024
+REPEATS = 25
+
+
+def operations_per_second(threads: int) -> float:
+    """Of ``threads`` cores; measured in a process of its own, because the library reads its threads when it loads."""
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+    command = [sys.executable, "-m", "benchmarks.peak"]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=ROOT).stdout)
+
+
+def forward_operations(graph: PolicyGraph) -> int:
+    """Additions and multiplications of all linear layers for one row."""
+    return sum(sum(_operations(network)) for network in graph.networks)
+
+
+def update_operations(graph: PolicyGraph) -> int:
+    """The same for one row of an update: outputs, gradients of weights, and of inputs but those of first layers."""
+    return 3 * forward_operations(graph) - sum(_operations(network)[0] for network in graph.networks)
+
+
+def _operations(network: Network) -> list[int]:
+    """Of each linear layer, for one row."""
+    return [2 * layer.inputs * layer.outputs for layer in network.layers if isinstance(layer, Linear)]
+
+
+def main() -> None:
+    """Print the operations per second of the quickest of some products."""
+    a, b = (np.random.default_rng(seed).standard_normal((SIZE, SIZE), np.float32) for seed in range(2))
+    seconds = []
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        a @ b
+        seconds.append(time.perf_counter() - begun)
+    print(2 * SIZE**3 / min(seconds))
+
+
+if __name__ == "__main__":
+    main()

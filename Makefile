@@ -12,7 +12,7 @@ CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python check format learn bench clean
+.PHONY: help install train test test-native test-python check format learn bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -48,8 +48,11 @@ format: install  ## write the style that check asks for
 learn: install  ## repeat the learning results: every row of benchmarks/learning/thresholds.toml, three seeds each
 	$(BIN)/python -m benchmarks.learning.run --all
 
-bench: install  ## repeat the comparison with a peer, alternating in one sitting
-	$(BIN)/python -m benchmarks.end_to_end
+bench: install  ## repeat every benchmark into benchmarks/results, then draw them; for a quiet machine
+	@$(BIN)/python -m benchmarks.suite; status=$$?; $(BIN)/python -m benchmarks.plots && exit $$status
+
+bench-quick: install  ## the benchmarks in short form, into build/benchmarks: less than 5 minutes on two cores
+	$(BIN)/python -m benchmarks.suite --quick
 
 clean:  ## remove what the targets made, .venv included
 	rm -rf $(VENV) build

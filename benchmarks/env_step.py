@@ -6,17 +6,15 @@
 
 An EnvNode collects rollouts over the structures of a real program. Then the same seeds and actions are given to bare
 environments, the physical limit, and once more with a bare forward pass of the policy (two networks of 64, 64 units)
-before each vector step: `added_us` is what the node takes beyond the first, `around_us` beyond the second. The three
+before each vector step: `AROUND` is what the node takes beyond the second, `ADDED` beyond the first. The three
 alternate, so what is compared has done the same work in the same moment. Time is the thread's CPU time: nothing here
 waits, and what else the machine does is not counted. Does not measure the update, nor the hand-over of whole rollouts
 between processes.
 """
 
-import argparse
-import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +22,7 @@ import gymnasium
 import numpy as np
 
 import penstock
-from benchmarks.record import write
+from benchmarks.measured import Measured, parser, report
 from penstock.inference import native
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.memory.segment import Segment
@@ -42,6 +40,8 @@ from penstock.types import Array, Arrays, Spaces
 NUM_STEPS = 512
 """T: in short rollouts each would mostly be measured while it warms the caches that the others have cooled."""
 READER = 99
+AROUND = "added around the forward pass"
+ADDED = "added, forward pass included"
 
 
 class Case(NamedTuple):
@@ -175,7 +175,7 @@ def forward_pass(plan: Plan, published: Arrays, lanes: int) -> Callable[[int, in
     return kernel.bind({name: slot[name] for name, _ in plan.spaces.obs}, out, lanes=np.arange(lanes)).act
 
 
-def measure(case: Case, rounds: int, folder: Path) -> dict[str, Any]:
+def measure(case: Case, rounds: int, folder: Path) -> list[Measured]:
     """Alternate the three and compare them; microseconds a vector step, medians over the rounds."""
     flags = {"env": case.env, "num_envs": case.lanes, "num_workers": 1, "vector_env": case.vector, "seed": 1}
     sizes = {"num_steps": NUM_STEPS, "mini_batch_size": 64, "log_dir": str(folder)}
@@ -194,40 +194,29 @@ def measure(case: Case, rounds: int, folder: Path) -> dict[str, Any]:
     node.close()
     # The first round warms up. Differences within a round, because the machine's speed drifts between rounds.
     whole_us, bare_us, forward_us = np.array(seconds[1:]).T * 1e6 / NUM_STEPS
-    columns = {"added": whole_us - bare_us, "around": whole_us - forward_us, "environment": bare_us}
-    medians = {f"{name}_us": round(float(np.median(values)), 2) for name, values in columns.items()}
-    return {"case": case.name, "budget_us": round(case.budget_us, 2), **medians}
-
-
-def rows(cases: Sequence[Case], rounds: int) -> Iterator[dict[str, Any]]:
-    """Every case's result, printed as it comes."""
-    for case in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            row = measure(case, rounds, Path(folder))
-        print(
-            f"{row['case']:24} added {row['added_us']:7.2f} us, around the forward pass {row['around_us']:7.2f} "
-            f"(may be {row['budget_us']:6.2f}); environment {row['environment_us']:8.2f}",
-            flush=True,
-        )
-        yield row
+    around, added, environment = (
+        round(float(np.median(us)), 2) for us in (whole_us - forward_us, whole_us - bare_us, bare_us)
+    )
+    return [
+        Measured(case.name, AROUND, "penstock", around, may_be_us=round(case.budget_us, 2)),
+        Measured(case.name, ADDED, "penstock", added),
+        Measured(case.name, "the environment itself", "limit", environment),
+    ]
 
 
 def main() -> None:
     """Measure, print, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=31)
-    parser.add_argument("--cases", nargs="+", help="names of cases, as printed", default=[case.name for case in CASES])
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
-    args = parser.parse_args()
-    measured = list(rows([case for case in CASES if case.name in args.cases], args.rounds))
-    result = {
-        "command": f"python -m benchmarks.env_step --rounds {args.rounds}",
-        "num_steps": NUM_STEPS,
-        "cases": measured,
-    }
-    print(f"RESULT {json.dumps(result)}")
-    if args.write:
-        write(args.write, result)
+    arguments = parser("env_step", __doc__, rounds=31)
+    arguments.add_argument(
+        "--cases", nargs="+", help="names of cases, as printed", default=[case.name for case in CASES]
+    )
+    args = arguments.parse_args()
+    rows = []
+    for case in CASES:
+        if case.name in args.cases:
+            with tempfile.TemporaryDirectory() as folder:
+                rows += measure(case, args.rounds, Path(folder))
+    report(arguments, args, rows, {"num_steps": NUM_STEPS})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """How soon things start and how much an environment process holds: floors beside each, medians of repeated runs.
 
-    python -m benchmarks.start                  # 7 repeats, about 15 seconds
+    python -m benchmarks.start                  # 7 rounds, about 15 seconds
     python -m benchmarks.start --write FILE
 
 An environment process is the real worker with one EnvNode of 4 Pendulum environments, started as the local runtime
 does; its clock runs from its spawn to its first finished vector step.
 """
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -16,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import write
+from benchmarks.measured import Kind, Measured, parser, report
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.envs.sources import probe
 from penstock.inference import native
@@ -35,6 +33,14 @@ from penstock.types import BackendSpec
 
 LANES = 4
 NAME = "env.0"
+CASE = "from a process's start to its work"
+FIRST_US, MEGABYTES = 300_000.0, 40.0
+"""What an environment process may take to its first step, and hold of its own."""
+COMMANDS = {
+    "penstock --help": ("-m", "penstock", "--help"),
+    "python with NumPy": ("-c", "import numpy"),
+    "python alone": ("-c", "pass"),
+}
 
 
 def one_environment_node() -> tuple[Program, dict[str, Any]]:
@@ -91,25 +97,30 @@ def command(*words: str) -> float:
     return time.perf_counter() - begun
 
 
+def measure(repeats: int) -> tuple[list[Measured], float]:
+    """What was compared, alternating, and the MB of an environment process."""
+    own: list[tuple[float, float]] = []
+    seconds: dict[str, list[float]] = {what: [] for what in COMMANDS}
+    for _ in range(repeats):
+        own.append(environment_process())
+        for what, words in COMMANDS.items():
+            seconds[what].append(command(*words))
+    first = statistics.median(value for value, _ in own)
+    rows = [Measured(CASE, "environment process, to its first step", "penstock", round(first * 1e6), None, FIRST_US)]
+    for what, values in seconds.items():
+        kind: Kind = "penstock" if what.startswith("penstock") else "limit"
+        rows.append(Measured(CASE, what, kind, round(statistics.median(values) * 1e6)))
+    return rows, round(statistics.median(megabytes for _, megabytes in own), 1)
+
+
 def main() -> None:
     """Measure, print, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
-    args = parser.parse_args()
-    environments = [environment_process() for _ in range(args.repeats)]
-    result = {
-        "command": "python -m benchmarks.start",
-        "environment_process_first_step_s": statistics.median(seconds for seconds, _ in environments),
-        "environment_process_pss_mb": statistics.median(megabytes for _, megabytes in environments),
-        "penstock_help_s": statistics.median(command("-m", "penstock", "--help") for _ in range(args.repeats)),
-        "floor_python_with_numpy_s": statistics.median(command("-c", "import numpy") for _ in range(args.repeats)),
-        "floor_python_s": statistics.median(command("-c", "pass") for _ in range(args.repeats)),
-    }
-    rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in result.items()}
-    print("RESULT", json.dumps(rounded))
-    if args.write:
-        write(args.write, rounded)
+    arguments = parser("start", __doc__, rounds=7)
+    args = arguments.parse_args()
+    rows, megabytes = measure(args.rounds)
+    print(f"an environment process holds {megabytes} MB of its own (may be {MEGABYTES:g})")
+    memory_mb = {"environment_process_pss_mb": megabytes, "environment_process_pss_may_be_mb": MEGABYTES}
+    report(arguments, args, rows, memory_mb)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,191 @@
+"""Draws the committed results of benchmarks into docs/images, one picture a result. Measures nothing.
+
+python -m benchmarks.plots                # all of benchmarks/results that there is a drawing for
+python -m benchmarks.plots slots board    # some of them
+"""
+
+import argparse
+import importlib
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from benchmarks.record import ROOT
+from benchmarks.suite import RESULTS
+
+IMAGES = ROOT / "docs/images"
+COLORS = {"penstock": "#0072B2", "peer": "#E69F00", "limit": "#9A9A9A"}
+STYLE: Any = {
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#888888",
+    "ytick.left": False,
+    "legend.frameon": False,
+}
+LOGARITHMIC_FROM = 30
+"""Times that differ by more than this factor do not show on a linear axis."""
+
+
+def mechanism(result: dict[str, Any], title: str) -> Figure:
+    """Bars of the medians, lines to the 99th percentiles, marks where they may be; a panel a case."""
+    cases: dict[str, list[dict[str, Any]]] = {}
+    for row in result["rows"]:
+        cases.setdefault(row["case"], []).append(row)
+    columns = 1 if len(cases) <= 4 else 2
+    lines = -(-len(cases) // columns)
+    most = max(map(len, cases.values()))
+    height = 1.0 + lines * (0.62 + 0.27 * most)
+    figure = Figure(figsize=(8.5 if columns == 1 else 11.0, height), dpi=120, layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    unit, scale = ("ms", 1e3) if max(row["us"] for row in result["rows"]) >= 1e4 else ("us", 1.0)
+    for axes, (case, rows) in zip(panels, cases.items(), strict=False):
+        panel(axes, case, rows, scale)
+    for axes in panels[len(cases) :]:
+        axes.set_visible(False)
+    for axes in panels[: len(cases)][-columns:]:
+        axes.set_xlabel(unit.replace("us", "\N{MICRO SIGN}s"))
+    legend(figure, result["rows"])
+    frame(figure, result, title)
+    return figure
+
+
+def panel(axes: Axes, case: str, rows: Sequence[dict[str, Any]], scale: float) -> None:
+    """One case."""
+    axes.set_title(case)
+    values = [row["us"] / scale for row in rows]
+    farthest = max(max(row.get(name, 0.0) for name in ("us", "p99_us", "may_be_us", "p99_may_be_us")) for row in rows)
+    right, least = farthest / scale, min(values)
+    if least > 0.0 and right / least > LOGARITHMIC_FROM:
+        axes.set_xscale("log")
+        # Every bar has a beginning that can be seen, and its number has room.
+        axes.set_xlim(least / 2.0, right * (right / least) ** 0.14)
+    else:
+        axes.set_xlim(min(0.0, least), right * 1.12)
+    places = range(len(rows), 0, -1)
+    axes.barh(places, values, height=0.62, color=[COLORS[row["kind"]] for row in rows])
+    axes.set_yticks(list(places), [row["what"] for row in rows])
+    for place, row, value in zip(places, rows, values, strict=True):
+        end = max(value, 0.0)
+        if "p99_us" in row:
+            end = row["p99_us"] / scale
+            axes.plot([value, end], [place, place], color="#333333", linewidth=1.0)
+            axes.plot([end], [place], "|", color="#333333", markersize=6)
+        for name, style in (("may_be_us", "-"), ("p99_may_be_us", ":")):
+            if name in row:
+                axes.vlines(
+                    row[name] / scale, place - 0.45, place + 0.45, color="#D55E00", linestyle=style, linewidth=2
+                )
+        axes.annotate(number(value), (end, place), (5, 0), textcoords="offset points", va="center", fontsize=8)
+
+
+def legend(figure: Figure, rows: Sequence[dict[str, Any]]) -> None:
+    """What colours and marks mean, as far as they occur."""
+    names = {"penstock": "penstock", "peer": "peer", "limit": "physical limit"}
+    shown: list[Any] = [
+        Patch(color=color, label=names[kind])
+        for kind, color in COLORS.items()
+        if any(row["kind"] == kind for row in rows)
+    ]
+    marks: tuple[tuple[str, str, Literal["-", ":"], str], ...] = (
+        ("p99_us", "#333333", "-", "to the 99th percentile"),
+        ("may_be_us", "#D55E00", "-", "the median may be"),
+        ("p99_may_be_us", "#D55E00", ":", "the 99th percentile may be"),
+    )
+    for name, color, style, label in marks:
+        if any(name in row for row in rows):
+            width = 1.0 if name == "p99_us" else 2.0
+            shown.append(Line2D([], [], color=color, linestyle=style, linewidth=width, label=label))
+    figure.legend(handles=shown, loc="outside upper left", ncols=len(shown), fontsize=8, handlelength=1.4)
+
+
+def throughput(result: dict[str, Any], title: str) -> Figure:
+    """Steps per second of both sides, a dot a round, and their ratio."""
+    sides = (
+        ("penstock", "penstock_steps_per_s", "penstock"),
+        ("peer", "stable_baselines3_steps_per_s", "stable-baselines3"),
+    )
+    figure = Figure(figsize=(8.5, 1.9), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(f"{result['ratio']:.1f} times stable-baselines3")
+    for place, (kind, field, _) in zip((2, 1), sides, strict=True):
+        median = statistics.median(result[field])
+        axes.barh(place, median, height=0.62, color=COLORS[kind])
+        axes.plot(result[field], [place] * len(result[field]), "o", color="#333333", markersize=3)
+        farthest = max(median, *result[field])
+        axes.annotate(f"{median:,.0f}", (farthest, place), (6, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks([2, 1], [label for *_, label in sides])
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("steps per second, everything included; a dot a round")
+    frame(figure, result, title)
+    return figure
+
+
+def frame(figure: Figure, result: dict[str, Any], title: str) -> None:
+    """The title, and underneath what was run, where, and of which commit."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    machine = result["machine"]
+    source = f"{result['command']}   |   {machine['processor']}, {machine['cores']} cores   |   {result['commit']}"
+    figure.supxlabel(source, x=0.01, ha="left", fontsize=7, color="#777777")
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
+
+
+DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
+    "end_to_end_fused": (throughput, "PPO on Pendulum-v1 at the published setting, fused update"),
+    "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
+}
+"""Result -> its drawing and title. One with ``rows`` is drawn as a mechanism, under its benchmark's first line."""
+
+
+def draw(path: Path, into: Path) -> Path | None:
+    """Draw one result; ``None`` where there is no drawing for it."""
+    result = json.loads(path.read_text())
+    if path.stem in DRAWINGS:
+        drawing, title = DRAWINGS[path.stem]
+    elif "rows" in result:
+        drawing = mechanism
+        title = (importlib.import_module(f"benchmarks.{path.stem}").__doc__ or "").splitlines()[0]
+    else:
+        return None
+    into.mkdir(parents=True, exist_ok=True)
+    image = into / f"benchmark-{path.stem.replace('_', '-')}.png"
+    with mpl.rc_context(STYLE):
+        drawing(result, title).savefig(image)
+    return image
+
+
+def main() -> None:
+    """Draw what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of results; all if none is named")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder to read")
+    parser.add_argument("--into", type=Path, default=IMAGES, help="the folder to write to")
+    args = parser.parse_args()
+    for path in [args.results / f"{name}.json" for name in args.names] or sorted(args.results.glob("*.json")):
+        image = draw(path, args.into)
+        print(f"{path.stem}: {image or 'there is no drawing for it'}")
+
+
+if __name__ == "__main__":
+    main()

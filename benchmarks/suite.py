@@ -1,0 +1,93 @@
+"""Runs all benchmarks one after the other, each in a process of its own, and keeps what they write.
+
+    python -m benchmarks.suite                # make bench: everything, into benchmarks/results
+    python -m benchmarks.suite --quick        # make bench-quick: less than 5 minutes, into build/benchmarks
+    python -m benchmarks.suite slots board    # some of them
+
+One that fails does not keep the others from running; the suite then ends with 1. Measures nothing itself.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from benchmarks.record import ROOT
+
+RESULTS = ROOT / "benchmarks/results"
+QUICK_RESULTS = ROOT / "build/benchmarks"
+
+
+class Entry(NamedTuple):
+    """One result of the suite."""
+
+    name: str
+    """Of its file."""
+    command: str
+    """The benchmark's module and its arguments."""
+    quick: str | None
+    """Arguments that are added in the short form; ``None`` leaves it out there."""
+
+
+SUITE = (
+    Entry("slots", "slots", "--rounds 3 --calls 1000 --messages 300"),
+    Entry("board", "board", "--rounds 3 --messages 200"),
+    Entry("doorbell", "doorbell", "--rounds 3 --messages 300"),
+    Entry("publish", "publish", "--rounds 3 --messages 200"),
+    Entry("act", "act", "--rounds 3 --calls 200"),
+    Entry("update", "update", "--rounds 3 --minibatches 64"),
+    Entry("env_step", "env_step", "--rounds 3"),
+    Entry("start", "start", "--rounds 2"),
+    Entry("end_to_end_fused", "end_to_end --backend fused", "--rounds 1 --updates 8 --peer_updates 1"),
+    Entry("end_to_end_compiled", "end_to_end --backend compiled", None),
+    Entry("throughput", "throughput", None),
+    Entry("time_to_solve", "time_to_solve", "--seeds 0"),
+    Entry("scaling", "scaling", "--workers 1 4 --batches 2"),
+    Entry("non_blocking", "non_blocking", "--parts sleeping --rounds 1 --updates 2"),
+    Entry("auto_choice", "auto_choice", None),
+)
+
+
+def words(entry: Entry, quick: bool) -> list[str]:
+    """The command of one entry, up to where its result goes."""
+    module, *arguments = entry.command.split()
+    short = (entry.quick or "").split() if quick else []
+    return [sys.executable, "-m", f"benchmarks.{module}", *arguments, *short]
+
+
+def run(entries: list[Entry], quick: bool) -> list[str]:
+    """Run them, and return the names of those that failed."""
+    folder = QUICK_RESULTS if quick else RESULTS
+    failed = []
+    for entry in entries:
+        print(f"=== {entry.name}", flush=True)
+        begun = time.perf_counter()
+        command = [*words(entry, quick), "--write", str(folder / f"{entry.name}.json")]
+        status = subprocess.run(command, check=False, cwd=ROOT).returncode
+        print(
+            f"=== {entry.name}: {time.perf_counter() - begun:.0f} s" + f", failed ({status})" * bool(status), flush=True
+        )
+        if status:
+            failed.append(entry.name)
+    return failed
+
+
+def main() -> int:
+    """Run what was asked for."""
+    names = [entry.name for entry in SUITE]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all if none is named: {', '.join(names)}")
+    parser.add_argument("--quick", action="store_true", help="the short form, less than 5 minutes on 2 cores")
+    args = parser.parse_args()
+    unknown = sorted(set(args.names) - set(names))
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(names)}")
+    wanted = [entry for entry in SUITE if not args.names or entry.name in args.names]
+    failed = run([entry for entry in wanted if entry.quick is not None or not args.quick], args.quick)
+    print(f"failed: {', '.join(failed)}" if failed else "all have ended well")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""A picture for every kind of result."""
+
+import json
+
+import pytest
+
+from benchmarks import plots
+
+HEAD = {
+    "commit": "0123456789ab",
+    "machine": {"processor": "a processor", "cores": 2},
+    "command": "python -m benchmarks.x",
+}
+ROWS = [
+    {"case": "a", "what": "ours", "kind": "penstock", "us": 2.0, "p99_us": 5.0, "may_be_us": 3.0, "p99_may_be_us": 6.0},
+    {"case": "a", "what": "theirs", "kind": "peer", "us": 900.0, "p99_us": 12_000.0},
+    {"case": "a", "what": "floor", "kind": "limit", "us": 1.0},
+]
+SIDES = {"ratio": 20.0, "penstock_steps_per_s": [40, 44], "stable_baselines3_steps_per_s": [2, 2.2]}
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("slots", {"rows": ROWS}),
+        ("env_step", {"rows": [{**row, "case": f"case {n}", "us": row["us"] - 1.5} for n in range(5) for row in ROWS]}),
+        ("end_to_end_fused", SIDES),
+    ],
+)
+def test_a_result_is_drawn(name, result, tmp_path):
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps({**HEAD, **result}))
+    image = plots.draw(path, tmp_path / "images")
+    assert image.name == f"benchmark-{name.replace('_', '-')}.png"
+    assert image.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_has_no_drawing_is_left_out(tmp_path):
+    path = tmp_path / "unknown.json"
+    path.write_text(json.dumps({**HEAD, "ratios": [1.0]}))
+    assert plots.draw(path, tmp_path / "images") is None
+    assert not (tmp_path / "images").exists()
+
+
+def test_times_far_apart_are_drawn_on_a_logarithmic_axis():
+    axes = plots.mechanism({**HEAD, "rows": ROWS}, "title").axes[0]
+    assert axes.get_xscale() == "log"
+    near = [{**row, "us": 2.0, "p99_us": 3.0} for row in ROWS]
+    assert plots.mechanism({**HEAD, "rows": near}, "title").axes[0].get_xscale() == "linear"
+
+
+def test_numbers_have_three_digits_and_no_exponent():
+    assert [plots.number(value) for value in (0.04567, 3.0, 45.678, 12_345.6)] == ["0.0457", "3.00", "45.7", "12,346"]

@@ -1,0 +1,63 @@
+"""Every benchmark of a mechanism runs in its smallest form and writes what it promises. No time is judged here."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import suite
+from benchmarks.record import ROOT
+
+SMALLEST = {
+    "slots": "--rounds 1 --calls 5 --messages 5",
+    "board": "--rounds 1 --messages 5 --sizes 1000 100000",
+    "doorbell": "--rounds 1 --messages 5",
+    "publish": "--rounds 1 --messages 5",
+    "act": "--rounds 1 --calls 2",
+    "update": "--rounds 1 --minibatches 2 --backends fused eager",
+    "env_step": "--rounds 2 --cases Pendulum-v1:1 CartPole-v1:8:vector",
+    "start": "--rounds 1",
+}
+
+
+@pytest.mark.parametrize("name", SMALLEST)
+def test_the_smallest_form_writes_what_is_promised(name, tmp_path):
+    file = tmp_path / "result.json"
+    words = SMALLEST[name].split()
+    command = [sys.executable, "-m", f"benchmarks.{name}", *words, "--write", str(file)]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    result = json.loads(file.read_text())
+    assert list(result)[:4] == ["commit", "machine", "command", "ratios"]
+    assert result["command"] == " ".join([f"python -m benchmarks.{name}", *words])
+    kinds = {}
+    for row in result["rows"]:
+        assert set(row) <= {"case", "what", "kind", "us", "p99_us", "may_be_us", "p99_may_be_us"}
+        kinds.setdefault(row["case"], []).append(row["kind"])
+    assert set(kinds) == set(result["ratios"])
+    for case, found in kinds.items():
+        assert found[0] == "penstock", case
+        assert {"peer", "limit"} & set(found), case
+        assert len(result["ratios"][case]) == len(found) - 1, case
+
+
+def test_every_entry_has_a_benchmark_whose_parser_works():
+    for module in {entry.command.split()[0] for entry in suite.SUITE}:
+        command = [sys.executable, "-m", f"benchmarks.{module}", "--help"]
+        text = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout
+        assert "--write" in text
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "RESULTS", tmp_path)
+    failing = suite.Entry("failing", "doorbell --no_such_flag", None)
+    passing = suite.Entry("passing", "doorbell --rounds 1 --messages 2", None)
+    assert suite.run([failing, passing], quick=False) == ["failing"]
+    assert (tmp_path / "passing.json").exists()
+    assert not (tmp_path / "failing.json").exists()
+
+
+def test_what_is_short_is_only_shorter():
+    for entry in suite.SUITE:
+        whole, short = suite.words(entry, quick=False), suite.words(entry, quick=True)
+        assert short[: len(whole)] == whole

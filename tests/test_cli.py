@@ -13,6 +13,8 @@ from penstock.cli import COMMANDS, main
 from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.experiments.run_folder import RunFolder
+from penstock.memory.spans import SpanRing
+from penstock.metrics.trace import ring_path
 
 EVALUATION = SimpleNamespace(
     mean_return=-153.2, std_return=80.1, mean_length=200.0, episodes=100, env="Pendulum-v1", seed=0
@@ -97,6 +99,23 @@ def test_plot_says_where_the_picture_is(run, capsys):
     (run.path / "metrics.jsonl").write_text('{"update": 1, "steps": 10, "time_s": 1.0, "rollout/return_mean": 1.0}\n')
     assert main(["plot", "--logdir", str(run.path.parent), "--save_fig", "True"]) == 0
     assert capsys.readouterr().out == f"curves: {run.path.parent / 'curves.png'}\n"
+
+
+def test_trace_of_a_run_without_one_says_how_to_get_one(run, capsys):
+    assert main(["trace", str(run.path)]) == 2
+    assert capsys.readouterr().err == (
+        f"penstock: error: run {run.name} kept no trace; penstock train ... --trace true keeps one\n"
+    )
+
+
+def test_trace_says_where_it_is(run, capsys):
+    ring = SpanRing.at(ring_path(run.trace, "learner"))
+    ring.add(0, 1_000_000, ring.name("learner"), ring.name("step"))
+    ring.close()
+    out = run.path / "out.json"
+    assert main(["trace", run.name, "--out", str(out), "--log_dir", str(run.path.parent)]) == 0
+    assert str(out) in capsys.readouterr().out
+    assert len(json.loads(out.read_text())["traceEvents"]) == 5
 
 
 @pytest.mark.parametrize(

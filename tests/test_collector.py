@@ -56,6 +56,8 @@ def test_a_start_after_a_stop_begins_afresh() -> None:
 def test_what_it_cannot_serve_is_refused() -> None:
     with pytest.raises(ConfigError, match="leave policy_placement out"):
         ParallelEnvironmentCollector(ClockEnv, num_workers=1, policy_placement="node")
+    with pytest.raises(ConfigError, match="leave trace out"):
+        ParallelEnvironmentCollector(ClockEnv, num_workers=1, trace=True)
     with pytest.raises(ConfigError, match="1 step or more, not 0"):
         ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(0)
 

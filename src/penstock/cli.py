@@ -94,6 +94,11 @@ def _plot(argv: Sequence[str]) -> int:
     return _say(f"curves: {path}") if path is not None else 0
 
 
+def _trace(argv: Sequence[str]) -> int:
+    options = _options("trace", argv)
+    return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options), options.out))
+
+
 def _draw(argv: Sequence[str]) -> int:
     config = load("penstock.config.flags:config_from_arguments")(argv)
     return _say(load("penstock.run:draw")(config))
@@ -116,11 +121,12 @@ COMMANDS = {
     "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
     "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
     "plot": Command(_plot, "draw the curves of one run, or compare several", "penstock plot --logdir ./logs"),
+    "trace": Command(_trace, "show what each node of a run did when, and where it was idle", "penstock trace latest"),
     "draw": Command(_draw, "show the program of a config as text", "penstock draw --env Pendulum-v1"),
     "algos": Command(_algos, "list the algorithms", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
-_OPTIONS = {"resume": "ResumeOptions", "eval": "EvalOptions", "plot": "PlotOptions"}
+_OPTIONS = {"resume": "ResumeOptions", "eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
 
 
 def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
@@ -182,7 +188,7 @@ def _help() -> str:
 
 def _command_help(name: str, argv: Sequence[str]) -> str:
     command = COMMANDS[name]
-    takes = " RUN" if name in {"resume", "eval"} else ""
+    takes = " RUN" if name in {"resume", "eval", "trace"} else ""
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns
     body = ""

@@ -68,6 +68,8 @@ class ParallelEnvironmentCollector:
             raise ConfigError(
                 "a collector's environment processes run the policy themselves; leave policy_placement out"
             )
+        if config.run.trace:
+            raise ConfigError("a collector has no run folder to keep a trace in; leave trace out")
         self._prepared = prepare(config, None if isinstance(env_fn, str) else env_fn)
         self._program = build(plan(self._prepared, Path(), quiet=True))
         self._processes: Processes | None = None

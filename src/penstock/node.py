@@ -87,6 +87,13 @@ class Ports(Protocol):
         """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
         ...
 
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """Names a part of this node's work in the run's trace; costs next to nothing where none is kept.
+
+        For parts of 50 us and more. The ``with`` block may stay open from one ``step`` to a later one.
+        """
+        ...
+
     def count(self, counter: str, amount: int = 1) -> None:
         """Add to one of this node's counters in shared memory, at the source of what is counted."""
         ...

@@ -114,6 +114,7 @@ def resume(
     with folder.claim():
         folder.write_config(prepared.config)
         set_aside_after(folder.path, int(begin.manifest["update"]))
+        folder.clear_trace()
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
         begun_anew = sum(start.position is None for start in the_plan.starts)
         return _finish(prepared, folder, _launch(the_plan), begun_anew)

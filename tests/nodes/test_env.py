@@ -167,6 +167,10 @@ class Ports:
         self.busies.append(name)
         yield
 
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        yield
+
     def count(self, counter: str, amount: int = 1) -> None:
         self.counted[counter] = self.counted.get(counter, 0) + amount
 

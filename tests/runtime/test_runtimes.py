@@ -4,12 +4,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from penstock.errors import NodeError
+from penstock.metrics.trace import OPEN, STEP, read_timeline
 from penstock.runtime import inline, local
 from tests.runtime.nodes import counting, wait_until
 
@@ -26,6 +28,28 @@ def test_a_program_runs_to_its_end(launch) -> None:
     assert outcome.record["total"] == sum(range(100))
     assert not outcome.interrupted
     assert outcome.counters["sink"]["learned"] == 100
+
+
+@pytest.mark.parametrize(("launch", "processes"), [(inline.launch, ["inline"]), (local.launch, ["sink", "source"])])
+def test_a_program_that_is_traced_keeps_what_each_node_did(launch, processes, tmp_path: Path) -> None:
+    launch(replace(counting(20), trace=tmp_path))
+    timeline = read_timeline(tmp_path)
+    assert timeline is not None
+    assert sorted({node.process for node in timeline.nodes}) == processes
+    for node in timeline.nodes:
+        names = [span.name for span in node.tracks[0]]
+        assert names[0] == OPEN
+        assert names.count(STEP) >= 20
+
+
+def test_a_node_that_dies_leaves_its_trace(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match="SIGKILL"):
+        local.launch(replace(counting(5, "die", wanted=50), trace=tmp_path))
+    timeline = read_timeline(tmp_path)
+    assert timeline is not None
+    # It dies in the middle of its fifth turn.
+    (source,) = [node for node in timeline.nodes if node.name == "source"]
+    assert [span.name for span in source.tracks[0]].count(STEP) == 4
 
 
 def test_local_leaves_nothing_behind() -> None:

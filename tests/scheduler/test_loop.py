@@ -27,14 +27,16 @@ class Vitals:
     def __init__(self) -> None:
         self.beats = 0
         self.busy = 0
-        self.idle = 0
+        self.idles = 0
 
     def beat(self) -> None:
         self.beats += 1
 
-    def spent(self, busy_ns: int, idle_ns: int) -> None:
-        self.busy += busy_ns
-        self.idle += idle_ns
+    def worked(self, begin_ns: int, end_ns: int) -> None:
+        self.busy += end_ns - begin_ns
+
+    def idle(self, until_ns: int) -> None:
+        self.idles += 1
 
 
 class Bell:
@@ -58,7 +60,7 @@ def test_every_node_gets_its_turn_and_the_loop_sleeps_when_none_has_work() -> No
     assert bell.waits == [(7, 0.1), (7, 0.1)]
     assert [v.beats for v in vitals] == [5, 5]
     assert vitals[1].busy > 0
-    assert vitals[0].idle > 0
+    assert [v.idles for v in vitals] == [2, 2]
 
 
 def test_an_error_of_a_node_is_the_callers() -> None:

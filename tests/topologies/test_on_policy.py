@@ -46,6 +46,11 @@ def test_without_lock_step_each_worker_has_two_slots_and_never_waits() -> None:
     assert overlapping.node("learner").settings.assemble == "by_arrival"
 
 
+def test_a_trace_is_kept_in_the_run_folder_where_it_is_asked_for() -> None:
+    assert program(on_policy, trace=True).trace == Path("run") / "trace"
+    assert program(on_policy).trace is None
+
+
 def test_lanes_are_split_evenly_and_in_order() -> None:
     lock_step = program(on_policy, num_envs=6, num_workers=3)
     lanes = [(node.settings.first_lane, node.settings.lanes) for node in lock_step.nodes if node.kind == "env"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.config.fields import Value
 
-__all__ = ["EvalOptions", "PlotOptions", "ResumeOptions"]
+__all__ = ["EvalOptions", "PlotOptions", "ResumeOptions", "TraceOptions"]
 
 _LOGS = "./logs"
 
@@ -42,6 +42,15 @@ class EvalOptions:
     )
     seed: int | None = _option(None, "seeds the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     json: bool = _option(False, "print one JSON object")
+    log_dir: str = _option(_LOGS, "where run folders are")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions:
+    """``penstock trace``."""
+
+    run: str = _run()
+    out: str | None = _option(None, "file to write; left out: trace.json in the run folder", pattern=r"(?s).+")
     log_dir: str = _option(_LOGS, "where run folders are")
 
 

@@ -71,6 +71,7 @@ class RunConfig:
     )
     vector_env: bool = _setting(False, "the environment steps many lanes itself (gymnasium.vector)")
     env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
+    trace: bool = _setting(False, "keep what each node does when, for `penstock trace`; costs 1.5 MB a process")
     distributed: bool = _setting(False, "several machines; not built yet")
 
 

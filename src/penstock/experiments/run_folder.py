@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.config.schema import Config
 from penstock.config.sources import to_toml
 from penstock.errors import RunFolderError, nearest
-from penstock.experiments.durable import sweep, write_file
+from penstock.experiments.durable import remove_folder, sweep, write_file
 
 __all__ = ["RunFolder", "list_runs"]
 
@@ -141,6 +141,16 @@ class RunFolder:
     def policy_path(self) -> Path:
         """The exported policy."""
         return self.path / "policy.onnx"
+
+    @property
+    def trace(self) -> Path:
+        """The folder that is told what each node does when, where a run keeps that."""
+        return self.path / "trace"
+
+    def clear_trace(self) -> None:
+        """Forget what earlier lives of the run did when: clocks of two lives do not fit each other."""
+        if self.trace.is_dir():
+            remove_folder(self.trace)
 
     @property
     def card_path(self) -> Path:

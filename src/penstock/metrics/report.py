@@ -40,7 +40,10 @@ CLIP_FRACTION = "loss/clip_fraction"
 STEPS_PER_SECOND = "throughput/steps_per_second"
 EVAL_RETURN = "eval/return_mean"
 IDLE = "idle/"
-"""Followed by a node's name: the share of its time that it had nothing to do, from 0 to 1."""
+"""Followed by a node's name: the share of its time that it was not at work, from 0 to 1.
+
+It had nothing to do, or other nodes of its process had their turn.
+"""
 
 
 class Report(NamedTuple):

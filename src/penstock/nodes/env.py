@@ -111,7 +111,7 @@ class EnvNode:
             if index is None:
                 return
             self._policy.refresh()
-            self._work = self._collect(index)
+            self._work = self._whole(index)
         if next(self._work, self) is self:
             self._work = None
 
@@ -125,6 +125,11 @@ class EnvNode:
             slot, self._fields, same_step=same_step, running_return=self._returns, running_length=self._lengths
         )
         return _Slot(slot, self._policy.bind(slot), writer, self._log.bind(slot["action"], slot))
+
+    def _whole(self, index: int) -> Iterator[None]:
+        """One rollout, by its name in the run's trace."""
+        with self._ports.span("rollout"):
+            yield from self._collect(index)
 
     def _collect(self, index: int) -> Iterator[None]:
         """Fill a slot with a rollout and push it; yields whenever it must not go on now."""

@@ -7,6 +7,7 @@ Three kinds of edge carry data between nodes: a *stream* (slots that go from wri
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from penstock.types import ArraySpec
@@ -141,6 +142,8 @@ class Program:
     edges: tuple[Edge, ...]
     ends_with: tuple[str, ...] = ()
     """The run is over once these nodes have nothing left to do."""
+    trace: Path | None = None
+    """The folder that is told what each node does when; ``None``: none is."""
 
     def node(self, name: str) -> NodeSpec:
         """The node of that name.

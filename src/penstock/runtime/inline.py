@@ -7,6 +7,7 @@ from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
 from penstock.scheduler.ports import NodePorts
+from penstock.scheduler.trace import OPEN, traces
 from penstock.scheduler.wiring import Wiring, node_class
 
 __all__ = ["launch"]
@@ -30,14 +31,20 @@ def launch(program: Program) -> Outcome:
     wiring = Wiring(program.edges, [(node.name, GROUP) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
     wiring.attach(segment.bytes)
+    trace = traces(program.trace, GROUP)
     placed: list[Placed] = []
+    opened: list[NodePorts] = []
     try:
         with Interrupts(patience=1) as interrupts:
             for number, spec in enumerate(program.nodes, start=1):
                 node = node_class(spec.kind)(spec.settings)
-                ports = NodePorts(wiring, spec.name, GROUP, number)
+                ports = NodePorts(wiring, spec.name, GROUP, number, trace.node(spec.name))
                 placed.append(Placed(node, ports))
-                node.open(ports)
+                with ports.span(OPEN):
+                    node.open(ports)
+                opened.append(ports)
+            for ports in opened:
+                ports.begin()
             signs = SharedSigns(wiring, program)
 
             def ended() -> bool:
@@ -50,4 +57,5 @@ def launch(program: Program) -> Outcome:
     finally:
         for node, _ in placed:
             node.close()
+        trace.close()
         segment.close()

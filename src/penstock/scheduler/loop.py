@@ -34,8 +34,12 @@ class Vitals(Protocol):
         """The node's loop goes round."""
         ...
 
-    def spent(self, busy_ns: int, idle_ns: int) -> None:
-        """Add to the node's busy and idle time."""
+    def worked(self, begin_ns: int, end_ns: int) -> None:
+        """The node was at work from ``begin_ns`` to ``end_ns``, and idle since its last turn."""
+        ...
+
+    def idle(self, until_ns: int) -> None:
+        """The node has been idle since its last turn."""
         ...
 
 
@@ -59,9 +63,8 @@ class Loop:
         while not self._ended():
             seen = self._bell.word()
             if not self.round():
-                begun = time.monotonic_ns()
                 self._bell.wait(seen, CEILING_S)
-                self._slept(time.monotonic_ns() - begun)
+                self._slept(time.monotonic_ns())
 
     def round(self) -> bool:
         """Poll every node once; True if any had work."""
@@ -71,10 +74,10 @@ class Loop:
             if node.ready():
                 begun = time.monotonic_ns()
                 node.step()
-                vitals.spent(time.monotonic_ns() - begun, 0)
+                vitals.worked(begun, time.monotonic_ns())
                 worked = True
         return worked
 
-    def _slept(self, idle_ns: int) -> None:
+    def _slept(self, until_ns: int) -> None:
         for _, vitals in self._placed:
-            vitals.spent(0, idle_ns)
+            vitals.idle(until_ns)

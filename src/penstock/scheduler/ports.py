@@ -1,7 +1,7 @@
 """A node's ports over the shared segment of its run: structures, with the owner and the bells filled in."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic_ns
 
 from penstock.memory.action_log import ActionLog as ActionLogMemory
@@ -21,6 +21,7 @@ from penstock.node import (
 )
 from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, RemoteAnswer, Stream
 from penstock.scheduler.asking import AnsweringEnd, AskingEnd
+from penstock.scheduler.trace import NodeTrace, NoTrace
 from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
 from penstock.types import Array, Arrays
 
@@ -80,12 +81,16 @@ class _BoardEnd:
 class NodePorts:
     """Implements ``node.Ports`` for one node in one process."""
 
-    def __init__(self, wiring: Wiring, name: str, group: str, incarnation: int) -> None:
+    def __init__(self, wiring: Wiring, name: str, group: str, incarnation: int, trace: NodeTrace | None = None) -> None:
         self.name = name
         self.incarnation = incarnation
         self._wiring = wiring
         self._group = group
+        self._trace = NoTrace() if trace is None else trace
         self._counters: Counters = wiring.counters
+        self._busy_ns = self._counters.cell(name, "busy_ns")
+        self._idle_ns = self._counters.cell(name, "idle_ns")
+        self._accounted_ns = monotonic_ns()
 
     def stream_writer(self, edge: str) -> StreamWriter:
         """The writing end of a stream."""
@@ -182,15 +187,20 @@ class NodePorts:
         return ActionLogMemory(self._wiring.bytes_of(edge), log.lanes, log.action, log.fields, log.capacity)
 
     @contextmanager
-    def busy(self, name: str, limit_s: float) -> Iterator[None]:  # noqa: ARG002 - the name is for who reads the code
+    def busy(self, name: str, limit_s: float) -> Iterator[None]:
         """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
         before = self._counters.get(self.name, "busy_until_ns")
         self._counters.set(self.name, "busy_until_ns", monotonic_ns() + int(limit_s * 1e9))
         try:
-            yield
+            with self.span(name):
+                yield
         finally:
             self.beat()
             self._counters.set(self.name, "busy_until_ns", before)
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """What the node does inside the ``with`` block, by its name in the run's trace."""
+        return self._trace.span(name)
 
     def count(self, counter: str, amount: int = 1) -> None:
         """Add to one of this node's counters."""
@@ -213,14 +223,20 @@ class NodePorts:
         """All nodes of this process are open: from here on the node's loop goes round."""
         self.beat()
         self._counters.set(self.name, "busy_until_ns", 0)
+        self._accounted_ns = monotonic_ns()
 
     def beat(self) -> None:
         """The node's loop goes round."""
         self._counters.set(self.name, "heartbeat_ns", monotonic_ns())
 
-    def spent(self, busy_ns: int, idle_ns: int) -> None:
-        """Add to the node's busy and idle time."""
-        if busy_ns:
-            self._counters.add(self.name, "busy_ns", busy_ns)
-        if idle_ns:
-            self._counters.add(self.name, "idle_ns", idle_ns)
+    def worked(self, begin_ns: int, end_ns: int) -> None:
+        """The node was at work for so long, and idle since its last turn."""
+        self._busy_ns.add(end_ns - begin_ns)
+        self._idle_ns.add(begin_ns - self._accounted_ns)
+        self._accounted_ns = end_ns
+        self._trace.stepped(begin_ns, end_ns)
+
+    def idle(self, until_ns: int) -> None:
+        """The node has been idle since its last turn: nothing to do, or other nodes of its process had theirs."""
+        self._idle_ns.add(until_ns - self._accounted_ns)
+        self._accounted_ns = until_ns

@@ -5,6 +5,7 @@ Every process of a run computes the same layout from the same edges, so only a f
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock.memory.action_log import ActionLog as ActionLogMemory
@@ -45,12 +46,14 @@ class Placement:
     edges: tuple[Edge, ...]
     roster: tuple[tuple[str, str], ...]
     """Every node of the program and its group."""
+    trace: Path | None = None
+    """Where the process keeps what its nodes did when, if it does."""
 
 
 def placement(program: Program, group: str) -> Placement:
     """The part of a program that one process runs."""
     roster = tuple((node.name, node.group) for node in program.nodes)
-    return Placement(group, program.members(group), program.edges, roster)
+    return Placement(group, program.members(group), program.edges, roster, program.trace)
 
 
 def node_class(kind: str) -> Any:  # noqa: ANN401 - a class, called with settings of its own type

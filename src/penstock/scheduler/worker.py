@@ -17,6 +17,7 @@ from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.ports import NodePorts
+from penstock.scheduler.trace import OPEN, traces
 from penstock.scheduler.wiring import Placement, Wiring, node_class
 
 __all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "main", "run_nodes"]
@@ -82,14 +83,17 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
     placement = spec.placement
     wiring = Wiring(placement.edges, placement.roster)
     wiring.attach(segment.bytes)
+    trace = traces(placement.trace, placement.group)
     placed: list[Placed] = []
     opened: list[NodePorts] = []
     try:
         for settings in placement.nodes:
             node = node_class(settings.kind)(settings.settings)
-            ports = NodePorts(wiring, settings.name, placement.group, spec.incarnations[settings.name])
+            incarnation = spec.incarnations[settings.name]
+            ports = NodePorts(wiring, settings.name, placement.group, incarnation, trace.node(settings.name))
             placed.append(Placed(node, ports))
-            node.open(ports)
+            with ports.span(OPEN):
+                node.open(ports)
             opened.append(ports)
         for ports in opened:
             ports.begin()
@@ -100,3 +104,4 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
     finally:
         for node, _ in placed:
             node.close()
+        trace.close()

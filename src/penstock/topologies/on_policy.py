@@ -10,6 +10,7 @@ Environment nodes run the policy themselves, or policy nodes answer them (``poli
 
 from typing import Literal
 
+from penstock.experiments.run_folder import RunFolder
 from penstock.kernels.actions import environment_array
 from penstock.metrics.report import report_specs
 from penstock.node import LaneStart
@@ -99,7 +100,8 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
         _checkpointer(plan),
         _monitor(plan),
     ]
-    return Program(tuple(nodes), tuple(edges), ends_with=("learner",))
+    trace = RunFolder(plan.folder).trace if run.trace else None
+    return Program(tuple(nodes), tuple(edges), ends_with=("learner",), trace=trace)
 
 
 def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:

@@ -142,7 +142,8 @@ class LearnerNode:
         while not self._done():
             slots = self._assembly.gather(int(self._committed["update"]))
             if slots is not None:
-                yield from self._update(slots)
+                with self._ports.span("update"):
+                    yield from self._update(slots)
             if self._ports.stopping():
                 break
             if slots is None:
@@ -150,7 +151,8 @@ class LearnerNode:
                 continue
             update = int(self._committed["update"])
             if update % settings.save_interval == 0 and not self._done():
-                yield from self._checkpoint()
+                with self._ports.span("hand over checkpoint"):
+                    yield from self._checkpoint()
             if settings.eval_interval and update % settings.eval_interval == 0:
                 self._request_evaluation()
         yield from self._checkpoint()
@@ -182,28 +184,34 @@ class LearnerNode:
         settings, schedule = self._settings, self._settings.spec.schedule
         update = int(self._committed["update"])
         lags = [self._assembly.lag(slot, update) for slot in slots]
-        self._updater.begin(slots, min(1.0, float(self._committed["steps"]) / settings.timesteps))
+        with self._ports.span("targets"):
+            self._updater.begin(slots, min(1.0, float(self._committed["steps"]) / settings.timesteps))
         rows = valid_rows(self._rollouts, slots)
         metrics: list[dict[str, float]] = []
         for epoch in range(schedule.epochs):
-            yield from self._epoch(minibatches(rows, schedule.mini_batch_size, (settings.seed, update, epoch)))
+            with self._ports.span("permute"):
+                permuted = minibatches(rows, schedule.mini_batch_size, (settings.seed, update, epoch))
+            yield from self._epoch(permuted)
             if self._ports.stopping():
                 return
             metrics.append(self._updater.metrics())
             if schedule.target_kl is not None and metrics[-1]["approx_kl"] > schedule.target_kl:
                 break
-        self._updater.finish(slots)
-        new = self._record.begin()
-        follow(new, self._committed, self._rollouts, slots)
-        new["elapsed_s"][...] = time.monotonic() - self._started
-        self._take_state(new)
-        learned = int(new["steps"] - self._committed["steps"])
-        self._refuse_bad_state(new)
-        self._commit(new)
+        with self._ports.span("statistics"):
+            self._updater.finish(slots)
+        with self._ports.span("commit"):
+            new = self._record.begin()
+            follow(new, self._committed, self._rollouts, slots)
+            new["elapsed_s"][...] = time.monotonic() - self._started
+            self._take_state(new)
+            learned = int(new["steps"] - self._committed["steps"])
+            self._refuse_bad_state(new)
+            self._commit(new)
         self._ports.count("learned", learned)
         for slot in slots:
             self._rollouts.release(slot)
-        self._report(metrics, float(np.mean(lags)))
+        with self._ports.span("report"):
+            self._report(metrics, float(np.mean(lags)))
 
     def _epoch(self, epoch: Minibatches) -> Iterator[None]:
         """Run the minibatches of one epoch, as many a call as fit ``STEP_LIMIT_S``."""
@@ -213,7 +221,7 @@ class LearnerNode:
             fit = int(STEP_LIMIT_S / self._seconds_per_minibatch) if self._seconds_per_minibatch else 1
             part = slice(done, min(count, done + max(1, fit)))
             begun = time.monotonic()
-            with self._ports.busy("update", self._settings.open_limit_s):
+            with self._ports.busy("minibatches", self._settings.open_limit_s):
                 self._updater.minibatches(epoch.indices[part], epoch.weights[part])
             self._seconds_per_minibatch = (time.monotonic() - begun) / (part.stop - part.start)
             done = part.stop
@@ -237,7 +245,8 @@ class LearnerNode:
         update = int(new["update"])
         self._record.commit(update)
         self._committed = new
-        self._policy.publish({spec.name: new[spec.name] for spec in self._settings.spec.published()}, update)
+        with self._ports.span("publish"):
+            self._policy.publish({spec.name: new[spec.name] for spec in self._settings.spec.published()}, update)
 
     def _report(self, metrics: Sequence[dict[str, float]], lag: float) -> None:
         """Tell the monitor; where it has not kept up, the report is dropped and counted."""

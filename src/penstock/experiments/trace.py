@@ -1,0 +1,38 @@
+"""What each node of a run did when, as a file for a trace viewer. Starts nothing; the run may still be going on."""
+
+from pathlib import Path
+
+from penstock.errors import RunFolderError
+from penstock.experiments.run_folder import RunFolder
+from penstock.metrics.chrome_trace import describe, write_chrome_trace
+from penstock.metrics.trace import read_timeline
+
+__all__ = ["write_trace"]
+
+
+def write_trace(run: Path, out: str | None) -> str:
+    """Write a run's trace as Chrome trace JSON.
+
+    Args:
+        run: the run folder.
+        out: where to; ``None``: ``trace.json`` in the run folder.
+
+    Returns:
+        What there is to say about it, in a few lines.
+
+    Raises:
+        RunFolderError: the run kept no trace, it holds nothing, or ``out`` cannot be written.
+    """
+    folder = RunFolder.open(run)
+    if not folder.trace.is_dir():
+        raise RunFolderError(f"run {folder.name} kept no trace; penstock train ... --trace true keeps one")
+    timeline = read_timeline(folder.trace)
+    if timeline is None:
+        raise RunFolderError(f"the trace of run {folder.name} holds nothing: it ended before any node did something")
+    path = folder.path / "trace.json" if out is None else Path(out).expanduser()
+    try:
+        count = write_chrome_trace(timeline, path)
+    except OSError as error:
+        raise RunFolderError(f"cannot write {path}: {error.strerror}; give another --out") from error
+    seconds = f"{timeline.end / 1e9:,.1f} s, {count:,} spans"
+    return f"{describe(timeline)}\n{seconds}: {path} (https://ui.perfetto.dev opens it)"

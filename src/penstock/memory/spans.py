@@ -1,0 +1,137 @@
+"""Spans of time in a file that is mapped into memory: a ring of the latest ones, written by one process at a time.
+
+What stands in it outlives its writer, however that ended, and can be read while it is written. It looks at no clock.
+"""
+
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.errors import ResourceError
+from penstock.memory.segment import Segment
+from penstock.types import Array
+
+__all__ = ["CAPACITY", "RecordedSpans", "SpanRing", "read_spans"]
+
+CAPACITY = 65_536
+"""Spans that are kept: with 24 bytes each, 1.5 MB a process, however long the run."""
+
+_MAGIC = b"spans v1"
+_HEAD = struct.Struct("<8sqqq")
+"""Magic, capacity, spans ever added, names."""
+_COUNT = struct.Struct("<q")
+_ADDED_AT, _NAMES_AT, _TABLE_AT = 16, 24, 64
+_NAMES, _NAME_BYTES = 256, 64
+_OTHER = _NAMES - 1
+_SPANS_AT = _TABLE_AT + _NAMES * _NAME_BYTES
+_SPAN = struct.Struct("<qqii")
+_ROW = np.dtype([("begin", "<i8"), ("end", "<i8"), ("node", "<i4"), ("name", "<i4")])
+
+
+class SpanRing:
+    """The writer's end of a ring. A process that goes on after another one died continues where that one stopped."""
+
+    def __init__(self, segment: Segment) -> None:
+        """Attach to the whole of a segment; one that is all zeros becomes an empty ring.
+
+        Raises:
+            ResourceError: something else stands in it.
+        """
+        self._segment = segment
+        self._memory = segment.bytes.data
+        self._capacity = (segment.nbytes - _SPANS_AT) // _SPAN.size
+        magic, capacity, self._added, names = _HEAD.unpack_from(self._memory)
+        if magic == bytes(len(_MAGIC)):
+            _HEAD.pack_into(self._memory, 0, _MAGIC, self._capacity, 0, 0)
+        elif magic != _MAGIC or capacity != self._capacity:
+            raise ResourceError(f"no ring of {self._capacity} spans stands in this segment of {segment.nbytes} bytes")
+        self._names = {text: number for number, text in enumerate(_read_names(self._memory, names))}
+
+    @classmethod
+    def at(cls, path: Path, capacity: int = CAPACITY) -> "SpanRing":
+        """The ring in the file ``path``, which is made if it is not there.
+
+        Raises:
+            ResourceError: it cannot be made, or is something else.
+        """
+        nbytes = _SPANS_AT + capacity * _SPAN.size
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return cls(Segment.create(nbytes, path.name, path))
+        except OSError as error:
+            raise ResourceError(f"cannot open {path}: {error.strerror}") from error
+        return cls(Segment.attach(descriptor, nbytes))
+
+    def name(self, text: str) -> int:
+        """The number that stands for a name; the table's last one for all names that it has no room for."""
+        number = self._names.get(text)
+        if number is None:
+            number = min(len(self._names), _OTHER)
+            kept = text if number < _OTHER else "other"
+            if kept not in self._names:
+                encoded = kept.encode()[:_NAME_BYTES]
+                begin = _TABLE_AT + number * _NAME_BYTES
+                self._memory[begin : begin + len(encoded)] = encoded
+                self._names[kept] = number
+                _COUNT.pack_into(self._memory, _NAMES_AT, len(self._names))
+        return number
+
+    def add(self, begin_ns: int, end_ns: int, node: int, name: int) -> None:
+        """Add one span; the oldest makes room for it.
+
+        Args:
+            begin_ns: when it began, by a clock that all processes share.
+            end_ns: when it ended.
+            node: the number of the node's name.
+            name: the number of what it did.
+        """
+        at = _SPANS_AT + self._added % self._capacity * _SPAN.size
+        _SPAN.pack_into(self._memory, at, begin_ns, end_ns, node, name)
+        self._added += 1
+        # After the span, so that a death between the two leaves no span that is half written.
+        _COUNT.pack_into(self._memory, _ADDED_AT, self._added)
+
+    def close(self) -> None:
+        """Let go of the file; it stays."""
+        self._memory.release()
+        self._segment.close()
+
+
+class RecordedSpans(NamedTuple):
+    """What a ring holds."""
+
+    names: tuple[str, ...]
+    spans: Array
+    """``[n]`` with fields ``begin``, ``end`` (nanoseconds), ``node`` and ``name`` (both index ``names``), as added."""
+    overwritten: int
+    """Older spans, which are gone."""
+
+
+def read_spans(path: Path) -> RecordedSpans | None:
+    """The spans in a ring's file, which may be written meanwhile; ``None`` if no ring stands there."""
+    try:
+        content = path.read_bytes()
+        later = path.open("rb").read(_HEAD.size)
+    except OSError:
+        return None
+    if len(content) < _SPANS_AT or content[: len(_MAGIC)] != _MAGIC:
+        return None
+    _, capacity, added, names = _HEAD.unpack_from(content)
+    if len(content) < _SPANS_AT + capacity * _SPAN.size or capacity < 1:
+        return None
+    # Race: what was added while the file was read stands in the place of the oldest, and one more is being written.
+    first = max(0, _HEAD.unpack(later)[2] - capacity + 1)
+    table = tuple(_read_names(memoryview(content), names))
+    rows = np.frombuffer(content, _ROW, capacity, _SPANS_AT)[np.arange(first, max(first, added)) % capacity]
+    known = (rows["node"] < len(table)) & (rows["name"] < len(table)) & (rows["end"] >= rows["begin"])
+    return RecordedSpans(table, rows[known], first)
+
+
+def _read_names(memory: memoryview, count: int) -> list[str]:
+    places = range(_TABLE_AT, _TABLE_AT + min(count, _NAMES) * _NAME_BYTES, _NAME_BYTES)
+    return [bytes(memory[at : at + _NAME_BYTES]).rstrip(b"\0").decode(errors="replace") for at in places]

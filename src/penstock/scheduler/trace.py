@@ -1,0 +1,101 @@
+"""What the nodes of a process did when, kept in the run folder where a run asks for it; else it costs a call."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from time import monotonic_ns
+from typing import Protocol
+
+from penstock.memory.spans import SpanRing
+from penstock.metrics.trace import OPEN, STEP, ring_path
+
+__all__ = ["OPEN", "NoTrace", "NodeTrace", "Trace", "Traces", "traces"]
+
+
+class NodeTrace(Protocol):
+    """Where one node's spans go."""
+
+    def stepped(self, begin_ns: int, end_ns: int) -> None:
+        """The node was given its turn."""
+        ...
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """What is done inside the ``with`` block; a block may stay open from one turn to a later one."""
+        ...
+
+
+class Traces(Protocol):
+    """Where the spans of a process's nodes go."""
+
+    def node(self, name: str) -> NodeTrace:
+        """Those of one node."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is to be kept."""
+        ...
+
+
+class NoTrace:
+    """Keeps nothing; implements ``NodeTrace`` and ``Traces``."""
+
+    _NOTHING = nullcontext()
+
+    def node(self, _name: str) -> "NoTrace":
+        """The same for every node."""
+        return self
+
+    def stepped(self, begin_ns: int, end_ns: int) -> None:
+        """Forget it."""
+
+    def span(self, _name: str) -> AbstractContextManager[None]:
+        """Nothing, made once."""
+        return self._NOTHING
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Trace:
+    """Keeps the spans of one process; implements ``Traces``.
+
+    Args:
+        folder: where rings are, one for each process.
+        group: the placement group of this process.
+    """
+
+    def __init__(self, folder: Path, group: str) -> None:
+        self._ring = SpanRing.at(ring_path(folder, group))
+
+    def node(self, name: str) -> "_KeptSpans":
+        """Those of one node."""
+        return _KeptSpans(self._ring, name)
+
+    def close(self) -> None:
+        """Let go of the ring; its file stays."""
+        self._ring.close()
+
+
+def traces(folder: Path | None, group: str) -> Traces:
+    """What keeps the spans of a process: nothing where there is no folder for them."""
+    return NoTrace() if folder is None else Trace(folder, group)
+
+
+class _KeptSpans:
+    """Implements ``NodeTrace`` over the ring of the node's process."""
+
+    def __init__(self, ring: SpanRing, name: str) -> None:
+        self._ring = ring
+        self._node = ring.name(name)
+        self._step = ring.name(STEP)
+
+    def stepped(self, begin_ns: int, end_ns: int) -> None:
+        self._ring.add(begin_ns, end_ns, self._node, self._step)
+
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        begin_ns = monotonic_ns()
+        try:
+            yield
+        finally:
+            self._ring.add(begin_ns, monotonic_ns(), self._node, self._ring.name(name))

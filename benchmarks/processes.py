@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.metrics.jsonl import METRICS, read_reports
+from penstock.scheduler.worker import COMMAND
 
 TICK_S = 0.05
 
@@ -34,9 +35,11 @@ def cpu_s(stat: str) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def children(pid: int) -> list[int]:
-    """The processes that a process has started, in the order of their start."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def workers_of(pid: int) -> list[int]:
+    """The processes below a training's that run its nodes, in the order of their start."""
+    below = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    here = [child for child in below if COMMAND.encode() in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return sorted(here + [grandchild for child in below for grandchild in workers_of(child)])
 
 
 def cpu_per_step(arguments: Sequence[str], workers: int, skip: int) -> float:
@@ -73,7 +76,7 @@ def _look(pid: int, log_dir: Path, workers: int, skip: int) -> Sample | None:
     runs = [run for run in log_dir.glob("*/") if (run / METRICS).exists()]
     try:
         reports = read_reports(runs[0]) if runs else []
-        stats = [Path(f"/proc/{child}/stat").read_text() for child in children(pid)[: workers + 1]]
+        stats = [Path(f"/proc/{child}/stat").read_text() for child in workers_of(pid)[: workers + 1]]
     except OSError:
         return None
     if len(reports) <= skip or len(stats) <= workers:

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -158,6 +159,65 @@ def test_each_failure_has_its_exit_code(monkeypatch, capsys, error, code, says):
     monkeypatch.setattr("penstock.run.train", fail)
     assert main(["train", "--env", "X"]) == code
     assert capsys.readouterr().err.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("detail", "line"),
+    [
+        ("Traceback ...\npenstock.errors.BadDataError: env.0: obs is nan\n", "env.0: obs is nan"),
+        ("Traceback ...\npenstock.errors.CheckpointError: cannot write: No space left", "cannot write: No space left"),
+        ("Traceback ...\npenstock.errors.FencedError: slot 3", None),
+        ("Traceback ...\nmine.errors.BadDataError: what", None),
+        ("Traceback ...\npenstock.errors.BadDataError", None),
+        ("", None),
+        (
+            "ValueError: theirs\n\nDuring handling of the above exception, another exception occurred:\n\n...\n"
+            + "penstock.errors.EnvError: cannot be made",
+            None,
+        ),
+    ],
+)
+def test_a_node_whose_error_says_it_all_is_quoted_without_its_traceback(detail, line):
+    assert NodeError("env.0", detail).line == line
+
+
+def test_a_failure_is_one_line_and_what_is_left_of_the_run(monkeypatch, capsys):
+    def fail(config):
+        error = NodeError("env.0", "Traceback ...\npenstock.errors.BadDataError: env.0: obs of lane 1 is nan")
+        error.add_note("it has no checkpoint")
+        raise error
+
+    monkeypatch.setattr("penstock.run.train", fail)
+    assert main(["train", "--env", "X"]) == 1
+    assert capsys.readouterr().err == (
+        "penstock: error: node env.0: obs of lane 1 is nan\npenstock: it has no checkpoint\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "out", "err", "code"),
+    [
+        (["--help"], "/dev/full", None, 1),
+        (["tran"], None, "/dev/full", 2),
+        (["--help"], "/dev/full", "/dev/full", 1),
+        (["tran"], "/dev/full", "/dev/full", 2),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_line_and_keeps_the_exit_code(tmp_path, argv, out, err, code):
+    heard = tmp_path / "heard"
+    with Path(out or heard).open("w") as stdout, Path(err or heard).open("w") as stderr:
+        done = subprocess.run([sys.executable, "-m", "penstock", *argv], stdout=stdout, stderr=stderr, check=False)
+    assert done.returncode == code
+    if out and not err:
+        assert heard.read_text() == "penstock: error: cannot write to standard output: No space left on device\n"
+
+
+def test_standard_error_whose_reader_has_left_keeps_the_exit_code():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "penstock", "tran"], stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 2
 
 
 def test_a_pipe_that_breaks_inside_a_run_is_no_success(monkeypatch):

@@ -39,11 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(arguments)
     except UsageError as error:
-        return _complain(f"penstock: error: {error}", 2)
-    except NodeError as error:
-        return _complain(f"{error.detail.rstrip()}\npenstock: node {error.node} failed; what it said is above", 1)
+        return _complain(_failure(error), 2)
     except PenstockError as error:
-        return _complain(f"penstock: error: {error}", 1)
+        return _complain(_failure(error), 1)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -200,7 +198,18 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
     return (head + body).rstrip()
 
 
+def _failure(error: PenstockError) -> str:
+    """An error in one line where that says it all, else with the node's traceback; then what is left of the run."""
+    said = f"penstock: error: {error}"
+    if isinstance(error, NodeError) and error.line is not None:
+        said = f"penstock: error: node {error.node}: {error.line.removeprefix(f'{error.node}: ')}"
+    elif isinstance(error, NodeError):
+        said = f"{error.detail.rstrip()}\npenstock: node {error.node} failed; what it said is above"
+    return "\n".join((said, *(f"penstock: {note}" for note in getattr(error, "__notes__", ()))))
+
+
 def _say(text: str) -> int:
+    """Write to standard output and return the exit code."""
     if sys.stdout is not None:
         try:
             sys.stdout.write(text.rstrip("\n") + "\n")
@@ -208,10 +217,19 @@ def _say(text: str) -> int:
         except BrokenPipeError:
             # Whoever read along has left (`| head`), which is no failure.
             abandon(sys.stdout)
+        except (OSError, ValueError) as error:
+            abandon(sys.stdout)
+            why = getattr(error, "strerror", None) or error
+            return _complain(f"penstock: error: cannot write to standard output: {why}", 1)
     return 0
 
 
 def _complain(text: str, code: int) -> int:
+    """Write to standard error and return ``code``, whether anybody reads it or not."""
     if sys.stderr is not None:
-        sys.stderr.write(text + "\n")
+        try:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            abandon(sys.stderr)
     return code

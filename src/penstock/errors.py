@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+_CHAINED = ("direct cause of the following exception:", "another exception occurred:")
+"""How the lines end by which Python joins the traceback of an error to that of its cause."""
+
+
 class PenstockError(Exception):
     """Root of every error that penstock raises on purpose."""
 
@@ -78,6 +82,20 @@ class NodeError(PenstockError):
         super().__init__(f"node {node} failed:\n{detail}")
         self.node = node
         self.detail = detail
+
+    @property
+    def line(self) -> str | None:
+        """The node's last words, where they are an error that needs no traceback; else ``None``.
+
+        Bad data, a full disk and the like say all there is to know. An error that another one caused (an environment's
+        own, say) is better read with that.
+        """
+        lines = self.detail.rstrip().splitlines()
+        kind, colon, text = (lines[-1] if lines else "").partition(": ")
+        module, _, name = kind.rpartition(".")
+        known = module == __name__ and colon and isinstance(found := globals().get(name), type)
+        plain = known and issubclass(found, UsageError | BadDataError | ResourceError)
+        return text if plain and not any(line.endswith(_CHAINED) for line in lines) else None
 
 
 class FencedError(PenstockError):

@@ -5,6 +5,7 @@ final evaluation, the exported policy, the card).
 """
 
 import contextlib
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +17,15 @@ from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import open_source
-from penstock.errors import EnvError
+from penstock.errors import EnvError, NodeError, PenstockError, RunFolderError
 from penstock.experiments.card import write_card
-from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
+from penstock.experiments.checkpoints import (
+    find_checkpoint,
+    last_good,
+    list_checkpoints,
+    load_checkpoint,
+    set_aside_after,
+)
 from penstock.experiments.run_folder import RunFolder
 from penstock.nodes.evaluator import EVALUATION_LANE, Episode, play
 from penstock.planning import Prepared, check_fits, plan, prepare
@@ -81,7 +88,7 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
     folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
     with folder.claim():
         folder.write_config(prepared.config)
-        return _finish(prepared, folder, _launch(plan(prepared, folder.path, quiet=quiet)))
+        return _finish(prepared, folder, _launch(prepared, folder, plan(prepared, folder.path, quiet=quiet)))
 
 
 def resume(
@@ -117,7 +124,7 @@ def resume(
         folder.clear_trace()
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
         begun_anew = sum(start.position is None for start in the_plan.starts)
-        return _finish(prepared, folder, _launch(the_plan), begun_anew)
+        return _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew)
 
 
 def evaluate(
@@ -177,11 +184,30 @@ def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None) ->
         raise
 
 
-def _launch(the_plan: Plan) -> Outcome:
-    """The three calls: plan to program, program to processes."""
+def _launch(prepared: Prepared, folder: RunFolder, the_plan: Plan) -> Outcome:
+    """The three calls: plan to program, program to processes. A run that fails leaves a card that says so."""
     program = _topology(the_plan)
-    outcome: Outcome = load(RUNTIMES[the_plan.run.runtime])(program)
+    try:
+        outcome: Outcome = load(RUNTIMES[the_plan.run.runtime])(program)
+    except PenstockError as error:
+        error.add_note(_leave_failed(prepared, folder, error))
+        raise
     return outcome
+
+
+def _leave_failed(prepared: Prepared, folder: RunFolder, error: PenstockError) -> str:
+    """Write the card of a run that failed; returns a line on what is left of it."""
+    said = (error.line or error.detail) if isinstance(error, NodeError) else str(error)
+    last_line = (said.strip().splitlines() or ["it did not say why"])[-1]
+    good = last_good(folder.path)
+    steps, update = (good.manifest["steps"], good.manifest["update"]) if good else (0, 0)
+    with contextlib.suppress(RunFolderError):
+        write_card(folder, prepared.config, steps, update, None, failure=last_line)
+    if good is None:
+        return f"it has no checkpoint; its folder: {folder.path}"
+    return (
+        f"its last checkpoint, update {update}, is good; to continue: penstock resume {shlex.quote(str(folder.path))}"
+    )
 
 
 def _topology(the_plan: Plan) -> Program:

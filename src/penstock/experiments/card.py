@@ -38,7 +38,15 @@ class Evaluated(Protocol):
         ...
 
 
-def write_card(folder: RunFolder, config: Config, steps: int, updates: int, evaluation: Evaluated | None) -> None:
+def write_card(
+    folder: RunFolder,
+    config: Config,
+    steps: int,
+    updates: int,
+    evaluation: Evaluated | None,
+    *,
+    failure: str | None = None,
+) -> None:
     """Write the card, replacing an earlier one.
 
     Args:
@@ -47,6 +55,7 @@ def write_card(folder: RunFolder, config: Config, steps: int, updates: int, eval
         steps: environment steps learned from.
         updates: updates made.
         evaluation: of the final policy; ``None`` where the run was interrupted.
+        failure: one line on what ended the run, where it failed.
 
     Raises:
         RunFolderError: it cannot be written.
@@ -54,7 +63,7 @@ def write_card(folder: RunFolder, config: Config, steps: int, updates: int, eval
     text = "\n\n".join(
         (
             f"# {folder.name}",
-            _summary(config, steps, updates, evaluation),
+            _summary(config, steps, updates, evaluation, failure),
             _commands(folder),
             _contents(folder),
             f"## Config\n\n```toml\n{to_toml(config)}```\n",
@@ -66,7 +75,7 @@ def write_card(folder: RunFolder, config: Config, steps: int, updates: int, eval
         raise RunFolderError(f"cannot write {folder.card_path}: {error.strerror or error}") from error
 
 
-def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | None) -> str:
+def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | None, failure: str | None) -> str:
     run = config.run
     rows = [
         ("Environment", f"`{run.env}`"),
@@ -75,7 +84,9 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
         ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
         ("Update", f"`{run.backend}` on `{run.device}`"),
     ]
-    if evaluation is None:
+    if failure is not None:
+        rows.append(("Result", f"failed, so not evaluated: {failure.replace('|', '&#124;')}"))
+    elif evaluation is None:
         rows.append(("Result", "stopped before its end, so not evaluated; the commands below still work"))
     else:
         result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"

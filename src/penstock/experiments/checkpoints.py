@@ -3,6 +3,7 @@
 Written whole or not at all, verified before anything is read, never pickled. Knows nothing of what the arrays mean.
 """
 
+import contextlib
 import hashlib
 import re
 import shlex
@@ -23,6 +24,7 @@ __all__ = [
     "Checkpoint",
     "best_checkpoint",
     "find_checkpoint",
+    "last_good",
     "list_checkpoints",
     "load_checkpoint",
     "prune_checkpoints",
@@ -128,6 +130,14 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
         hint = nearest(wanted, names) or f"; the latest is {names[-1]}"
         raise CheckpointError(f"run {run} has no checkpoint {name}{hint}")
     return paths[names.index(wanted)]
+
+
+def last_good(run: Path) -> Checkpoint | None:
+    """The latest checkpoint that can be used; ``None`` if there is none."""
+    for path in reversed(list_checkpoints(run)):
+        with contextlib.suppress(CheckpointError):
+            return load_checkpoint(path)
+    return None
 
 
 def prune_checkpoints(run: Path, keep: int) -> None:

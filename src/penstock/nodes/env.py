@@ -6,11 +6,12 @@ It does not know where the policy runs, which algorithm learns, or whether anybo
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from penstock.envs.sources import open_source
+from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.rollout import RolloutWriter, rollout_writer
@@ -149,7 +150,11 @@ class EnvNode:
             ask(handle, t, self._step)
             while not answered():
                 yield
-            begun = store(t, step(policy.environment_action, next_seed))
+            try:
+                begun = store(t, step(policy.environment_action, next_seed))
+            except BadDataError as error:
+                where = f"{self._ports.name}: {error}, at step {self._step} of the lane"
+                raise BadDataError(where) from error.__cause__
             append(t)
             self._step += 1
             for lane in begun:
@@ -219,29 +224,29 @@ class EnvNode:
         self._rollout += 1
 
     def _refuse_bad_numbers(self, slot: Arrays) -> None:
-        """Raise BadDataError if a reward or observation is NaN or infinite, the last ones of episodes included."""
-        num_steps = self._settings.num_steps
-        for name, rows in (("reward", num_steps), *((field, num_steps + 1) for field in self._fields)):
-            values = slot[name][:rows]
-            bad = _not_finite(values)
-            if bad:
-                raise self._bad_number(name, bad[1], bad[0], values[bad])
-        for name in self._fields:
-            if f"final.{name}" not in slot:
-                continue
-            values = slot[f"final.{name}"][: slot["final_count"]]
-            bad = _not_finite(values)
-            if bad:
-                # It is what step ``final_t`` led to, as row t + 1 is where no episode ends.
-                lane, t = int(slot["final_lane"][bad[0]]), int(slot["final_t"][bad[0]]) + 1
-                raise self._bad_number(name, lane, t, values[bad])
+        """Raise BadDataError if a reward or observation is NaN or infinite, the last ones of episodes included.
 
-    def _bad_number(self, name: str, lane: int, t: int, value: float) -> BadDataError:
-        settings = self._settings
-        return BadDataError(
-            f"{self._ports.name}: {name} of lane {settings.first_lane + lane} is {value} "
-            f"at step {self._step - settings.num_steps + t} of the lane"
-        )
+        It names the earliest, and at one step the observation before the reward: the others may come of it.
+        """
+        num_steps = self._settings.num_steps
+        found: list[tuple[int, int, str, float]] = []
+        for name in self._fields:
+            values = slot[name][: num_steps + 1]
+            found += [(bad[0], bad[1], name, values[bad]) for bad in _not_finite(values)]
+            if f"final.{name}" in slot:
+                values, ends, lanes = slot[f"final.{name}"][: slot["final_count"]], slot["final_t"], slot["final_lane"]
+                # It is what step ``final_t`` led to, as row t + 1 is where no episode ends.
+                found += [(int(ends[at]) + 1, int(lanes[at]), name, values[at, *i]) for at, *i in _not_finite(values)]
+        rewards = slot["reward"][:num_steps]
+        found += [(bad[0], bad[1], "reward", rewards[bad]) for bad in _not_finite(rewards)]
+        if found:
+            t, lane, name, value = min(found, key=itemgetter(0))
+            settings = self._settings
+            step = self._step - num_steps + t
+            raise BadDataError(
+                f"{self._ports.name}: {name} of lane {settings.first_lane + lane} of {display_name(settings.env)} is "
+                f"{value} at step {step} of the lane"
+            )
 
     def _seed(self, lane: int) -> int:
         return episode_seed(self._settings.seed, self._settings.first_lane + lane, self._episodes[lane])
@@ -252,8 +257,8 @@ class EnvNode:
         return self._seed(lane)
 
 
-def _not_finite(values: Array) -> tuple[int, ...]:
-    """Where the first NaN or infinity is; ``()`` if there is none."""
+def _not_finite(values: Array) -> list[tuple[int, ...]]:
+    """Where the first NaN or infinity is, along the first axis; empty if there is none."""
     if values.dtype.kind != "f" or np.isfinite(values).all():
-        return ()
-    return tuple(map(int, np.argwhere(~np.isfinite(values))[0]))
+        return []
+    return [tuple(map(int, np.argwhere(~np.isfinite(values))[0]))]

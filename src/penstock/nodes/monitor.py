@@ -3,10 +3,13 @@
 It reads what others have written into shared memory; nobody waits for it.
 """
 
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.errors import RunFolderError
 from penstock.metrics.jsonl import JsonLines
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EVAL_RETURN, Sink, read_report
@@ -44,10 +47,11 @@ class MonitorNode:
         settings = self._settings
         self._ports = ports
         self._reports = ports.stream_reader("reports")
-        self._sinks = [
-            JsonLines(settings.folder, settings.resumed_update),
-            TensorBoard(settings.folder, settings.resumed_steps),
-        ]
+        with self._writing():
+            self._sinks = [
+                JsonLines(settings.folder, settings.resumed_update),
+                TensorBoard(settings.folder, settings.resumed_steps),
+            ]
         if not settings.quiet:
             self._sinks.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
         self._previous = ports.counters()
@@ -66,13 +70,24 @@ class MonitorNode:
         self._reports.release(index)
         if EVAL_RETURN not in report.values:
             report = report._replace(values={**report.values, **self._throughput(report.steps)})
-        for sink in self._sinks:
-            sink.write(report)
+        with self._writing():
+            for sink in self._sinks:
+                sink.write(report)
 
     def close(self) -> None:
         """Flush and close the sinks."""
-        for sink in self._sinks:
-            sink.close()
+        with self._writing():
+            for sink in self._sinks:
+                sink.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say in one line what is written where, if it cannot be."""
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or error
+            raise RunFolderError(f"cannot write the metrics in {self._settings.folder}: {why}") from None
 
     def _throughput(self, steps: int) -> dict[str, float]:
         """Steps per second and each node's idle share since the last report, and the counts of rows so far."""

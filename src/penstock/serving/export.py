@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from penstock.errors import RunFolderError
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.network import PolicyGraph
 from penstock.types import Array, Spaces
@@ -16,9 +17,15 @@ def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[
     """Write ``policy.onnx`` into ``folder`` whole or not at all, and return its path.
 
     Inputs: each observation field ``[n, ...]``; outputs: ``action`` ``[n, ...]`` (greedy) and ``value`` ``[n]``.
+
+    Raises:
+        RunFolderError: it cannot be written.
     """
     path = folder / FILE_NAME
     partial = path.with_suffix(".onnx.partial")
-    partial.write_bytes(onnx_bytes(graph, spaces, published))
-    partial.replace(path)
+    try:
+        partial.write_bytes(onnx_bytes(graph, spaces, published))
+        partial.replace(path)
+    except OSError as error:
+        raise RunFolderError(f"cannot write {path}: {error.strerror or error}") from error
     return path

@@ -93,8 +93,8 @@ class NodeError(PenstockError):
         lines = self.detail.rstrip().splitlines()
         kind, colon, text = (lines[-1] if lines else "").partition(": ")
         module, _, name = kind.rpartition(".")
-        known = module == __name__ and colon and isinstance(found := globals().get(name), type)
-        plain = known and issubclass(found, UsageError | BadDataError | ResourceError)
+        found = globals().get(name) if module == __name__ and colon else None
+        plain = isinstance(found, type) and issubclass(found, UsageError | BadDataError | ResourceError)
         return text if plain and not any(line.endswith(_CHAINED) for line in lines) else None
 
 

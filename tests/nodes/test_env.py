@@ -266,7 +266,7 @@ def test_it_begins_nothing_new_while_the_run_stops_or_no_slot_is_free() -> None:
 
 def test_a_reward_that_is_no_number_is_named() -> None:
     node, ports = open_node(LatePolicy(0), "BrokenEnv")
-    with pytest.raises(BadDataError, match=r"env\.0: reward of lane 4 is nan at step 102 of the lane"):
+    with pytest.raises(BadDataError, match=r"env\.0: reward of lane 4 of .* is nan at step 102 of the lane"):
         collect(node, ports)
 
 
@@ -274,7 +274,7 @@ def test_a_reward_that_is_no_number_is_named() -> None:
 def test_observations_that_only_bootstrap_are_looked_at_before_they_are_valued(env: str, step: int) -> None:
     policy = LatePolicy(0)
     node, ports = open_node(policy, env)
-    with pytest.raises(BadDataError, match=rf"env\.0: obs of lane 4 is inf at step {step} of the lane"):
+    with pytest.raises(BadDataError, match=rf"env\.0: obs of lane 4 of .* is inf at step {step} of the lane"):
         collect(node, ports)
     assert policy.valued == 0
 

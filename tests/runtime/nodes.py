@@ -52,6 +52,8 @@ class Source:
     def end(self) -> None:
         if self.settings.then == "raise":
             raise ValueError("the source is broken")
+        if self.settings.then == "say its niceness":
+            raise ValueError(f"niceness {os.nice(0)}")
         if self.settings.then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.settings.then == "fork and raise":

@@ -1,5 +1,6 @@
 """One program, two runtimes: the same outcome; failures are reported, nothing is left behind."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -64,6 +65,14 @@ def test_an_error_in_a_process_comes_with_its_own_traceback() -> None:
     assert caught.value.node == "source"
     assert 'raise ValueError("the source is broken")' in caught.value.detail
     assert psutil.Process().children(recursive=True) == []
+
+
+def test_a_process_steps_back_as_far_as_its_nodes_ask_for() -> None:
+    program = counting(5, "say its niceness", wanted=50)
+    nodes = tuple(replace(node, niceness=3 * (node.name == "source")) for node in program.nodes)
+    with pytest.raises(NodeError) as caught:
+        local.launch(replace(program, nodes=nodes))
+    assert f"ValueError: niceness {min(19, os.nice(0) + 3)}\n" in caught.value.detail
 
 
 def test_a_process_that_is_killed_is_named_with_its_signal() -> None:

@@ -51,6 +51,13 @@ def test_a_trace_is_kept_in_the_run_folder_where_it_is_asked_for() -> None:
     assert program(on_policy).trace is None
 
 
+def test_where_collection_overlaps_learning_the_learner_goes_first() -> None:
+    overlapping = program(async_on_policy)
+    assert overlapping.node("learner").niceness < overlapping.node("env.0").niceness == async_on_policy.NICENESS
+    lock_step = program(on_policy)
+    assert lock_step.node("learner").niceness == lock_step.node("env.1").niceness == 0
+
+
 def test_lanes_are_split_evenly_and_in_order() -> None:
     lock_step = program(on_policy, num_envs=6, num_workers=3)
     lanes = [(node.settings.first_lane, node.settings.lanes) for node in lock_step.nodes if node.kind == "env"]

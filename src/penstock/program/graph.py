@@ -41,6 +41,8 @@ class NodeSpec:
     threads: int = 1
     silence_limit_s: float = 60.0
     """Seconds without a sign of life after which the node counts as hung; announced long work is not silence."""
+    niceness: int = 0
+    """How far its process steps back for others where cores are short, as ``nice`` counts; the least of a group's."""
 
 
 @dataclass(frozen=True)

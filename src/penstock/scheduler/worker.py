@@ -62,6 +62,7 @@ def main() -> None:
         with os.fdopen(spec_fd, "rb") as pipe:
             sys.path[:] = pickle.load(pipe)
             spec: WorkerSpec = pickle.load(pipe)
+        os.nice(min(node.niceness for node in spec.placement.nodes))
         segment = Segment.attach(segment_fd, nbytes)
         run_nodes(spec, segment)
     except BaseException:  # noqa: BLE001 - whatever it was, the supervisor is told

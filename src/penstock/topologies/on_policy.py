@@ -45,12 +45,14 @@ OPEN_LIMIT_S = 300.0
 
 
 def build(plan: Plan) -> Program:
-    """One slot for each environment node, no lag, batches assembled by lane."""
-    return wire(plan, slots=plan.num_workers, max_lag=0, assemble="by_lane")
+    """One slot for each environment node, no lag, batches assembled by lane; nobody works at the same time."""
+    return wire(plan, slots=plan.num_workers, max_lag=0, assemble="by_lane", niceness=0)
 
 
-def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"]) -> Program:
-    """The whole graph of actor-learner training, in data-flow order."""
+def wire(
+    plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"], niceness: int
+) -> Program:
+    """The whole graph of actor-learner training, in data-flow order; ``niceness`` is the environment nodes'."""
     run, spec = plan.run, plan.spec
     lanes = run.num_envs // plan.num_workers
     envs = tuple(f"env.{worker}" for worker in range(plan.num_workers))
@@ -93,7 +95,7 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
             Board("evaluation", "evaluator", ("learner",), (ArraySpec("since_best", (), "int64"),)),
         ]
     nodes = [
-        *(_env(plan, worker, lanes) for worker in range(plan.num_workers)),
+        *(_env(plan, worker, lanes, niceness) for worker in range(plan.num_workers)),
         *(_policy(plan, name) for name in policies),
         _learner(plan, assemble),
         *(_evaluator(plan) for _ in evaluators),
@@ -104,7 +106,7 @@ def wire(plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_l
     return Program(tuple(nodes), tuple(edges), ends_with=("learner",), trace=trace)
 
 
-def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:
+def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
     first = worker * lanes
     starts: tuple[LaneStart, ...] = plan.starts[first : first + lanes]
     settings = EnvSettings(
@@ -121,7 +123,8 @@ def _env(plan: Plan, worker: int, lanes: int) -> NodeSpec:
         open_limit_s=OPEN_LIMIT_S,
     )
     name = f"env.{worker}"
-    return NodeSpec(name, "env", settings, group=name, silence_limit_s=plan.run.env_timeout * lanes)
+    limit = plan.run.env_timeout * lanes
+    return NodeSpec(name, "env", settings, group=name, silence_limit_s=limit, niceness=niceness)
 
 
 def _local(plan: Plan) -> LocalAnswer:

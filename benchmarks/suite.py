@@ -39,6 +39,7 @@ SUITE = (
     Entry("update", "update", "--rounds 3 --minibatches 64"),
     Entry("env_step", "env_step", "--rounds 3"),
     Entry("start", "start", "--rounds 2"),
+    Entry("first_steps", "first_steps", "--rounds 2"),
     Entry("end_to_end_fused", "end_to_end --backend fused", "--rounds 1 --updates 8 --peer_updates 1"),
     Entry("end_to_end_compiled", "end_to_end --backend compiled", None),
     Entry("throughput", "throughput", None),

@@ -18,6 +18,7 @@ SMALLEST = {
     "update": "--rounds 1 --minibatches 2 --backends fused eager",
     "env_step": "--rounds 2 --cases Pendulum-v1:1 CartPole-v1:8:vector",
     "start": "--rounds 1",
+    "first_steps": "--rounds 1",
 }
 
 

@@ -1,4 +1,4 @@
-"""What a vector step costs beyond the environment's own: loop, policy, statistics, accounting, at 1 to 64 lanes.
+"""What a vector step costs beyond the environment's own: loop, policy, statistics, accounting.
 
     python -m benchmarks.env_step                       # all cases, about a minute
     python -m benchmarks.env_step --write FILE          # and keep the result

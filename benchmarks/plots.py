@@ -39,6 +39,8 @@ STYLE: Any = {
     "ytick.left": False,
     "legend.frameon": False,
 }
+ROOM = 0.15
+"""Share of an axis that a number takes; a mark inside it would be written over."""
 LOGARITHMIC_FROM = 30
 """Times that differ by more than this factor do not show on a linear axis."""
 
@@ -54,15 +56,15 @@ def mechanism(result: dict[str, Any], title: str) -> Figure:
     height = 1.0 + lines * (0.62 + 0.27 * most)
     figure = Figure(figsize=(8.5 if columns == 1 else 11.0, height), dpi=120, layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    unit, scale = ("ms", 1e3) if max(row["us"] for row in result["rows"]) >= 1e4 else ("us", 1.0)
+    unit, scale = ("ms", 1e3) if min(row["us"] for row in result["rows"]) >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
     for axes, (case, rows) in zip(panels, cases.items(), strict=False):
         panel(axes, case, rows, scale)
     for axes in panels[len(cases) :]:
         axes.set_visible(False)
     for axes in panels[: len(cases)][-columns:]:
-        axes.set_xlabel(unit.replace("us", "\N{MICRO SIGN}s"))
-    legend(figure, result["rows"])
-    frame(figure, result, title)
+        axes.set_xlabel(unit)
+    legend(figure, result["rows"], title)
+    source(figure, result)
     return figure
 
 
@@ -75,28 +77,37 @@ def panel(axes: Axes, case: str, rows: Sequence[dict[str, Any]], scale: float) -
     if least > 0.0 and right / least > LOGARITHMIC_FROM:
         axes.set_xscale("log")
         # Every bar has a beginning that can be seen, and its number has room.
-        axes.set_xlim(least / 2.0, right * (right / least) ** 0.14)
+        axes.set_xlim(least / 2.0, right * (right / least) ** 0.2)
+        axes.xaxis.set_major_formatter("{x:g}")
     else:
-        axes.set_xlim(min(0.0, least), right * 1.12)
+        axes.set_xlim(min(0.0, least), right * 1.2)
     places = range(len(rows), 0, -1)
     axes.barh(places, values, height=0.62, color=[COLORS[row["kind"]] for row in rows])
     axes.set_yticks(list(places), [row["what"] for row in rows])
     for place, row, value in zip(places, rows, values, strict=True):
-        end = max(value, 0.0)
+        end, text = max(value, 0.0), number(value)
         if "p99_us" in row:
             end = row["p99_us"] / scale
+            text += f"  to  {number(end)}"
             axes.plot([value, end], [place, place], color="#333333", linewidth=1.0)
             axes.plot([end], [place], "|", color="#333333", markersize=6)
         for name, style in (("may_be_us", "-"), ("p99_may_be_us", ":")):
             if name in row:
-                axes.vlines(
-                    row[name] / scale, place - 0.45, place + 0.45, color="#D55E00", linestyle=style, linewidth=2
-                )
-        axes.annotate(number(value), (end, place), (5, 0), textcoords="offset points", va="center", fontsize=8)
+                mark = row[name] / scale
+                axes.vlines(mark, place - 0.45, place + 0.45, color="#D55E00", linestyle=style, linewidth=2)
+                if 0.0 <= share(axes, mark) - share(axes, end) < ROOM:
+                    end = mark
+        axes.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center", fontsize=8)
 
 
-def legend(figure: Figure, rows: Sequence[dict[str, Any]]) -> None:
-    """What colours and marks mean, as far as they occur."""
+def share(axes: Axes, x: float) -> float:
+    """How far along its axis a value stands, 0 to 1."""
+    at = axes.transAxes.inverted().transform(axes.transData.transform((x, 0.0)))
+    return float(at[0])
+
+
+def legend(figure: Figure, rows: Sequence[dict[str, Any]], title: str) -> None:
+    """The title, and what colours and marks mean, as far as they occur."""
     names = {"penstock": "penstock", "peer": "peer", "limit": "physical limit"}
     shown: list[Any] = [
         Patch(color=color, label=names[kind])
@@ -112,7 +123,9 @@ def legend(figure: Figure, rows: Sequence[dict[str, Any]]) -> None:
         if any(name in row for row in rows):
             width = 1.0 if name == "p99_us" else 2.0
             shown.append(Line2D([], [], color=color, linestyle=style, linewidth=width, label=label))
-    figure.legend(handles=shown, loc="outside upper left", ncols=len(shown), fontsize=8, handlelength=1.4)
+    above = figure.legend(handles=shown, loc="outside upper left", ncols=len(shown), fontsize=8, handlelength=1.4)
+    above.set_title(title, {"size": 10.5})
+    above.set_alignment("left")
 
 
 def throughput(result: dict[str, Any], title: str) -> Figure:
@@ -134,16 +147,16 @@ def throughput(result: dict[str, Any], title: str) -> Figure:
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("steps per second, everything included; a dot a round")
-    frame(figure, result, title)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    source(figure, result)
     return figure
 
 
-def frame(figure: Figure, result: dict[str, Any], title: str) -> None:
-    """The title, and underneath what was run, where, and of which commit."""
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+def source(figure: Figure, result: dict[str, Any]) -> None:
+    """Underneath what was run, where, and of which commit."""
     machine = result["machine"]
-    source = f"{result['command']}   |   {machine['processor']}, {machine['cores']} cores   |   {result['commit']}"
-    figure.supxlabel(source, x=0.01, ha="left", fontsize=7, color="#777777")
+    words = f"{result['command']}   |   {machine['processor']}, {machine['cores']} cores   |   {result['commit']}"
+    figure.supxlabel(words, x=0.01, ha="left", fontsize=7, color="#777777")
 
 
 def number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""How soon things start and how much an environment process holds: floors beside each, medians of repeated runs.
+"""How soon processes start, and how much an environment process holds; floors beside.
 
     python -m benchmarks.start                  # 7 rounds, about 15 seconds
     python -m benchmarks.start --write FILE

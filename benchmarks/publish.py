@@ -1,4 +1,4 @@
-"""What follows every update: the learner commits its whole record and publishes, until a second process has read it.
+"""After every update: the learner commits its record and publishes, until a second process has read it.
 
     python -m benchmarks.publish                # about 15 seconds on 2 cores
     python -m benchmarks.publish --write FILE

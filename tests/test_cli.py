@@ -25,7 +25,13 @@ EVALUATION = SimpleNamespace(
 def result(path, interrupted=False):
     evaluation = None if interrupted else EVALUATION
     return SimpleNamespace(
-        run_folder=path, evaluation=evaluation, steps=50_000, updates=3, interrupted=interrupted, not_restored=0
+        run_folder=path,
+        evaluation=evaluation,
+        steps=50_000,
+        updates=3,
+        interrupted=interrupted,
+        not_restored=0,
+        notes=(),
     )
 
 
@@ -303,7 +309,7 @@ def test_no_standard_output_and_an_old_locale():
     program = (
         "from types import SimpleNamespace as N; import penstock.cli as c\n"
         "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1)\n"
-        "c._conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0))"
+        "c._conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0, notes=()))"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     plain = in_process(f"import penstock.cli as c; c.main(['--version'])\n{program}", env=environment)

@@ -144,6 +144,8 @@ def _no_arguments(argv: Sequence[str]) -> None:
 def _conclude(result: Any) -> int:  # noqa: ANN401
     """What a finished or interrupted training says at its end."""
     run = load("shlex:quote")(str(result.run_folder))
+    for note in result.notes:
+        _say(note)
     if result.not_restored:
         _say(f"{result.not_restored} lanes could not be restored and began a new episode; all else continued exactly")
     if result.interrupted:

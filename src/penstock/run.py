@@ -5,7 +5,6 @@ final evaluation, the exported policy, the card).
 """
 
 import contextlib
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +14,13 @@ import numpy as np
 
 from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
+from penstock.endings import differences, ended_early, leave_failed, log_final, over_already
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import open_source
-from penstock.errors import EnvError, NodeError, PenstockError, RunFolderError
+from penstock.errors import EnvError, PenstockError
 from penstock.experiments.card import write_card
 from penstock.experiments.checkpoints import (
     find_checkpoint,
-    last_good,
     list_checkpoints,
     load_checkpoint,
     set_aside_after,
@@ -66,6 +65,8 @@ class Result:
     interrupted: bool
     not_restored: int = 0
     """Lanes whose episode could not be restored by a resume, so that they began a new one."""
+    notes: tuple[str, ...] = ()
+    """Lines on why the run ended before its timesteps, or what a resume could not keep; mostly none."""
 
 
 def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, quiet: bool = False) -> Result:
@@ -124,7 +125,9 @@ def resume(
         folder.clear_trace()
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
         begun_anew = sum(start.position is None for start in the_plan.starts)
-        return _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew)
+        result = _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew)
+    over = over_already(prepared.config.run, folder.path, begin.arrays)
+    return replace(result, notes=over or (*differences(begin.manifest, prepared.manifest()), *result.notes))
 
 
 def evaluate(
@@ -190,24 +193,9 @@ def _launch(prepared: Prepared, folder: RunFolder, the_plan: Plan) -> Outcome:
     try:
         outcome: Outcome = load(RUNTIMES[the_plan.run.runtime])(program)
     except PenstockError as error:
-        error.add_note(_leave_failed(prepared, folder, error))
+        error.add_note(leave_failed(folder, prepared.config, error))
         raise
     return outcome
-
-
-def _leave_failed(prepared: Prepared, folder: RunFolder, error: PenstockError) -> str:
-    """Write the card of a run that failed; returns a line on what is left of it."""
-    said = (error.line or error.detail) if isinstance(error, NodeError) else str(error)
-    last_line = (said.strip().splitlines() or ["it did not say why"])[-1]
-    good = last_good(folder.path)
-    steps, update = (good.manifest["steps"], good.manifest["update"]) if good else (0, 0)
-    with contextlib.suppress(RunFolderError):
-        write_card(folder, prepared.config, steps, update, None, failure=last_line)
-    if good is None:
-        return f"it has no checkpoint; its folder: {folder.path}"
-    return (
-        f"its last checkpoint, update {update}, is good; to continue: penstock resume {shlex.quote(str(folder.path))}"
-    )
 
 
 def _topology(the_plan: Plan) -> Program:
@@ -233,8 +221,10 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     evaluation = None if outcome.interrupted else _evaluate(prepared, policy, run.eval_episodes, run.seed)
     if evaluation is not None:
         write_card(folder, prepared.config, steps, updates, evaluation)
+        log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored)
+    notes = () if outcome.interrupted else ended_early(run, record)
+    return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
 def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy]:

@@ -9,11 +9,17 @@ from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import report_specs
 from penstock.nodes.evaluator import EvaluatorNode, EvaluatorSettings
+from penstock.nodes.learner import VERDICT
 from penstock.types import Array, ArraySpec, BackendSpec, Box, Discrete, Spaces
 from tests.environments import ClockEnv
 
 SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1.0,))),), Discrete(2))
-REQUEST = (ArraySpec("update", (), "int64"), ArraySpec("steps", (), "int64"), ArraySpec("elapsed_s", (), "float64"))
+REQUEST = (
+    ArraySpec("update", (), "int64"),
+    ArraySpec("steps", (), "int64"),
+    ArraySpec("elapsed_s", (), "float64"),
+    *VERDICT,
+)
 
 
 class WatchedClock(ClockEnv):

@@ -18,6 +18,7 @@ import safetensors.numpy
 from penstock.errors import CheckpointError, nearest
 from penstock.experiments.durable import remove_folder, write_folder
 from penstock.experiments.manifest import MANIFEST, Damage, parse_manifest, write_manifest
+from penstock.experiments.migrations import migrated
 from penstock.types import Array, Arrays
 
 __all__ = [
@@ -93,7 +94,7 @@ def load_checkpoint(path: Path, expected: Mapping[str, Any] | None = None) -> Ch
         raise CheckpointError(_line(path, str(damage), expected or {})) from None
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
         raise CheckpointError(_line(path, f"{STATE} is not safetensors", expected or {})) from None
-    return Checkpoint(path, manifest, arrays)
+    return Checkpoint(path, manifest, migrated(arrays, manifest["format"]))
 
 
 def list_checkpoints(run: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["FORMAT", "MANIFEST", "Damage", "parse_manifest", "write_manifest"]
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 """Raised by one when what a checkpoint holds changes; older formats are then migrated, or refused by number."""
 SIZE_LIMIT = 1 << 20
 """No manifest is as long as this; longer ones are not read."""
@@ -53,8 +53,8 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
     number = body.get("format")
     # The format comes first: another one may be hashed in another way.
     if isinstance(number, int) and number > FORMAT:
-        raise Damage(f"it has format {number}, which a newer penstock wrote; this one reads format {FORMAT}")
-    if body.pop("manifest_sha256", None) != _fingerprint(body) or number != FORMAT:
+        raise Damage(f"it has format {number}, which a newer penstock wrote; this one reads formats 1 to {FORMAT}")
+    if body.pop("manifest_sha256", None) != _fingerprint(body) or number not in range(1, FORMAT + 1):
         raise Damage(f"{MANIFEST} has been altered")
     for key, kind in _NEEDED.items():
         if not isinstance(body.get(key), kind):

@@ -107,8 +107,6 @@ class EvaluatorNode:
         self._source: EnvSource | None = None
         self._request = -1
         self._stopping_since = 0.0
-        self._best = -np.inf
-        self._since_best = 0
 
     def open(self, ports: Ports) -> None:
         """Make the policy backend."""
@@ -181,9 +179,13 @@ class EvaluatorNode:
 
     def _tell(self) -> None:
         values = summary(self._episodes)
-        self._since_best = 0 if values["eval/return_mean"] > self._best else self._since_best + 1
-        self._best = max(self._best, values["eval/return_mean"])
-        self._board.publish({"since_best": np.array(self._since_best)}, self._update)
+        slot, found = self._requests.slot(self._request), values["eval/return_mean"]
+        best, since_best = float(slot["best_evaluation"]), int(slot["since_best"])
+        verdict = {
+            "best_evaluation": np.array(max(best, found)),
+            "since_best": np.array(0 if found > best else since_best + 1),
+        }
+        self._board.publish(verdict, self._update)
         index = self._reports.claim(self._update)
         if index is None:
             self._ports.count("reports_dropped")

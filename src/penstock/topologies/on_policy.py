@@ -17,7 +17,7 @@ from penstock.node import LaneStart
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.evaluator import EvaluatorSettings
-from penstock.nodes.learner import LearnerSettings, record_specs
+from penstock.nodes.learner import VERDICT, LearnerSettings, record_specs
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy import PolicySettings
 from penstock.nodes.policy_node import PolicyNodeSettings
@@ -71,6 +71,7 @@ def wire(
         ArraySpec("update", (), "int64"),
         ArraySpec("steps", (), "int64"),
         ArraySpec("elapsed_s", (), "float64"),
+        *VERDICT,
     )
     edges: list[Edge] = [
         # What environments experience: written once, in place, read in place.
@@ -92,7 +93,7 @@ def wire(
         edges += [
             # Parameters to be judged, and the verdict.
             Stream("evaluations", ("learner",), evaluators, request, 1, "drop"),
-            Board("evaluation", "evaluator", ("learner",), (ArraySpec("since_best", (), "int64"),)),
+            Board("evaluation", "evaluator", ("learner",), VERDICT),
         ]
     nodes = [
         *(_env(plan, worker, lanes, niceness) for worker in range(plan.num_workers)),
@@ -171,13 +172,7 @@ def _learner(plan: Plan, assemble: Literal["by_lane", "by_arrival"]) -> NodeSpec
         rollouts_per_batch=plan.num_workers,
         assemble=assemble,
         max_policy_lag=run.max_policy_lag,
-        timesteps=run.timesteps,
-        target_return=run.target_return,
-        early_stop=run.early_stop,
-        save_interval=run.save_interval,
-        eval_interval=run.eval_interval,
-        seed=run.seed,
-        device=run.device,
+        run=run,
         threads=plan.learner_threads,
         open_limit_s=OPEN_LIMIT_S,
         action_logs=tuple(f"actions.env.{worker}" for worker in range(plan.num_workers)),

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
 from penstock.metrics.report import Report, write_report
 from penstock.node import Ports
 from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows
-from penstock.nodes.learner.record import RETURN_WINDOW, begin_anew, follow
+from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, begin_anew, follow, why_done
 from penstock.registry import load
 from penstock.types import Arrays, Spaces, Updater
 
@@ -49,14 +50,8 @@ class LearnerSettings:
     """``by_lane``: one rollout of every lane, all of the published version. ``by_arrival``: whatever came first."""
     max_policy_lag: int
     """Rollouts collected by a policy older than this many versions are dropped and counted."""
-    timesteps: int
-    target_return: float | None
-    early_stop: int
-    """End after this many evaluations without improvement; 0 never does."""
-    save_interval: int
-    eval_interval: int
-    seed: int
-    device: str
+    run: RunConfig
+    """When the run ends, what it saves and judges how often, its seed and device."""
     threads: int
     open_limit_s: float
     action_logs: tuple[str, ...]
@@ -84,7 +79,7 @@ class LearnerNode:
         self._logs = [ports.action_log(name) for name in settings.action_logs]
         self._checkpoints = ports.stream_writer("checkpoints")
         self._reports = ports.stream_writer("reports")
-        if settings.eval_interval:
+        if settings.run.eval_interval:
             self._requests = ports.stream_writer("evaluations")
             self._verdict = ports.board_reader("evaluation")
         with ports.busy("build the update", settings.open_limit_s):
@@ -94,7 +89,7 @@ class LearnerNode:
                 settings.spec,
                 settings.spaces,
                 self._rollouts.arrays,
-                settings.device,
+                settings.run.device,
                 settings.threads,
             )
         self._assembly = Assembly(
@@ -114,7 +109,7 @@ class LearnerNode:
         new = self._record.begin()
         if settings.checkpoint is None:
             begin_anew(new)
-            self._updater.load(load(settings.initial)(settings.spaces, settings.algorithm_config, settings.seed))
+            self._updater.load(load(settings.initial)(settings.spaces, settings.algorithm_config, settings.run.seed))
         else:
             saved = load_checkpoint(settings.checkpoint).arrays
             for name in new:
@@ -150,10 +145,10 @@ class LearnerNode:
                 yield from self._until(lambda: self._rollouts.ready() > 0 or self._ports.stopping())
                 continue
             update = int(self._committed["update"])
-            if update % settings.save_interval == 0 and not self._done():
+            if update % settings.run.save_interval == 0 and not self._done():
                 with self._ports.span("hand over checkpoint"):
                     yield from self._checkpoint()
-            if settings.eval_interval and update % settings.eval_interval == 0:
+            if settings.run.eval_interval and update % settings.run.eval_interval == 0:
                 self._request_evaluation()
         yield from self._checkpoint()
 
@@ -165,16 +160,7 @@ class LearnerNode:
 
     def _done(self) -> bool:
         """True once the run has reached its last timestep, its target, or stopped improving."""
-        settings, committed = self._settings, self._committed
-        if committed["steps"] >= settings.timesteps:
-            return True
-        if settings.target_return is not None and committed["episodes"] >= RETURN_WINDOW:
-            return bool(committed["returns"].mean() >= settings.target_return)
-        if settings.early_stop:
-            since_best = np.zeros((), np.int64)
-            self._verdict.read({"since_best": since_best})
-            return bool(since_best >= settings.early_stop)
-        return False
+        return why_done(self._committed, self._settings.run) is not None
 
     def _update(self, slots: Sequence[int]) -> Iterator[None]:
         """One batch: targets, epochs of minibatches, statistics; then commit, publish, free, report.
@@ -185,12 +171,12 @@ class LearnerNode:
         update = int(self._committed["update"])
         lags = [self._assembly.lag(slot, update) for slot in slots]
         with self._ports.span("targets"):
-            self._updater.begin(slots, min(1.0, float(self._committed["steps"]) / settings.timesteps))
+            self._updater.begin(slots, min(1.0, float(self._committed["steps"]) / settings.run.timesteps))
         rows = valid_rows(self._rollouts, slots)
         metrics: list[dict[str, float]] = []
         for epoch in range(schedule.epochs):
             with self._ports.span("permute"):
-                permuted = minibatches(rows, schedule.mini_batch_size, (settings.seed, update, epoch))
+                permuted = minibatches(rows, schedule.mini_batch_size, (settings.run.seed, update, epoch))
             yield from self._epoch(permuted)
             if self._ports.stopping():
                 return
@@ -203,6 +189,7 @@ class LearnerNode:
             new = self._record.begin()
             follow(new, self._committed, self._rollouts, slots)
             new["elapsed_s"][...] = time.monotonic() - self._started
+            self._take_verdict(new)
             self._take_state(new)
             learned = int(new["steps"] - self._committed["steps"])
             self._refuse_bad_state(new)
@@ -226,6 +213,11 @@ class LearnerNode:
             self._seconds_per_minibatch = (time.monotonic() - begun) / (part.stop - part.start)
             done = part.stop
             yield
+
+    def _take_verdict(self, into: Arrays) -> None:
+        """Take over what the evaluator has found since, if it has found anything in this life."""
+        if self._settings.run.eval_interval:
+            self._verdict.read({spec.name: into[spec.name] for spec in VERDICT})
 
     def _take_state(self, new: Arrays) -> None:
         for name, values in self._updater.state().items():
@@ -299,4 +291,8 @@ class LearnerNode:
         slot["update"][...] = update
         slot["steps"][...] = self._committed["steps"]
         slot["elapsed_s"][...] = self._committed["elapsed_s"]
+        for spec in VERDICT:
+            slot[spec.name][...] = self._committed[spec.name]
+        # The only slot was free, so the evaluation before this one has told its verdict.
+        self._take_verdict(slot)
         self._requests.push(index)

@@ -1,17 +1,21 @@
 """What a learner commits: its state, its counters, where each lane stands, and the slots that this used up."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.config.schema import RunConfig
 from penstock.node import StreamReader
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["RETURN_WINDOW", "begin_anew", "follow", "record_specs"]
+__all__ = ["RETURN_WINDOW", "VERDICT", "begin_anew", "follow", "record_specs", "why_done"]
 
 RETURN_WINDOW = 100
 """The mean return is over this many last training episodes."""
+VERDICT = (ArraySpec("best_evaluation", (), "float64"), ArraySpec("since_best", (), "int64"))
+"""The best mean return of an evaluation, and how many evaluations have come after it."""
 
 
 def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
@@ -28,6 +32,7 @@ def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) ->
         ArraySpec("elapsed_s", (), "float64"),
         ArraySpec("returns", (RETURN_WINDOW,), "float64"),
         ArraySpec("lengths", (RETURN_WINDOW,), "int64"),
+        *VERDICT,
         ArraySpec("lane_rollout", (num_envs,), "int64"),
         ArraySpec("lane_position", (num_envs, 4), "int64"),
         ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
@@ -40,6 +45,19 @@ def begin_anew(record: Arrays) -> None:
     for values in record.values():
         values[...] = 0
     record["consumed_slot"][:] = -1
+    record["best_evaluation"][...] = -np.inf
+
+
+def why_done(record: Arrays, run: RunConfig) -> Literal["timesteps", "target_return", "early_stop"] | None:
+    """The setting that ends a run whose learner has committed ``record``; ``None`` while it goes on."""
+    if record["steps"] >= run.timesteps:
+        return "timesteps"
+    enough = run.target_return is not None and record["episodes"] >= RETURN_WINDOW
+    if enough and record["returns"].mean() >= run.target_return:
+        return "target_return"
+    if run.early_stop and record["since_best"] >= run.early_stop:
+        return "early_stop"
+    return None
 
 
 def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:

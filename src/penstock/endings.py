@@ -1,0 +1,97 @@
+"""What is said of a run's end, of a failure and of a resume: lines for the user, a card, a last line in the log.
+
+It decides nothing about a run; the learner's record says why it ended.
+"""
+
+import contextlib
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.config.schema import Config, RunConfig
+from penstock.errors import NodeError, PenstockError, RunFolderError
+from penstock.experiments.card import Evaluated, write_card
+from penstock.experiments.checkpoints import last_good
+from penstock.experiments.run_folder import RunFolder
+from penstock.metrics.jsonl import JsonLines, read_reports
+from penstock.metrics.report import EVAL_RETURN, Report
+from penstock.metrics.tensorboard import TensorBoard
+from penstock.nodes.learner import RETURN_WINDOW, why_done
+from penstock.types import Arrays
+
+__all__ = ["differences", "ended_early", "leave_failed", "log_final", "over_already"]
+
+
+def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
+    """Why a run has ended before its timesteps, in one line; nothing if it has not."""
+    match why_done(record, run):
+        case "target_return":
+            reached = float(record["returns"].mean())
+            average = f"the last {RETURN_WINDOW} training episodes average {reached:,.1f}"
+            return (f"stopped at its target: {average}, --target_return is {run.target_return:,.1f}",)
+        case "early_stop":
+            best, count = float(record["best_evaluation"]), int(record["since_best"])
+            return (f"stopped early: {count} evaluations without improvement, the best was {best:,.1f}",)
+        case _:
+            return ()
+
+
+def over_already(run: RunConfig, folder: Path, record: Arrays) -> tuple[str, ...]:
+    """One line if a run that is resumed had nothing left to do, with what to type to go on."""
+    why = why_done(record, run)
+    if why is None:
+        return ()
+    if why == "timesteps":
+        go_on = f"penstock resume {shlex.quote(str(folder))} --timesteps {2 * int(record['steps'])}"
+        return (f"nothing to do: the run has its {run.timesteps:,} timesteps; to go on: {go_on}",)
+    config = shlex.quote(str(folder / "config.toml"))
+    return (f"nothing to do: the run has ended by its {why}; to go on, change {why} in {config} and resume again",)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """One line if what the bits of the answer depend on differs between a checkpoint's manifest and this resume."""
+    names = ["instruction_set", "backend", "inference", "threads", "penstock"]
+    if before.get("backend") == now["backend"] == "fused":
+        # The fused update has the same bits on one thread and on two.
+        names.remove("threads")
+    changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
+    return (f"not bit-exact: {', '.join(changed)}; all else continued",) if changed else ()
+
+
+def leave_failed(folder: RunFolder, config: Config, error: PenstockError) -> str:
+    """Write the card of a run that failed; returns a line on what is left of it."""
+    said = (error.line or error.detail) if isinstance(error, NodeError) else str(error)
+    last_line = (said.strip().splitlines() or ["it did not say why"])[-1]
+    good = last_good(folder.path)
+    steps, update = (good.manifest["steps"], good.manifest["update"]) if good else (0, 0)
+    with contextlib.suppress(RunFolderError):
+        write_card(folder, config, steps, update, None, failure=last_line)
+    if good is None:
+        return f"it has no checkpoint; its folder: {folder.path}"
+    return (
+        f"its last checkpoint, update {update}, is good; to continue: penstock resume {shlex.quote(str(folder.path))}"
+    )
+
+
+def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time_s: float) -> None:
+    """Add the final evaluation to the metrics, as those during the run are; once, however often the run is ended.
+
+    Raises:
+        RunFolderError: they cannot be written.
+    """
+    values = {
+        EVAL_RETURN: evaluation.mean_return,
+        "eval/return_std": evaluation.std_return,
+        "eval/length_mean": evaluation.mean_length,
+        "eval/episodes": float(evaluation.episodes),
+    }
+    try:
+        if any(report.update == update and values.items() <= report.values.items() for report in read_reports(folder)):
+            return
+        sinks = (JsonLines(folder, update), TensorBoard(folder))
+        for sink in sinks:
+            sink.write(Report(update, steps, time_s, values))
+            sink.close()
+    except OSError as error:
+        raise RunFolderError(f"cannot write the metrics in {folder}: {error.strerror or error}") from error

@@ -1,0 +1,133 @@
+"""What is said of a run's end and of a resume, and that both go on where they were."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.endings import differences
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.manifest import write_manifest
+from penstock.metrics.jsonl import read_reports
+from penstock.run import Result
+
+SMALL = {
+    "env": "tests.environments:ClockEnv",
+    "num_steps": 20,
+    "num_envs": 4,
+    "num_workers": 1,
+    "epochs": 1,
+    "mini_batch_size": 40,
+    "eval_episodes": 2,
+    "runtime": "inline",
+}
+BATCH = 80
+
+
+def train(log_dir: Path, updates: int, **settings: object) -> Result:
+    values = {**SMALL, "log_dir": str(log_dir), "timesteps": updates * BATCH, **settings}
+    return penstock.train(values, quiet=True)
+
+
+def test_a_run_that_reached_its_timesteps_needs_no_word(tmp_path: Path) -> None:
+    assert train(tmp_path, 3).notes == ()
+
+
+def test_a_resume_of_a_finished_run_says_what_to_type_and_trains_nothing(tmp_path: Path) -> None:
+    first = train(tmp_path, 3)
+    before = (first.run_folder / "metrics.jsonl").read_bytes()
+    again = penstock.resume(first.run_folder, quiet=True)
+    (line,) = again.notes
+    assert line.startswith("nothing to do: the run has its 240 timesteps; to go on: penstock resume ")
+    assert line.endswith("--timesteps 480")
+    assert again.steps == first.steps
+    # The final evaluation stands in the log once.
+    assert (first.run_folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_target_that_is_reached_is_said_with_both_numbers(tmp_path: Path) -> None:
+    # Each episode of the clock is worth 20; 4 lanes end one in each batch, so 100 episodes are there after 25 updates.
+    result = train(tmp_path, 40, target_return=19.5)
+    assert result.updates == 25
+    (line,) = result.notes
+    assert line == "stopped at its target: the last 100 training episodes average 20.0, --target_return is 19.5"
+    (line,) = penstock.resume(result.run_folder, quiet=True).notes
+    assert "ended by its target_return" in line
+
+
+def test_early_stop_counts_on_after_a_resume(tmp_path: Path) -> None:
+    # Every evaluation of the clock gives 20: the first is the best, none after it is better.
+    settings = {"eval_interval": 1, "early_stop": 6}
+    first = train(tmp_path, 4, **settings)
+    counted = int(load_checkpoint(find_checkpoint(first.run_folder)).arrays["since_best"])
+    assert 1 <= counted <= 3
+    second = penstock.resume(first.run_folder, timesteps=40 * BATCH, quiet=True)
+    (line,) = second.notes
+    assert line == "stopped early: 6 evaluations without improvement, the best was 20.0"
+    arrays = load_checkpoint(find_checkpoint(first.run_folder)).arrays
+    assert (arrays["since_best"], arrays["best_evaluation"]) == (6, 20.0)
+
+
+def test_a_checkpoint_of_format_1_is_migrated(tmp_path: Path) -> None:
+    first = train(tmp_path, 3)
+    path = find_checkpoint(first.run_folder)
+    import safetensors.numpy
+
+    arrays = load_checkpoint(path).arrays
+    del arrays["since_best"], arrays["best_evaluation"]
+    state = {"state.safetensors": safetensors.numpy.save(arrays)}
+    facts = json.loads((path / "manifest.json").read_text())
+    facts = {name: value for name, value in facts.items() if name not in {"files", "manifest_sha256"}}
+    (path / "state.safetensors").write_bytes(state["state.safetensors"])
+    (path / "manifest.json").write_bytes(write_manifest({**facts, "format": 1}, state))
+    assert penstock.resume(first.run_folder, timesteps=5 * BATCH, quiet=True).updates == 5
+    latest = load_checkpoint(find_checkpoint(first.run_folder))
+    assert latest.manifest["format"] == 2
+    assert np.isneginf(latest.arrays["best_evaluation"])
+
+
+def test_the_final_evaluation_stands_in_the_metrics(tmp_path: Path) -> None:
+    result = train(tmp_path, 3)
+    last = read_reports(result.run_folder)[-1]
+    assert (last.update, last.steps) == (3, 240)
+    assert last.values["eval/return_mean"] == 20.0
+    assert last.values["eval/episodes"] == 2.0
+
+
+def test_the_log_of_a_resumed_run_has_no_seam(tmp_path: Path) -> None:
+    first = train(tmp_path, 3)
+    penstock.resume(first.run_folder, timesteps=6 * BATCH, quiet=True)
+    reports = read_reports(first.run_folder)
+    assert [report.update for report in reports] == [1, 2, 3, 3, 4, 5, 6, 6]
+    assert [report.steps for report in reports] == [80, 160, 240, 240, 320, 400, 480, 480]
+    assert all(later.time_s >= earlier.time_s for earlier, later in itertools.pairwise(reports))
+    episodes = [report.values["rollout/episodes"] for report in reports if "rollout/episodes" in report.values]
+    assert episodes == [4, 8, 12, 16, 20, 24]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "says"),
+    [
+        ({}, {}, ()),
+        ({"backend": "fused", "threads": 1}, {"backend": "fused", "threads": 2}, ()),
+        (
+            {"instruction_set": "avx2", "threads": 1},
+            {"instruction_set": "avx512", "threads": 2},
+            ("not bit-exact: instruction_set avx2 -> avx512, threads 1 -> 2; all else continued",),
+        ),
+    ],
+)
+def test_what_is_not_the_same_as_before_is_one_line(before: dict, now: dict, says: tuple[str, ...]) -> None:
+    same = {"instruction_set": "avx2", "backend": "eager", "inference": "native", "threads": 1, "penstock": "1"}
+    assert differences({**same, **before}, {**same, **now}) == says
+
+
+def test_a_resume_on_another_machine_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train(tmp_path, 2)
+    monkeypatch.setattr("penstock.planning.instruction_set", lambda: "abacus")
+    (line,) = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True).notes
+    assert line.startswith("not bit-exact: instruction_set ")
+    assert "-> abacus;" in line

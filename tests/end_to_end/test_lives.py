@@ -71,6 +71,12 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path) -> None:
     assert not any(worker.is_running() for worker in workers)
 
 
+def updates_of(folder: Path) -> list[dict]:
+    """The lines of the log that tell of an update; the other one is the final evaluation."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "policy/lag" in line]
+
+
 def test_resume_continues_counters_curves_and_schedules(tmp_path) -> None:
     settings = {**SMALL, "env": "CartPole-v1", "timesteps": 1024, "save_interval": 2, "log_dir": str(tmp_path)}
     first = penstock.train(settings, quiet=True)
@@ -80,7 +86,7 @@ def test_resume_continues_counters_curves_and_schedules(tmp_path) -> None:
     assert (second.steps, second.updates) == (2048, 8)
     arrays = load_checkpoint(find_checkpoint(second.run_folder)).arrays
     assert arrays["adam_step"] == 8 * 2 * 8  # updates x epochs x minibatches
-    reports = [json.loads(line) for line in (second.run_folder / "metrics.jsonl").read_text().splitlines()]
+    reports = updates_of(second.run_folder)
     assert [report["update"] for report in reports] == list(range(1, 9))
     assert [report["steps"] for report in reports] == list(range(256, 2049, 256))
 
@@ -91,7 +97,7 @@ def test_resume_from_an_earlier_checkpoint_abandons_what_came_after(tmp_path) ->
     second = penstock.resume(first.run_folder, checkpoint="update-00000002", timesteps=768, quiet=True)
     assert (second.steps, second.updates) == (768, 3)
     assert [path.name for path in list_checkpoints(second.run_folder)] == [f"update-0000000{n}" for n in (1, 2, 3)]
-    reports = [json.loads(line) for line in (second.run_folder / "metrics.jsonl").read_text().splitlines()]
+    reports = updates_of(second.run_folder)
     assert [report["update"] for report in reports] == [1, 2, 3]
 
 
@@ -159,7 +165,7 @@ def test_collection_overlaps_learning(tmp_path) -> None:
     settings = {**SMALL, "env": "CartPole-v1", "sync_mode": "non_blocking", "timesteps": 4096, "log_dir": str(tmp_path)}
     result = penstock.train(settings, quiet=True)
     assert result.steps >= 4096
-    reports = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    reports = updates_of(result.run_folder)
     assert max(report["policy/lag"] for report in reports) > 0
     last = reports[-1]
     assert last["rows/collected"] >= last["rows/learned"] == result.steps

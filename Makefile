@@ -7,6 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CXX := $(if $(filter default,$(origin CXX)),$(shell command -v c++ || command -v g++ || command -v clang++),$(CXX))
 NATIVE_SOURCES := CMakeLists.txt $(shell find native -type f 2>/dev/null)
 SANITIZERS := none thread address
+# How far the simulated protocols are searched: short, or long (an hour).
+MODEL := short
 CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX_COMPILER="$(CXX)" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 # ThreadSanitizer maps fixed addresses; where a process may ask for it, layout randomisation is off while it runs.
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
@@ -29,7 +31,8 @@ test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 	@set -e; for sanitizer in $(SANITIZERS); do \
 		echo "native tests, sanitizer: $$sanitizer"; \
 		run=; if [ $$sanitizer = thread ]; then run="$(FIXED_LAYOUT)"; fi; \
-		$$run $(BIN)/ctest --test-dir build/native-tests/$$sanitizer --output-on-failure --no-tests=error --timeout 120; \
+		PENSTOCK_MODEL=$(MODEL) $$run $(BIN)/ctest --test-dir build/native-tests/$$sanitizer --output-on-failure \
+			--no-tests=error --timeout $(if $(filter long,$(MODEL)),7200,120); \
 	done
 
 test-python: install

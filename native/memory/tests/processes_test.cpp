@@ -1,13 +1,9 @@
-// Processes that share memory and are killed: at each named fault point, and at random moments. Payloads carry checksums.
-#include <array>
+// Processes that share memory and are killed at random moments. Payloads carry checksums.
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <functional>
 #include <random>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -20,154 +16,11 @@
 #include "penstock/memory/lifeline.hpp"
 #include "penstock/memory/record.hpp"
 #include "penstock/memory/slots.hpp"
+#include "processes.hpp"
 
 using namespace penstock::memory;
+using namespace penstock::test;
 using namespace std::chrono_literals;
-
-namespace {
-
-class Shared {
-  public:
-    explicit Shared(std::size_t nbytes)
-        : nbytes_(nbytes), memory_(mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
-        CHECK(memory_ != MAP_FAILED);
-    }
-    Shared(const Shared&) = delete;
-    Shared& operator=(const Shared&) = delete;
-    ~Shared() { munmap(memory_, nbytes_); }
-    [[nodiscard]] unsigned char* get() const { return static_cast<unsigned char*>(memory_); }
-
-  private:
-    std::size_t nbytes_;
-    void* memory_;
-};
-
-pid_t start(const std::function<void()>& body) {
-    const pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        body();
-        _exit(0);
-    }
-    return child;
-}
-
-int reap(pid_t child) {
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0) {
-        CHECK(errno == EINTR);
-    }
-    return status;
-}
-
-bool was_killed(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
-
-bool ended_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
-
-void kill_at_last_point(const char*) {
-    if (penstock::test::points_left-- == 0) {
-        kill(getpid(), SIGKILL);
-    }
-}
-
-// As die_at_each_point, with a process and SIGKILL.
-template <class Script, class Check>
-int kill_at_each_point(std::size_t nbytes, Script script, Check check) {
-    for (int point = 0;; ++point) {
-        const Shared shared(nbytes);
-        const int status = reap(start([&] {
-            penstock::test::points_left = point;
-            fault_hook = kill_at_last_point;
-            script(shared.get());
-        }));
-        if (ended_well(status)) {
-            return point;
-        }
-        CHECK(was_killed(status));
-        check(shared.get());
-    }
-}
-
-constexpr std::size_t words = 512;
-
-struct Payload {
-    std::array<std::uint64_t, words> numbers;
-    std::uint64_t checksum;
-};
-
-std::uint64_t checksum(const Payload& payload) {
-    std::uint64_t sum = 14695981039346656037U;
-    for (const std::uint64_t number : payload.numbers) {
-        sum = (sum ^ number) * 1099511628211U;
-    }
-    return sum;
-}
-
-void fill(Payload& payload, std::uint64_t seed) {
-    for (std::size_t i = 0; i < words; ++i) {
-        payload.numbers[i] = seed * 0x9E3779B97F4A7C15U + i;
-    }
-    payload.checksum = checksum(payload);
-}
-
-}  // namespace
-
-TEST(processes, a_stream_survives_a_kill_at_each_point) {
-    const auto script = [](unsigned char* memory) {
-        Slots<> slots(memory, 2);
-        CHECK(slots.push(*slots.claim(1, 8), 1));
-        CHECK(slots.push(*slots.claim(1, 9), 1));
-        CHECK(slots.release(*slots.take(1), 1));
-        CHECK(slots.take(1));
-    };
-    const int points = kill_at_each_point(Slots<>::required(2), script, [](unsigned char* memory) {
-        Slots<> slots(memory, 2);
-        slots.recover(1);
-        CHECK(slots.count(SlotState::free) + slots.count(SlotState::ready) == 2);
-        while (const auto index = slots.take(2)) {
-            CHECK(slots.release(*index, 2));
-        }
-        CHECK(slots.count(SlotState::free) == 2);
-    });
-    CHECK(points == 22);
-}
-
-TEST(processes, board_and_record_survive_a_kill_at_each_point) {
-    constexpr std::size_t board_bytes = Board<>::required(words, 3);
-    const auto script = [](unsigned char* memory) {
-        Board<> board(memory, words, 3);
-        Record<> record(memory + board_bytes, sizeof(Payload));
-        for (std::int64_t number = 0; number < 3; ++number) {
-            Payload& payload = *reinterpret_cast<Payload*>(record.words(record.begin()));
-            fill(payload, static_cast<std::uint64_t>(number));
-            CHECK(record.commit(number));
-            board.begin();
-            board.store(0, payload.numbers.data(), sizeof payload.numbers);
-            board.finish(number);
-        }
-    };
-    const auto check = [](unsigned char* memory) {
-        Board<> board(memory, words, 3);
-        Record<> record(memory + board_bytes, sizeof(Payload));
-        const auto current = record.current();
-        if (current) {
-            const Payload& payload = *reinterpret_cast<const Payload*>(record.words(current->index));
-            CHECK(payload.checksum == checksum(payload));
-        }
-        Payload read{};
-        const std::int64_t version = board.read([&](const Board<>::Word* from) {
-            load_words<std::atomic>(read.numbers.data(), from, sizeof read.numbers, std::memory_order_acquire);
-        });
-        // What was published was committed before.
-        CHECK(version == -1 || (current && current->number >= version));
-        if (version >= 0) {
-            Payload expected;
-            fill(expected, static_cast<std::uint64_t>(version));
-            CHECK(read.numbers == expected.numbers);
-        }
-    };
-    CHECK(kill_at_each_point(board_bytes + Record<>::required(sizeof(Payload)), script, check) == 27);
-}
 
 // Two writers and a reader are killed at random moments, recovered and started again under new owners; the parent
 // supervises. Each sequence that was pushed is read at least once, whole; at the end all slots are free.

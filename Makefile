@@ -9,12 +9,14 @@ NATIVE_SOURCES := CMakeLists.txt $(shell find native -type f 2>/dev/null)
 SANITIZERS := none thread address
 # How far the simulated protocols are searched: short, or long (an hour).
 MODEL := short
+# How many altered files `make fuzz` feeds to each reader.
+FUZZ_EXAMPLES ?= 20000
 CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX_COMPILER="$(CXX)" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 # ThreadSanitizer maps fixed addresses; where a process may ask for it, layout randomisation is off while it runs.
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python check format learn bench bench-quick clean
+.PHONY: help install train test test-native test-python fuzz check format learn bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -37,6 +39,9 @@ test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 
 test-python: install
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+fuzz: install  ## feed altered files of a run folder to what reads them, for some minutes (FUZZ_EXAMPLES each)
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)
 
 check: install build/native-tests/none/.built  ## style, types, import contracts, C++ warnings as errors
 	$(BIN)/ruff check

@@ -38,6 +38,19 @@ def test_resumed_equals_uninterrupted(tmp_path, env: str, runtime: str) -> None:
     assert fingerprint(second) == fingerprint(whole)
 
 
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 4)])
+def test_a_resume_with_another_number_of_workers_gives_the_same(tmp_path, before: int, after: int) -> None:
+    whole = train(tmp_path / "whole", 6, env="CartPole-v1")
+    first = train(tmp_path / "parts", 3, env="CartPole-v1", num_workers=before)
+    config = first.run_folder / "config.toml"
+    text = config.read_text()
+    assert f"num_workers = {before}\n" in text
+    config.write_text(text.replace(f"num_workers = {before}\n", f"num_workers = {after}\n"))
+    second = penstock.resume(first.run_folder, timesteps=6 * BATCH, quiet=True)
+    assert second.not_restored == 0
+    assert fingerprint(second) == fingerprint(whole)
+
+
 def test_the_return_of_an_episode_that_spans_the_cut_is_the_same_to_the_bit(tmp_path) -> None:
     # An episode of Pendulum is 200 steps. The cut is at 3 * 96 = 288, in the midst of the second, which ends at 400;
     # the run ends at 5 * 96 = 480. So each of four lanes has ended two, one of them with rewards from both sides.

@@ -70,12 +70,17 @@ def _cut(path: Path, update: int) -> None:
 def _parsed(raw: bytes) -> dict[str, Any] | None:
     try:
         line = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    known = isinstance(line, dict) and all(
-        isinstance(line.get(key), int | float) for key in ("update", "steps", "time_s")
-    )
-    return line if known else None
+    if not isinstance(line, dict):
+        return None
+    head: list[Any] = [line.get(key) for key in ("update", "steps", "time_s")]
+    return line if all(_is_number(value) and math.isfinite(value) for value in head) else None
+
+
+def _is_number(value: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
+    """A number that has a float: JSON's whole numbers may be of any length."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
 
 
 def _report(line: dict[str, Any]) -> Report:
@@ -83,6 +88,6 @@ def _report(line: dict[str, Any]) -> Report:
     values = {
         name: math.nan if value is None else float(value)
         for name, value in line.items()
-        if name not in head and isinstance(value, int | float | None)
+        if name not in head and (value is None or _is_number(value))
     }
     return Report(int(line["update"]), int(line["steps"]), float(line["time_s"]), values)

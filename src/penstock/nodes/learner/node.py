@@ -107,12 +107,13 @@ class LearnerNode:
         """Commit and publish what the run begins with: the initial state, or a checkpoint's."""
         settings = self._settings
         new = self._record.begin()
+        begin_anew(new)
         if settings.checkpoint is None:
-            begin_anew(new)
             self._updater.load(load(settings.initial)(settings.spaces, settings.algorithm_config, settings.run.seed))
         else:
             saved = load_checkpoint(settings.checkpoint).arrays
-            for name in new:
+            # Which slots an earlier life had consumed says nothing of this one's, nor how many workers it had.
+            for name in new.keys() - {"consumed_slot", "consumed_sequence"}:
                 new[name][...] = saved[name]
             self._updater.load({spec.name: saved[spec.name] for spec in settings.spec.state})
         self._take_state(new)

@@ -73,7 +73,7 @@ def environment_process() -> tuple[float, float]:
     rollouts = StreamMemory(wiring.bytes_of("rollouts"), stream.arrays, 1)
     processes = Processes()
     begun = time.perf_counter()
-    processes.start(segment, WorkerSpec(placement(program, NAME), {NAME: 1}), 1)
+    processes.start(segment, WorkerSpec(placement(program, NAME), {NAME: 1}, {NAME: ()}), 1)
     while not rollouts.ready():
         if processes.exits():
             raise RuntimeError("the environment process ended early")

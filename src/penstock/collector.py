@@ -86,7 +86,6 @@ class ParallelEnvironmentCollector:
         self._segment = Segment.create(self._wiring.nbytes, "collector")
         self._wiring.attach(self._segment.bytes)
         self._signs = SharedSigns(self._wiring, program)
-        self._signs.expect(START_LIMIT_S)
         self._processes = Processes()
         incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
         ports = NodePorts(self._wiring, LEARNER, LEARNER, incarnations[LEARNER])
@@ -96,7 +95,9 @@ class ParallelEnvironmentCollector:
         self._published: Arrays = initial(self._prepared.profile.spaces, config.algorithm, config.run.seed)
         for node in program.nodes:
             if node.kind == "env":
-                spec = WorkerSpec(placement(program, node.group), {node.name: incarnations[node.name]})
+                own = {node.name: incarnations[node.name]}
+                spec = WorkerSpec(placement(program, node.group), own, {node.name: ()})
+                self._signs.expect(node.group, START_LIMIT_S)
                 self._processes.start(self._segment, spec, node.threads)
 
     def publish(self, published: Mapping[str, Array]) -> None:
@@ -187,8 +188,8 @@ class ParallelEnvironmentCollector:
         for ended in self._processes.exits():
             self.stop()
             raise NodeError(ended.group, ended.detail or describe(ended))
-        silence = self._signs.silent()
-        if silence is not None and silence.group in self._processes.running():
+        silence = self._signs.silent(self._processes.running())
+        if silence is not None:
             stacks = self._processes.stacks(silence.group)
             self.stop()
             raise NodeError(silence.node, f"no sign of life for {silence.seconds:.0f} s\n{stacks}")

@@ -1,11 +1,12 @@
 """THE contract of a node: what a scheduler may call, and what a node may use while it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.memory.action_log import Position, RolloutLog
+from penstock.memory.record import Committed
 from penstock.types import Array, Arrays, Question
 
 __all__ = [
@@ -50,6 +51,8 @@ class Ports(Protocol):
     """The node's name: its identity, which survives a restart."""
     incarnation: int
     """This life of the node; never reused within a run."""
+    former: tuple[int, ...]
+    """The node's earlier lives, which have died: what they held was taken back, what they committed stands."""
 
     def stream_writer(self, edge: str) -> "StreamWriter":
         """The writing end of a stream."""
@@ -133,6 +136,10 @@ class StreamWriter(Protocol):
         """Hand the slot to the readers and ring their bells."""
         ...
 
+    def written(self) -> dict[int, int]:
+        """Sequence -> slot of what any writer has pushed and no reader has released; look twice, readers go on."""
+        ...
+
 
 class StreamReader(Protocol):
     """The reading end of a stream."""
@@ -158,6 +165,14 @@ class StreamReader(Protocol):
 
     def release(self, index: int) -> None:
         """Give the slot back to the writers and ring their bells."""
+        ...
+
+    def release_consumed(self, sequences: Sequence[int]) -> int:
+        """Give back the slots with these sequences, which an earlier life has used up; how many there were."""
+        ...
+
+    def returned(self) -> list[int]:
+        """The slots that earlier lives of this node were reading; they wait again."""
         ...
 
 
@@ -241,7 +256,19 @@ class QuestionPort(Protocol):
 
 
 class RecordPort(Protocol):
-    """The owner's end of a commit record."""
+    """An end of a commit record. Who does not own it copies."""
+
+    def current(self) -> Committed | None:
+        """For the owner: what it, or an earlier life, committed last, as views; ``None`` before the first commit."""
+        ...
+
+    def copy(self) -> Committed | None:
+        """A copy for another node; ``None`` before the first commit, or if it was overwritten meanwhile."""
+        ...
+
+    def number(self) -> int:
+        """Number of the current record, -1 before the first."""
+        ...
 
     def begin(self) -> Arrays:
         """The arrays of the buffer that is not current, to be written whole."""
@@ -288,6 +315,10 @@ class ActionLogPort(Protocol):
 
     def positions(self, into: Array) -> None:
         """Write where each lane stands into ``into``, int64 ``[lanes, 4]``."""
+        ...
+
+    def rewind(self, lane: int, position: Position) -> None:
+        """Go back to a position that an earlier life logged: what follows it is written anew."""
         ...
 
     def content(self, lane: int, position: Position) -> Array | None:

@@ -142,6 +142,7 @@ class Ports:
 
     name = "env.0"
     incarnation = 1
+    former = ()
 
     def __init__(self, policy: LatePolicy) -> None:
         specs = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True)
@@ -281,5 +282,5 @@ def test_observations_that_only_bootstrap_are_looked_at_before_they_are_valued(e
 
 def test_each_lane_is_restored_under_a_limit_of_its_own() -> None:
     node, ports = open_node(LatePolicy(0), starts=tuple(LaneStart(position=Position(0, 0, 0, 0)) for _ in range(LANES)))
-    assert ports.busies == ["open environment", "restore an episode", "restore an episode"]
+    assert ports.busies == ["open environment", "reset environment", "restore an episode", "restore an episode"]
     node.close()

@@ -43,9 +43,9 @@ class Run:
 def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
     run = Run(monkeypatch)
     run.at(9.0, monitor=0.0)
-    assert run.signs.silent() is None
+    assert run.signs.silent(["monitor", "learner"]) is None
     run.at(11.0, monitor=0.0)
-    silence = run.signs.silent()
+    silence = run.signs.silent(["monitor", "learner"])
     assert silence is not None
     assert (silence.group, silence.seconds) == ("monitor", 11.0)
 
@@ -54,9 +54,9 @@ def test_announced_work_of_one_node_excuses_the_others_of_its_group(monkeypatch)
     run = Run(monkeypatch)
     run.wiring.counters.set("checkpointer", "busy_until_ns", 300 * SECOND)
     run.at(200.0, monitor=0.0)
-    assert run.signs.silent() is None
+    assert run.signs.silent(["monitor", "learner"]) is None
     run.at(301.0, monitor=0.0)
-    assert run.signs.silent() is not None
+    assert run.signs.silent(["monitor", "learner"]) is not None
 
 
 def test_what_only_the_dead_would_read_is_not_waited_for(monkeypatch) -> None:

@@ -20,7 +20,7 @@ from penstock.scheduler.worker import WorkerSpec
 from tests.runtime.nodes import wait_until
 
 ROOT = Path(__file__).parents[2]
-EMPTY = WorkerSpec(Placement("one", (), (), (("one", "one"),)), {})
+EMPTY = WorkerSpec(Placement("one", (), (), (("one", "one"),)), {}, {})
 
 
 @pytest.fixture

@@ -72,6 +72,14 @@ class RunConfig:
     vector_env: bool = _setting(False, "the environment steps many lanes itself (gymnasium.vector)")
     env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
     trace: bool = _setting(False, "keep what each node does when, for `penstock trace`; costs 1.5 MB a process")
+    max_restarts: int = _setting(
+        3,
+        "restarts of a process without progress in between, after which a run ends; 0: the first death ends it",
+        min=0,
+    )
+    stall_timeout: float = _setting(
+        300.0, "seconds without progress, and without announced long work, after which a run ends", min=1
+    )
     distributed: bool = _setting(False, "several machines; not built yet")
 
 

@@ -6,7 +6,7 @@ Payload is written and read in place; only indices travel. Any process may die a
 (killed *and* reaped) calls ``recover(owner)``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from penstock.memory import _native
@@ -14,6 +14,9 @@ from penstock.memory.layout import Layout, aligned
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["Recovered", "Stream"]
+
+_READY, _READING = 2, 3
+# As native/memory/slots.hpp numbers them.
 
 
 class Recovered(NamedTuple):
@@ -107,6 +110,16 @@ class Stream:
     def sequence(self, index: int) -> int:
         """The sequence of the slot's content; exact for the slot's owner."""
         return self._words.word(index)[2]
+
+    def written(self) -> dict[int, int]:
+        """Sequence -> slot of what was pushed and not yet released. Out of date when it is returned: look twice."""
+        words = (self._words.word(index) for index in range(self.slots))
+        return {sequence: index for index, (state, _, sequence) in enumerate(words) if state in {_READY, _READING}}
+
+    def returned(self, owners: Collection[int]) -> list[int]:
+        """The slots that ``owners`` were reading when they died, and that nobody has taken since."""
+        words = (self._words.word(index) for index in range(self.slots))
+        return [index for index, (state, owner, _) in enumerate(words) if state == _READY and owner in owners]
 
     def ready(self) -> int:
         """How many slots wait for a reader."""

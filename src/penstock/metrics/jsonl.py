@@ -18,21 +18,29 @@ class JsonLines:
 
     Args:
         folder: the run folder.
-        resumed_update: lines of later updates are of a life that was abandoned, and are cut off; 0 for a new run.
+        resumed_update: lines of later updates are of a life that was abandoned, and are cut off; 0 for a new run,
+            ``None`` to go on behind what is there.
 
     Raises:
         OSError: the log cannot be written.
     """
 
-    def __init__(self, folder: Path, resumed_update: int = 0) -> None:
+    def __init__(self, folder: Path, resumed_update: int | None = 0) -> None:
         path = folder / METRICS
-        _cut(path, resumed_update)
+        _cut(path, math.inf if resumed_update is None else resumed_update)
         self._file = path.open("ab")
 
     def write(self, report: Report) -> None:
         """Append one line; a number that JSON cannot hold is written as null."""
         values = {name: value if math.isfinite(value) else None for name, value in report.values.items()}
-        line = {"update": report.update, "steps": report.steps, "time_s": round(report.time_s, 3), **values}
+        line: dict[str, Any] = {
+            "update": report.update,
+            "steps": report.steps,
+            "time_s": round(report.time_s, 3),
+            **values,
+        }
+        if report.note:
+            line["note"] = report.note
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
 
@@ -50,7 +58,7 @@ def read_reports(folder: Path) -> list[Report]:
     return [_report(line) for raw in (folder / METRICS).read_bytes().splitlines() if (line := _parsed(raw)) is not None]
 
 
-def _cut(path: Path, update: int) -> None:
+def _cut(path: Path, update: float) -> None:
     """Leave out lines after ``update``, and a last line that a death cut short."""
     if not path.exists():
         return

@@ -46,12 +46,14 @@ class LiveDisplay:
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         # Room for one: of drawings that wait only the newest is of use.
         self._outlet = Outlet(self._console.file, room=1)
+        self._note = ""
         self._drawn = 0.0
         self._draw()
 
     def write(self, report: Report) -> None:
         """Take one report, and draw if the last drawing is old enough."""
         self._figures.add(report)
+        self._note = report.note or self._note
         if time.monotonic() - self._drawn >= _REDRAW_S:
             self._draw()
 
@@ -85,6 +87,8 @@ class LiveDisplay:
             rows.add_row("evaluation", figures.number(EVAL_RETURN))
         rows.add_row("losses", figures.losses() or "-")
         rows.add_row("idle", figures.idle() or "-")
+        if self._note:
+            rows.add_row("note", self._note)
         title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
         lines = Table.grid()
         for line in (title, ProgressBar(total=1.0, completed=figures.share), rows):

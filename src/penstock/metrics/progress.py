@@ -49,6 +49,8 @@ class PlainLines:
     def write(self, report: Report) -> None:
         """Take one report, and show a line if it is time for one."""
         self._figures.add(report)
+        if report.note:
+            self._put(report.note)
         if STEPS_PER_SECOND in report.values and report.update % self._interval == 0:
             self._show()
 
@@ -61,8 +63,11 @@ class PlainLines:
 
     def _show(self) -> None:
         self._shown = self._figures.update
+        self._put(self._figures.line())
+
+    def _put(self, line: str) -> None:
         if self._outlet is not None and self._stream is not None:
-            self._outlet.put(partial(_print, self._stream, self._figures.line()))
+            self._outlet.put(partial(_print, self._stream, line))
 
 
 def _print(stream: TextIO, line: str) -> None:

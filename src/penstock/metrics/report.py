@@ -16,6 +16,7 @@ __all__ = [
     "IDLE",
     "LENGTH",
     "POLICY_LOSS",
+    "RESTARTS",
     "RETURN",
     "STEPS_PER_SECOND",
     "VALUE_LOSS",
@@ -44,6 +45,8 @@ IDLE = "idle/"
 
 It had nothing to do, or other nodes of its process had their turn.
 """
+RESTARTS = "restarts/"
+"""Followed by a node's name: how often it was started again."""
 
 
 class Report(NamedTuple):
@@ -56,6 +59,8 @@ class Report(NamedTuple):
     """Seconds of training so far, over all lives of the run."""
     values: Mapping[str, float]
     """Metric name -> value."""
+    note: str = ""
+    """What happened beside the training, in a line."""
 
 
 def report_specs() -> tuple[ArraySpec, ...]:

@@ -5,7 +5,7 @@ It does not know where the policy runs, which algorithm learns, or whether anybo
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.rollout import RolloutWriter, rollout_writer
-from penstock.memory.action_log import RolloutLog
+from penstock.memory.action_log import Position, RolloutLog
 from penstock.node import LaneStart, PolicyPort, Ports, StreamWriter
 from penstock.seeding import episode_seed
 from penstock.types import Array, Arrays, EnvReference, EnvSource, Spaces
@@ -63,9 +63,6 @@ class EnvNode:
 
     def __init__(self, settings: EnvSettings) -> None:
         self._settings = settings
-        self._rollout = settings.starts[0].rollout
-        self._episodes = [start.episode for start in settings.starts]
-        self._step = settings.starts[0].step
         self._returns = np.zeros(settings.lanes, np.float64)
         self._lengths = np.zeros(settings.lanes, np.int64)
         self._work: Iterator[None] | None = None
@@ -84,8 +81,12 @@ class EnvNode:
             self._source = open_source(
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
             )
+        starts = self._starts(self._source)
+        self._rollout, self._step = starts[0].rollout, starts[0].step
+        self._episodes = [start.episode for start in starts]
+        with ports.busy("reset environment", settings.open_limit_s):
             obs = self._source.reset([self._seed(lane) for lane in range(settings.lanes)])
-        for lane, start in enumerate(settings.starts):
+        for lane, start in enumerate(starts):
             self._begin_episode(lane, obs)
             if start.position is None:
                 continue
@@ -168,6 +169,48 @@ class EnvNode:
         self._refuse_bad_numbers(slot)
         yield from self._bootstrap(slot)
         self._finish(slot, index)
+
+    def _starts(self, source: EnvSource) -> tuple[LaneStart, ...]:
+        """Where the lanes begin in this life: where the run says, or behind what earlier lives handed over."""
+        settings, handed_over = self._settings, self._handed_over() if self._ports.former else None
+        if handed_over is None or handed_over[0] < settings.starts[0].rollout:
+            return settings.starts
+        rollout, positions = handed_over[0] + 1, [Position(*map(int, row)) for row in handed_over[1]]
+        starts = []
+        for lane, position in enumerate(positions):
+            start = LaneStart(position.episode, rollout * settings.num_steps, rollout)
+            actions = self._log.content(lane, position) if source.restorable else None
+            if actions is None:
+                self._ports.count("not_restored")
+                starts.append(replace(start, episode=position.episode + 1))
+            else:
+                # The same actions will be written over themselves.
+                self._log.rewind(lane, position._replace(steps=0))
+                starts.append(replace(start, position=position, actions=actions))
+        return tuple(starts)
+
+    def _handed_over(self) -> tuple[int, Array] | None:
+        """Number of the last rollout that is with the learner or committed, and where it left the lanes."""
+        settings, record = self._settings, self._ports.record("learner")
+        own = {
+            sequence: index
+            for sequence, index in self._stream.written().items()
+            if sequence % settings.num_workers == settings.worker
+        }
+        slots = {index: self._stream.slot(index) for index in own.values()}
+        seen = {index: (int(slot["rollout"]), slot["lane_position"].copy()) for index, slot in slots.items()}
+        # Race: the learner goes on. What it has released meanwhile it committed before (or dropped: then it is done
+        # again), so the record is looked at after the slots, and of these count only those that are still there.
+        committed = record.copy()
+        while committed is None and record.number() >= 0:
+            committed = record.copy()
+        still = self._stream.written()
+        found = [seen[index] for sequence, index in own.items() if still.get(sequence) == index]
+        if committed is not None:
+            lanes = slice(settings.first_lane, settings.first_lane + settings.lanes)
+            rollout = int(committed.arrays["lane_rollout"][settings.first_lane]) - 1
+            found.append((rollout, committed.arrays["lane_position"][lanes]))
+        return max(found, key=lambda last: last[0], default=None)
 
     def _restore(self, source: EnvSource, lane: int, start: LaneStart) -> bool:
         """Bring a lane back to where its last life left it; where it observes something else, it begins anew."""

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 
 from penstock.errors import RunFolderError
-from penstock.metrics.jsonl import JsonLines
+from penstock.metrics.jsonl import JsonLines, read_reports
 from penstock.metrics.progress import progress_sink
-from penstock.metrics.report import EVAL_RETURN, Sink, read_report
+from penstock.metrics.report import EVAL_RETURN, RESTARTS, Report, Sink, read_report
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.node import Ports
 
@@ -47,32 +48,38 @@ class MonitorNode:
         settings = self._settings
         self._ports = ports
         self._reports = ports.stream_reader("reports")
+        # What an earlier life of this node wrote is part of the run.
+        again = bool(ports.former)
         with self._writing():
             self._sinks = [
-                JsonLines(settings.folder, settings.resumed_update),
-                TensorBoard(settings.folder, settings.resumed_steps),
+                JsonLines(settings.folder, None if again else settings.resumed_update),
+                TensorBoard(settings.folder, 0 if again else settings.resumed_steps),
             ]
         if not settings.quiet:
             self._sinks.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
         self._previous = ports.counters()
-        self._seen = (time.monotonic(), settings.resumed_steps)
+        learned = sum(counts["learned"] for counts in self._previous.values())
+        self._seen = (time.monotonic(), settings.resumed_steps + learned)
+        self._last = Report(settings.resumed_update, settings.resumed_steps + learned, 0.0, {})
+        self._told = _told(settings.folder) if again else {}
 
     def ready(self) -> bool:
-        """True if a report waits."""
-        return self._reports.ready() > 0
+        """True if a report waits, or a node was started again."""
+        return self._reports.ready() > 0 or bool(self._untold())
 
     def step(self) -> None:
         """Complete one report with what the counters say, and write it."""
+        self._tell_restarts()
         index = self._reports.take()
         if index is None:
             return
         report = read_report(self._reports.slot(index))
-        self._reports.release(index)
         if EVAL_RETURN not in report.values:
+            self._last = report
             report = report._replace(values={**report.values, **self._throughput(report.steps)})
-        with self._writing():
-            for sink in self._sinks:
-                sink.write(report)
+        self._write(report)
+        # Not before: a report that cannot be written is no progress.
+        self._reports.release(index)
 
     def close(self) -> None:
         """Flush and close the sinks."""
@@ -89,6 +96,25 @@ class MonitorNode:
             why = error.strerror or error
             raise RunFolderError(f"cannot write the metrics in {self._settings.folder}: {why}") from None
 
+    def _write(self, report: Report) -> None:
+        with self._writing():
+            for sink in self._sinks:
+                sink.write(report)
+
+    def _untold(self) -> dict[str, dict[str, int]]:
+        counters = self._ports.counters()
+        return {node: counts for node, counts in counters.items() if counts["restarts"] > self._told.get(node, 0)}
+
+    def _tell_restarts(self) -> None:
+        """One line for each node that was started again since the last look."""
+        for node, counts in self._untold().items():
+            count, status, uptime_s = counts["restarts"], counts["ended_by"], counts["uptime_ms"] / 1e3
+            self._told[node] = count
+            values = {f"{RESTARTS}{node}": count, "death/status": status, "death/uptime_s": uptime_s}
+            how = f"was ended by {Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            note = f"{node} {how} after {uptime_s:.1f} s and was started again (restart {count})"
+            self._write(self._last._replace(values=values, note=note))
+
     def _throughput(self, steps: int) -> dict[str, float]:
         """Steps per second and each node's idle share since the last report, and the counts of rows so far."""
         now, counters = time.monotonic(), self._ports.counters()
@@ -104,3 +130,11 @@ class MonitorNode:
             values[f"rows/{name}"] = float(sum(counts[name] for counts in counters.values()))
         self._seen, self._previous = (now, steps), counters
         return values
+
+
+def _told(folder: Path) -> dict[str, int]:
+    """Node -> the restart of it that an earlier life of this node told of last."""
+    told: dict[str, int] = {}
+    for report in read_reports(folder):
+        told |= {name.removeprefix(RESTARTS): int(n) for name, n in report.values.items() if name.startswith(RESTARTS)}
+    return told

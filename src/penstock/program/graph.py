@@ -5,6 +5,7 @@ Three kinds of edge carry data between nodes: a *stream* (slots that go from wri
 *record* of a learner (what it committed) and the *action log* of the lanes (what restores an episode).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,8 @@ class Record:
     name: str
     owner: str
     arrays: tuple[ArraySpec, ...]
+    readers: tuple[str, ...] = ()
+    """Who looks there for its own place when it takes over from a dead life."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,10 @@ class Program:
     """The run is over once these nodes have nothing left to do."""
     trace: Path | None = None
     """The folder that is told what each node does when; ``None``: none is."""
+    max_restarts: int = 0
+    """A process that dies is started again, so often without progress in between; 0: its death ends the run."""
+    stall_limit_s: float = math.inf
+    """A run that comes no further for so long ends."""
 
     def node(self, name: str) -> NodeSpec:
         """The node of that name.
@@ -194,3 +201,4 @@ def ends(edge: Edge) -> Iterator[str]:
                 yield from edge.answer.nodes
         case Record():
             yield edge.owner
+            yield from edge.readers

@@ -12,7 +12,8 @@ from penstock.program.graph import Program
 from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
 from penstock.scheduler.processes import Processes
-from penstock.scheduler.supervisor import State, Supervisor, describe
+from penstock.scheduler.recovery import recover
+from penstock.scheduler.supervisor import Limits, Restart, State, Supervisor, describe
 from penstock.scheduler.wiring import Wiring, placement
 from penstock.scheduler.worker import WorkerSpec
 
@@ -38,12 +39,19 @@ def launch(program: Program) -> Outcome:
     processes = Processes()
     wiring.attach(segment.bytes)
     signs = SharedSigns(wiring, program)
-    last = tuple(program.node(name).group for name in program.ends_with)
-    supervisor = Supervisor(processes, signs, last=last, drain_limit_s=DRAIN_LIMIT_S, end_limit_s=END_LIMIT_S)
     try:
         with Interrupts() as interrupts:
-            signs.expect(START_LIMIT_S)
-            _start(program, processes, segment)
+            nodes = Nodes(program, wiring, segment, processes, signs)
+            for group in program.groups:
+                nodes.start(group)
+            supervisor = Supervisor(
+                nodes,
+                signs,
+                last=tuple(program.node(name).group for name in program.ends_with),
+                limits=Limits(DRAIN_LIMIT_S, END_LIMIT_S, program.max_restarts, program.stall_limit_s),
+                tell=nodes.note,
+                now=time.monotonic(),
+            )
             _supervise(supervisor, interrupts, wiring)
         if supervisor.failure is not None:
             ended = supervisor.failure
@@ -52,15 +60,6 @@ def launch(program: Program) -> Outcome:
     finally:
         processes.kill_all()
         segment.close()
-
-
-def _start(program: Program, processes: Processes, segment: Segment) -> None:
-    incarnations = {node.name: number for number, node in enumerate(program.nodes, start=1)}
-    for group in program.groups:
-        part = placement(program, group)
-        own = {node.name: incarnations[node.name] for node in part.nodes}
-        threads = max(node.threads for node in part.nodes)
-        processes.start(segment, WorkerSpec(part, own), threads)
 
 
 def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -> None:
@@ -76,3 +75,48 @@ def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -
             return
         # While loops end nobody rings for an exit, and an end should take milliseconds.
         wiring.bells.wait(0, seen, TICK_S if supervisor.state is State.RUNNING else 0.005)
+
+
+class Nodes:
+    """The nodes of a program in their processes, life after life; implements ``supervisor.ProcessTable``."""
+
+    def __init__(
+        self, program: Program, wiring: Wiring, segment: Segment, processes: Processes, signs: SharedSigns
+    ) -> None:
+        self._program = program
+        self._wiring = wiring
+        self._segment = segment
+        self._processes = processes
+        self._signs = signs
+        self._number = 0
+        self._lives: dict[str, tuple[int, ...]] = {node.name: () for node in program.nodes}
+        """Node -> its incarnations so far. A number is used once in a run."""
+        self.exits = processes.exits
+        self.running = processes.running
+        self.stacks = processes.stacks
+        self.kill = processes.kill
+
+    def start(self, group: str) -> None:
+        """Start the process of a placement group: its nodes, in their first or their next life."""
+        part = placement(self._program, group)
+        former = {node.name: self._lives[node.name] for node in part.nodes}
+        for node in part.nodes:
+            self._number += 1
+            self._lives[node.name] += (self._number,)
+        own = {node.name: self._lives[node.name][-1] for node in part.nodes}
+        self._signs.expect(group, START_LIMIT_S)
+        threads = max(node.threads for node in part.nodes)
+        self._processes.start(self._segment, WorkerSpec(part, own, former), threads)
+
+    def recover(self, group: str) -> bool:
+        """Take back what the dead process of a group held."""
+        own = {node.name: self._lives[node.name][-1] for node in self._program.members(group)}
+        return recover(self._wiring, self._program, group, own)
+
+    def note(self, restart: Restart) -> None:
+        """Enter a restart into the counters, from where the monitor tells of it."""
+        for node in self._program.members(restart.ended.group):
+            self._wiring.counters.set(node.name, "ended_by", restart.ended.status)
+            self._wiring.counters.set(node.name, "uptime_ms", int(restart.uptime_s * 1e3))
+            self._wiring.counters.set(node.name, "restarts", restart.number)
+        self._wiring.bells.ring_all()

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from time import monotonic_ns
 from typing import NamedTuple
 
-from penstock.program.graph import Program, Record
+from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record
 from penstock.scheduler.supervisor import Silence
 from penstock.scheduler.wiring import SUPERVISOR, Wiring
 from penstock.types import Arrays
@@ -38,6 +38,8 @@ class SharedSigns:
         self._last = program.ends_with
         self._nodes = program.nodes
         self._groups = program.groups
+        self._logs = [wiring.action_log(edge.name) for edge in program.edges if isinstance(edge, ActionLog)]
+        self._boards = [edge for edge in program.edges if isinstance(edge, Board)]
         group_of = {node.name: node.group for node in program.nodes}
         # A stream that only finished nodes read will never be empty, and need not be.
         self._drains = [
@@ -58,20 +60,66 @@ class SharedSigns:
         """True if a stream that somebody may be waiting on is full, and none of the ``running`` groups reads it."""
         return any(memory.free() == 0 for groups, memory in self._drains if not groups & set(running))
 
-    def expect(self, limit_s: float) -> None:
-        """Nodes are about to be started: for so long they may be silent."""
+    def expect(self, group: str, limit_s: float) -> None:
+        """The nodes of a group are about to be started: for so long they may be silent."""
         now = monotonic_ns()
         for node in self._nodes:
-            self._wiring.counters.set(node.name, "heartbeat_ns", now)
-            self._wiring.counters.set(node.name, "busy_until_ns", now + int(limit_s * 1e9))
+            if node.group == group:
+                self._wiring.counters.set(node.name, "heartbeat_ns", now)
+                self._wiring.counters.set(node.name, "busy_until_ns", now + int(limit_s * 1e9))
 
-    def silent(self) -> Silence | None:
-        """A node whose loop has not gone round for longer than it may, if there is one.
+    def handed_on(self, group: str) -> int:
+        """How many slots the nodes of a group have pushed and released, and how many questions they have answered."""
+        return sum(self._wiring.counters.get(node.name, "handed_on") for node in self._nodes if node.group == group)
+
+    def needed(self, group: str) -> bool:
+        """True if what was learned cannot be written down without this group: it has to end the run, or to read it."""
+        own = {node.name for node in self._nodes if node.group == group}
+        reads = any(
+            edge.when_full == "wait" and own & set(edge.readers) and set(self._last) & set(edge.writers)
+            for edge, _ in self._wiring.streams()
+        )
+        return reads or any(not self._wiring.counters.get(name, "finished") for name in own & set(self._last))
+
+    def progress(self) -> tuple[int, ...]:
+        """Slots handed on, steps taken, and work announced, of all nodes."""
+        counters = self._wiring.counters
+        handed_on = sum(counters.get(node.name, "handed_on") for node in self._nodes)
+        busy = sum(counters.get(node.name, "busy_until_ns") for node in self._nodes)
+        steps = [log.position(0) for log in self._logs]
+        return handed_on, busy, *(where.first_step + where.steps for where in steps)
+
+    def waits(self) -> str:
+        """What each node has before it, a line each: signs of life, the slots it could take and those it could fill."""
+        return "\n".join(self._wait_of(node) for node in self._nodes)
+
+    def _wait_of(self, node: NodeSpec) -> str:
+        counters, now = self._wiring.counters, monotonic_ns()
+        parts = [f"last sign of life {(now - counters.get(node.name, 'heartbeat_ns')) / 1e9:.1f} s ago"]
+        if counters.get(node.name, "finished"):
+            parts.append("has finished")
+        busy = (counters.get(node.name, "busy_until_ns") - now) / 1e9
+        if busy > 0:
+            parts.append(f"at announced work for up to {busy:.0f} s more")
+        for edge, memory in self._wiring.streams():
+            if node.name in edge.writers:
+                parts.append(f"{memory.free()} of {memory.slots} slots of {edge.name} to fill")
+            if node.name in edge.readers:
+                parts.append(f"{memory.ready()} of {memory.slots} slots of {edge.name} to read")
+        parts += [
+            f"{edge.name} at version {self._wiring.board(edge.name).version()}"
+            for edge in self._boards
+            if node.name in edge.readers
+        ]
+        return f"{node.name}: {', '.join(parts)}"
+
+    def silent(self, running: Collection[str]) -> Silence | None:
+        """A node of the ``running`` groups whose loop has not gone round for longer than it may, if there is one.
 
         Nodes of one group share a loop: while one of them is at announced work, the others are not silent.
         """
         counters, now = self._wiring.counters, monotonic_ns()
-        for group in self._groups:
+        for group in running:
             nodes = [node for node in self._nodes if node.group == group]
             busy_until = max(counters.get(node.name, "busy_until_ns") for node in nodes)
             latest = max(nodes, key=lambda node: counters.get(node.name, "heartbeat_ns"))

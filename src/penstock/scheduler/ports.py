@@ -1,12 +1,11 @@
 """A node's ports over the shared segment of its run: structures, with the owner and the bells filled in."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from time import monotonic_ns
 
-from penstock.memory.action_log import ActionLog as ActionLogMemory
 from penstock.memory.board import Board as BoardMemory
-from penstock.memory.counters import Counters
+from penstock.memory.counters import Cell, Counters
 from penstock.memory.doorbell import Doorbells
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.node import (
@@ -19,7 +18,7 @@ from penstock.node import (
     StreamReader,
     StreamWriter,
 )
-from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, RemoteAnswer, Stream
+from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream
 from penstock.scheduler.asking import AnsweringEnd, AskingEnd
 from penstock.scheduler.trace import NodeTrace, NoTrace
 from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
@@ -31,9 +30,19 @@ __all__ = ["NodePorts"]
 class _StreamEnd:
     """One node's end of a stream: the structure, this node's incarnation, the other end's bells."""
 
-    def __init__(self, memory: StreamMemory, owner: int, bells: Doorbells, ring: tuple[int, ...]) -> None:
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        memory: StreamMemory,
+        owner: int,
+        former: tuple[int, ...],
+        bells: Doorbells,
+        ring: tuple[int, ...],
+        handed_on: Cell,
+    ) -> None:
         self._memory = memory
         self._owner = owner
+        self._former = former
+        self._handed_on = handed_on
         self._bells = bells
         self._ring = ring
         self.slots = memory.slots
@@ -42,12 +51,14 @@ class _StreamEnd:
         self.free = memory.free
         self.ready = memory.ready
         self.sequence = memory.sequence
+        self.written = memory.written
 
     def claim(self, sequence: int) -> int | None:
         return self._memory.claim(self._owner, sequence)
 
     def push(self, index: int) -> None:
         self._memory.push(index, self._owner)
+        self._handed_on.add()
         self._wake()
 
     def take(self) -> int | None:
@@ -55,7 +66,16 @@ class _StreamEnd:
 
     def release(self, index: int) -> None:
         self._memory.release(index, self._owner)
+        self._handed_on.add()
         self._wake()
+
+    def release_consumed(self, sequences: Sequence[int]) -> int:
+        freed = self._memory.release_consumed(self._owner, sequences)
+        self._wake()
+        return freed
+
+    def returned(self) -> list[int]:
+        return self._memory.returned(self._former)
 
     def _wake(self) -> None:
         for bell in self._ring:
@@ -81,9 +101,18 @@ class _BoardEnd:
 class NodePorts:
     """Implements ``node.Ports`` for one node in one process."""
 
-    def __init__(self, wiring: Wiring, name: str, group: str, incarnation: int, trace: NodeTrace | None = None) -> None:
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        wiring: Wiring,
+        name: str,
+        group: str,
+        incarnation: int,
+        former: tuple[int, ...] = (),
+        trace: NodeTrace | None = None,
+    ) -> None:
         self.name = name
         self.incarnation = incarnation
+        self.former = former
         self._wiring = wiring
         self._group = group
         self._trace = NoTrace() if trace is None else trace
@@ -111,7 +140,8 @@ class NodePorts:
     def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> _StreamEnd:
         memory = StreamMemory(self._wiring.bytes_of(edge.name), edge.arrays, edge.slots)
         ring = self._wiring.bells_of(others, but=self._group)
-        return _StreamEnd(memory, self.incarnation, self._wiring.bells, ring)
+        handed_on = self._counters.cell(self.name, "handed_on")
+        return _StreamEnd(memory, self.incarnation, self.former, self._wiring.bells, ring, handed_on)
 
     def board_writer(self, edge: str) -> BoardWriter:
         """The writing end of a board."""
@@ -125,8 +155,9 @@ class NodePorts:
         edge = self._wiring.edge(name)
         if not isinstance(edge, Board):
             raise TypeError(f"edge {name} is no board")
-        memory = BoardMemory(self._wiring.bytes_of(name), edge.arrays)
-        return _BoardEnd(memory, self._wiring.bells, self._wiring.bells_of(edge.readers, but=self._group))
+        return _BoardEnd(
+            self._wiring.board(name), self._wiring.bells, self._wiring.bells_of(edge.readers, but=self._group)
+        )
 
     def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
         """The asking end of an ask edge: a policy in this process, or the way to the node that answers."""
@@ -181,10 +212,7 @@ class NodePorts:
 
     def action_log(self, edge: str) -> ActionLogPort:
         """The action log of one node's lanes."""
-        log = self._wiring.edge(edge)
-        if not isinstance(log, ActionLog):
-            raise TypeError(f"edge {edge} is no action log")
-        return ActionLogMemory(self._wiring.bytes_of(edge), log.lanes, log.action, log.fields, log.capacity)
+        return self._wiring.action_log(edge)
 
     @contextmanager
     def busy(self, name: str, limit_s: float) -> Iterator[None]:

@@ -73,6 +73,7 @@ class Processes:
         environment = dict(os.environb)
         for name in (b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"MKL_NUM_THREADS"):
             environment[name] = str(threads).encode()
+        environment[b"PENSTOCK_GROUP"] = group.encode()
         arguments = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND, str(segment.nbytes))]
         descriptors = (segment.fd, spec_read, self._lifeline.fd, error_write)
         self._errors[group] = error_read

@@ -1,14 +1,30 @@
-"""The supervisor of a run: watches processes, ends the run in order, reports who failed.
+"""The supervisor of a run: watches processes, starts those that die again, ends the run in order, reports who failed.
 
 It starts and kills nothing itself: a process table does, so that its decisions are tested without processes.
 """
 
 import signal
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-__all__ = ["Exit", "ProcessTable", "Signs", "Silence", "State", "Supervisor", "describe"]
+__all__ = [
+    "HOPELESS",
+    "Exit",
+    "Limits",
+    "ProcessTable",
+    "Restart",
+    "Signs",
+    "Silence",
+    "State",
+    "Supervisor",
+    "describe",
+]
+
+HOPELESS = 112
+"""Exit status of a process whose error another life would meet again: bad data, wrong usage."""
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+"""What a process that was ended by somebody else shows; those that the supervisor kills are not told of as exits."""
 
 
 class Exit(NamedTuple):
@@ -27,6 +43,28 @@ class Silence(NamedTuple):
     node: str
     group: str
     seconds: float
+
+
+class Restart(NamedTuple):
+    """A process that was started again."""
+
+    ended: Exit
+    uptime_s: float
+    number: int
+    """How many times so far, this one included."""
+
+
+class Limits(NamedTuple):
+    """What a run may take."""
+
+    drain_s: float
+    """For writing down what was learned."""
+    end_s: float
+    """For all loops to end."""
+    max_restarts: int
+    """Restarts of a process without progress in between; 0: its death ends the run."""
+    stall_s: float
+    """Without any progress of the run."""
 
 
 class ProcessTable(Protocol):
@@ -48,6 +86,14 @@ class ProcessTable(Protocol):
         """End a process now (SIGKILL) and reap it."""
         ...
 
+    def recover(self, group: str) -> bool:
+        """Take back what a dead process held; false while that has to wait."""
+        ...
+
+    def start(self, group: str) -> None:
+        """Start a process that was recovered again: the same nodes, in their next life."""
+        ...
+
 
 class Signs(Protocol):
     """What the supervisor reads and writes in shared memory."""
@@ -64,8 +110,24 @@ class Signs(Protocol):
         """True if somebody may be waiting for a slot that none of the ``running`` groups will ever free."""
         ...
 
-    def silent(self) -> Silence | None:
-        """A node whose loop has not gone round for longer than it may, if there is one."""
+    def silent(self, running: Collection[str]) -> Silence | None:
+        """A node of the ``running`` groups whose loop has not gone round for longer than it may, if there is one."""
+        ...
+
+    def handed_on(self, group: str) -> int:
+        """How much the nodes of a group have handed on so far: what counts as their progress."""
+        ...
+
+    def needed(self, group: str) -> bool:
+        """True if what was learned cannot be written down without this group."""
+        ...
+
+    def progress(self) -> Hashable:
+        """Something that changes while the run comes further."""
+        ...
+
+    def waits(self) -> str:
+        """What each node waits for, a line each."""
         ...
 
     def stop(self) -> None:
@@ -91,17 +153,36 @@ class State(Enum):
 class Supervisor:
     """Decides, tick by tick, what becomes of a run. Times are in seconds of a monotonic clock.
 
-    ``last`` names the groups whose nodes end the run.
+    Args:
+        table: the processes, all started.
+        signs: of life and of progress.
+        last: the groups whose nodes end the run.
+        limits: what it may take.
+        tell: is told of each process that was started again.
+        now: when the run began.
     """
 
     def __init__(
-        self, table: ProcessTable, signs: Signs, *, last: Sequence[str], drain_limit_s: float, end_limit_s: float
+        self,
+        table: ProcessTable,
+        signs: Signs,
+        *,
+        last: Sequence[str],
+        limits: Limits,
+        tell: Callable[[Restart], None],
+        now: float,
     ) -> None:
         self._table = table
         self._signs = signs
         self._last = tuple(last)
-        self._limits = {State.STOPPING: drain_limit_s, State.ENDING: end_limit_s}
-        self._since = 0.0
+        self._limits = limits
+        self._tell = tell
+        self._lives = {group: _Lives(now) for group in table.running()}
+        self._dead: dict[str, Restart] = {}
+        """Groups that are to be started again once what they held is taken back."""
+        self._progress: Hashable = None
+        self._progress_at = now
+        self._since = now
         self.state = State.RUNNING
         self.failure: Exit | None = None
 
@@ -121,17 +202,20 @@ class Supervisor:
         """Look at everything once; returns where the run is now."""
         self._take_exits(now)
         self._take_silence(now)
+        self._revive(now)
+        self._take_stall(now)
         if self.state is State.RUNNING and self._signs.finished():
             self.stop(now)
-        if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(self._table.running()):
+        living = {*self._table.running(), *self._dead}
+        if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(living):
             self._signs.end()
             self._enter(State.ENDING, now)
-        if self.state is State.STOPPING and self.failure is not None and self._signs.deserted(self._table.running()):
+        if self.state is State.STOPPING and self.failure is not None and self._signs.deserted(living):
             self._signs.end()
             self._enter(State.ENDING, now)
         if self.state is State.ENDING and not self._table.running():
             self.state = State.ENDED
-        limit = self._limits.get(self.state)
+        limit = {State.STOPPING: self._limits.drain_s, State.ENDING: self._limits.end_s}.get(self.state)
         if limit is not None and now - self._since > limit:
             self._give_up(limit)
         return self.state
@@ -146,8 +230,47 @@ class Supervisor:
 
     def _take_exits(self, now: float) -> None:
         for ended in self._table.exits():
-            if self.state is not State.ENDING or ended.status != 0:
+            outside = ended.status in _FROM_OUTSIDE
+            if self.state is not State.ENDING:
+                self._lose(ended, now, outside=outside)
+            elif ended.status != 0 and not outside:
                 self._fail(ended, now)
+
+    def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
+        """A process has died before its time: it is started again, or the run fails."""
+        lives, wanted = self._lives[ended.group], self.state is State.RUNNING or self._signs.needed(ended.group)
+        if not wanted and outside:
+            return
+        if not wanted or ended.status == HOPELESS or self._limits.max_restarts == 0:
+            self._fail(ended, now)
+        elif lives.fruitless(self._signs.handed_on(ended.group), charged=not outside) > self._limits.max_restarts:
+            times = f"\n{ended.group} was started {self._limits.max_restarts} times more, without any progress."
+            self._fail(ended._replace(detail=(ended.detail or describe(ended)).rstrip() + times), now)
+        else:
+            self._dead[ended.group] = Restart(ended, now - lives.begun, lives.restarts + 1)
+
+    def _revive(self, now: float) -> None:
+        """Start those again whose slots are taken back."""
+        for group, restart in list(self._dead.items()):
+            if not self._table.recover(group):
+                continue
+            del self._dead[group]
+            if self.state is State.RUNNING or (self.state is State.STOPPING and self._signs.needed(group)):
+                self._lives[group].begin(now)
+                self._table.start(group)
+                self._tell(restart)
+
+    def _take_stall(self, now: float) -> None:
+        """End a run that stands still although every process is alive."""
+        progress = self._signs.progress()
+        if progress != self._progress or self.state is not State.RUNNING:
+            self._progress, self._progress_at = progress, now
+        if now - self._progress_at <= self._limits.stall_s:
+            return
+        parts = [f"the run came no further for {now - self._progress_at:.0f} s", self._signs.waits()]
+        parts += [f"{group}:\n{self._table.stacks(group)}" for group in self._table.running()]
+        self.failure = self.failure or Exit(", ".join(self._table.running()), -signal.SIGKILL, "\n".join(parts))
+        self.stop(now)
 
     def _fail(self, ended: Exit, now: float) -> None:
         self.failure = self.failure or ended
@@ -159,16 +282,40 @@ class Supervisor:
             self.stop(now)
 
     def _take_silence(self, now: float) -> None:
-        silence = self._signs.silent() if self.state in {State.RUNNING, State.STOPPING} else None
-        if silence is None or silence.group not in self._table.running():
+        watched = self.state in {State.RUNNING, State.STOPPING}
+        silence = self._signs.silent(self._table.running()) if watched else None
+        if silence is None:
             return
         stacks = self._table.stacks(silence.group)
         self._table.kill(silence.group)
         lines = f"no sign of life from {silence.node} for {silence.seconds:.0f} s; its process was ended.\n{stacks}"
-        self._fail(Exit(silence.group, -signal.SIGKILL, lines), now)
+        self._lose(Exit(silence.group, -signal.SIGKILL, lines), now, outside=False)
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now
+
+
+class _Lives:
+    """The lives of one process."""
+
+    def __init__(self, now: float) -> None:
+        self.begun = now
+        self.restarts = 0
+        self._handed_on = 0
+        self._fruitless = 0
+
+    def begin(self, now: float) -> None:
+        """The next one begins."""
+        self.begun = now
+        self.restarts += 1
+
+    def fruitless(self, handed_on: int, *, charged: bool) -> int:
+        """How many lives in a row, the one that ended now included, ended by their own fault and without progress."""
+        if handed_on > self._handed_on:
+            self._fruitless = 0
+        self._handed_on = handed_on
+        self._fruitless += charged
+        return self._fruitless
 
 
 def describe(ended: Exit) -> str:

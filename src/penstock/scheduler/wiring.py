@@ -24,8 +24,12 @@ __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "place
 SUPERVISOR = "supervisor"
 """The row of counters that the supervisor writes, and the owner of bell 0."""
 VITALS = ("heartbeat_ns", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
+DEATHS = ("restarts", "ended_by", "uptime_ms")
+"""Written by the supervisor: how often a node was started again, and how its last life ended (see ``Exit.status``)."""
 COUNTERS = (
     *VITALS,
+    *DEATHS,
+    "handed_on",
     "collected",
     "learned",
     "dropped",
@@ -106,6 +110,20 @@ class Wiring:
         if not isinstance(edge, Record):
             raise TypeError(f"edge {name} is no record")
         return RecordMemory(self.bytes_of(name), edge.arrays)
+
+    def board(self, name: str) -> BoardMemory:
+        """The structure of a board."""
+        edge = self._edges[name]
+        if not isinstance(edge, Board):
+            raise TypeError(f"edge {name} is no board")
+        return BoardMemory(self.bytes_of(name), edge.arrays)
+
+    def action_log(self, name: str) -> ActionLogMemory:
+        """The structure of an action log."""
+        edge = self._edges[name]
+        if not isinstance(edge, ActionLog):
+            raise TypeError(f"edge {name} is no action log")
+        return ActionLogMemory(self.bytes_of(name), edge.lanes, edge.action, edge.fields, edge.capacity)
 
     def questions(self, edge: Ask) -> Questions:
         """The structure of an ask edge that nodes answer."""

@@ -13,10 +13,12 @@ import sys
 import traceback
 from typing import NamedTuple
 
+from penstock.errors import BadDataError, UsageError
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.ports import NodePorts
+from penstock.scheduler.supervisor import HOPELESS
 from penstock.scheduler.trace import OPEN, traces
 from penstock.scheduler.wiring import Placement, Wiring, node_class
 
@@ -33,6 +35,8 @@ class WorkerSpec(NamedTuple):
     placement: Placement
     incarnations: dict[str, int]
     """Node -> this life's number."""
+    former: dict[str, tuple[int, ...]]
+    """Node -> the numbers of its earlier lives."""
 
 
 class _OwnBell:
@@ -65,9 +69,9 @@ def main() -> None:
         os.nice(min(node.niceness for node in spec.placement.nodes))
         segment = Segment.attach(segment_fd, nbytes)
         run_nodes(spec, segment)
-    except BaseException:  # noqa: BLE001 - whatever it was, the supervisor is told
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the supervisor is told
         os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
-        _leave(1)
+        _leave(HOPELESS if isinstance(error, BadDataError | UsageError) else 1)
     _leave(0)
 
 
@@ -90,8 +94,9 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
     try:
         for settings in placement.nodes:
             node = node_class(settings.kind)(settings.settings)
-            incarnation = spec.incarnations[settings.name]
-            ports = NodePorts(wiring, settings.name, placement.group, incarnation, trace.node(settings.name))
+            name = settings.name
+            lives = spec.incarnations[name], spec.former[name]
+            ports = NodePorts(wiring, name, placement.group, *lives, trace.node(name))
             placed.append(Placed(node, ports))
             with ports.span(OPEN):
                 node.open(ports)

@@ -78,8 +78,9 @@ def wire(
         Stream("rollouts", envs, ("learner",), rollout, slots, "wait"),
         # What restores each lane's episode; the learner copies it into checkpoints.
         *(ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY) for env in envs),
-        # What the learner has committed: its successor continues from there.
-        Record("learner", "learner", record),
+        # What the learner has committed: its successor continues from there, and those of environment nodes look up
+        # their lanes.
+        Record("learner", "learner", record, envs),
         # Parameters and statistics, back to whoever acts.
         Board("policy", "learner", (*envs, *policies, *evaluators), spec.published(), max_lag),
         # Actions for observations, written where the rows lie.
@@ -103,8 +104,14 @@ def wire(
         _checkpointer(plan),
         _monitor(plan),
     ]
-    trace = RunFolder(plan.folder).trace if run.trace else None
-    return Program(tuple(nodes), tuple(edges), ends_with=("learner",), trace=trace)
+    return Program(
+        tuple(nodes),
+        tuple(edges),
+        ends_with=("learner",),
+        max_restarts=run.max_restarts,
+        stall_limit_s=run.stall_timeout,
+        trace=RunFolder(plan.folder).trace if run.trace else None,
+    )
 
 
 def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:

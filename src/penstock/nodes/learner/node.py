@@ -106,6 +106,10 @@ class LearnerNode:
     def _start(self) -> None:
         """Commit and publish what the run begins with: the initial state, or a checkpoint's."""
         settings = self._settings
+        committed = self._record.current() if self._ports.former else None
+        if committed is not None:
+            self._take_over(committed.arrays)
+            return
         new = self._record.begin()
         begin_anew(new)
         if settings.checkpoint is None:
@@ -118,6 +122,15 @@ class LearnerNode:
             self._updater.load({spec.name: saved[spec.name] for spec in settings.spec.state})
         self._take_state(new)
         self._commit(new)
+
+    def _take_over(self, committed: Arrays) -> None:
+        """Go on behind what an earlier life committed: what it used up is freed, the rest is learned anew."""
+        self._updater.load({spec.name: committed[spec.name] for spec in self._settings.spec.state})
+        used = committed["consumed_sequence"][committed["consumed_slot"] >= 0]
+        self._rollouts.release_consumed(used.tolist())
+        again = [self._rollouts.slot(index)["valid"][:-1] for index in self._rollouts.returned()]
+        self._ports.count("redone", sum(int(valid.sum()) for valid in again))
+        self._publish(committed)
 
     def ready(self) -> bool:
         """True while an update is under way, or once what the learner waits for is there."""
@@ -135,6 +148,9 @@ class LearnerNode:
     def _learn(self) -> Iterator[None]:
         """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
         settings = self._settings
+        if self._ports.former and int(self._committed["update"]) % settings.save_interval == 0:
+            # The life before may have ended between a commit and its checkpoint; one that is there already stays.
+            yield from self._checkpoint()
         while not self._done():
             slots = self._assembly.gather(int(self._committed["update"]))
             if slots is not None:
@@ -235,11 +251,14 @@ class LearnerNode:
 
     def _commit(self, new: Arrays) -> None:
         """Make ``new`` current, then publish. Slots are freed only after this."""
-        update = int(new["update"])
-        self._record.commit(update)
-        self._committed = new
+        self._record.commit(int(new["update"]))
+        self._publish(new)
+
+    def _publish(self, committed: Arrays) -> None:
+        self._committed = committed
+        published = {spec.name: committed[spec.name] for spec in self._settings.spec.published()}
         with self._ports.span("publish"):
-            self._policy.publish({spec.name: new[spec.name] for spec in self._settings.spec.published()}, update)
+            self._policy.publish(published, int(committed["update"]))
 
     def _report(self, metrics: Sequence[dict[str, float]], lag: float) -> None:
         """Tell the monitor; where it has not kept up, the report is dropped and counted."""

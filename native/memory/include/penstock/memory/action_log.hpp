@@ -95,8 +95,10 @@ class ActionLog {
     bool content(std::size_t index, const Position& position, void* to) const {
         const Lane& lane = this->lane(index);
         const std::int64_t end = position.first_step + position.steps;
-        // acquire: pairs with append().
-        if (position.steps > capacity_ || end > lane.total.load(std::memory_order_acquire)) {
+        // acquire: pairs with append(). Not the total but the highest number begun: a new writer that restores its lanes has
+        // gone back in the ring, and writes the actions that were asked for over themselves.
+        (void)lane.total.load(std::memory_order_acquire);
+        if (position.steps > capacity_ || end > lane.begun.load(std::memory_order_relaxed)) {
             return false;
         }
         const Word* words = ring(index);

@@ -1,0 +1,47 @@
+"""What a dead node held, taken back, so that its next life and everybody else can go on.
+
+Only after its process was killed *and* reaped: nothing protects a payload from a writer that wakes up late. Starts
+nothing.
+"""
+
+from penstock.program.graph import Ask, Board, Program, Record, RemoteAnswer
+from penstock.scheduler.wiring import Wiring
+
+__all__ = ["recover"]
+
+
+def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str, int]) -> bool:
+    """Take back what the nodes of a dead process held, and wake everybody. May be repeated.
+
+    Args:
+        wiring: the structures.
+        program: of the run.
+        group: the placement group that the process ran.
+        incarnations: node -> its life that has ended.
+
+    Returns:
+        False while somebody who lives still writes into what a dead node held: then call it again.
+    """
+    # An answerer first: what it had begun to answer is asked again, and then its askers' questions are nobody's.
+    for node, owner in incarnations.items():
+        for edge in _asked(program):
+            wiring.questions(edge).recover_answerer(node, owner)
+    for node, owner in incarnations.items():
+        for edge in _asked(program):
+            if node in edge.askers and not wiring.questions(edge).recover_asker(node, owner):
+                return False
+    for _, stream in wiring.streams():
+        for owner in incarnations.values():
+            stream.recover(owner)
+    for written in program.edges:
+        if isinstance(written, Board) and written.writer in incarnations:
+            wiring.board(written.name).recover()
+        if isinstance(written, Record) and written.owner in incarnations:
+            wiring.record(written.name).recover()
+    wiring.bells.recover(wiring.bell_of(group))
+    wiring.bells.ring_all()
+    return True
+
+
+def _asked(program: Program) -> list[Ask]:
+    return [edge for edge in program.edges if isinstance(edge, Ask) and isinstance(edge.answer, RemoteAnswer)]

@@ -1,0 +1,100 @@
+"""Processes of real runs are killed, at random moments; in lock step nobody can tell afterwards."""
+
+import hashlib
+import json
+import random
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import penstock
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.run import Result
+
+SETTINGS = {"num_steps": 64, "epochs": 3, "mini_batch_size": 64, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
+BATCH = 64 * 4
+
+
+class Killer(threading.Thread):
+    """Kills nodes of this process's run, one after the other.
+
+    Args:
+        groups: whom, in turn.
+        pauses: seconds before each kill.
+    """
+
+    def __init__(self, groups: list[str], pauses: list[float], number: int = 9) -> None:
+        super().__init__()
+        self.groups, self.pauses, self.number = groups, pauses, number
+        self.killed: list[str] = []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        for group, pause in zip(self.groups, self.pauses, strict=True):
+            if self.over.wait(pause):
+                return
+            process = find(group)
+            if process is not None:
+                process.send_signal(self.number)
+                self.killed.append(group)
+
+    def __enter__(self) -> "Killer":
+        self.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.over.set()
+        self.join()
+
+
+def find(group: str, limit_s: float = 5.0) -> psutil.Process | None:
+    """The process of a placement group of the run that this process has launched."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if f"PENSTOCK_GROUP={group}" in (f"{k}={v}" for k, v in process.environ().items()):
+                    return process
+            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+                continue
+        time.sleep(0.01)
+    return None
+
+
+def train(log_dir: Path, updates: int, **settings: object) -> Result:
+    return penstock.train({**SETTINGS, "log_dir": str(log_dir), "timesteps": updates * BATCH, **settings}, quiet=True)
+
+
+def fingerprint(result: Result) -> dict[str, str]:
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    # Where in a log's ring an episode lies and how long the run took are no part of the answer.
+    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
+    apart = ("consumed", "elapsed")
+    return {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in arrays.items() if not k.startswith(apart)}
+
+
+def lines(result: Result) -> list[dict]:
+    return [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict[str, str]:
+    return fingerprint(train(tmp_path_factory.mktemp("whole"), 400, env="Pendulum-v1"))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_in_lock_step_no_kill_changes_the_answer(tmp_path, undisturbed, seed: int) -> None:
+    draw = random.Random(seed)
+    groups = ["env.0", "learner", "env.1", "monitor", "learner", "env.0"]
+    draw.shuffle(groups)
+    with Killer(groups, [draw.uniform(0.2, 0.7) for _ in groups]) as killer:
+        result = train(tmp_path, 400, env="Pendulum-v1")
+    assert len(killer.killed) >= 3
+    assert result.not_restored == 0
+    assert fingerprint(result) == undisturbed
+    told = [line for line in lines(result) if "note" in line]
+    assert {"env.0", "env.1", "learner"} & {line["note"].split()[0] for line in told}
+    assert all("was ended by SIGKILL" in line["note"] for line in told)

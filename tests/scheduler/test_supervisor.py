@@ -223,7 +223,7 @@ def test_restarts_without_progress_are_counted_and_come_to_an_end() -> None:
     die(supervisor, table, 1, 1)
     assert (supervisor.state, len(table.started)) == (State.STOPPING, 3)
     assert supervisor.failure is not None
-    assert supervisor.failure.detail == "its traceback\nenv.0 was started 3 times more, without any progress."
+    assert supervisor.failure.detail == "env.0 was started 3 times more, without any progress; at last:\nits traceback"
 
 
 def test_progress_begins_the_count_anew() -> None:

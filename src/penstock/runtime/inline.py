@@ -38,7 +38,7 @@ def launch(program: Program) -> Outcome:
         with Interrupts(patience=1) as interrupts:
             for number, spec in enumerate(program.nodes, start=1):
                 node = node_class(spec.kind)(spec.settings)
-                ports = NodePorts(wiring, spec.name, GROUP, number, trace.node(spec.name))
+                ports = NodePorts(wiring, spec.name, GROUP, number, trace=trace.node(spec.name))
                 placed.append(Placed(node, ports))
                 with ports.span(OPEN):
                     node.open(ports)

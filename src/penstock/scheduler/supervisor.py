@@ -244,8 +244,10 @@ class Supervisor:
         if not wanted or ended.status == HOPELESS or self._limits.max_restarts == 0:
             self._fail(ended, now)
         elif lives.fruitless(self._signs.handed_on(ended.group), charged=not outside) > self._limits.max_restarts:
-            times = f"\n{ended.group} was started {self._limits.max_restarts} times more, without any progress."
-            self._fail(ended._replace(detail=(ended.detail or describe(ended)).rstrip() + times), now)
+            times = (
+                f"{ended.group} was started {self._limits.max_restarts} times more, without any progress; at last:\n"
+            )
+            self._fail(ended._replace(detail=times + (ended.detail or describe(ended))), now)
         else:
             self._dead[ended.group] = Restart(ended, now - lives.begun, lives.restarts + 1)
 

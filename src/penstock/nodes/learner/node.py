@@ -148,7 +148,7 @@ class LearnerNode:
     def _learn(self) -> Iterator[None]:
         """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
         settings = self._settings
-        if self._ports.former and int(self._committed["update"]) % settings.save_interval == 0:
+        if self._ports.former and int(self._committed["update"]) % settings.run.save_interval == 0:
             # The life before may have ended between a commit and its checkpoint; one that is there already stays.
             yield from self._checkpoint()
         while not self._done():

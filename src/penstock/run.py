@@ -33,6 +33,7 @@ from penstock.program.graph import Program
 from penstock.program.plan import Plan
 from penstock.registry import RUNTIMES, TOPOLOGIES, load
 from penstock.scheduler.outcome import Outcome
+from penstock.scheduler.room import check_room, shared_memory
 from penstock.serving.export import export
 from penstock.serving.policy import Policy
 from penstock.types import Arrays, EnvFactory
@@ -86,6 +87,7 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         config, env = _config_of(config, env)
     prepared = prepare(config, env)
     run = prepared.config.run
+    _check_room(prepared)
     folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
     with folder.claim():
         folder.write_config(prepared.config)
@@ -119,6 +121,7 @@ def resume(
     prepared = _prepare_again(folder, config, env)
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     check_fits(prepared, begin)
+    _check_room(prepared)
     with folder.claim():
         folder.write_config(prepared.config)
         set_aside_after(folder.path, int(begin.manifest["update"]))
@@ -159,7 +162,16 @@ def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFacto
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     """The program of a config as text: nodes, edges, placement. Starts nothing."""
     prepared = prepare(config, env)
-    return draw_program(_topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True)))
+    program = _topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
+    shared = shared_memory(program) / (1 << 20)
+    return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, and what each process takes for itself"
+
+
+def _check_room(prepared: Prepared) -> None:
+    """Return if the machine has room for the run, as far as that can be known beforehand."""
+    run = prepared.config.run
+    program = _topology(plan(prepared, Path(run.log_dir), quiet=True))
+    check_room(program, len(program.groups) if run.runtime == "local" else 0)
 
 
 def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Config, EnvFactory | None]:

@@ -1,0 +1,65 @@
+"""Whether a program fits into this machine: its memory and its open files, asked before anything starts.
+
+What environments and libraries take for themselves nobody knows beforehand, so this is the least that a run needs.
+"""
+
+import contextlib
+import resource
+from pathlib import Path
+
+from penstock.errors import ResourceError
+from penstock.program.graph import Program
+from penstock.scheduler.wiring import Wiring
+
+__all__ = ["available_memory", "check_room", "shared_memory"]
+
+PROCESS_BYTES = 8 << 20
+"""What a worker process takes at the very least; measured: 12 to 20 MiB, with its share of what all of them share."""
+PROCESS_FILES = 1
+"""Descriptors that the launcher holds for each process while it runs."""
+OWN_FILES = 24
+"""Descriptors that the launcher holds besides."""
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def shared_memory(program: Program) -> int:
+    """Bytes of the segment that holds all edges."""
+    return Wiring(program.edges, [(node.name, node.group) for node in program.nodes]).nbytes
+
+
+def check_room(program: Program, processes: int) -> None:
+    """Return if the machine has room for a program in so many processes.
+
+    Raises:
+        ResourceError: in one line: how much it needs, how much there is, what to type.
+    """
+    shared, free = shared_memory(program), available_memory()
+    need = shared + processes * PROCESS_BYTES
+    if free is not None and need > free:
+        raise ResourceError(
+            f"this run needs at least {_gib(need)} of memory ({_gib(shared)} shared by {processes:,} processes), and "
+            f"{_gib(free)} are free; a smaller --num_envs needs less, so does a smaller --num_workers or --num_steps"
+        )
+    files, limit = OWN_FILES + processes * PROCESS_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit not in {resource.RLIM_INFINITY, -1} and files > limit:
+        raise ResourceError(
+            f"this run needs {files:,} open files, and {limit:,} are allowed; type ulimit -n {files}, or give fewer "
+            "--num_workers"
+        )
+
+
+def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that this process could still take, within its container's limit; ``None`` where nobody says."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+        found.append(int(lines.get("MemAvailable", "").split()[0]) * 1024)
+    for path in _CGROUP_LIMITS:
+        # "max" where there is no limit.
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int(Path(path).read_text()))
+    return min(found, default=None)
+
+
+def _gib(count: int) -> str:
+    return f"{count / (1 << 30):,.1f} GiB"

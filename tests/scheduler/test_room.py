@@ -1,0 +1,71 @@
+"""A run that does not fit into the machine is refused in one line, before anything starts."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.cli import main
+from penstock.errors import ResourceError
+from penstock.scheduler import room
+from penstock.scheduler.room import available_memory
+
+
+def test_a_million_environments_are_refused_before_anything_is_there(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(room, "available_memory", lambda: 16 << 30)
+    settings = ["--env", "tests.environments:ClockEnv", "--num_workers", "2", "--log_dir", str(tmp_path / "logs")]
+    assert main(["train", *settings, "--num_envs", "1000000"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("penstock: error: this run needs at least ")
+    assert "and 16.0 GiB are free; a smaller --num_envs needs less" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "logs").exists()
+
+
+def test_processes_count_too(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(room, "available_memory", lambda: 4 << 30)
+    settings = {"env": "tests.environments:ClockEnv", "num_envs": 600, "num_workers": 600, "num_steps": 1}
+    with pytest.raises(ResourceError, match=r"shared by 602 processes\), and 4\.0 GiB are free"):
+        penstock.train({**settings, "log_dir": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_files_count_too(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    settings = {"env": "tests.environments:ClockEnv", "num_envs": 64, "num_workers": 64, "num_steps": 1}
+    with pytest.raises(ResourceError, match=r"needs 90 open files, and 64 are allowed; type ulimit -n 90"):
+        penstock.train({**settings, "log_dir": str(tmp_path)})
+
+
+def test_a_resume_is_refused_too(tmp_path, monkeypatch) -> None:
+    settings = {"env": "tests.environments:ClockEnv", "num_envs": 2, "num_workers": 1, "num_steps": 8}
+    small = {**settings, "timesteps": 16, "mini_batch_size": 16, "eval_episodes": 1, "runtime": "inline"}
+    run = penstock.train({**small, "log_dir": str(tmp_path)}, quiet=True).run_folder
+    monkeypatch.setattr(room, "available_memory", lambda: 1)
+    with pytest.raises(ResourceError, match="this run needs at least"):
+        penstock.resume(run, timesteps=32)
+
+
+def test_what_draw_says_is_what_is_asked_for(capsys) -> None:
+    assert main(["draw", "--env", "tests.environments:ClockEnv", "--num_envs", "1000000", "--num_workers", "2"]) == 0
+    assert "\nmemory\n  " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [("MemTotal: 9 kB\nMemAvailable:    2048 kB\n", 2 << 20), ("MemTotal: 9 kB\n", None), ("nonsense", None)],
+)
+def test_what_is_free_is_read_where_the_system_says_it(tmp_path: Path, monkeypatch, text: str, bytes_) -> None:
+    monkeypatch.setattr(room, "_CGROUP_LIMITS", ())
+    (tmp_path / "meminfo").write_text(text)
+    assert available_memory(tmp_path / "meminfo") == bytes_
+    assert available_memory(tmp_path / "missing") is None
+
+
+def test_a_containers_limit_counts(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "meminfo").write_text("MemAvailable: 2048 kB\n")
+    (tmp_path / "max").write_text("1000\n")
+    (tmp_path / "none").write_text("max\n")
+    monkeypatch.setattr(room, "_CGROUP_LIMITS", (str(tmp_path / "max"), str(tmp_path / "none")))
+    assert available_memory(tmp_path / "meminfo") == 1000

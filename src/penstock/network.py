@@ -204,6 +204,11 @@ class PolicyGraph:
         return (self.actor,) if self.critic is None else (self.actor, self.critic)
 
     @property
+    def sees_image(self) -> bool:
+        """True if the observation is one image, which convolutions look at."""
+        return self.encoding[0].kind == "image"
+
+    @property
     def features(self) -> int:
         """Width of the encoded observation."""
         return sum(part.size for part in self.encoding)

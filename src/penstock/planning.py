@@ -87,7 +87,7 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     profile = probe(source, run.vector_env)
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
-    config = resolve(config, fused=_fused_applies(config, algorithm, spec))
+    config = resolve(config, fused=_fused_applies(config, algorithm, spec), image=spec.policy.sees_image)
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)

@@ -11,6 +11,8 @@ from penstock.algorithms.a2c import learn as a2c_learn
 from penstock.algorithms.a2c import spec as a2c_spec
 from penstock.algorithms.ppo import learn as ppo_learn
 from penstock.algorithms.ppo import spec as ppo_spec
+from penstock.algorithms.ppo.rollouts import targets
+from penstock.errors import SpaceError
 from penstock.network import Categorical
 from penstock.types import Box, Discrete, NoiseSpec, Spaces
 
@@ -113,3 +115,26 @@ def test_statistics_leave_rows_that_are_not_valid_out():
     assert changed["obs_var"].tolist() == [1.0, 1.0, 0.0]
     assert (float(changed["value_mean"]), float(changed["value_var"]), int(changed["value_count"])) == (-2.0, 1.0, 2)
     assert ppo_learn.build(PENDULUM, ppo_spec.PPOConfig()).statistics({}, rollout) == {}
+
+
+def test_rewards_are_cut_only_for_the_targets():
+    rollout = {
+        # delta = r - v = 1 - 0.5, and at most 1 of the reward of 7 is seen.
+        "reward": np.array([[7.0], [0.0]], np.float32),
+        "value": np.array([[0.5], [0.0]], np.float32),
+        "terminated": np.array([[True], [False]]),
+        "truncated": np.zeros((2, 1), np.bool_),
+        "valid": np.ones((2, 1), np.bool_),
+        "final_count": np.zeros((), np.int64),
+        "final_t": np.zeros(1, np.int32),
+        "final_lane": np.zeros(1, np.int32),
+        "final_value": np.zeros(1, np.float32),
+    }
+    assert targets(ppo_spec.PPOConfig(clip_reward=True), {}, rollout)["target"].tolist() == [[1.0]]
+    assert targets(ppo_spec.PPOConfig(), {}, rollout)["target"].tolist() == [[7.0]]
+    assert rollout["reward"][0, 0] == 7.0
+
+
+def test_bfloat16_without_an_image_is_refused():
+    with pytest.raises(SpaceError, match="--precision bfloat16 is for networks that see an image"):
+        ppo_spec.spec(CARTPOLE, ppo_spec.PPOConfig(precision="bfloat16"))

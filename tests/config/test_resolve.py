@@ -40,6 +40,20 @@ def test_threads_are_those_that_have_work_and_a_core(backend, cores, workers, lo
     assert auto_threads(backend, cores, workers, lock_step=lock_step) == threads
 
 
+@pytest.mark.parametrize(
+    ("backend", "cores", "workers", "lock_step", "threads"),
+    [
+        ("eager", 2, 2, True, 2),
+        ("compiled", 16, 8, True, 16),
+        ("eager", 16, 4, False, 12),
+        ("eager", 2, 2, False, 1),
+        ("fused", 16, 4, True, 2),
+    ],
+)
+def test_convolutions_take_every_core_that_is_free(backend, cores, workers, lock_step, threads):
+    assert auto_threads(backend, cores, workers, lock_step=lock_step, image=True) == threads
+
+
 def test_nothing_that_the_config_can_decide_stays_auto(monkeypatch):
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
     monkeypatch.setattr("penstock.config.resolve.has_compiler", lambda: True)

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from penstock.models.encoding import encode, normalise
+from penstock.models.encoding import encode, input_scale, normalise
 from penstock.models.features import features_of
 from penstock.network import Encoding
 
@@ -20,14 +20,27 @@ def test_flat_and_one_hot_fields_are_concatenated_in_order():
     assert x.dtype == torch.float32
 
 
-def test_an_image_is_scaled_and_its_channels_come_first():
+def test_an_images_channels_come_first_and_lie_last_in_memory():
     image = torch.zeros(1, 2, 3, 4, dtype=torch.uint8)
     image[0, 1, 2, 3] = 255
     x = encode((Encoding("obs", "image", 24),), {"obs": image}, torch.float32)
     assert x.shape == (1, 4, 2, 3)
-    assert float(x[0, 3, 1, 2]) == 1.0
+    assert float(x[0, 3, 1, 2]) == 255.0
+    assert x.is_contiguous(memory_format=torch.channels_last)
     first = encode((Encoding("obs", "image", 24, channels_first=True),), {"obs": image}, torch.float32)
     assert first.shape == (1, 2, 3, 4)
+    assert first.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_an_image_is_scaled_by_the_first_layer():
+    assert input_scale((Encoding("obs", "image", 24),)) == 1.0 / 255.0
+    assert input_scale((Encoding("obs", "flat", 3),)) == 1.0
+
+
+def test_bfloat16_holds_every_byte():
+    image = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
+    x = encode((Encoding("obs", "image", 256, channels_first=True),), {"obs": image}, torch.bfloat16)
+    assert x.flatten().tolist() == list(range(256))
 
 
 def test_normalise_by_hand():

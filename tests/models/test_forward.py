@@ -47,6 +47,22 @@ def test_convolutions_are_torchs():
     torch.testing.assert_close(Forward(network)(flat, x).output, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_the_first_layer_scales_the_input():
+    network = Network("n", (Linear(1, 1, 1.0), Activation("relu"), Linear(1, 1, 1.0)))
+    # 0.5 * 4 * 3 + 1 = 7; 7 * 2 - 1 = 13
+    flat = torch.tensor([3.0, 1.0, 2.0, -1.0])
+    assert Forward(network, 0.5)(flat, torch.tensor([[4.0]])).output.tolist() == [[13.0]]
+
+
+def test_the_last_layer_computes_in_the_parameters_dtype():
+    network = Network("n", (Linear(1, 1, 1.0), Linear(1, 1, 1.0)))
+    # 1.0009765625 is 1 in bfloat16 and is not in float32.
+    flat = torch.tensor([1.0009765625, 0.0, 1.0009765625, 0.0])
+    output = Forward(network)(flat, torch.ones(1, 1, dtype=torch.bfloat16)).output
+    assert output.dtype == torch.float32
+    assert output.tolist() == [[1.0009765625]]
+
+
 def test_weights_are_views_and_gradients_are_flat():
     network = Network("n", (Linear(3, 4, 1.0), Activation("tanh"), Linear(4, 2, 1.0)), (("log_std", 2, 0.0),))
     flat = torch.from_numpy(network.initial(np.random.default_rng(0))).requires_grad_()

@@ -21,12 +21,13 @@ FUSED_THREADS = 2
 """The fused update has work for two threads: the actor and the critic."""
 
 
-def resolve(config: Config, *, fused: bool) -> Config:
+def resolve(config: Config, *, fused: bool, image: bool = False) -> Config:
     """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine.
 
     Args:
         config: what to run.
         fused: whether the fused update applies to it.
+        image: whether its network sees an image.
     """
     run = config.run
     cores, lock_step = available_cores(), run.sync_mode == "blocking"
@@ -38,7 +39,7 @@ def resolve(config: Config, *, fused: bool) -> Config:
         backend = auto_backend(run.timesteps, fused=fused, compiler=has_compiler())
     threads = run.threads
     if threads == "auto":
-        threads = auto_threads(backend, cores, workers, lock_step=lock_step)
+        threads = auto_threads(backend, cores, workers, lock_step=lock_step, image=image)
     if backend == "fused":
         threads = min(threads, FUSED_THREADS)
     return replace(config, run=replace(run, num_workers=workers, backend=backend, threads=threads))
@@ -51,15 +52,17 @@ def auto_backend(timesteps: int, *, fused: bool, compiler: bool) -> Literal["fus
     return "compiled" if compiler and timesteps >= COMPILED_PAYS_FROM else "eager"
 
 
-def auto_threads(backend: str, cores: int, workers: int, *, lock_step: bool) -> int:
+def auto_threads(backend: str, cores: int, workers: int, *, lock_step: bool, image: bool = False) -> int:
     """Threads of the learner, whose number is part of what the answer's bits are promised for.
 
     In lock step the environments wait while the learner works, so every core is its own; where collection overlaps
-    learning each environment process has a claim to a core. Torch gets one: the shipped networks are too small to part.
+    learning each environment process has a claim to a core. Torch gets them for convolutions, and
+    else one: the other shipped networks are too small to part.
     """
+    free = max(1, cores if lock_step else cores - workers)
     if backend != "fused":
-        return 1
-    return min(FUSED_THREADS, max(1, cores if lock_step else cores - workers))
+        return free if image else 1
+    return min(FUSED_THREADS, free)
 
 
 def available_cores() -> int:

@@ -55,7 +55,10 @@ class RunConfig:
     )
     policy_nodes: int = _setting(1, "policy nodes, which share the environment processes", min=1)
     threads: int | Literal["auto"] = _setting(
-        "auto", "threads of the learner; auto: 2 for the fused update in lock step on 2 cores, else 1", min=1, max=1024
+        "auto",
+        "threads of the learner; auto: 2 for the fused update, every free core for an image network, else 1",
+        min=1,
+        max=1024,
     )
     seed: int = _setting(0, "makes a run repeatable", min=0, max=2**63 - 1)
     log_dir: str = _setting("./logs", "run folders go here", pattern=r"(?s).+", form="a folder")

@@ -22,10 +22,21 @@ from penstock.network import (
 )
 from penstock.types import Box, Discrete, Space, Spaces
 
-__all__ = ["ActivationName", "Body", "ModelName", "actor_critic", "flat_encoding", "head_of", "mlp", "nature_cnn"]
+__all__ = [
+    "ActivationName",
+    "Body",
+    "ModelName",
+    "PrecisionName",
+    "actor_critic",
+    "flat_encoding",
+    "head_of",
+    "mlp",
+    "nature_cnn",
+]
 
 ModelName: TypeAlias = Literal["auto", "mlp", "nature_cnn"]
 ActivationName: TypeAlias = Literal["tanh", "relu", "elu", "silu", "gelu", "sigmoid"]
+PrecisionName: TypeAlias = Literal["float32", "bfloat16"]
 
 ROOT_TWO = 2.0**0.5
 MIN_SIDE = 36

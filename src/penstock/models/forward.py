@@ -29,27 +29,38 @@ class Outputs(NamedTuple):
 
 
 class Forward:
-    """``(flat vector, x) -> Outputs``; the layout of the vector is worked out once."""
+    """``(flat vector, x) -> Outputs``; the layout of the vector is worked out once.
 
-    def __init__(self, network: Network) -> None:
+    Args:
+        network: its layers.
+        input_scale: what ``x`` is multiplied by, which the first layer's weights do.
+    """
+
+    def __init__(self, network: Network, input_scale: float = 1.0) -> None:
         slices = list(network.slices())
         self._sizes = [torch.Size(part.shape).numel() for part in slices]
         self._shapes = [part.shape for part in slices]
         self._free = [part.name for part in slices if part.name in {name for name, _, _ in network.free}]
         self._layers = network.layers
+        self._last = len(network.layers) - 1
+        self._input_scale = input_scale
 
     def __call__(self, flat: Tensor, x: Tensor) -> Outputs:
-        """Run all layers on ``x`` ``[n, ...]``."""
+        """Run all layers on ``x`` ``[n, ...]``, in its dtype; the last one in that of ``flat``."""
         # One split: its backward is one concatenation, where a slice each would be a zero-filled vector each.
         parts = [part.view(shape) for part, shape in zip(torch.split(flat, self._sizes), self._shapes, strict=True)]
+        if self._input_scale != 1.0:
+            parts[0] = parts[0] * self._input_scale
         position = 0
-        for layer in self._layers:
-            if isinstance(layer, Linear):
-                x = torch.addmm(parts[position + 1], x, parts[position])
+        for index, layer in enumerate(self._layers):
+            if isinstance(layer, Linear | Conv2d):
+                x = x.to(flat.dtype) if index == self._last else x
+                weight, bias = parts[position].to(x.dtype), parts[position + 1].to(x.dtype)
                 position += 2
-            elif isinstance(layer, Conv2d):
-                x = functional.conv2d(x, parts[position], parts[position + 1], stride=layer.stride)
-                position += 2
+                if isinstance(layer, Linear):
+                    x = torch.addmm(bias, x, weight)
+                else:
+                    x = functional.conv2d(x, weight, bias, stride=layer.stride)
             elif isinstance(layer, Flatten):
                 x = x.flatten(1)
             else:

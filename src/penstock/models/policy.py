@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from penstock.models.encoding import EPSILON, encode, normalise
+from penstock.models.architecture import PrecisionName
+from penstock.models.encoding import EPSILON, encode, input_scale, normalise
 from penstock.models.forward import Forward
 from penstock.network import Gaussian, PolicyGraph
 from penstock.ops.distributions import CategoricalDistribution, DiagonalGaussian, Distribution
@@ -22,12 +24,19 @@ class Judgement(NamedTuple):
 
 
 class Policy:
-    """``(published, obs) -> Judgement`` and ``act``, as pure functions of named tensors."""
+    """``(published, obs) -> Judgement`` and ``act``, as pure functions of named tensors.
 
-    def __init__(self, graph: PolicyGraph) -> None:
+    Args:
+        graph: the policy.
+        precision: in which all layers but the last compute; ``float32`` stands for that of the parameters.
+    """
+
+    def __init__(self, graph: PolicyGraph, precision: PrecisionName = "float32") -> None:
         self.graph = graph
-        self._actor = Forward(graph.actor)
-        self._critic = None if graph.critic is None else Forward(graph.critic)
+        self._compute = torch.bfloat16 if precision == "bfloat16" else None
+        scale = input_scale(graph.encoding)
+        self._actor = Forward(graph.actor, scale)
+        self._critic = None if graph.critic is None else Forward(graph.critic, scale)
 
     def __call__(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Judgement:
         """Action distribution and value of each observation.
@@ -38,7 +47,7 @@ class Policy:
         """
         graph = self.graph
         flat = published[graph.actor.name]
-        x = encode(graph.encoding, obs, flat.dtype)
+        x = encode(graph.encoding, obs, self._compute or flat.dtype)
         if graph.normalize_obs:
             x = normalise(x, published["obs_mean"], published["obs_var"])
         output, free = self._actor(flat, x)

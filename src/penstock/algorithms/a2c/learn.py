@@ -37,7 +37,7 @@ __all__ = ["build", "gradients", "loss", "update"]
 def build(spaces: Spaces, config: A2CConfig) -> Algorithm:
     """A2C on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config)
-    policy = Policy(graph)
+    policy = Policy(graph, config.precision)
     phase = Phase("actor_critic", partial(gradients, policy, config), partial(update, graph, config))
     return Algorithm(
         init_state=partial(init_state, spaces, config),

@@ -32,7 +32,7 @@ __all__ = ["act", "build", "learning_rate", "loss", "update"]
 def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
     """PPO on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config)
-    policy = Policy(graph)
+    policy = Policy(graph, config.precision)
     phase = Phase("actor_critic", partial(gradients, policy, config), partial(update, graph, config))
     return Algorithm(
         init_state=partial(init_state, spaces, config),

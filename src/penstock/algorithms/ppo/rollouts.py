@@ -21,6 +21,8 @@ def targets(config: ActorCriticConfig, state: Mapping[str, Array], rollout: Mapp
     Source: Schulman et al. 2017, equations 11 and 12, https://arxiv.org/abs/1707.06347.
     """
     del state  # The values stand in the rollout: those of the parameters that acted.
+    if config.clip_reward:
+        rollout = {**rollout, "reward": rollout["reward"].clip(-1.0, 1.0)}
     advantage, target = advantages(rollout, config.gamma, config.gae_lambda)
     return {"advantage": advantage, "target": target}
 

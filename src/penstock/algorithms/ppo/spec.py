@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Schedule
-from penstock.models.architecture import ActivationName, Body, ModelName, actor_critic
+from penstock.errors import SpaceError
+from penstock.models.architecture import ActivationName, Body, ModelName, PrecisionName, actor_critic
 from penstock.network import Gaussian, PolicyGraph
 from penstock.types import Arrays, ArraySpec, NoiseSpec, Spaces
 
@@ -54,6 +55,9 @@ class ActorCriticConfig:
     normalize_obs: bool = tunable(False, "shift and scale observations by running statistics (off or on)")
     normalize_value: bool = tunable(False, "let the critic learn returns scaled by running statistics (off or on)")
     normalize_advantage: bool = tunable(True, "shift and scale the advantages of each minibatch (on or off)")
+    clip_reward: bool = tunable(
+        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; returns are reported whole (off or on)"
+    )
     model: ModelName = tunable(  # noqa: RUF009
         "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName)
     )
@@ -67,6 +71,12 @@ class ActorCriticConfig:
     )
     log_std_init: float = tunable(
         0.0, "logarithm of a Gaussian policy's first spread: lower explores less (-2 to 0.5)", min=-10, max=4
+    )
+    precision: PrecisionName = tunable(  # noqa: RUF009
+        "float32",
+        "of an image network's layers while learning: bfloat16 is up to twice as fast on processors that multiply it "
+        "(avx512_bf16, amx_bf16) and on GPUs, slower on others",
+        choices=get_args(PrecisionName),
     )
 
 
@@ -102,14 +112,21 @@ def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
 
 
 def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
-    """The networks that ``config`` asks for on ``spaces``."""
-    return actor_critic(
+    """The networks that ``config`` asks for on ``spaces``.
+
+    Raises:
+        SpaceError: a space that no model here serves, or bfloat16 without an image.
+    """
+    graph = actor_critic(
         spaces,
         Body(config.model, config.hidden_sizes, config.activation),
         config.log_std_init,
         normalize_obs=config.normalize_obs,
         normalize_value=config.normalize_value,
     )
+    if config.precision != "float32" and not graph.sees_image:
+        raise SpaceError(f"--precision {config.precision} is for networks that see an image: leave it out")
+    return graph
 
 
 def actor_critic_spec(

@@ -62,6 +62,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _train(argv: Sequence[str]) -> int:
     config = load("penstock.config.flags:config_from_arguments")(argv)
+    note = load("penstock.envs.names:note")(config.run.env)
+    if note:
+        _say(note)
     return _conclude(load("penstock.run:train")(config))
 
 

@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from penstock.envs import atari
 from penstock.envs.legacy import declares
 from penstock.envs.spaces import one_line
 from penstock.errors import EnvError, nearest
 from penstock.registry import ENV_PACKAGES, ENVS, load
 from penstock.types import EnvFactory, EnvReference
 
-__all__ = ["display_name", "find", "reference"]
+__all__ = ["display_name", "find", "note", "reference"]
 
 
 def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
@@ -75,6 +76,11 @@ def display_name(env: EnvReference | EnvFactory) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
 
 
+def note(env: EnvReference | EnvFactory) -> str:
+    """One line on what is done to an environment's observations beyond what it gives; empty where nothing is."""
+    return atari.NOTE if isinstance(env, str) and atari.is_name(env) else ""
+
+
 def _named(name: str, vector: bool) -> EnvFactory:
     module, colon, attribute = name.rpartition(":")
     if not colon:
@@ -119,13 +125,18 @@ def _attribute(name: str, module: Any, attribute: str) -> EnvFactory:
 def _registered(name: str, vector: bool) -> EnvFactory:
     import gymnasium  # noqa: PLC0415  # 70 ms that a user's own environment may not need
 
-    if name not in gymnasium.registry and importlib.util.find_spec("ale_py"):
+    emulator = importlib.util.find_spec("ale_py")
+    if atari.is_name(name) and not emulator:
+        raise EnvError(f"environment {name} needs the Atari emulator: pip install 'penstock[atari]'")
+    if name not in gymnasium.registry and emulator:
         importlib.import_module("ale_py")  # which registers the Atari games
     spec = gymnasium.registry.get(name)
     if spec is None:
         return _added(name, list(gymnasium.registry))
     if str(spec.entry_point).startswith("gymnasium.envs.mujoco") and not importlib.util.find_spec("mujoco"):
         raise EnvError(f"environment {name} needs MuJoCo: pip install 'penstock[mujoco]'")
+    if atari.serves(spec):
+        return atari.lanes_of(spec)
     if vector:
         return _vector_entry_point(spec)
     spec = copy.copy(spec)
@@ -157,8 +168,6 @@ def _added(name: str, known: list[str]) -> EnvFactory:
     if entry is not None:
         module, _, attribute = entry.partition(":")
         return _attribute(name, _imported(name, module), attribute)
-    if "ale_py" not in sys.modules and (name.startswith("ALE/") or "NoFrameskip" in name):
-        raise EnvError(f"environment {name} needs the Atari emulator: pip install 'penstock[atari]'")
     hint = nearest(name, [*known, *ENVS.names()]) or "; give a Gymnasium id, module:attribute, or a callable"
     raise EnvError(f"unknown environment {name!r}{hint}")
 

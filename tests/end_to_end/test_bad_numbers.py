@@ -7,6 +7,9 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import BadDataError, NodeError
+from penstock.experiments.checkpoints import list_checkpoints
+from penstock.nodes.evaluator import EVALUATION_LANE
+from penstock.seeding import episode_seed
 from tests.environments import TargetEnv
 
 SMALL = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
@@ -69,3 +72,30 @@ def test_a_failed_run_is_one_line_has_a_card_and_goes_on_from_its_last_commit(tm
     assert psutil.Process().children(recursive=True) == []
     with pytest.raises(NodeError, match="is nan at step"):
         penstock.resume(folder, quiet=True)
+
+
+class NanInEvaluation(TargetEnv):
+    """Shows NaN in the episodes that are seeded as an evaluation's."""
+
+    def reset(self, *, seed=None, options=None):
+        self.judged = seed in SEEDS
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        values = super().step(action)
+        return (np.full(1, np.nan, np.float32), *values[1:]) if self.judged and self.steps == 3 else values
+
+
+SEEDS = {episode_seed(0, EVALUATION_LANE + lane, 0) for lane in range(8)}
+
+
+@pytest.mark.parametrize("during", [0, 1])
+def test_an_evaluation_does_not_swallow_what_no_policy_can_see(tmp_path, during):
+    settings = {**SMALL, "env": NanInEvaluation, "runtime": "inline", "timesteps": 16 * 4 * 3, "log_dir": str(tmp_path)}
+    says = r"evaluation: obs of lane 0 of .*NanInEvaluation is nan at step 2 of its episode"
+    with pytest.raises(BadDataError, match=says):
+        penstock.train({**settings, "eval_interval": during}, quiet=True)
+    (folder,) = tmp_path.iterdir()
+    assert list_checkpoints(folder) or during
+    with pytest.raises(BadDataError, match=says):
+        penstock.evaluate(folder, episodes=2) if list_checkpoints(folder) else penstock.train(settings, quiet=True)

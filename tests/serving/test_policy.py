@@ -74,3 +74,36 @@ def test_the_exported_policy_acts_the_same(tmp_path, spaces: Spaces) -> None:
     (action,) = session.run(["action"], fields)
     obs = fields["obs"] if "obs" in fields else {name.removeprefix("obs."): values for name, values in fields.items()}
     np.testing.assert_allclose(action, policy(obs), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("spaces", "obs", "text"),
+    [
+        (PLAIN, ["a", "b", "c"], "obs is .* which is no array of numbers"),
+        (PLAIN, ["1", "2", "3"], "obs is .* which is no array of numbers"),
+        (PLAIN, [None, 1.0, 2.0], "obs is .* which is no array of numbers"),
+        (PLAIN, [[1.0], [1.0, 2.0]], "obs is .* which is no array of numbers"),
+        (PLAIN, None, "obs is None, which is no array of numbers"),
+        (PLAIN, [0.0, float("nan"), 0.0], "obs holds NaN or infinity"),
+        (PLAIN, [0.0, 1e60, 0.0], "obs holds NaN or infinity"),
+        (NESTED, {"dial": [0.0, 0.0], "which": 0}, r"obs.which is \[0\], outside its space 1 .. 3"),
+        (NESTED, {"dial": [0.0, 0.0], "which": 4}, "outside its space 1 .. 3"),
+        (NESTED, {"dial": [0.0, 0.0], "which": 1.5}, "obs.which is 1.5, which does not fit int64"),
+        (NESTED, {"dial": [0.0, 0.0], "which": "2"}, "obs.which is 2, which is no array of numbers"),
+        (NESTED, {"dial": np.zeros((2, 2)), "which": [1, 2, 3]}, r"batches of different sizes: \[2, 3\]"),
+        (NESTED, {"dial": np.zeros((2, 2)), "which": 1}, r"batches of different sizes: \[1, 2\]"),
+    ],
+)
+def test_what_no_policy_can_look_at_is_one_clear_line(spaces: Spaces, obs: object, text: str) -> None:
+    policy, _ = make(spaces)
+    with pytest.raises(BadDataError, match=text) as caught:
+        policy(obs)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spaces", "obs"), [(PLAIN, np.zeros((0, 3))), (NESTED, {"dial": np.zeros((0, 2)), "which": []})]
+)
+def test_a_batch_of_none_gives_no_action(spaces: Spaces, obs: object) -> None:
+    policy, _ = make(spaces)
+    assert len(policy(obs)) == 0

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.envs.finite import not_finite
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
@@ -275,13 +276,13 @@ class EnvNode:
         found: list[tuple[int, int, str, float]] = []
         for name in self._fields:
             values = slot[name][: num_steps + 1]
-            found += [(bad[0], bad[1], name, values[bad]) for bad in _not_finite(values)]
+            found += [(bad[0], bad[1], name, values[bad]) for bad in not_finite(values)]
             if f"final.{name}" in slot:
                 values, ends, lanes = slot[f"final.{name}"][: slot["final_count"]], slot["final_t"], slot["final_lane"]
                 # It is what step ``final_t`` led to, as row t + 1 is where no episode ends.
-                found += [(int(ends[at]) + 1, int(lanes[at]), name, values[at, *i]) for at, *i in _not_finite(values)]
+                found += [(int(ends[at]) + 1, int(lanes[at]), name, values[at, *i]) for at, *i in not_finite(values)]
         rewards = slot["reward"][:num_steps]
-        found += [(bad[0], bad[1], "reward", rewards[bad]) for bad in _not_finite(rewards)]
+        found += [(bad[0], bad[1], "reward", rewards[bad]) for bad in not_finite(rewards)]
         if found:
             t, lane, name, value = min(found, key=itemgetter(0))
             settings = self._settings
@@ -298,10 +299,3 @@ class EnvNode:
         """The seed of the next episode of a lane that just ended; only same-step sources ask for it."""
         self._episodes[lane] += 1
         return self._seed(lane)
-
-
-def _not_finite(values: Array) -> list[tuple[int, ...]]:
-    """Where the first NaN or infinity is, along the first axis; empty if there is none."""
-    if values.dtype.kind != "f" or np.isfinite(values).all():
-        return []
-    return [tuple(map(int, np.argwhere(~np.isfinite(values))[0]))]

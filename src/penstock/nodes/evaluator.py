@@ -11,14 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.envs.sources import open_source
+from penstock.envs.finite import not_finite
+from penstock.envs.sources import display_name, open_source
+from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.metrics.report import Report, write_report
 from penstock.network import PolicyGraph
 from penstock.node import Ports
 from penstock.registry import load
 from penstock.seeding import episode_seed
-from penstock.types import Array, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
+from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
 
 __all__ = ["EVALUATION_LANE", "Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
 
@@ -52,9 +54,12 @@ class EvaluatorSettings:
 
 
 def play(
-    source: EnvSource, backend: PolicyBackend, spaces: Spaces, *, episodes: int, seed: int
+    source: EnvSource, backend: PolicyBackend, spaces: Spaces, *, name: str, episodes: int, seed: int
 ) -> Iterator[Episode | None]:
     """Play greedy episodes; yields each as it ends, and ``None`` after every other vector step.
+
+    Raises:
+        BadDataError: an observation or a reward is NaN or infinite; it names environment, field, lane and step.
 
     Lane i plays episodes i, i + lanes, ...: which episodes count is fixed beforehand, so short ones are not favoured.
     The source stays the caller's, to be closed by it.
@@ -76,10 +81,12 @@ def play(
     explore, noise = np.zeros(lanes, np.float32), _zero_noise(spaces, lanes)
     returns, lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
     left = [len(range(lane, episodes, lanes)) for lane in range(lanes)]
+    _refuse_not_finite(name, obs, np.zeros(lanes), lengths)
     while any(left):
         backend.act(obs, noise, explore, {"action": action})
         to_environment(action, spaces.action, outgoing)
         result = source.step(outgoing, next_seed)
+        _refuse_not_finite(name, result.obs, result.reward, lengths)
         played = ~result.reset
         returns += result.reward * played
         lengths += played
@@ -90,6 +97,15 @@ def play(
             returns[lane], lengths[lane] = 0.0, 0
         obs = result.obs
         yield None
+
+
+def _refuse_not_finite(name: str, obs: Arrays, reward: Array, steps: Array) -> None:
+    """Greedy actions hide a NaN that they come of: a policy always finds a largest logit."""
+    for field, values in (*obs.items(), ("reward", reward)):
+        for at in not_finite(values):
+            raise BadDataError(
+                f"evaluation: {field} of lane {at[0]} of {name} is {values[at]} at step {steps[at[0]]} of its episode"
+            )
 
 
 def _zero_noise(spaces: Spaces, lanes: int) -> Array:
@@ -159,7 +175,14 @@ class EvaluatorNode:
         with self._ports.busy("open environment", settings.open_limit_s):
             lanes = min(settings.lanes, settings.episodes)
             self._source = open_source(settings.env, settings.vector, lanes, seed=settings.seed + EVALUATION_LANE)
-        self._play = play(self._source, self._backend, settings.spaces, episodes=settings.episodes, seed=settings.seed)
+        self._play = play(
+            self._source,
+            self._backend,
+            settings.spaces,
+            name=display_name(settings.env),
+            episodes=settings.episodes,
+            seed=settings.seed,
+        )
 
     def _out_of_time(self) -> bool:
         """True once the run has been ending for longer than an evaluation may keep it."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.spaces import one_line
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.network import Categorical, PolicyGraph
-from penstock.types import Array, Arrays, Box, PolicyBackend, Spaces
+from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, PolicyBackend, Space, Spaces
 
 __all__ = ["Policy"]
 
@@ -43,14 +44,15 @@ class Policy:
             One action of the environment's action space, or a batch ``[n, ...]``; an ``int`` for one discrete action.
 
         Raises:
-            BadDataError: the observation does not have the shape of its space.
+            BadDataError: the observation does not have the shape of its space, is outside it, or holds no numbers.
         """
         fields, batched = self._fields(obs)
         count = len(next(iter(fields.values())))
         spec = self.spaces.action_spec()
         action = np.zeros((count, *spec.shape), spec.dtype)
         noise = np.zeros((count, self._width), np.float32)
-        self.backend.act(fields, noise, np.zeros(count, np.float32), {"action": action})
+        if count:  # of no rows the kernels cannot tell how they lie
+            self.backend.act(fields, noise, np.zeros(count, np.float32), {"action": action})
         out = to_environment(action, self.spaces.action, environment_array(self.spaces.action, count))
         if batched:
             return out
@@ -61,7 +63,7 @@ class Policy:
         fields: Arrays = {}
         batched = False
         for spec in self.spaces.obs_specs():
-            values = np.asarray(_pick(obs, spec.name), spec.dtype)
+            values = _array(_pick(obs, spec.name), spec)
             batched = values.ndim == len(spec.shape) + 1
             if values.shape[int(batched) :] != spec.shape:
                 raise BadDataError(
@@ -69,7 +71,42 @@ class Policy:
                     f"wanted {list(spec.shape)} or a batch {['n', *spec.shape]}"
                 )
             fields[spec.name] = np.ascontiguousarray(values if batched else values[None])
+        counts = {len(values) for values in fields.values()}
+        if len(counts) > 1:
+            raise BadDataError(f"the fields of an observation are batches of different sizes: {sorted(counts)}")
+        for name, space in self.spaces.obs:
+            _check_inside(name, space, fields[name])
         return fields, batched
+
+
+def _array(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
+    """What is given as an array of the field's dtype, where that loses nothing but float precision."""
+    try:
+        found = np.asarray(given)
+    except ValueError:
+        found = np.array(given, object)
+    # Asked for, because numpy reads numbers from text.
+    if found.dtype.kind not in "biuf":
+        raise BadDataError(f"{spec.name} is {one_line(given)}, which is no array of numbers")
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = found.astype(spec.dtype)
+    if values.dtype.kind != "f" and not np.array_equal(values, found):
+        raise BadDataError(f"{spec.name} is {one_line(given)}, which does not fit {spec.dtype}")
+    return values
+
+
+def _check_inside(name: str, space: Space, values: Array) -> None:
+    """Raise BadDataError for what a policy cannot look at: NaN, infinity, a number outside its Discrete space."""
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise BadDataError(f"{name} holds NaN or infinity")
+    if (
+        isinstance(space, Discrete)
+        and values.size
+        and not (space.start <= values.min() and values.max() < space.start + space.n)
+    ):
+        raise BadDataError(
+            f"{name} is {one_line(values)}, outside its space {space.start} .. {space.start + space.n - 1}"
+        )
 
 
 def _pick(obs: Any, field: str) -> Any:  # noqa: ANN401

@@ -344,3 +344,27 @@ def test_commands_are_named_so_that_they_run_from_here(monkeypatch):
     assert cli._program() == ".venv/bin/penstock"
     monkeypatch.setattr("sys.argv", ["-m", "train"])
     assert cli._program() == "penstock"
+
+
+def test_an_argument_that_is_no_text_is_one_line(tmp_path):
+    argv = [sys.executable, "-m", "penstock", "train", "--env", "tests.environments:ClockEnv", "--log_dir", b"log\xff"]
+    done = subprocess.run(argv, capture_output=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == b"penstock: error: --log_dir log? is not UTF-8 text; give another name, or set PYTHONUTF8=1\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "POSIX"}])
+def test_a_run_in_a_folder_with_spaces_and_signs_that_are_not_ascii(tmp_path, locale):
+    folder = tmp_path / "a ü 目"
+    folder.mkdir()
+    small = ["--timesteps=16", "--num_envs=2", "--num_steps=8", "--mini_batch_size=16", "--eval_episodes=1"]
+    argv = [sys.executable, "-m", "penstock", "train", "--env", "tests.environments:ClockEnv", *small]
+    done = subprocess.run(
+        [*argv, "--log_dir", "lögs"], capture_output=True, check=False, cwd=folder, env=os.environ | locale
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = (folder / "lögs").iterdir()
+    assert b"evaluate:" in done.stdout
+    argv = [sys.executable, "-m", "penstock", "eval", str(run), "--episodes", "1"]
+    assert subprocess.run(argv, capture_output=True, check=False, env=os.environ | locale).returncode == 0

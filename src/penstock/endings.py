@@ -20,7 +20,7 @@ from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.learner import RETURN_WINDOW, why_done
 from penstock.types import Arrays
 
-__all__ = ["differences", "ended_early", "leave_failed", "log_final", "over_already"]
+__all__ = ["differences", "ended_early", "leave_failed", "log_final", "over_already", "skipped"]
 
 
 def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
@@ -57,6 +57,14 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
         names.remove("threads")
     changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
     return (f"not bit-exact: {', '.join(changed)}; all else continued",) if changed else ()
+
+
+def skipped(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
+    """One line if rollouts were dropped for what they held."""
+    count = sum(counts["skipped"] for counts in counters.values())
+    if not count:
+        return ()
+    return (f"{count} rollouts held NaN or infinity and were skipped; their rows stand under dropped",)
 
 
 def leave_failed(folder: RunFolder, config: Config, error: PenstockError) -> str:

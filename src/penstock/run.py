@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
-from penstock.endings import differences, ended_early, leave_failed, log_final, over_already
+from penstock.endings import differences, ended_early, leave_failed, log_final, over_already, skipped
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import open_source
 from penstock.errors import EnvError, PenstockError
@@ -235,7 +235,7 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
         write_card(folder, prepared.config, steps, updates, evaluation)
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    notes = () if outcome.interrupted else ended_early(run, record)
+    notes = (*skipped(outcome.counters), *(() if outcome.interrupted else ended_early(run, record)))
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 

@@ -6,11 +6,12 @@ import pytest
 
 import penstock
 from penstock.cli import main
-from penstock.errors import BadDataError, NodeError
-from penstock.experiments.checkpoints import list_checkpoints
+from penstock.errors import BadDataError, ConfigError, NodeError
+from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from penstock.metrics.jsonl import read_reports
 from penstock.nodes.evaluator import EVALUATION_LANE
 from penstock.seeding import episode_seed
-from tests.environments import TargetEnv
+from tests.environments import ClockVectorEnv, TargetEnv
 
 SMALL = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 
@@ -99,3 +100,72 @@ def test_an_evaluation_does_not_swallow_what_no_policy_can_see(tmp_path, during)
     assert list_checkpoints(folder) or during
     with pytest.raises(BadDataError, match=says):
         penstock.evaluate(folder, episodes=2) if list_checkpoints(folder) else penstock.train(settings, quiet=True)
+
+
+class SeldomNan(TargetEnv):
+    """Every 90th step of a process gives a NaN, and so does all that follows in that episode."""
+
+    total = 0
+    spoilt = False
+
+    def reset(self, *, seed=None, options=None):
+        self.spoilt = False
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        SeldomNan.total += 1
+        self.spoilt |= SeldomNan.total % 90 == 0
+        values = super().step(action)
+        return (np.full(1, np.nan, np.float32), *values[1:]) if self.spoilt else values
+
+
+class AlwaysNan(TargetEnv):
+    def step(self, action):
+        return super().step(action)[0], float("nan"), False, False, {}
+
+
+SKIPPING = {"sync_mode": "non_blocking", "bad_numbers": "skip", "runtime": "inline", "timesteps": 16 * 4 * 12}
+
+
+def test_spoilt_rollouts_are_dropped_and_counted_where_that_is_asked_for(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.run._evaluate", lambda *_: None)
+        result = penstock.train({**SMALL, **SKIPPING, "env": SeldomNan, "log_dir": str(tmp_path)}, quiet=True)
+    assert result.steps == 16 * 4 * 12
+    (line,) = result.notes
+    count = int(line.split()[0])
+    assert line.endswith("rollouts held NaN or infinity and were skipped; their rows stand under dropped")
+    last = [report.values for report in read_reports(result.run_folder) if "rows/dropped" in report.values][-1]
+    # A rollout is 16 steps of two lanes. What is collected is learned, dropped, or in one of the four slots.
+    assert 0 < last["rollouts/skipped"] <= count
+    assert last["rows/dropped"] >= 32 * last["rollouts/skipped"]
+    assert 0 <= last["rows/collected"] - last["rows/learned"] - last["rows/dropped"] <= 4 * 32
+    arrays = load_checkpoint(list_checkpoints(result.run_folder)[-1]).arrays
+    assert np.isfinite(arrays["returns"]).all()
+
+
+def test_an_environment_that_gives_nothing_else_ends_the_run(tmp_path):
+    settings = {**SMALL, **SKIPPING, "env": AlwaysNan, "log_dir": str(tmp_path)}
+    with pytest.raises(BadDataError, match=r"reward of lane 0 of .* is nan .*; 100 rollouts in a row were skipped"):
+        penstock.train(settings, quiet=True)
+
+
+class NanClock(ClockVectorEnv):
+    def step(self, actions):
+        obs, reward, *rest = super().step(actions)
+        return obs, reward * np.nan, *rest
+
+
+def make_nan_clocks(num_envs: int) -> NanClock:
+    return NanClock(num_envs)
+
+
+def test_a_source_that_resets_no_lane_alone_cannot_skip(tmp_path):
+    settings = {**SMALL, **SKIPPING, "env": make_nan_clocks, "log_dir": str(tmp_path)}
+    with pytest.raises(BadDataError, match="it cannot be skipped: this source resets no lane alone"):
+        penstock.train(settings, quiet=True)
+
+
+def test_lock_step_cannot_skip():
+    with pytest.raises(ConfigError, match=r"--bad_numbers skip needs --sync_mode non_blocking"):
+        penstock.from_mapping({"env": "X", "bad_numbers": "skip"})

@@ -196,6 +196,7 @@ def open_node(
         num_steps=STEPS,
         seed=0,
         starts=starts,
+        bad_numbers="stop",
         open_limit_s=10.0,
     )
     node, ports = EnvNode(settings), Ports(policy)

@@ -74,6 +74,11 @@ class RunConfig:
     )
     vector_env: bool = _setting(False, "the environment steps many lanes itself (gymnasium.vector)")
     env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
+    bad_numbers: Literal["stop", "skip"] = _setting(
+        "stop",
+        "NaN or infinity in observations or rewards; stop: ends the run; skip: drops the rollout, counted, and resets "
+        "the lane (non_blocking only)",
+    )
     trace: bool = _setting(False, "keep what each node does when, for `penstock trace`; costs 1.5 MB a process")
     max_restarts: int = _setting(
         3,
@@ -117,6 +122,10 @@ def _check_together(run: RunConfig) -> None:
         check_num_workers(run.num_workers, run.num_envs)
     if run.early_stop and not run.eval_interval:
         raise ConfigError("--early_stop counts evaluations, and there are none; give --eval_interval as well")
+    if run.bad_numbers == "skip" and run.sync_mode == "blocking":
+        raise ConfigError(
+            "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
+        )
     if run.policy_nodes > 1 and run.policy_placement != "node":
         raise ConfigError("--policy_nodes needs --policy_placement node: else environment processes answer themselves")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:

@@ -86,6 +86,10 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
         raise _refused(field, value, label)
     if field.choices and value not in field.choices:
         raise _refused(field, value, label)
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
+        # What Python makes of bytes that its locale cannot read; no file that is UTF-8 can hold it.
+        shown = value.encode(errors="replace").decode()
+        raise ConfigError(f"{label} {shown} is not UTF-8 text; give another name, or set PYTHONUTF8=1")
     if isinstance(value, str) and field.pattern and not re.fullmatch(field.pattern, value):
         raise _refused(field, value, label)
     if isinstance(value, int | float):

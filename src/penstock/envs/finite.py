@@ -1,10 +1,24 @@
-"""Where arrays hold NaN or infinity. What is done about it, others decide."""
+"""Where arrays and rollouts hold NaN or infinity. What is done about it, others decide."""
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
-from penstock.types import Array
+from penstock.types import Array, Arrays
 
-__all__ = ["not_finite"]
+__all__ = ["BadNumber", "earliest", "not_finite", "spoilt_lanes"]
+
+
+class BadNumber(NamedTuple):
+    """A number that cannot be learned from."""
+
+    t: int
+    """Row of the rollout."""
+    lane: int
+    field: str
+    value: float
 
 
 def not_finite(values: Array) -> list[tuple[int, ...]]:
@@ -12,3 +26,43 @@ def not_finite(values: Array) -> list[tuple[int, ...]]:
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return []
     return [tuple(map(int, np.argwhere(~np.isfinite(values))[0]))]
+
+
+def earliest(rollout: Arrays, fields: Sequence[str], num_steps: int) -> BadNumber | None:
+    """The first NaN or infinity of a rollout's observations and rewards, the last ones of episodes included.
+
+    At one step the observation comes before the reward: the others may come of it.
+
+    Args:
+        rollout: field -> ``[T + 1, lanes, ...]``; ``final.<field>`` ``[n, ...]`` where the source keeps them.
+        fields: of the observation.
+        num_steps: T.
+    """
+    found = []
+    for name, values, ends, lanes in _parts(rollout, fields, num_steps):
+        for at in not_finite(values):
+            t, lane = (int(ends[at[0]]) + 1, int(lanes[at[0]])) if len(ends) else at[:2]
+            found.append(BadNumber(t, lane, name, float(values[at])))
+    return min(found, key=attrgetter("t"), default=None)
+
+
+def spoilt_lanes(rollout: Arrays, fields: Sequence[str], num_steps: int) -> list[int]:
+    """The lanes of a rollout that hold NaN or infinity anywhere; arguments as of ``earliest``."""
+    spoilt: set[int] = set()
+    for _, values, ends, lanes in _parts(rollout, fields, num_steps):
+        if values.dtype.kind == "f":
+            for at in np.argwhere(~np.isfinite(values)):
+                spoilt.add(int(lanes[at[0]]) if len(ends) else int(at[1]))
+    return sorted(spoilt)
+
+
+def _parts(rollout: Arrays, fields: Sequence[str], num_steps: int) -> Iterator[tuple[str, Array, Array, Array]]:
+    """Name, values, and for the last observations of episodes where each stands: step and lane."""
+    nowhere = np.empty(0, np.int64)
+    for name in fields:
+        yield name, rollout[name][: num_steps + 1], nowhere, nowhere
+        count = int(rollout["final_count"])
+        if f"final.{name}" in rollout and count:
+            # It is what step ``final_t`` led to, as row t + 1 is where no episode ends.
+            yield name, rollout[f"final.{name}"][:count], rollout["final_t"], rollout["final_lane"]
+    yield "reward", rollout["reward"][:num_steps], nowhere, nowhere

@@ -4,14 +4,13 @@ It does not know where the policy runs, which algorithm learns, or whether anybo
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from penstock.envs.finite import not_finite
+from penstock.envs.finite import BadNumber, earliest, spoilt_lanes
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
@@ -45,8 +44,14 @@ class EnvSettings:
     seed: int
     starts: tuple[LaneStart, ...]
     """One for each lane."""
+    bad_numbers: Literal["stop", "skip"]
+    """What becomes of a rollout with NaN or infinity: an error, or it is dropped."""
     open_limit_s: float
     """How long making and resetting the environments may take, in seconds."""
+
+
+SKIP_LIMIT = 100
+"""An environment that gave so many spoilt rollouts in a row gives no others."""
 
 
 class _Slot(NamedTuple):
@@ -68,6 +73,7 @@ class EnvNode:
         self._lengths = np.zeros(settings.lanes, np.int64)
         self._work: Iterator[None] | None = None
         self._deadline = 0.0
+        self._skipped = 0
         self._source: EnvSource | None = None
 
     def open(self, ports: Ports) -> None:
@@ -132,10 +138,11 @@ class EnvNode:
     def _whole(self, index: int) -> Iterator[None]:
         """One rollout, by its name in the run's trace."""
         with self._ports.span("rollout"):
-            yield from self._collect(index)
+            while not (yield from self._collect(index)):
+                self._policy.refresh()
 
-    def _collect(self, index: int) -> Iterator[None]:
-        """Fill a slot with a rollout and push it; yields whenever it must not go on now."""
+    def _collect(self, index: int) -> Generator[None, None, bool]:
+        """Fill a slot with a rollout and push it; yields whenever it must not go on now. False if it was skipped."""
         source, policy, (slot, handle, writer, log) = self._source, self._policy, self._slots[index]
         if source is None:
             raise BadDataError("collecting before the environment is open")
@@ -167,9 +174,15 @@ class EnvNode:
                 yield
         for name in self._fields:
             self._obs[name][...] = slot[name][num_steps]
-        self._refuse_bad_numbers(slot)
+        bad = earliest(slot, self._fields, num_steps)
+        if bad is not None and self._settings.bad_numbers == "stop":
+            raise self._refuse(bad)
+        if bad is not None:
+            self._skip(source, slot, bad)
+            return False
         yield from self._bootstrap(slot)
         self._finish(slot, index)
+        return True
 
     def _starts(self, source: EnvSource) -> tuple[LaneStart, ...]:
         """Where the lanes begin in this life: where the run says, or behind what earlier lives handed over."""
@@ -266,31 +279,39 @@ class EnvNode:
         self._ports.count("collected", int(slot["valid"][: settings.num_steps].sum()))
         self._stream.push(index)
         self._rollout += 1
+        self._skipped = 0
 
-    def _refuse_bad_numbers(self, slot: Arrays) -> None:
-        """Raise BadDataError if a reward or observation is NaN or infinite, the last ones of episodes included.
+    def _refuse(self, bad: BadNumber) -> BadDataError:
+        settings = self._settings
+        return BadDataError(
+            f"{self._ports.name}: {bad.field} of lane {settings.first_lane + bad.lane} of {display_name(settings.env)} "
+            f"is {bad.value} at step {self._step - settings.num_steps + bad.t} of the lane"
+        )
 
-        It names the earliest, and at one step the observation before the reward: the others may come of it.
+    def _skip(self, source: EnvSource, slot: Arrays, bad: BadNumber) -> None:
+        """Drop the rollout that was just collected, and begin a new episode in each lane that held a bad number.
+
+        Raises:
+            BadDataError: a lane cannot be reset alone, or too many rollouts in a row were dropped.
         """
-        num_steps = self._settings.num_steps
-        found: list[tuple[int, int, str, float]] = []
-        for name in self._fields:
-            values = slot[name][: num_steps + 1]
-            found += [(bad[0], bad[1], name, values[bad]) for bad in not_finite(values)]
-            if f"final.{name}" in slot:
-                values, ends, lanes = slot[f"final.{name}"][: slot["final_count"]], slot["final_t"], slot["final_lane"]
-                # It is what step ``final_t`` led to, as row t + 1 is where no episode ends.
-                found += [(int(ends[at]) + 1, int(lanes[at]), name, values[at, *i]) for at, *i in not_finite(values)]
-        rewards = slot["reward"][:num_steps]
-        found += [(bad[0], bad[1], "reward", rewards[bad]) for bad in not_finite(rewards)]
-        if found:
-            t, lane, name, value = min(found, key=itemgetter(0))
-            settings = self._settings
-            step = self._step - num_steps + t
-            raise BadDataError(
-                f"{self._ports.name}: {name} of lane {settings.first_lane + lane} of {display_name(settings.env)} is "
-                f"{value} at step {step} of the lane"
-            )
+        num_steps, space = self._settings.num_steps, self._settings.spaces.action
+        self._skipped += 1
+        if self._skipped > SKIP_LIMIT:
+            raise BadDataError(f"{self._refuse(bad)}; {SKIP_LIMIT} rollouts in a row were skipped before this one")
+        for lane in spoilt_lanes(slot, self._fields, num_steps):
+            self._episodes[lane] += 1
+            begun = source.replay(lane, self._seed(lane), environment_array(space, 0))
+            if begun is None:
+                raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source resets no lane alone")
+            obs, _ = next(begun)
+            self._begin_episode(lane, obs)
+            for name in self._fields:
+                self._obs[name][lane] = obs[name][lane]
+        rows = int(slot["valid"][:num_steps].sum())
+        self._ports.count("collected", rows)
+        self._ports.count("dropped", rows)
+        self._ports.count("skipped")
+        self._rollout += 1
 
     def _seed(self, lane: int) -> int:
         return episode_seed(self._settings.seed, self._settings.first_lane + lane, self._episodes[lane])

@@ -128,6 +128,8 @@ class MonitorNode:
                 values[f"idle/{node}"] = idle / (busy + idle)
         for name in ("collected", "learned", "dropped", "redone"):
             values[f"rows/{name}"] = float(sum(counts[name] for counts in counters.values()))
+        if skipped := sum(counts["skipped"] for counts in counters.values()):
+            values["rollouts/skipped"] = float(skipped)
         self._seen, self._previous = (now, steps), counters
         return values
 

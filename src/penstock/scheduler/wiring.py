@@ -34,6 +34,7 @@ COUNTERS = (
     "learned",
     "dropped",
     "redone",
+    "skipped",
     "not_restored",
     "checkpoints",
     "reports_dropped",

@@ -128,6 +128,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         num_steps=plan.num_steps,
         seed=plan.run.seed,
         starts=starts,
+        bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
     )
     name = f"env.{worker}"

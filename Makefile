@@ -15,8 +15,13 @@ CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX
 # ThreadSanitizer maps fixed addresses; where a process may ask for it, layout randomisation is off while it runs.
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
 
+# $(call configure_extensions,folder,whether with fault points)
+configure_extensions = $(BIN)/cmake -S . -B $(1) $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
+	-DPENSTOCK_FAULT_POINTS=$(2) -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
+	-Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
+
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python fuzz check format learn bench bench-quick clean
+.PHONY: help install train test test-native test-python fuzz faults check format learn bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -42,6 +47,8 @@ test-python: install
 
 fuzz: install  ## feed altered files of a run folder to what reads them, for some minutes (FUZZ_EXAMPLES each)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)
+
+faults: build/faults/.installed  ## build native modules with fault points into build/faults: processes die where told to
 
 check: install build/native-tests/none/.built  ## style, types, import contracts, C++ warnings as errors
 	$(BIN)/ruff check
@@ -85,12 +92,20 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 # An editable install reads src/ as it stands; the compiled modules are placed there, each in its room. Bytecode too, as in
 # any other install: where Python may not write it, each process of a run would compile it anew for 70 ms.
 build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
-	@$(BIN)/cmake -S . -B build/native $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
-		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
+	@$(call configure_extensions,build/native,OFF)
 	@echo "building the native modules"
 	@$(BIN)/cmake --build build/native -- --quiet
 	@$(BIN)/cmake --install build/native --prefix src >/dev/null
 	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+# PYTHONPATH=build/faults brings them in.
+build/faults/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
+	@$(call configure_extensions,build/native-faults,ON)
+	@echo "building the native modules with fault points"
+	@$(BIN)/cmake --build build/native-faults --target _native_memory -- --quiet
+	@mkdir -p $(@D)
+	@cp build/native-faults/native/memory/_native*.so native/memory/tests/faults/sitecustomize.py $(@D)
 	@touch $@
 
 build/native-tests/%/.built: $(NATIVE_SOURCES) $(VENV)/.installed

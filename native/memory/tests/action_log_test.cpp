@@ -98,6 +98,26 @@ TEST(action_log, a_new_writer_goes_on_from_an_earlier_position) {
     CHECK(!holds(log, 0, log.position(0), 0));  // the mark of what was overwritten is never taken back
 }
 
+TEST(action_log, an_action_that_is_being_written_is_not_there_yet) {
+    const Memory memory(ActionLog<>::required(1, action_bytes, capacity));
+    ActionLog<> log(memory.get(), action_bytes, capacity);
+    log.begin_episode(0, 0);
+    append(log, 0, 0);
+    append(log, 0, 1);
+    const Position early{0, 0, 3, 0};
+    penstock::test::points_left = 0;  // action_log.append.begun
+    penstock::memory::fault_hook = penstock::test::die_at_last_point;
+    try {
+        append(log, 0, 2);
+        CHECK(false);
+    } catch (const penstock::test::Died&) {
+    }
+    penstock::memory::fault_hook = nullptr;
+    CHECK(!holds(log, 0, early, 0));
+    log.rewind(0, {0, 0, 0, 0});  // a new writer goes back, and what was whole stays readable
+    CHECK(holds(log, 0, {0, 0, 2, 0}, 0) && !holds(log, 0, early, 0));
+}
+
 TEST(action_log, the_hash_follows_the_observations) {
     const Memory memory(ActionLog<>::required(2, action_bytes, capacity));
     ActionLog<> log(memory.get(), action_bytes, capacity);
@@ -176,5 +196,5 @@ TEST(action_log, a_death_at_each_point_leaves_the_boundary_restorable) {
             append(log, 0, static_cast<std::uint32_t>(boundary.steps));
             CHECK(holds(log, 0, log.position(0), 0));
         });
-    CHECK(points == 10);
+    CHECK(points == 13);
 }

@@ -12,7 +12,8 @@ namespace {
 using SimLog = memory::ActionLog<SimAtomic>;
 
 // One lane. The writer notes its position now and then, as a commit record does, and appends; after its death the next
-// one goes back to what was noted and appends other actions. The copier restores what was noted.
+// one goes back to the start of the episode that was noted, writes its actions over themselves and goes on with others.
+// The copier restores what was noted.
 class Diary final : public Scenario {
   public:
     static constexpr std::size_t capacity = 3;
@@ -41,6 +42,8 @@ class Diary final : public Scenario {
         HOLDS(at.episode == expected_.episode && at.first_step == expected_.first_step);
         HOLDS(at.steps == expected_.steps && at.hash == expected_.hash);
         HOLDS(at.first_step + at.steps == actions_);
+        std::array<unsigned char, most * action_bytes> bytes{};
+        HOLDS(log_.content(0, noted_[noted_count_], bytes.data()));  // the ring has not come round
     }
 
   private:
@@ -58,6 +61,8 @@ class Diary final : public Scenario {
     void write(unsigned life) {
         expected_ = noted_[noted_count_];
         if (life > 0) {
+            expected_.steps = 0;
+            expected_.hash = static_cast<std::int64_t>(memory::hash_start);
             log_.rewind(0, expected_);
             const memory::Position at = log_.position(0);
             HOLDS(at.episode == expected_.episode && at.first_step == expected_.first_step);
@@ -71,12 +76,15 @@ class Diary final : public Scenario {
                 log_.begin_episode(0, expected_.episode + 1);
                 expected_ = {expected_.episode + 1, number, 0, static_cast<std::int64_t>(memory::hash_start)};
             }
-            written_[static_cast<std::size_t>(number)] = action(number, life);
+            const memory::Position& noted = noted_[noted_count_];
+            if (number >= noted.first_step + noted.steps) {
+                written_[static_cast<std::size_t>(number)] = action(number, life);
+            }
             log_.append(0, written_[static_cast<std::size_t>(number)].data());
             log_.observe(0, &number, sizeof number);
             ++expected_.steps;
             expected_.hash = hashed(expected_.hash, number);
-            if (expected_.steps == 1) {
+            if (expected_.steps == 1 && number >= noted.first_step + noted.steps) {
                 noted_[noted_count_ + 1] = log_.position(0);
                 HOLDS(noted_[noted_count_ + 1].hash == expected_.hash);
                 note_.store(static_cast<std::int64_t>(noted_count_ + 1), std::memory_order_release);
@@ -134,6 +142,8 @@ TEST(action_log, copies_of_guessed_positions_are_whole) { holds(without_deaths()
 TEST(action_log, every_operation_is_needed) {
     every_operation_is_needed("action_log.hpp", {with_deaths(2), without_deaths()},
                               {
+                               // For the writer and its successor only; and a successor goes back to what was noted.
+                               "action_log.hpp append store release -> relaxed",
                                // For the writer and its successor only, who have synchronised already.
                                "action_log.hpp position load acquire -> relaxed",
                                // A copier's position has come by a commit record, and with it the actions.

@@ -61,7 +61,12 @@ class ActionLog {
         PENSTOCK_FAULT_POINT("action_log.append.begun");
         store_words<Atomic>(ring(index) + at(number), action, action_bytes_, std::memory_order_release);
         PENSTOCK_FAULT_POINT("action_log.append.stored");
-        // release: whoever sees the number sees the action.
+        // Never lowered. release: whoever sees the number sees the action.
+        if (lane.whole.load(std::memory_order_relaxed) <= number) {
+            lane.whole.store(number + 1, std::memory_order_release);
+        }
+        PENSTOCK_FAULT_POINT("action_log.append.whole");
+        // release: a death leaves it behind the action.
         lane.total.store(number + 1, std::memory_order_release);
         PENSTOCK_FAULT_POINT("action_log.append.after");
     }
@@ -95,10 +100,9 @@ class ActionLog {
     bool content(std::size_t index, const Position& position, void* to) const {
         const Lane& lane = this->lane(index);
         const std::int64_t end = position.first_step + position.steps;
-        // acquire: pairs with append(). Not the total but the highest number begun: a new writer that restores its lanes has
-        // gone back in the ring, and writes the actions that were asked for over themselves.
-        (void)lane.total.load(std::memory_order_acquire);
-        if (position.steps > capacity_ || end > lane.begun.load(std::memory_order_relaxed)) {
+        // acquire: pairs with append(). Not the total: a new writer that restores its lanes has gone back in the ring, and
+        // writes the actions that were asked for over themselves.
+        if (position.steps > capacity_ || end > lane.whole.load(std::memory_order_acquire)) {
             return false;
         }
         const Word* words = ring(index);
@@ -118,6 +122,7 @@ class ActionLog {
         Atomic<std::int64_t> episode;
         Atomic<std::int64_t> first_step;
         Atomic<std::int64_t> total;  // actions so far
+        Atomic<std::int64_t> whole;  // one more than the highest number that was ever written whole
         Atomic<std::int64_t> begun;  // one more than the highest number whose place was ever written to
         Word hash;
     };

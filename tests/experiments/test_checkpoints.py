@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import shutil
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, NodeError
 from penstock.experiments.checkpoints import (
     best_checkpoint,
     find_checkpoint,
@@ -265,8 +266,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
         patch.setattr(os, "fsync", full)
         with pytest.raises(
             CheckpointError, match=r"cannot write checkpoint .*update-00000002: No space left on device"
-        ):
+        ) as caught:
             save(tmp_path, 2)
+    said = NodeError("monitor", "".join(traceback.format_exception(caught.value))).line
+    assert said == str(caught.value)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["update-00000001"]
 
 

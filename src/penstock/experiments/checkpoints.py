@@ -72,7 +72,8 @@ def save_checkpoint(run: Path, arrays: Mapping[str, Array], facts: Mapping[str, 
             remove_folder(path)
         write_folder(path, {**files, MANIFEST: write_manifest(facts, files)})
     except OSError as error:
-        raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
+        # From nothing: this says all that the cause does, so a node that fails of it needs no traceback.
+        raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from None
     return path
 
 

@@ -97,6 +97,10 @@ class Ports(Protocol):
         """
         ...
 
+    def sign(self) -> memoryview:
+        """An int64 whose changes count as signs of life: plain stores, for loops where a call would cost too much."""
+        ...
+
     def count(self, counter: str, amount: int = 1) -> None:
         """Add to one of this node's counters in shared memory, at the source of what is counted."""
         ...

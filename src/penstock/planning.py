@@ -158,6 +158,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         algorithm_config=config.algorithm,
         env=prepared.env,
         spaces=profile.spaces,
+        kind=profile.kind,
         same_step=profile.same_step,
         spec=prepared.spec,
         num_steps=config.algorithm.num_steps,

@@ -201,6 +201,13 @@ class EnvSource(Protocol):
     restorable: bool
     """True: penstock resets each episode itself, from ``seeds``; so the episode can be restored by seed and actions."""
 
+    def watch(self, sign: memoryview) -> None:
+        """Note in ``sign[0]``, an int64, which lane is being stepped or reset, where lanes take their turns.
+
+        So whoever looks at it from outside can tell one slow environment from many, for 25 ns a step.
+        """
+        ...
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane: field -> ``[B, ...]``. ``seeds`` holds one seed a lane."""
         ...

@@ -59,3 +59,11 @@ for _ in range(5000):
     children = [program(source, shared) for _ in range(2)]
     assert [child.wait() for child in children] == [0, 0]
     assert counters.get("learner", "learned") == 2 * 5000 * 2
+
+
+def test_a_counter_can_be_written_as_memory(segment) -> None:
+    names = [f"counter {index}" for index in range(9)]  # more than a line of the table
+    table = Counters(segment(Counters.required(["a", "b"], names)).bytes, ["a", "b"], names)
+    table.view("b", "counter 8")[0] = 7
+    assert table.get("b", "counter 8") == 7
+    assert sum(table.total(name) for name in names) == 7

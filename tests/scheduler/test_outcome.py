@@ -50,6 +50,18 @@ def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
     assert (silence.group, silence.seconds) == ("monitor", 11.0)
 
 
+def test_a_sign_that_changes_is_one_of_life(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    for lane, seconds in enumerate((1.0, 9.0, 18.0)):
+        run.wiring.counters.view("monitor", "sign")[0] = lane
+        run.at(seconds, monitor=0.0)
+        assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(27.9, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(28.1, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is not None
+
+
 def test_announced_work_of_one_node_excuses_the_others_of_its_group(monkeypatch) -> None:
     run = Run(monkeypatch)
     run.wiring.counters.set("checkpointer", "busy_until_ns", 300 * SECOND)

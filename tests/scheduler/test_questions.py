@@ -66,7 +66,7 @@ class Pair:
     def answer_again(self, owner: int) -> AnsweringEnd:
         slots = [self.questions.slot(asker, owner) for asker in EDGE.askers]
         wakes = [lambda asker=asker: self.rung.append(asker) for asker in EDGE.askers]  # type: ignore[misc]
-        return AnsweringEnd(slots, self.stream.arrays, wakes)
+        return AnsweringEnd(slots, self.stream.arrays, wakes, lambda: None)
 
 
 def test_a_question_goes_there_and_back() -> None:

@@ -58,15 +58,21 @@ class ScalarSource(EnvSource):
         )
         self._terminated_cells, self._truncated_cells = self._result.terminated.data, self._result.truncated.data
         self._ended: list[int] = []
+        self._sign = memoryview(bytearray(8)).cast("q")
         # Made once, because indexing an array makes a new view for 100 ns each.
         self._final_rows = [
             [(self._result.final_obs[name][lane, ...], values[lane, ...]) for name, values in self._obs.items()]
             for lane in range(self.num_lanes)
         ]
 
+    def watch(self, sign: memoryview) -> None:
+        """Note in ``sign`` from here on which lane is being stepped or reset."""
+        self._sign = sign
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
         for lane, seed in enumerate(seeds):
+            self._sign[0] = lane
             self._begin(lane, seed)
         return self._obs
 
@@ -79,11 +85,12 @@ class ScalarSource(EnvSource):
         while self._ended:
             lane = self._ended.pop()
             self._terminated_cells[lane] = self._truncated_cells[lane] = False
-        rewards = self._reward_cells
+        rewards, sign = self._reward_cells, self._sign
         lane = 0
         result: Any = (None, None, False, False, None)
         try:
             for (lane, step, store), lane_action in zip(self._lanes, self._cut(action), strict=True):
+                sign[0] = lane
                 result = step(lane_action)
                 obs, reward, terminated, truncated, _ = result
                 store(obs)

@@ -71,6 +71,9 @@ class VectorSource(EnvSource):
             self._seed_form = _lane_seed_form(env, self._observed)
         self.restorable = self._seed_form is not None
 
+    def watch(self, sign: memoryview) -> None:
+        """One call steps all lanes: there is nothing to note in between."""
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
         self._ended[:] = False

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from penstock.memory import _native
 from penstock.types import Array
 
@@ -25,6 +27,7 @@ class Counters:
         self.names = tuple(names)
         self._row = {row: index for index, row in enumerate(self.rows)}
         self._name = {name: index for index, name in enumerate(self.names)}
+        self._bytes = bytes
         self._writable = bool(bytes.flags.writeable)
         self._table = _native.Counters(bytes, len(self.rows), len(self.names), self._writable)
 
@@ -43,6 +46,15 @@ class Counters:
         if not self._writable:
             raise ValueError("these counters were attached for reading only")
         return Cell(self._table, self._row[row], self._name[name])
+
+    def view(self, row: str, name: str) -> memoryview:
+        """One counter as memory, int64 ``[1]``: for the row's own writer, where a call would cost too much.
+
+        A plain store to an aligned word, which is whole at every instant and orders nothing.
+        """
+        stride = self.required(self.rows, self.names) // len(self.rows)
+        begin = self._row[row] * stride + self._name[name] * 8
+        return self._bytes[begin : begin + 8].view(np.int64).data
 
     def add(self, row: str, name: str, amount: int = 1) -> None:
         """Add to one counter."""

@@ -88,11 +88,11 @@ class EnvNode:
             self._source = open_source(
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
             )
+        self._source.watch(ports.sign())
         starts = self._starts(self._source)
         self._rollout, self._step = starts[0].rollout, starts[0].step
         self._episodes = [start.episode for start in starts]
-        with ports.busy("reset environment", settings.open_limit_s):
-            obs = self._source.reset([self._seed(lane) for lane in range(settings.lanes)])
+        obs = self._source.reset([self._seed(lane) for lane in range(settings.lanes)])
         for lane, start in enumerate(starts):
             self._begin_episode(lane, obs)
             if start.position is None:

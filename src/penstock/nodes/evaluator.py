@@ -175,6 +175,7 @@ class EvaluatorNode:
         with self._ports.busy("open environment", settings.open_limit_s):
             lanes = min(settings.lanes, settings.episodes)
             self._source = open_source(settings.env, settings.vector, lanes, seed=settings.seed + EVALUATION_LANE)
+        self._source.watch(self._ports.sign())
         self._play = play(
             self._source,
             self._backend,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
@@ -20,6 +20,8 @@ class Plan:
     algorithm_config: Any
     env: EnvReference
     spaces: Spaces
+    kind: Literal["scalar", "vector"]
+    """Whether environments take their turns, or are stepped by one call."""
     same_step: bool
     spec: AlgorithmSpec
     num_steps: int

@@ -115,14 +115,22 @@ class AskingEnd:
 class AnsweringEnd:
     """Implements ``node.QuestionPort`` for one answerer's share of the askers."""
 
-    def __init__(self, slots: Sequence[QuestionSlot], arrays: Arrays, wakes: Sequence[Callable[[], None]]) -> None:
+    def __init__(
+        self,
+        slots: Sequence[QuestionSlot],
+        arrays: Arrays,
+        wakes: Sequence[Callable[[], None]],
+        count: Callable[[], None],
+    ) -> None:
         """Take the answering end of some slots.
 
         Args:
             slots: of its askers.
             arrays: field -> ``[slots, ...]`` of the stream that they write.
             wakes: rings each asker's bell.
+            count: called once an answer.
         """
+        self._count = count
         self.arrays = arrays
         self._slots = tuple(slots)
         self._wakes = tuple(wakes)
@@ -144,6 +152,7 @@ class AnsweringEnd:
         slot = self._slots[asker]
         slot.arrays["version"][...] = version
         slot.release()
+        self._count()
         self._wakes[asker]()
 
     @staticmethod

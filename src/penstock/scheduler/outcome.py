@@ -37,7 +37,8 @@ class SharedSigns:
         self._wiring = wiring
         self._last = program.ends_with
         self._nodes = program.nodes
-        self._groups = program.groups
+        self._seen: dict[str, tuple[int, int]] = {}
+        """Node -> its sign, and when that changed."""
         self._logs = [wiring.action_log(edge.name) for edge in program.edges if isinstance(edge, ActionLog)]
         self._boards = [edge for edge in program.edges if isinstance(edge, Board)]
         group_of = {node.name: node.group for node in program.nodes}
@@ -122,11 +123,19 @@ class SharedSigns:
         for group in running:
             nodes = [node for node in self._nodes if node.group == group]
             busy_until = max(counters.get(node.name, "busy_until_ns") for node in nodes)
-            latest = max(nodes, key=lambda node: counters.get(node.name, "heartbeat_ns"))
-            silence = (now - counters.get(latest.name, "heartbeat_ns")) / 1e9
+            latest = max(nodes, key=lambda node: self._alive_ns(node.name, now))
+            silence = (now - self._alive_ns(latest.name, now)) / 1e9
             if now > busy_until and silence > max(node.silence_limit_s for node in nodes):
                 return Silence(latest.name, group, silence)
         return None
+
+    def _alive_ns(self, node: str, now: int) -> int:
+        """When a node's loop went round last, or the sign that it gives in between was seen to change."""
+        sign, seen = self._wiring.counters.get(node, "sign"), self._seen.get(node)
+        if seen is None or seen[0] != sign:
+            # That it has a sign at all is none of life.
+            seen = self._seen[node] = (sign, 0 if seen is None else now)
+        return max(seen[1], self._wiring.counters.get(node, "heartbeat_ns"))
 
     def stop(self) -> None:
         """Ask all nodes to begin nothing new."""
@@ -138,5 +147,4 @@ class SharedSigns:
 
     def _set(self, word: str) -> None:
         self._wiring.counters.set(SUPERVISOR, word, 1)
-        for group in self._groups:
-            self._wiring.bells.ring(self._wiring.bell_of(group))
+        self._wiring.bells.ring_all()

@@ -117,6 +117,7 @@ class NodePorts:
         self._group = group
         self._trace = NoTrace() if trace is None else trace
         self._counters: Counters = wiring.counters
+        self._busy_until_ns = 0
         self._busy_ns = self._counters.cell(name, "busy_ns")
         self._idle_ns = self._counters.cell(name, "idle_ns")
         self._accounted_ns = monotonic_ns()
@@ -183,7 +184,9 @@ class NodePorts:
             raise TypeError(f"the askers of {edge} answer themselves")
         questions, askers = self._wiring.questions(ask), ask.answered_by(self.name)
         slots = [questions.slot(asker, self.incarnation) for asker in askers]
-        return AnsweringEnd(slots, self._arrays(ask.answer.stream), [self._bell_of(asker) for asker in askers])
+        wakes = [self._bell_of(asker) for asker in askers]
+        count = self._counters.cell(self.name, "handed_on").add
+        return AnsweringEnd(slots, self._arrays(ask.answer.stream), wakes, count)
 
     def _ask(self, name: str) -> Ask:
         edge = self._wiring.edge(name)
@@ -217,18 +220,24 @@ class NodePorts:
     @contextmanager
     def busy(self, name: str, limit_s: float) -> Iterator[None]:
         """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
-        before = self._counters.get(self.name, "busy_until_ns")
-        self._counters.set(self.name, "busy_until_ns", monotonic_ns() + int(limit_s * 1e9))
+        # Not what stands in the counter: the time that a process has for its start ends with its first such work.
+        before, self._busy_until_ns = self._busy_until_ns, monotonic_ns() + int(limit_s * 1e9)
+        self._counters.set(self.name, "busy_until_ns", self._busy_until_ns)
         try:
             with self.span(name):
                 yield
         finally:
             self.beat()
+            self._busy_until_ns = before
             self._counters.set(self.name, "busy_until_ns", before)
 
     def span(self, name: str) -> AbstractContextManager[None]:
         """What the node does inside the ``with`` block, by its name in the run's trace."""
         return self._trace.span(name)
+
+    def sign(self) -> memoryview:
+        """An int64 whose changes count as signs of life."""
+        return self._counters.view(self.name, "sign")
 
     def count(self, counter: str, amount: int = 1) -> None:
         """Add to one of this node's counters."""

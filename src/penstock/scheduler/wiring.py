@@ -23,7 +23,7 @@ __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "place
 
 SUPERVISOR = "supervisor"
 """The row of counters that the supervisor writes, and the owner of bell 0."""
-VITALS = ("heartbeat_ns", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
+VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
 DEATHS = ("restarts", "ended_by", "uptime_ms")
 """Written by the supervisor: how often a node was started again, and how its last life ended (see ``Exit.status``)."""
 COUNTERS = (

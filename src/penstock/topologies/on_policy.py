@@ -132,8 +132,13 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         open_limit_s=OPEN_LIMIT_S,
     )
     name = f"env.{worker}"
-    limit = plan.run.env_timeout * lanes
+    limit = _step_limit_s(plan, lanes)
     return NodeSpec(name, "env", settings, group=name, silence_limit_s=limit, niceness=niceness)
+
+
+def _step_limit_s(plan: Plan, lanes: int) -> float:
+    """How long a node that steps environments may give no sign of life: a step of one, or one of all in one call."""
+    return plan.run.env_timeout * (lanes if plan.kind == "vector" else 1)
 
 
 def _local(plan: Plan) -> LocalAnswer:
@@ -201,7 +206,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
         seed=plan.run.seed,
         open_limit_s=OPEN_LIMIT_S,
     )
-    limit = plan.run.env_timeout * plan.run.num_envs
+    limit = _step_limit_s(plan, plan.run.num_envs)
     return NodeSpec("evaluator", "evaluator", settings, group="evaluator", silence_limit_s=limit)
 
 

@@ -1,0 +1,176 @@
+"""Environments that hang, fail or leave children behind, and processes that are stopped and wake up later."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.errors import NodeError
+from tests.chaos.test_kills import Killer, find, fingerprint, lines, train
+from tests.environments import TargetEnv
+
+HERE = __name__
+IN_A_WORKER = "PENSTOCK_GROUP" in os.environ
+FAST = {"env_timeout": 1.0, "num_steps": 16, "mini_batch_size": 32}
+
+
+class Once(TargetEnv):
+    """Does something bad at one step, the first time that any process comes there."""
+
+    total = 0
+
+    def step(self, action):
+        Once.total += 1
+        if Once.total == 40 and first():
+            self.misbehave()
+        return super().step(action)
+
+    def misbehave(self) -> None:
+        raise NotImplementedError
+
+
+def first() -> bool:
+    """True for the first who asks."""
+    try:
+        os.close(os.open(os.environ["MARK"], os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+class Raises(Once):
+    def misbehave(self) -> None:
+        raise RuntimeError("the bridge is out")
+
+
+class Crashes(Once):
+    def misbehave(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class HangsInStep(Once):
+    def misbehave(self) -> None:
+        time.sleep(1000)
+
+
+class HangsInReset(TargetEnv):
+    total = 0
+
+    def reset(self, *, seed=None, options=None):
+        HangsInReset.total += 1
+        if HangsInReset.total == 6 and first():
+            time.sleep(1000)
+        return super().reset(seed=seed)
+
+
+class AlwaysHangsInReset(TargetEnv):
+    def reset(self, *, seed=None, options=None):
+        if IN_A_WORKER:
+            time.sleep(1000)
+        return super().reset(seed=seed)
+
+
+class AlwaysRaises(TargetEnv):
+    def step(self, action):
+        raise RuntimeError("the bridge is out")
+
+
+class HasChildren(TargetEnv):
+    def __init__(self) -> None:
+        for apart in (False, True):
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(90)"], start_new_session=apart)
+            if IN_A_WORKER:
+                (Path(os.environ["MARK"]) / str(child.pid)).touch()
+            else:
+                child.kill()
+                child.wait()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict[str, str]:
+    return fingerprint(train(tmp_path_factory.mktemp("whole"), 30, env="tests.environments:TargetEnv", **FAST))
+
+
+@pytest.mark.parametrize(
+    ("env", "how"),
+    [
+        (Raises, "ended with status 1"),
+        (Crashes, "was ended by SIGSEGV"),
+        (HangsInStep, "was ended by SIGKILL"),
+        (HangsInReset, "was ended by SIGKILL"),
+    ],
+)
+def test_a_fault_that_passes_is_told_of_and_changes_nothing(tmp_path, monkeypatch, undisturbed, env: type, how) -> None:
+    monkeypatch.setenv("MARK", str(tmp_path / "mark"))
+    result = train(tmp_path, 30, env=f"{HERE}:{env.__name__}", **FAST)
+    assert fingerprint(result) == undisturbed
+    (told,) = [line["note"] for line in lines(result) if "note" in line]
+    assert how in told
+    assert told.endswith("was started again (restart 1)")
+
+
+@pytest.mark.parametrize(
+    ("env", "said"), [(AlwaysRaises, "the bridge is out"), (AlwaysHangsInReset, "no sign of life")]
+)
+def test_a_fault_that_stays_ends_the_run_with_its_own_words(tmp_path, env: type, said: str) -> None:
+    with pytest.raises(NodeError, match=said) as caught:
+        train(tmp_path, 30, env=f"{HERE}:{env.__name__}", max_restarts=1, **FAST)
+    assert "was started 1 times more, without any progress" in caught.value.detail
+    assert env.__name__ in caught.value.detail or "in reset" in caught.value.detail
+
+
+def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_path, monkeypatch) -> None:
+    (tmp_path / "children").mkdir()
+    monkeypatch.setenv("MARK", str(tmp_path / "children"))
+    with Killer(["env.0", "env.1"], [1.2, 0.2]) as killer:
+        train(tmp_path, 1200, env=f"{HERE}:HasChildren", **FAST)
+    assert killer.killed
+    children = [int(path.name) for path in (tmp_path / "children").iterdir()]
+    assert len(children) > 4 * 2
+    assert not any(psutil.pid_exists(pid) and "sleep" in " ".join(psutil.Process(pid).cmdline()) for pid in children)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 3.0])
+def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, undisturbed, seconds: float) -> None:
+    def stop() -> None:
+        process = find("env.1")
+        assert process is not None
+        time.sleep(random.Random(seconds).uniform(0.1, 0.4))
+        process.suspend()
+        time.sleep(seconds)
+        # By then it may be another life.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    result = train(tmp_path, 30, env="tests.environments:TargetEnv", **FAST)
+    stopping.join()
+    assert fingerprint(result) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups"),
+    [
+        ({"sync_mode": "non_blocking"}, ["env.0", "learner", "env.1", "monitor"]),
+        ({"policy_placement": "node"}, ["policy.0", "env.0", "policy.0", "learner"]),
+        ({"eval_interval": 5, "eval_episodes": 50}, ["evaluator", "monitor", "evaluator"]),
+    ],
+)
+def test_every_kind_of_node_is_started_again(tmp_path, settings: dict[str, object], groups: list[str]) -> None:
+    updates = 800 if "policy_placement" not in settings else 100
+    with Killer(groups, [0.8, *(0.5 for _ in groups[1:])]) as killer:
+        result = train(tmp_path, updates, env="Pendulum-v1", **settings)
+    assert len(killer.killed) >= 2
+    assert result.steps >= updates * 64 * 4
+    assert result.not_restored == 0
+    last = [line for line in lines(result) if "rows/collected" in line][-1]
+    assert last["rows/collected"] >= last["rows/learned"]

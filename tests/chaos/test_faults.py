@@ -16,6 +16,7 @@ import pytest
 from penstock.errors import NodeError
 from tests.chaos.test_kills import Killer, find, fingerprint, lines, train
 from tests.environments import TargetEnv
+from tests.runtime.nodes import wait_until
 
 HERE = __name__
 IN_A_WORKER = "PENSTOCK_GROUP" in os.environ
@@ -128,13 +129,22 @@ def test_a_fault_that_stays_ends_the_run_with_its_own_words(tmp_path, env: type,
 
 
 def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_path, monkeypatch) -> None:
-    (tmp_path / "children").mkdir()
-    monkeypatch.setenv("MARK", str(tmp_path / "children"))
-    with Killer(["env.0", "env.1"], [1.2, 0.2]) as killer:
-        train(tmp_path, 1200, env=f"{HERE}:HasChildren", **FAST)
-    assert killer.killed
-    children = [int(path.name) for path in (tmp_path / "children").iterdir()]
-    assert len(children) > 4 * 2
+    folder = tmp_path / "children"
+    folder.mkdir()
+    monkeypatch.setenv("MARK", str(folder))
+
+    def kill() -> None:
+        assert wait_until(lambda: len(list(folder.iterdir())) == 4 * 2, 20.0)
+        process = find("env.0")
+        assert process is not None
+        process.kill()
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    train(tmp_path, 300, env=f"{HERE}:HasChildren", **FAST)
+    killing.join()
+    children = [int(path.name) for path in folder.iterdir()]
+    assert len(children) == 4 * 2 + 2 * 2
     assert not any(psutil.pid_exists(pid) and "sleep" in " ".join(psutil.Process(pid).cmdline()) for pid in children)
 
 

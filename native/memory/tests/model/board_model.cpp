@@ -89,7 +89,8 @@ TEST(board, one_reader) { holds(bulletin("board, a reader", 4, 1, 2, {3, 2, 1, 3
 TEST(board, two_readers) { holds(bulletin("board, two readers", 3, 2, 1, {2, 2, 1, 3})); }
 
 TEST(board, every_operation_is_needed) {
-    every_operation_is_needed("board.hpp", {bulletin("board, a reader", 4, 1, 2, {3, 2, 1, 3})},
+    every_operation_is_needed("board.hpp", {bulletin("board, a reader", 4, 1, 2, {3, 2, 1, 3}),
+                               bulletin("board, a slow reader", 3, 1, 1, {2, 3, 0, 5})},
                               {
                                // The number that names the buffer is stored after it, with release.
                                "board.hpp finish store release -> relaxed",

@@ -102,10 +102,10 @@ Setting plain_message(const char* name, std::memory_order store, std::memory_ord
                   [](Memory&) {});
 }
 
-Setting death(const char* name, std::memory_order second) {
+Setting death(const char* name, std::memory_order first, std::memory_order second) {
     return litmus(name,
                   {[=](Memory& at) {
-                       at.words[0].store(1, relaxed);
+                       at.words[0].store(1, first);
                        at.words[1].store(1, second);
                    }},
                   [](Memory& at) { HOLDS(at.words[0].load() >= at.words[1].load()); }, 0b1);
@@ -161,8 +161,9 @@ TEST(litmus, sums_are_exact) {
 }
 
 TEST(litmus, a_death_may_lose_what_nothing_released) {
-    holds(death("death, release", release));
-    fails(death("death, relaxed", relaxed));
+    holds(death("death, released by the second store", relaxed, release));
+    fails(death("death, relaxed", relaxed, relaxed));
+    fails(death("death, a release holds back only what comes before it", release, relaxed));
 }
 
 }  // namespace penstock::model

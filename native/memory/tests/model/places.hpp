@@ -70,9 +70,7 @@ class Places {
     bool store(std::size_t process, std::size_t place, std::uint64_t value, std::memory_order order) {
         const bool known = knowledge_[process].seen[place] == newest(place);
         write(process, place, value, order, {});
-        if (!releases(order)) {
-            tail_[process].push_back({place, newest(place)});
-        }
+        tail_[process].push_back({place, newest(place)});
         return known;
     }
 
@@ -108,8 +106,9 @@ class Places {
     }
 
     // The process is killed and reaped. What its processor had executed is in memory, and who reaped it knows of it:
-    // the next life of the process starts with that knowledge. But a compiler may have moved its relaxed stores behind
-    // one another, so those that no releasing store followed may be missing, unless somebody saw them.
+    // the next life of the process starts with that knowledge. But a compiler may have moved its stores before one
+    // another, as far as none of them releases: those that no releasing operation followed may be missing, unless
+    // somebody saw them. (Compilers move no read-modify-write.)
     void die(std::size_t process) {
         auto& tail = tail_[process];
         // The last of all stays: without it, the process died one operation earlier.
@@ -132,7 +131,7 @@ class Places {
   private:
     static constexpr std::size_t granule = 4;
 
-    struct Relaxed {
+    struct Loose {
         std::size_t place;
         std::size_t at;
     };
@@ -202,7 +201,7 @@ class Places {
     std::array<Place, max_places> places_;
     std::size_t count_ = 0;
     std::array<Knowledge, max_processes> knowledge_;
-    std::array<std::vector<Relaxed>, max_processes> tail_;  // relaxed stores since the last that released
+    std::array<std::vector<Loose>, max_processes> tail_;  // stores that no releasing operation followed
     Choices* choices_ = nullptr;
     unsigned* stale_left_ = nullptr;     // budgets of the schedule
     unsigned* together_left_ = nullptr;

@@ -130,7 +130,7 @@ void every_operation_is_needed(const std::string& header, std::initializer_list<
             found += broken ? 1U : 0U;
             if (!broken) {
                 not_found.insert(mutation.name());
-                if (!spare.contains(mutation.name())) {
+                if (not_found.count(mutation.name()) > spare.count(mutation.name())) {
                     std::fprintf(stderr, "not found: line %u, \"%s\"\n", mutation.site.line, mutation.name().c_str());
                 }
             }

@@ -36,8 +36,10 @@ class Board {
     // Opens the next buffer for writing.
     void begin() {
         const std::uint64_t next = head().latest.load(std::memory_order_relaxed) + 1;  // relaxed: the writer's own word
-        // relaxed: each payload word is stored with release, so whoever sees one of them sees this stamp too.
-        buffer(next).stamp.store(2 * next + 1, std::memory_order_relaxed);
+        // release: a compiler may not move it before the number of the publication that finish() stored last. A death in
+        // between would leave the latest buffer marked as open, and its readers waiting for the next writer. Readers need
+        // no order here: each payload word is stored with release, so whoever sees one of them sees this stamp too.
+        buffer(next).stamp.store(2 * next + 1, std::memory_order_release);
         PENSTOCK_FAULT_POINT("board.begin.after");
     }
 

@@ -6,17 +6,42 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.errors import BadDataError
+from penstock.errors import BadDataError, PenstockError
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from tests.environments import ClockEnv
 
 SMALL = {"num_steps": 8, "num_envs": 2, "num_workers": 1, "epochs": 1, "mini_batch_size": 4, "runtime": "inline"}
 
 
 def test_parameters_that_are_no_numbers_are_never_committed(tmp_path: Path) -> None:
     wrong = {"env": "CartPole-v1", "lr": 1e38, "timesteps": 10 * 16, "save_interval": 1, "log_dir": str(tmp_path)}
-    with pytest.raises(BadDataError, match=r"update \d+ made the parameters of actor infinite or NaN"):
+    with pytest.raises(BadDataError, match=r"update \d+(: \w+ is | made the parameters of actor )(nan|inf)"):
         penstock.train({**SMALL, **wrong}, quiet=True)
     for path in list_checkpoints(next(tmp_path.iterdir())):
         arrays = load_checkpoint(path).arrays
         assert np.isfinite(arrays["actor"]).all()
         assert np.isfinite(arrays["critic"]).all()
+
+
+class LoudEnv(ClockEnv):
+    """Its hundredth step is worth more than the square of a float32 can say."""
+
+    total = 0
+
+    def step(self, action):
+        self.total += 1
+        obs, reward, *rest = super().step(action)
+        return obs, 3e38 if self.total == 100 else reward, *rest
+
+
+@pytest.mark.parametrize("runtime", ["inline", "local"])
+@pytest.mark.parametrize("backend", ["fused", "eager"])
+def test_a_loss_that_is_no_number_is_named_and_what_came_before_it_is_kept(tmp_path, runtime, backend) -> None:
+    settings = {**SMALL, "env": f"{__name__}:LoudEnv", "backend": backend, "timesteps": 10_000, "runtime": runtime}
+    with pytest.raises(PenstockError, match=r"update 13: (value_loss|grad_norm) is (inf|nan); nothing of it was kept"):
+        penstock.train({**settings, "save_interval": 1000, "log_dir": str(tmp_path)}, quiet=True)
+    # Two lanes take their hundredth step in the 13th rollout of 8 steps; 12 updates came before it.
+    (path,) = list_checkpoints(next(tmp_path.iterdir()))
+    saved = load_checkpoint(path)
+    assert saved.manifest["update"] == 12
+    assert all(np.isfinite(values).all() for name, values in saved.arrays.items() if name != "best_evaluation")

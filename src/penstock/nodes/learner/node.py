@@ -5,7 +5,7 @@ that is the algorithm's, run by an updater.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,8 @@ __all__ = ["LearnerNode", "LearnerSettings"]
 
 STEP_LIMIT_S = 0.05
 """How long one call of ``step`` may go on before the scheduler is given its turn."""
+
+_NOTHING_KEPT = "nothing of it was kept; a smaller --lr, or rewards of a smaller scale, may help"
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class LearnerNode:
             slots = self._assembly.gather(int(self._committed["update"]))
             if slots is not None:
                 with self._ports.span("update"):
-                    yield from self._update(slots)
+                    yield from self._update_or_keep(slots)
             if self._ports.stopping():
                 break
             if slots is None:
@@ -179,6 +181,16 @@ class LearnerNode:
         """True once the run has reached its last timestep, its target, or stopped improving."""
         return why_done(self._committed, self._settings.run) is not None
 
+    def _update_or_keep(self, slots: Sequence[int]) -> Iterator[None]:
+        """Update; where that breaks the numbers, see that what was committed before is on the disk, then fail."""
+        try:
+            yield from self._update(slots)
+        except BadDataError:
+            yield from self._checkpoint()
+            written = self._checkpoints
+            yield from self._until(lambda: written.free() == written.slots or self._ports.stopping())
+            raise
+
     def _update(self, slots: Sequence[int]) -> Iterator[None]:
         """One batch: targets, epochs of minibatches, statistics; then commit, publish, free, report.
 
@@ -198,6 +210,7 @@ class LearnerNode:
             if self._ports.stopping():
                 return
             metrics.append(self._updater.metrics())
+            self._refuse_bad_losses(metrics[-1], update + 1)
             if schedule.target_kl is not None and metrics[-1]["approx_kl"] > schedule.target_kl:
                 break
         with self._ports.span("statistics"):
@@ -240,13 +253,18 @@ class LearnerNode:
         for name, values in self._updater.state().items():
             new[name][...] = values
 
+    def _refuse_bad_losses(self, metrics: Mapping[str, float], update: int) -> None:
+        """Raise BadDataError if a loss or the gradient's norm is infinite or NaN."""
+        for name, value in metrics.items():
+            if (name.endswith("_loss") or name == "grad_norm") and not np.isfinite(value):
+                raise BadDataError(f"update {update}: {name} is {value}; {_NOTHING_KEPT}")
+
     def _refuse_bad_state(self, new: Arrays) -> None:
         """Raise BadDataError if an update broke what the policy acts with; what was committed before it stands."""
         for spec in self._settings.spec.published():
             if not np.isfinite(new[spec.name]).all():
                 raise BadDataError(
-                    f"update {new['update']} made the parameters of {spec.name} infinite or NaN; nothing of it was "
-                    "kept, and the last checkpoint is good; a smaller --lr may help"
+                    f"update {new['update']} made the parameters of {spec.name} infinite or NaN; {_NOTHING_KEPT}"
                 )
 
     def _commit(self, new: Arrays) -> None:

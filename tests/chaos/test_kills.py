@@ -56,7 +56,8 @@ def find(group: str, limit_s: float = 5.0) -> psutil.Process | None:
     while time.monotonic() < end:
         for process in psutil.Process().children(recursive=True):
             try:
-                if f"PENSTOCK_GROUP={group}" in (f"{k}={v}" for k, v in process.environ().items()):
+                # What is forked from the template has another name than it, what starts by itself another environment.
+                if process.name() == group or process.environ().get("PENSTOCK_GROUP") == group:
                     return process
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue

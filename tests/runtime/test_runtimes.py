@@ -117,7 +117,7 @@ def test_when_the_launcher_is_killed_its_processes_end() -> None:
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     process = psutil.Process(launcher.pid)
-    assert wait_until(lambda: len(process.children(recursive=True)) == 3, 20.0)  # the two nodes, and the warden
+    assert wait_until(lambda: len(process.children(recursive=True)) == 4, 20.0)  # two nodes, warden, template
     children = process.children(recursive=True)
     launcher.kill()
     launcher.wait()

@@ -20,20 +20,29 @@ from penstock.scheduler.worker import WorkerSpec
 from tests.runtime.nodes import wait_until
 
 ROOT = Path(__file__).parents[2]
-EMPTY = WorkerSpec(Placement("one", (), (), (("one", "one"),)), {}, {})
 
 
-@pytest.fixture
-def processes(monkeypatch):
-    """A process table whose processes run the code in ``CODE`` in place of a worker."""
+class Code(WorkerSpec):
+    """What a process is told in place of nodes: code, which runs when it is read."""
+
+    code: str
+
+    def __reduce__(self):
+        return exec, (f"import os\n{self.code}\nos._exit(0)", {})
+
+
+@pytest.fixture(params=[True, False], ids=["forked", "by itself"])
+def processes(monkeypatch, request):
+    """A process table, with a template and without."""
+    monkeypatch.setattr("penstock.scheduler.processes.FORKS", request.param)
     table = Processes()
-    monkeypatch.setattr("penstock.scheduler.processes.COMMAND", "import os; exec(os.environ['CODE'])")
     yield table
     table.kill_all()
 
 
-def run(table: Processes, monkeypatch, code: str, spec: WorkerSpec = EMPTY) -> None:
-    monkeypatch.setenv("CODE", code)
+def run(table: Processes, code: str, group: str = "one") -> None:
+    spec = Code(Placement(group, (), (), ((group, group),)), {}, {})
+    spec.code = code
     with contextlib.closing(Segment.create(4096, "test")) as segment:
         table.start(segment, spec, 1)
 
@@ -58,37 +67,37 @@ def told(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("code", "status"), [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", -9), ("pass", 0)])
-def test_it_says_how_a_process_ended(processes, monkeypatch, code: str, status: int) -> None:
-    run(processes, monkeypatch, code)
+def test_it_says_how_a_process_ended(processes, code: str, status: int) -> None:
+    run(processes, code)
     assert exits(processes) == [Exit("one", status, "")]
     assert processes.running() == ()
 
 
-def test_a_process_that_is_killed_is_not_told_of_again(processes, monkeypatch) -> None:
-    run(processes, monkeypatch, "import time; time.sleep(60)")
+def test_a_process_that_is_killed_is_not_told_of_again(processes) -> None:
+    run(processes, "import time; time.sleep(60)")
     pid = processes.pid("one")
     processes.kill("one")
     assert not alive(pid)
     assert processes.exits() == []
-    run(processes, monkeypatch, "os._exit(3)")
+    run(processes, "os._exit(3)")
     assert exits(processes)[0].status == 3
 
 
 @pytest.mark.parametrize("apart", ["", ", start_new_session=True"])
-def test_the_children_of_a_process_end_with_it(processes, monkeypatch, tmp_path, apart: str) -> None:
+def test_the_children_of_a_process_end_with_it(processes, tmp_path, apart: str) -> None:
     path = tmp_path / "pid"
-    run(processes, monkeypatch, CHILD.format(apart) + TELL.format(str(path)) + "os._exit(1)")
+    run(processes, CHILD.format(apart) + TELL.format(str(path)) + "os._exit(1)")
     exits(processes)
     assert not alive(told(path))
 
 
-def test_the_children_of_another_process_stay(processes, monkeypatch, tmp_path) -> None:
+def test_the_children_of_another_process_stay(processes, tmp_path) -> None:
     # A child that a living process has let go of is the warden's as well.
     path, code = tmp_path / "pid", CHILD.format(", start_new_session=True")
     daemon = "if os.fork() == 0: exec({!r}); os._exit(0)\nos.wait(); import time; time.sleep(60)"
-    run(processes, monkeypatch, daemon.format(code + TELL.format(str(path))))
+    run(processes, daemon.format(code + TELL.format(str(path))))
     child = told(path)
-    run(processes, monkeypatch, "os._exit(1)", EMPTY._replace(placement=Placement("two", (), (), (("two", "two"),))))
+    run(processes, "os._exit(1)", "two")
     assert exits(processes)[0].group == "two"
     assert alive(child)
     processes.kill_all()
@@ -96,18 +105,21 @@ def test_the_children_of_another_process_stay(processes, monkeypatch, tmp_path) 
 
 
 def test_without_its_warden_a_run_ends(processes, monkeypatch) -> None:
-    run(processes, monkeypatch, "import time; time.sleep(60)")
+    run(processes, "import time; time.sleep(60)")
     psutil.Process(psutil.Process(processes.pid("one")).ppid()).kill()
     with pytest.raises(ResourceError, match="was killed"):
         wait_until(processes.exits)
     os.kill(processes.pid("one"), signal.SIGKILL)
 
 
-def test_a_process_that_cannot_be_started_is_named(processes, monkeypatch) -> None:
+def test_a_process_that_cannot_be_started_is_named(monkeypatch) -> None:
+    monkeypatch.setattr("penstock.scheduler.processes.FORKS", False)
+    processes = Processes()
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    run(processes, monkeypatch, "")
+    run(processes, "")
     with pytest.raises(ResourceError, match="process one cannot be started: No such file"):
         wait_until(processes.exits)
+    processes.kill_all()
 
 
 LAUNCHER = """

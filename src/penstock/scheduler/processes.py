@@ -4,7 +4,6 @@ Workers get plain specs over a pipe, and inherit file descriptors. It decides no
 """
 
 import contextlib
-import marshal
 import os
 import pickle
 import select
@@ -21,12 +20,17 @@ from typing import Any
 from penstock.errors import ResourceError
 from penstock.memory.lifeline import Lifeline
 from penstock.memory.segment import Segment
-from penstock.scheduler import warden
+from penstock.scheduler import template, warden
 from penstock.scheduler.supervisor import Exit
+from penstock.scheduler.template import GROUP
 from penstock.scheduler.worker import COMMAND, STACKS_SIGNAL, WorkerSpec
 
 __all__ = ["Processes"]
 
+FORKS = sys.platform == "linux"
+"""Whether processes are forked from a template: elsewhere nobody adopts them, and system libraries refuse it."""
+SHARED = ("gymnasium",)
+"""What the template imports beside this package's own modules, where this process has."""
 STACKS_WAIT_S = 0.5
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
@@ -54,6 +58,9 @@ class Processes:
                 # What is typed at a terminal reaches its foreground session only.
                 start_new_session=True,
             )
+        if FORKS:
+            program = [sys.executable, "-c", template.COMMAND, *(name for name in SHARED if name in sys.modules)]
+            self._ask("template", "", [os.fsencode(part) for part in program], _environment(1))
 
     def start(self, segment: Segment, spec: WorkerSpec, threads: int) -> None:
         """Start the process of a placement group, and do not wait until it runs.
@@ -70,15 +77,12 @@ class Processes:
         spec_read, spec_write = os.pipe()
         error_read, error_write = os.pipe()
         os.set_blocking(error_read, False)
-        environment = dict(os.environb)
-        for name in (b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"MKL_NUM_THREADS"):
-            environment[name] = str(threads).encode()
-        environment[b"PENSTOCK_GROUP"] = group.encode()
-        arguments = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND, str(segment.nbytes))]
+        environment = {**_environment(threads), GROUP: group.encode()}
+        program = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND)]
         descriptors = (segment.fd, spec_read, self._lifeline.fd, error_write)
         self._errors[group] = error_read
         try:
-            self._ask("start", group, arguments, environment, len(descriptors), descriptors=descriptors)
+            self._ask("start", group, program, [segment.nbytes], environment, len(descriptors), descriptors=descriptors)
             self._pids[group] = None
         finally:
             os.close(spec_read)
@@ -155,12 +159,11 @@ class Processes:
         self._warden.send_signal(signal.SIGCONT)
 
     def _ask(self, *message: Any, descriptors: Sequence[int] = ()) -> None:  # noqa: ANN401 - as marshal takes it
-        content = marshal.dumps(message)
-        head = len(content).to_bytes(warden.HEAD_BYTES, "little")
+        content = warden.as_message(message)
         try:
             # Descriptors travel with the first bytes of what they belong to.
-            sent = socket.send_fds(self._control, [head + content], descriptors)
-            self._control.sendall((head + content)[sent:])
+            sent = socket.send_fds(self._control, [content], descriptors)
+            self._control.sendall(content[sent:])
         except OSError as error:
             raise _no_warden() from error
 
@@ -171,9 +174,8 @@ class Processes:
             if not content:
                 raise _no_warden()
             self._received += content
-            while (end := warden.message_end(self._received)) is not None:
-                message = marshal.loads(self._received[warden.HEAD_BYTES : end])
-                self._received = self._received[end:]
+            while (taken := warden.take_message(self._received)) is not None:
+                message, self._received = taken
                 self._note(*message)
             timeout_s = 0.0
 
@@ -198,6 +200,12 @@ class Processes:
             while part := os.read(reader, 65_536):
                 parts.append(part)
         return b"".join(parts).decode(errors="replace")
+
+
+def _environment(threads: int) -> dict[bytes, bytes]:
+    """This process's, with a bound on the threads of numerical libraries."""
+    bound = dict.fromkeys((b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"MKL_NUM_THREADS"), str(threads).encode())
+    return {**os.environb, **bound}
 
 
 def _no_warden() -> ResourceError:

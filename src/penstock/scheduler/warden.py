@@ -16,18 +16,27 @@ import os
 import select
 import signal
 import sys
-from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket
+from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket, socketpair
 
-__all__ = ["HEAD_BYTES", "MARK", "Warden", "main", "message_end"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # which takes longer to import than all the rest
+    from typing import Any
+
+__all__ = ["MARK", "PID_BYTES", "START_FDS", "Warden", "as_message", "main", "take_message"]
 
 HEAD_BYTES = 4
 """A message is its length, in so many bytes, least first, and a tuple as ``marshal`` writes it."""
+PID_BYTES = 8
+"""The template answers with the number of the process that it forked, in so many bytes, least first."""
+START_FDS = 16
+"""A process is given at most so many descriptors."""
 MARK = b"PENSTOCK_PROCESS"
 """Variable of a process's environment: which one it is, or was started by."""
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
-_MOST_FDS = 16
 _PAUSE_S = 0.002
+_FORK_LIMIT_S = 60.0
+"""What the template may take to its first fork, its imports included."""
 
 
 def main() -> None:
@@ -64,6 +73,7 @@ class Warden:
         self._fds: list[int] = []
         self._marks: dict[int, bytes] = {}
         self._started = 0
+        self._template: socket | None = None
 
     def serve(self) -> None:
         """Do what is asked until the launcher lets go."""
@@ -100,43 +110,52 @@ class Warden:
 
     def _receive(self) -> bool:
         """Take what has come; false at the end of file."""
-        content, ancillary, _, _ = self._control.recvmsg(65_536, CMSG_SPACE(_MOST_FDS * 4))
+        content, ancillary, _, _ = self._control.recvmsg(65_536, CMSG_SPACE(START_FDS * 4))
         for level, kind, data in ancillary:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
                 self._fds += memoryview(data).cast("i").tolist()
         for descriptor in self._fds:
             os.set_inheritable(descriptor, False)
         self._received += content
-        while (end := message_end(self._received)) is not None:
-            message = marshal.loads(self._received[HEAD_BYTES:end])
-            self._received = self._received[end:]
+        while (taken := take_message(self._received)) is not None:
+            message, self._received = taken
             self._obey(*message)
         return bool(content)
 
     def _obey(self, what: str, name: str, *details: object) -> None:
         if what == "start":
             self._start(name, *details)  # type: ignore[arg-type]
+        elif what == "template":
+            self._prepare(*details)  # type: ignore[arg-type]
         else:
             for pid, known in self._names.items():
                 if known == name:
                     os.kill(pid, int(details[0]))  # type: ignore[call-overload]
 
-    def _start(self, name: str, arguments: list[bytes], environment: dict[bytes, bytes], count: int) -> None:
+    def _prepare(self, program: list[bytes], environment: dict[bytes, bytes]) -> None:
+        """Start the template that further processes are forked from; where it cannot be, each starts by itself."""
+        own, other = socketpair()
+        os.set_inheritable(other.fileno(), True)
+        with contextlib.suppress(OSError):
+            _spawn([*program, str(other.fileno()).encode()], environment)
+            self._template = own
+            own.settimeout(_FORK_LIMIT_S)
+        other.close()
+
+    def _start(
+        self, name: str, program: list[bytes], numbers: list[int], environment: dict[bytes, bytes], count: int
+    ) -> None:
         """Start a process in a group of its own; its last arguments are the numbers of the descriptors it is given."""
         given, self._fds = self._fds[:count], self._fds[count:]
         self._started += 1
         mark = f"{os.getpid()}.{self._started}".encode()
+        environment = {**environment, MARK: mark}
         try:
-            for descriptor in given:
-                os.set_inheritable(descriptor, True)
-            pid = os.posix_spawn(
-                arguments[0],
-                [*arguments, *(str(descriptor).encode() for descriptor in given)],
-                {**environment, MARK: mark},
-                setpgroup=0,
-                # Python ignores these two, and what it starts would as well.
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
-            )
+            pid = self._fork(numbers, environment, given)
+            if pid is None:
+                for descriptor in given:
+                    os.set_inheritable(descriptor, True)
+                pid = _spawn([*program, *(str(number).encode() for number in (*numbers, *given))], environment)
         except OSError as error:
             self._say("failed", name, error.strerror or str(error))
         else:
@@ -146,6 +165,27 @@ class Warden:
         finally:
             for descriptor in given:
                 os.close(descriptor)
+
+    def _fork(self, numbers: list[int], environment: dict[bytes, bytes], given: list[int]) -> int | None:
+        """Have the template fork a process; ``None`` if there is none, or no more."""
+        if self._template is None:
+            return None
+        descriptors = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in given)
+        message, answer = as_message((numbers, environment)), b""
+        with contextlib.suppress(OSError):
+            # Descriptors travel with the first bytes of what they belong to.
+            sent = self._template.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
+            self._template.sendall(message[sent:])
+            answer = self._template.recv(PID_BYTES)
+        if len(answer) == PID_BYTES:
+            return int.from_bytes(answer, "little")
+        self._template.close()
+        self._template = None
+        # It may have died, or been held up, when it had forked and not yet said so.
+        for pid in _children():
+            if pid not in self._names and not any(line.startswith(MARK + b"=") for line in _environment(pid)):
+                _kill(pid)
+        return None
 
     def _reap(self) -> None:
         """Take note of who has ended, and end what they left behind."""
@@ -169,16 +209,32 @@ class Warden:
                     os.waitpid(pid, 0)
 
     def _say(self, *message: str | int) -> None:
-        content = marshal.dumps(message)
-        self._control.sendall(len(content).to_bytes(HEAD_BYTES, "little") + content)
+        self._control.sendall(as_message(message))
 
 
-def message_end(received: bytes) -> int | None:
-    """Where the first message ends, or ``None`` if it is not whole."""
+def as_message(content: "tuple[Any, ...]") -> bytes:
+    """What ``take_message`` takes."""
+    body = marshal.dumps(content)
+    return len(body).to_bytes(HEAD_BYTES, "little") + body
+
+
+def take_message(received: bytes) -> "tuple[tuple[Any, ...], bytes] | None":
+    """The first message and what follows it, or ``None`` if it is not whole."""
     if len(received) < HEAD_BYTES:
         return None
     end = HEAD_BYTES + int.from_bytes(received[:HEAD_BYTES], "little")
-    return end if end <= len(received) else None
+    return (marshal.loads(received[HEAD_BYTES:end]), received[end:]) if end <= len(received) else None
+
+
+def _spawn(arguments: list[bytes], environment: dict[bytes, bytes]) -> int:
+    return os.posix_spawn(
+        arguments[0],
+        arguments,
+        environment,
+        setpgroup=0,
+        # Python ignores these two, and what it starts would as well.
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+    )
 
 
 def _children() -> list[int]:

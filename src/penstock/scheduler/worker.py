@@ -1,6 +1,7 @@
 """What a process of a run does: attach the segment, open its nodes, run the loop, close them.
 
-Started as ``python -c "..."`` with inherited file descriptors, so the user's script is never run again.
+Forked from a template or started as ``python -c "..."``, with inherited file descriptors, so the user's script is never
+run again.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import pickle
 import signal
 import sys
 import traceback
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from penstock.errors import BadDataError, UsageError
 from penstock.memory.lifeline import watch
@@ -22,7 +23,7 @@ from penstock.scheduler.supervisor import HOPELESS
 from penstock.scheduler.trace import OPEN, traces
 from penstock.scheduler.wiring import Placement, Wiring, node_class
 
-__all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "main", "run_nodes"]
+__all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "main", "run_nodes", "work"]
 
 STACKS_SIGNAL = signal.SIGUSR1
 """A process answers it with the stacks of all its threads, written to its error pipe."""
@@ -54,8 +55,20 @@ class _OwnBell:
 
 
 def main() -> None:
-    """Entry of a worker process: ``argv`` holds the segment's size and fd, spec fd, lifeline fd and error fd."""
-    nbytes, segment_fd, spec_fd, lifeline_fd, error_fd = map(int, sys.argv[1:6])
+    """Entry of a process that was started by itself: ``argv`` holds the arguments of ``work``."""
+    work(*map(int, sys.argv[1:6]))
+
+
+def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
+    """Run the nodes that the pipe ``spec_fd`` tells of, and end this process.
+
+    Args:
+        nbytes: size of the segment.
+        segment_fd: the segment.
+        spec_fd: pipe with the module search path and a ``WorkerSpec``.
+        lifeline_fd: pipe whose end of file ends this process.
+        error_fd: pipe for a traceback, and for stacks that are asked for.
+    """
     watch(lifeline_fd)
     # The launcher decides when a run ends, also where a whole process group is told to;
     # a handler, unlike SIG_IGN, is not inherited by an environment's children.
@@ -75,7 +88,7 @@ def main() -> None:
     _leave(0)
 
 
-def _leave(status: int) -> None:
+def _leave(status: int) -> NoReturn:
     """End this process: nothing that is left needs an orderly shutdown, and exit handlers take tenths of a second."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):

@@ -4,6 +4,7 @@ Linux alone. Changes nothing in what it watches.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.metrics.jsonl import METRICS, read_reports
-from penstock.scheduler.worker import COMMAND
 
 TICK_S = 0.05
+NODE = re.compile(r"env\.\d+|learner")
+"""What the system calls a process that works: by its node. The others are the launcher, the warden, the template."""
 
 
 class Sample(NamedTuple):
@@ -36,9 +38,9 @@ def cpu_s(stat: str) -> float:
 
 
 def workers_of(pid: int) -> list[int]:
-    """The processes below a training's that run its nodes, in the order of their start."""
+    """The processes below a training's that step environments or learn, in the order of their start."""
     below = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    here = [child for child in below if COMMAND.encode() in Path(f"/proc/{child}/cmdline").read_bytes()]
+    here = [child for child in below if NODE.fullmatch(Path(f"/proc/{child}/comm").read_text().strip())]
     return sorted(here + [grandchild for child in below for grandchild in workers_of(child)])
 
 

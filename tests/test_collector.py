@@ -1,13 +1,13 @@
 """Experience from parallel environments without a learner."""
 
 import numpy as np
-import psutil
 import pytest
 
 import penstock
 from penstock import ParallelEnvironmentCollector
 from penstock.errors import ConfigError, NodeError, PenstockError
 from tests.environments import ClockEnv
+from tests.processes import left_behind
 
 
 def test_it_collects_as_many_steps_as_asked_for() -> None:
@@ -21,7 +21,7 @@ def test_it_collects_as_many_steps_as_asked_for() -> None:
     assert first["truncated"][19].all()
     np.testing.assert_allclose(first["next_obs"][:, 0, 0] * 20, range(1, 21))
     assert (first["reward"] == 1).all()
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 def test_what_is_published_acts() -> None:
@@ -71,7 +71,7 @@ def test_a_failing_environment_is_reported_with_its_traceback() -> None:
     collector.start()
     with pytest.raises(NodeError, match="the tower is down"):
         collector.collect(1)
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 def test_it_is_a_public_name() -> None:

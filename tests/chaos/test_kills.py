@@ -13,6 +13,7 @@ import pytest
 import penstock
 from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
 from penstock.run import Result
+from tests.processes import of_group
 
 SETTINGS = {"num_steps": 64, "epochs": 3, "mini_batch_size": 64, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 64 * 4
@@ -54,13 +55,8 @@ def find(group: str, limit_s: float = 5.0) -> psutil.Process | None:
     """The process of a placement group of the run that this process has launched."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
-        for process in psutil.Process().children(recursive=True):
-            try:
-                # What is forked from the template has another name than it, what starts by itself another environment.
-                if process.name() == group or process.environ().get("PENSTOCK_GROUP") == group:
-                    return process
-            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-                continue
+        if (process := of_group(group)) is not None:
+            return process
         time.sleep(0.01)
     return None
 

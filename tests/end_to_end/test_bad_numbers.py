@@ -1,7 +1,6 @@
 """What an environment hands out that cannot be learned from: named, and what was learned before it is kept."""
 
 import numpy as np
-import psutil
 import pytest
 
 import penstock
@@ -12,6 +11,7 @@ from penstock.metrics.jsonl import read_reports
 from penstock.nodes.evaluator import EVALUATION_LANE
 from penstock.seeding import episode_seed
 from tests.environments import ClockVectorEnv, TargetEnv
+from tests.processes import left_behind
 
 SMALL = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 
@@ -70,7 +70,7 @@ def test_a_failed_run_is_one_line_has_a_card_and_goes_on_from_its_last_commit(tm
     card = (folder / "README.md").read_text()
     assert "failed, so not evaluated: " in card
     assert "320 of 10,000 steps, 5 updates" in card
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
     with pytest.raises(NodeError, match="is nan at step"):
         penstock.resume(folder, quiet=True)
 

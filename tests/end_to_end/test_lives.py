@@ -1,7 +1,6 @@
 """A run's lives: interrupted, resumed, evaluated, and with environments that have no name. In real processes."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import penstock
 from penstock.errors import EnvError, NodeError
 from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint
 from tests.environments import IdentityEnv
+from tests.processes import left_behind, of_group
 
 SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2, "backend": "eager"}
 COMMAND = [sys.executable, "-m", "penstock"]
@@ -136,7 +136,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_own_traceback(tmp_path)
     with pytest.raises(NodeError, match="the bridge is out") as caught:
         penstock.train({**SMALL, "env": f"{__name__}:Failing", "log_dir": str(tmp_path)}, quiet=True)
     assert caught.value.node.startswith("env.")
-    assert psutil.Process(os.getpid()).children(recursive=True) == []
+    assert left_behind() == []
 
 
 class Failing(IdentityEnv):
@@ -154,7 +154,8 @@ class Failing(IdentityEnv):
 def test_a_process_of_the_run_that_is_killed_is_named_and_started_again(tmp_path) -> None:
     run = endless(tmp_path)
     wait_for_update(run, 2)
-    victim = next(child for child in descendants(run) if "scheduler.worker" in " ".join(child.cmdline()))
+    victim = of_group("env.1", run.pid)
+    assert victim is not None
     victim.kill()
     assert run.stdout is not None
     told = next(line for line in run.stdout if "SIGKILL" in line)

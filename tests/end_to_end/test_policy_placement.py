@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.end_to_end.test_same_answer import fingerprint, train
+from tests.processes import left_behind
 
 NODE = {"policy_placement": "node"}
 
@@ -31,10 +31,10 @@ def test_in_processes_of_their_own_too(tmp_path: Path, workers: int, nodes: int)
     reference = train(tmp_path / "reference", runtime="inline", **shared)
     result = train(tmp_path / "node", policy_nodes=nodes, **NODE, **shared)
     assert fingerprint(result) == fingerprint(reference)
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 def test_collection_that_overlaps_learning_ends_in_order(tmp_path: Path) -> None:
     result = train(tmp_path, env="CartPole-v1", num_workers=2, sync_mode="non_blocking", timesteps=2048, **NODE)
     assert result.steps >= 2048
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []

@@ -14,6 +14,7 @@ import pytest
 from penstock.errors import NodeError
 from penstock.metrics.trace import OPEN, STEP, read_timeline
 from penstock.runtime import inline, local
+from tests.processes import left_behind
 from tests.runtime.nodes import counting, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +56,7 @@ def test_a_node_that_dies_leaves_its_trace(tmp_path: Path) -> None:
 
 def test_local_leaves_nothing_behind() -> None:
     local.launch(counting(10))
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
     assert shared_memory() == set()
 
 
@@ -64,7 +65,7 @@ def test_an_error_in_a_process_comes_with_its_own_traceback() -> None:
         local.launch(counting(5, "raise", wanted=50))
     assert caught.value.node == "source"
     assert 'raise ValueError("the source is broken")' in caught.value.detail
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 def test_a_process_steps_back_as_far_as_its_nodes_ask_for() -> None:
@@ -78,14 +79,14 @@ def test_a_process_steps_back_as_far_as_its_nodes_ask_for() -> None:
 def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
     with pytest.raises(NodeError, match="process source was ended by SIGKILL"):
         local.launch(counting(5, "die", wanted=50))
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
     with pytest.raises(NodeError, match="no sign of life from source") as caught:
         local.launch(counting(5, "hang", wanted=50))
     assert "in end" in caught.value.detail  # the function that sleeps
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
@@ -106,7 +107,7 @@ def test_an_interrupt_ends_the_run_in_order() -> None:
     outcome = local.launch(counting(5, "interrupt launcher", wanted=50))
     assert outcome.interrupted
     assert int(outcome.record["total"]) in {0, 1, 3, 6, 10}  # as far as it had come
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
     assert signal.getsignal(signal.SIGINT) is handler
 
 

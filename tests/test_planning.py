@@ -79,6 +79,22 @@ def test_a_fresh_plan_starts_every_lane_at_its_first_episode() -> None:
     assert [(start.episode, start.step, start.rollout) for start in starts] == [(0, 0, 0)] * 3
 
 
+@pytest.mark.parametrize(
+    ("env", "vector_env", "cores", "own"),
+    [
+        ("CartPole-v1", True, 2, True),
+        ("CartPole-v1", True, 3, False),  # a core is free for a pool's own thread
+        ("CartPole-v1", False, 2, False),  # no thread of its own
+    ],
+)
+def test_batches_that_are_stepped_by_one_call_keep_to_a_core_where_there_is_none_to_spare(
+    monkeypatch, env: str, vector_env: bool, cores: int, own: bool
+) -> None:
+    monkeypatch.setattr("penstock.planning.available_cores", lambda: cores)
+    run = prepared(env=env, vector_env=vector_env, num_envs=4, num_workers=2)
+    assert plan(run, Path("run"), quiet=True).own_cores is own
+
+
 class ImageEnv:
     """Looks at 64 x 64 pixels."""
 

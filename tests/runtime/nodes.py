@@ -54,6 +54,8 @@ class Source:
             raise ValueError("the source is broken")
         if self.settings.then == "say its niceness":
             raise ValueError(f"niceness {os.nice(0)}")
+        if self.settings.then == "say its cores":
+            raise ValueError(f"cores {sorted(os.sched_getaffinity(0))}")
         if self.settings.then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.settings.then == "fork and raise":

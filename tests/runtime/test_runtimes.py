@@ -76,6 +76,17 @@ def test_a_process_steps_back_as_far_as_its_nodes_ask_for() -> None:
     assert f"ValueError: niceness {min(19, os.nice(0) + 3)}\n" in caught.value.detail
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system lets no process choose its cores")
+@pytest.mark.parametrize("core", [None, 0, 5])
+def test_a_process_keeps_to_the_core_that_its_node_names(core: int | None) -> None:
+    program, cores = counting(5, "say its cores", wanted=50), sorted(os.sched_getaffinity(0))
+    nodes = tuple(replace(node, core=core if node.name == "source" else None) for node in program.nodes)
+    with pytest.raises(NodeError) as caught:
+        local.launch(replace(program, nodes=nodes))
+    expected = cores if core is None else [cores[core % len(cores)]]
+    assert f"ValueError: cores {expected}\n" in caught.value.detail
+
+
 def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
     with pytest.raises(NodeError, match="process source was ended by SIGKILL"):
         local.launch(counting(5, "die", wanted=50))

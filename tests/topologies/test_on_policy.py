@@ -1,5 +1,6 @@
 """The two data patterns as values: what is wired to what, how far anybody may run ahead."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,13 @@ def test_where_collection_overlaps_learning_the_learner_goes_first() -> None:
     assert overlapping.node("learner").niceness < overlapping.node("env.0").niceness == async_on_policy.NICENESS
     lock_step = program(on_policy)
     assert lock_step.node("learner").niceness == lock_step.node("env.1").niceness == 0
+
+
+def test_environment_processes_have_cores_of_their_own_where_the_plan_says_so() -> None:
+    prepared = prepare(from_mapping({"env": "tests.environments:ClockEnv", "num_workers": 2, "num_envs": 4}))
+    asked = on_policy.build(replace(plan(prepared, Path("run"), quiet=True), own_cores=True))
+    assert [asked.node(name).core for name in ("env.0", "env.1", "learner")] == [0, 1, None]
+    assert program(on_policy).node("env.1").core is None
 
 
 def test_lanes_are_split_evenly_and_in_order() -> None:

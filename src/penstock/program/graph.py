@@ -44,6 +44,8 @@ class NodeSpec:
     """Seconds without a sign of life after which the node counts as hung; announced long work is not silence."""
     niceness: int = 0
     """How far its process steps back for others where cores are short, as ``nice`` counts; the least of a group's."""
+    core: int | None = None
+    """Its process keeps to this one of the cores that it may use, counted round; ``None``: where the system puts it."""
 
 
 @dataclass(frozen=True)

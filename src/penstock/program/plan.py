@@ -23,6 +23,8 @@ class Plan:
     kind: Literal["scalar", "vector"]
     """Whether environments take their turns, or are stepped by one call."""
     same_step: bool
+    own_cores: bool
+    """Whether each environment process keeps to a core."""
     spec: AlgorithmSpec
     num_steps: int
     """T: steps a rollout."""

@@ -80,12 +80,21 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
             sys.path[:] = pickle.load(pipe)
             spec: WorkerSpec = pickle.load(pipe)
         os.nice(min(node.niceness for node in spec.placement.nodes))
+        _keep_to_core(spec.placement)
         segment = Segment.attach(segment_fd, nbytes)
         run_nodes(spec, segment)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the supervisor is told
         os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
         _leave(HOPELESS if isinstance(error, BadDataError | UsageError) else 1)
     _leave(0)
+
+
+def _keep_to_core(placement: Placement) -> None:
+    """Stay on one core where a node asks for it and the system can."""
+    wanted = [node.core for node in placement.nodes if node.core is not None]
+    if wanted and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[wanted[0] % len(cores)]})
 
 
 def _leave(status: int) -> NoReturn:

@@ -133,7 +133,15 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
     )
     name = f"env.{worker}"
     limit = _step_limit_s(plan, lanes)
-    return NodeSpec(name, "env", settings, group=name, silence_limit_s=limit, niceness=niceness)
+    return NodeSpec(
+        name,
+        "env",
+        settings,
+        group=name,
+        silence_limit_s=limit,
+        niceness=niceness,
+        core=worker if plan.own_cores else None,
+    )
 
 
 def _step_limit_s(plan: Plan, lanes: int) -> float:

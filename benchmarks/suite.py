@@ -47,6 +47,7 @@ SUITE = (
     Entry("scaling", "scaling", "--workers 1 4 --batches 2"),
     Entry("non_blocking", "non_blocking", "--parts sleeping --rounds 1 --updates 2"),
     Entry("auto_choice", "auto_choice", None),
+    Entry("atari", "atari", None),
 )
 
 

@@ -58,6 +58,14 @@ def test_a_target_that_is_reached_is_said_with_both_numbers(tmp_path: Path) -> N
     assert "ended by its target_return" in line
 
 
+def test_fewer_timesteps_for_a_run_that_its_target_ended_are_not_its_reason_and_change_nothing(tmp_path: Path) -> None:
+    run = train(tmp_path, 40, target_return=19.5).run_folder
+    config = (run / "config.toml").read_text()
+    (line,) = penstock.resume(run, timesteps=BATCH, quiet=True).notes
+    assert "ended by its target_return" in line
+    assert (run / "config.toml").read_text() == config
+
+
 def test_early_stop_counts_on_after_a_resume(tmp_path: Path) -> None:
     # Every evaluation of the clock gives 20: the first is the best, none after it is better.
     settings = {"eval_interval": 1, "early_stop": 6}

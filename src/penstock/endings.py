@@ -6,6 +6,7 @@ It decides nothing about a run; the learner's record says why it ended.
 import contextlib
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,11 @@ def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
 
 def over_already(run: RunConfig, folder: Path, record: Arrays) -> tuple[str, ...]:
     """One line if a run that is resumed had nothing left to do, with what to type to go on."""
-    why = why_done(record, run)
-    if why is None:
+    if why_done(record, run) is None:
         return ()
-    if why == "timesteps":
+    # With more timesteps, what else ends it would end it still.
+    why = why_done(record, replace(run, timesteps=int(record["steps"]) + 1))
+    if why is None:
         go_on = f"penstock resume {shlex.quote(str(folder))} --timesteps {2 * int(record['steps'])}"
         return (f"nothing to do: the run has its {run.timesteps:,} timesteps; to go on: {go_on}",)
     config = shlex.quote(str(folder / "config.toml"))

@@ -122,14 +122,15 @@ def resume(
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     check_fits(prepared, begin)
     _check_room(prepared)
+    over = over_already(prepared.config.run, folder.path, begin.arrays)
     with folder.claim():
-        folder.write_config(prepared.config)
+        if not over:
+            folder.write_config(prepared.config)
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
         begun_anew = sum(start.position is None for start in the_plan.starts)
         result = _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew)
-    over = over_already(prepared.config.run, folder.path, begin.arrays)
     return replace(result, notes=over or (*differences(begin.manifest, prepared.manifest()), *result.notes))
 
 

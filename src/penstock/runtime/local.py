@@ -1,6 +1,7 @@
 """One machine, one process for each placement group, one shared segment that is gone when they are.
 
-Workers are plain ``subprocess`` children with inherited file descriptors; they get plain specs over a pipe.
+A warden starts the workers, by forks of a template where it can; they are given file descriptors, and plain specs over
+a pipe.
 """
 
 import time

@@ -7,13 +7,31 @@ This file imports no torch: arrays of ``learn.py`` are torch tensors, written ``
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from penstock.network import PolicyGraph
-from penstock.types import Array, ArraySpec, NoiseSpec
+import numpy as np
 
-__all__ = ["Algorithm", "AlgorithmSpec", "Fused", "FusedUpdate", "Gradients", "Phase", "Schedule", "Tensors"]
+from penstock.network import PolicyGraph
+from penstock.types import Array, ArraySpec, NoiseSpec, Spaces
+
+__all__ = [
+    "Algorithm",
+    "AlgorithmSpec",
+    "Constant",
+    "Explore",
+    "Falling",
+    "Fused",
+    "FusedUpdate",
+    "Gradients",
+    "Ladder",
+    "Phase",
+    "Priorities",
+    "ReplaySchedule",
+    "Schedule",
+    "TableSpec",
+    "Tensors",
+]
 
 Tensors: TypeAlias = Mapping[str, Any]
 """Named tensors of one framework (torch in ``learn.py``, numpy in ``fused.py``)."""
@@ -27,6 +45,93 @@ class Schedule:
     mini_batch_size: int
     target_kl: float | None = None
     """Stop a batch's epochs once the mean ``approx_kl`` of an epoch passes it; ``None`` never stops."""
+
+
+@dataclass(frozen=True)
+class ReplaySchedule:
+    """How LearnerNode draws minibatches from a table: so many gradient steps for each step of an environment."""
+
+    mini_batch_size: int
+    updates_per_step: float
+    """Gradient steps for each row that is collected; below 1: one every so many rows."""
+    min_rows: int
+    """Rows in the table before the first gradient step."""
+
+
+@dataclass(frozen=True)
+class Priorities:
+    """Prioritised drawing: rows with probability ``p^alpha``, weighed by ``(N P)^-beta`` over the largest weight.
+
+    Source: Schaul et al. 2016, https://arxiv.org/abs/1511.05952.
+    """
+
+    alpha: float
+    beta: float
+    """At the beginning of the run; it grows in a straight line to 1 at its end."""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """What a replay table keeps, and what is drawn from it."""
+
+    capacity: int
+    """Rows of all lanes together."""
+    gamma: float
+    n_step: int = 1
+    """A drawn ``reward`` sums up to so many steps; ``discount`` is what the value of ``next.<field>`` counts."""
+    priorities: Priorities | None = None
+    """``None``: every row is as likely."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same ``explore`` for every lane, always."""
+
+    value: float = 1.0
+
+    def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
+        """``explore`` of these lanes: float32 ``[n]``.
+
+        Args:
+            lanes: int64 ``[n]``.
+            num_lanes: lanes of the whole run.
+            step: the lanes' count of steps.
+            horizon: steps of a lane in the whole run.
+        """
+        del num_lanes, step, horizon
+        return np.full(len(lanes), self.value, np.float32)
+
+
+@dataclass(frozen=True)
+class Falling:
+    """From ``first`` to ``last`` in a straight line over the first ``fraction`` of the run, then ``last``."""
+
+    first: float
+    last: float
+    fraction: float
+
+    def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
+        """As `Constant.at`."""
+        del num_lanes
+        gone = min(1.0, step / (self.fraction * horizon)) if self.fraction > 0.0 else 1.0
+        return np.full(len(lanes), self.first + gone * (self.last - self.first), np.float32)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Lane i of N explores by ``base^(1 + power i / (N - 1))``: Horgan et al. 2018, https://arxiv.org/abs/1803.00933."""
+
+    base: float
+    power: float
+
+    def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
+        """As `Constant.at`."""
+        del step, horizon
+        return (self.base ** (1.0 + self.power * lanes / max(1, num_lanes - 1))).astype(np.float32)
+
+
+Explore: TypeAlias = Constant | Falling | Ladder
+"""The ``explore`` input of ``act`` while experience is collected; greedy evaluation sets 0."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +151,36 @@ class AlgorithmSpec:
     """What ``targets`` computes for each row (``advantage``, ``target``), per lane."""
     minibatch: tuple[str, ...]
     """The row and target fields that ``gradients`` reads; observations are named by their own fields."""
-    schedule: Schedule
+    schedule: Schedule | ReplaySchedule
     unit: Literal["row", "lane"] = "row"
     """What a minibatch is made of: rows, or whole lanes where time order matters."""
+    table: TableSpec | None = None
+    """Of a `ReplaySchedule`. ``None``: experience comes by stream, and is learned from once."""
+    explore: Explore = Constant()
+    warmup: int = 0
+    """Rows, over all lanes, whose actions are drawn uniformly before the policy acts."""
+    initial_priority: str | None = None
+    """``module:function`` in NumPy: ``(rollout, config) -> priorities [T, B]`` of a slot's own rows before anybody has
+    learned from them. ``None``: the largest priority so far."""
 
     def published(self) -> tuple[ArraySpec, ...]:
         """Specs of the published record."""
         return self.policy.published()
+
+    def drawn(self, spaces: Spaces) -> tuple[ArraySpec, ...]:
+        """Specs of one row of a minibatch that is drawn from a table, ``weight`` among them.
+
+        ``next.<field>`` is the observation up to n steps on, ``reward`` the discounted sum on the way there,
+        ``discount`` what the value there is multiplied by: 0 behind a terminated row.
+        """
+        known = {
+            **{spec.name: spec for spec in spaces.obs_specs()},
+            **{f"next.{s.name}": replace(s, name=f"next.{s.name}") for s in spaces.obs_specs()},
+            "action": spaces.action_spec(),
+            **{name: ArraySpec(name, (), "float32") for name in ("reward", "discount", "importance")},
+            **{spec.name: spec for spec in self.row},
+        }
+        return (*(known[name] for name in self.minibatch), ArraySpec("weight", (), "float32"))
 
 
 class Gradients(NamedTuple):
@@ -75,9 +203,11 @@ class Phase(NamedTuple):
     apply: Callable[[Tensors, Tensors], Tensors]
     """``(state, gradients) -> changed arrays of the state``. Pure, compiled. ``state["progress"]`` is in [0, 1]."""
     every: int = 1
-    """Run at every n-th update (TD3 delays its actor)."""
+    """Run at every n-th gradient step of the run (TD3 delays its actor). Where one is not 1, ``AlgorithmSpec.state``
+    has ``gradient_steps``, int64: the updater counts there, so that a resumed run delays the same steps."""
     noise: tuple[tuple[str, NoiseSpec], ...] = ()
-    """Noise inputs of ``gradients``, per minibatch row."""
+    """Noise inputs of ``gradients``, per minibatch row: float32 ``[m, ...]``, drawn by counter from (seed, gradient
+    step, phase, row). Its distributions are ``normal`` and ``uniform``."""
 
 
 class Algorithm(NamedTuple):

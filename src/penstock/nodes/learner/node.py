@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from penstock.algorithm import AlgorithmSpec
+from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.config.schema import RunConfig
-from penstock.errors import BadDataError
+from penstock.errors import BadDataError, PenstockError
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
 from penstock.metrics.report import Report, write_report
@@ -74,6 +74,9 @@ class LearnerNode:
     def open(self, ports: Ports) -> None:
         """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
         settings = self._settings
+        if not isinstance(settings.spec.schedule, Schedule):
+            raise PenstockError("a stream of rollouts is learned from in epochs")
+        self._schedule = settings.spec.schedule
         self._ports = ports
         self._rollouts = ports.stream_reader("rollouts")
         self._policy = ports.board_writer("policy")
@@ -196,7 +199,7 @@ class LearnerNode:
 
         A run that is asked to stop abandons the batch: the last commit stays what it was.
         """
-        settings, schedule = self._settings, self._settings.spec.schedule
+        settings, schedule = self._settings, self._schedule
         update = int(self._committed["update"])
         lags = [self._assembly.lag(slot, update) for slot in slots]
         with self._ports.span("targets"):

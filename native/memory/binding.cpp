@@ -26,5 +26,6 @@ NB_MODULE(_native, module) {
     module.doc() = "Lock-free structures in shared memory.";
     penstock::memory::bind_flow(module);
     penstock::memory::bind_records(module);
+    penstock::memory::bind_table(module);
     module.def("watch_lifeline", &watch);
 }

@@ -1,0 +1,99 @@
+"""A table: slots that are overwritten in order and read at random. Rings no bell and draws no samples.
+
+Each writer has a ring of slots of its own and fills them one after the other: sequence 0, 1, 2, ... Nobody gives a slot
+back, so a writer never waits, and a reader finds out after it has copied whether it was overtaken. A writer that dies
+between ``claim`` and ``push`` loses that slot's content, which nobody has seen; its successor claims the same sequence.
+"""
+
+from collections.abc import Sequence
+
+from penstock.memory import _native
+from penstock.memory.layout import Layout, aligned
+from penstock.types import Array, Arrays, ArraySpec
+
+__all__ = ["Table"]
+
+
+class Table:
+    """Rings of slots of named arrays in shared memory.
+
+    Sequence s of a writer can be read while ``claimed - slots <= s < written``. One writer of each ring at a time.
+
+    Attributes:
+        arrays: field -> ``[writers * slots, ...]``: all slots as one array, each writer's ring after the other.
+        heads: the counts of all writers as bytes, for native code that reads beside the writers.
+        specs: the arrays of one slot.
+        writers: number of rings.
+        slots: number of slots of each.
+    """
+
+    def __init__(self, bytes: Array, specs: Sequence[ArraySpec], writers: int, slots: int) -> None:  # noqa: A002
+        """Attach to ``required(specs, writers, slots)`` bytes, uint8, that start at a multiple of 64 and were zero.
+
+        Args:
+            bytes: the memory.
+            specs: the arrays of one slot.
+            writers: number of rings, at least 1.
+            slots: number of slots of each, at least 2: while one is filled, another is there to be read.
+
+        Raises:
+            ValueError: there are too few writers or slots.
+        """
+        if writers < 1 or slots < 2:
+            raise ValueError(f"a table needs a writer and two slots for each, not {writers} and {slots}")
+        self.writers = writers
+        self.slots = slots
+        self._words = _native.Table(bytes, writers, slots)
+        self.heads: Array = bytes[: _native.Table.required(writers)]
+        layout = Layout([spec.within(writers * slots) for spec in specs])
+        self.specs = tuple(specs)
+        self.arrays: Arrays = layout.views(bytes, aligned(_native.Table.required(writers)))
+        self._views: dict[int, Arrays] = {}
+
+    @staticmethod
+    def required(specs: Sequence[ArraySpec], writers: int, slots: int) -> int:
+        """Bytes that a table of this kind takes."""
+        layout = Layout([spec.within(writers * slots) for spec in specs])
+        return aligned(_native.Table.required(writers)) + layout.nbytes
+
+    def slot(self, index: int) -> Arrays:
+        """The arrays of one slot, as views. The same dict each time: do not change it."""
+        views = self._views.get(index)
+        if views is None:
+            # Made when it is asked for: a table may have a hundred thousand slots.
+            views = self._views[index] = {name: array[index, ...] for name, array in self.arrays.items()}
+        return views
+
+    def claim(self, writer: int, sequence: int) -> int:
+        """Open the slot of ``sequence`` for writing; its flat index. Its former content can no longer be read.
+
+        May be called again before ``push``, also by a successor of a dead writer: the content is then written anew.
+
+        Raises:
+            ValueError: ``sequence`` is not the writer's next one, which is ``written(writer)``.
+        """
+        return self._words.claim(writer, sequence)
+
+    def push(self, writer: int, sequence: int) -> None:
+        """Make the claimed slot readable.
+
+        Raises:
+            FencedError: ``sequence`` is not claimed, or was pushed before.
+        """
+        self._words.push(writer, sequence)
+
+    def written(self, writer: int) -> int:
+        """How many slots the writer has pushed: sequences below are whole, until they are overwritten."""
+        return self._words.written(writer)
+
+    def claimed(self, writer: int) -> int:
+        """How many slots the writer has claimed: ``written``, or one more."""
+        return self._words.claimed(writer)
+
+    def index(self, writer: int, sequence: int) -> int:
+        """Flat index of the slot that holds ``sequence``: ``writer * slots + sequence % slots``."""
+        return self._words.index(writer, sequence)
+
+    def begin(self, writer: int, sequence: int) -> None:
+        """Go on at ``sequence``, for a writer whose slots were restored; before anybody else looks at the table."""
+        self._words.begin(writer, sequence)

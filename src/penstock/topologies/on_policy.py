@@ -17,7 +17,7 @@ from penstock.node import LaneStart
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.evaluator import EvaluatorSettings
-from penstock.nodes.learner import VERDICT, LearnerSettings, record_specs
+from penstock.nodes.learner import VERDICT, KeeperSettings, LearnerSettings, record_specs
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy import PolicySettings
 from penstock.nodes.policy_node import PolicyNodeSettings
@@ -179,25 +179,28 @@ def _policy(plan: Plan, name: str) -> NodeSpec:
     return NodeSpec(name, "policy_node", settings, group=name)
 
 
-def _learner(plan: Plan, assemble: Literal["by_lane", "by_arrival"]) -> NodeSpec:
-    run = plan.run
-    settings = LearnerSettings(
-        learn=plan.learn,
+def keeper_settings(plan: Plan) -> KeeperSettings:
+    """What is kept of a run."""
+    return KeeperSettings(
         initial=plan.initial,
         algorithm_config=plan.algorithm_config,
         spec=plan.spec,
         spaces=plan.spaces,
-        update=plan.update,
-        num_steps=plan.num_steps,
-        num_envs=run.num_envs,
-        rollouts_per_batch=plan.num_workers,
-        assemble=assemble,
-        max_policy_lag=run.max_policy_lag,
-        run=run,
-        threads=plan.learner_threads,
-        open_limit_s=OPEN_LIMIT_S,
+        run=plan.run,
         action_logs=tuple(f"actions.env.{worker}" for worker in range(plan.num_workers)),
         checkpoint=plan.checkpoint,
+    )
+
+
+def _learner(plan: Plan, assemble: Literal["by_lane", "by_arrival"]) -> NodeSpec:
+    settings = LearnerSettings(
+        keeper=keeper_settings(plan),
+        learn=plan.learn,
+        update=plan.update,
+        rollouts_per_batch=plan.num_workers,
+        assemble=assemble,
+        threads=plan.learner_threads,
+        open_limit_s=OPEN_LIMIT_S,
     )
     return NodeSpec("learner", "learner", settings, group="learner", threads=plan.learner_threads)
 

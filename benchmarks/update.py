@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks.measured import Measured, parser, report
 from benchmarks.peak import operations_per_second, update_operations
 from benchmarks.timing import Contestant, compare
+from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.rollouts import targets
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
@@ -90,7 +91,9 @@ class Kernel:
 def torch_update(backend: str, arrays: Arrays) -> Updater:
     """An update by torch, on one thread, which is its best at this size."""
     build = load(f"penstock.updates.{backend}:build")
-    updater: Updater = build(f"{learn.__name__}:build", CONFIG, SPEC, SPACES, arrays, "cpu", 1)
+    updater: Updater = build(
+        UpdaterSettings(f"{learn.__name__}:build", CONFIG, SPEC, SPACES, device="cpu", threads=1, seed=0), arrays
+    )
     updater.load(init_state(SPACES, CONFIG, 0))
     updater.begin([0], 0.0)
     return updater

@@ -31,6 +31,7 @@ __all__ = [
     "Schedule",
     "TableSpec",
     "Tensors",
+    "UpdaterSettings",
 ]
 
 Tensors: TypeAlias = Mapping[str, Any]
@@ -258,3 +259,25 @@ class Fused(NamedTuple):
     statistics: Callable[[Tensors, Tensors], Tensors]
     update: Callable[[int, int], FusedUpdate]
     """``(rows, threads) -> FusedUpdate`` over so many flat rows, on so many threads."""
+
+
+@dataclass(frozen=True)
+class UpdaterSettings:
+    """What an updater is built from, as plain data; the arrays of a stream are given beside it."""
+
+    learn: str
+    """``module:attribute`` of what makes the algorithm's pure functions, or its fused ones."""
+    config: Any
+    """The algorithm's."""
+    spec: AlgorithmSpec
+    """The algorithm's, on these spaces."""
+    spaces: Spaces
+    """Of one lane."""
+    device: str
+    """Of the state: ``cpu`` or ``cuda:n``."""
+    threads: int
+    """Of the update, in this process."""
+    seed: int
+    """The run's."""
+    learner: int = 0
+    """Which of the run's learners this is: the rows of each draw noise of their own."""

@@ -2,7 +2,7 @@
 
 import functools
 
-__all__ = ["episode_seed"]
+__all__ = ["episode_seed", "phase_seed"]
 
 _MASK = (1 << 64) - 1
 
@@ -23,3 +23,8 @@ def _lane(seed: int, lane: int) -> int:
 def episode_seed(seed: int, lane: int, episode: int) -> int:
     """The seed of one episode of one lane, in ``[0, 2**31)`` (what every environment accepts)."""
     return _mix(_lane(seed, lane) ^ episode) >> 33
+
+
+def phase_seed(seed: int, phase: int, index: int) -> int:
+    """The seed of one noise input of one phase of an update, in ``[0, 2**64)``; acting draws from the run's own."""
+    return _mix(_mix(_mix(seed & _MASK) ^ (phase + 1)) ^ (index + 1))

@@ -22,9 +22,11 @@ __all__ = [
     "EnvFactory",
     "EnvReference",
     "EnvSource",
+    "Exchange",
     "NoiseSpec",
     "PolicyBackend",
     "Question",
+    "ReplayUpdater",
     "Space",
     "Spaces",
     "StepResult",
@@ -281,4 +283,47 @@ class Updater(Protocol):
 
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order, into the state."""
+        ...
+
+
+class Exchange(Protocol):
+    """How several learners agree on a gradient: called once a phase that has one, between gradients and step."""
+
+    def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
+        """The gradient to step down; valid until the next call.
+
+        Args:
+            phase: its name.
+            gradients: network -> float32 ``[n]``: a mean over this learner's minibatch.
+            weight: sum of the minibatch's ``weight``: what the mean counts beside the other learners'.
+        """
+        ...
+
+
+class ReplayUpdater(Protocol):
+    """Holds a learner's state on its device and steps it by minibatches drawn from a table: eager or compiled."""
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state (initial, or of a checkpoint), or the arrays of it that are named."""
+        ...
+
+    def state(self) -> Arrays:
+        """The state's named arrays on the CPU; valid until the next call."""
+        ...
+
+    def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
+        """One gradient step: every phase that is due.
+
+        Args:
+            minibatch: ``[n m, ...]`` each, as ``AlgorithmSpec.drawn`` lists them, m being the schedule's
+                ``mini_batch_size``. The gradients of the n parts are averaged before each phase steps, by ``weight``.
+            progress: in [0, 1]; drives schedules.
+
+        Returns:
+            What the phases find for each row (``priority``), ``[n m]`` each; empty where they find nothing.
+        """
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call."""
         ...

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from penstock.algorithm import UpdaterSettings
 from penstock.program.rollout import rollout_specs
 from penstock.types import Box, Discrete, Spaces
 from penstock.updates.eager import EagerUpdater
@@ -95,7 +96,9 @@ def train(task, module_spec, module_learn, config, updates, lanes=8, fused=None)
     algorithm = module_learn.build(task.spaces, config)
     arrays = allocate(task.spaces, spec, config.num_steps, lanes)
     if fused is None:
-        updater = EagerUpdater(algorithm, spec, arrays, torch.device("cpu"))
+        updater = EagerUpdater(
+            algorithm, UpdaterSettings("", config, spec, task.spaces, "cpu", threads=1, seed=0), arrays
+        )
     else:
         updater = FusedUpdater(fused.build(task.spaces, config), spec, arrays, threads=1)
     updater.load(algorithm.init_state(0))

@@ -1,14 +1,22 @@
 """An algorithm of two phases that learns nothing but which rows it has seen, and how often each phase has run."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
-from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, Schedule
+from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, Schedule, UpdaterSettings
 from penstock.network import Categorical, Linear, Network, PolicyGraph
-from penstock.types import ArraySpec, NoiseSpec
+from penstock.types import ArraySpec, Discrete, NoiseSpec, Spaces
 
 ROWS = 2 * 6 * 4
 """Two slots of 5 + 1 rows of 4 lanes."""
+SPACES = Spaces((("obs", Discrete(2)),), Discrete(2))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Of this algorithm: nothing."""
 
 
 def spec(size):
@@ -21,12 +29,18 @@ def spec(size):
         state=(
             ArraySpec("seen", (ROWS,), "float32"),
             ArraySpec("ran", (2,), "float32"),
+            ArraySpec("gradient_steps", (), "int64"),
             ArraySpec("progress", (), "float64"),
         ),
         targets=(ArraySpec("doubled", (), "float32"),),
         minibatch=("reward", "doubled"),
         schedule=Schedule(1, size),
     )
+
+
+def settings(size):
+    """Of an updater of minibatches of ``size`` rows."""
+    return UpdaterSettings("", Tuning(), spec(size), SPACES, "cpu", threads=1, seed=0)
 
 
 def build(spaces=None, config=None):

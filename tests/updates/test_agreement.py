@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.spec import PPOConfig, spec
 from penstock.updates.compiled import CompiledUpdater
@@ -36,7 +37,7 @@ def make(backend, arrays, threads=1):
         updater = FusedUpdater(fused.build(TASK.spaces, CONFIG), SPEC, arrays, threads)
     else:
         kind = EagerUpdater if backend == "eager" else CompiledUpdater
-        updater = kind(algorithm, SPEC, arrays, torch.device("cpu"))
+        updater = kind(algorithm, UpdaterSettings("", CONFIG, SPEC, TASK.spaces, "cpu", threads, seed=0), arrays)
     updater.load(algorithm.init_state(0))
     updater.begin([0], 0.25)
     return updater

@@ -10,7 +10,7 @@ from tests.updates import counting
 
 def make():
     torch.set_num_threads(1)
-    return compiled.CompiledUpdater(counting.build(), counting.spec(7), counting.stream(), torch.device("cpu"))
+    return compiled.CompiledUpdater(counting.build(), counting.settings(7), counting.stream())
 
 
 def test_a_second_start_finds_the_library(monkeypatch):

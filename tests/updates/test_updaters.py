@@ -15,7 +15,7 @@ SIZE = 7
 @pytest.fixture(params=[EagerUpdater, CompiledUpdater], ids=["eager", "compiled"])
 def updater(request):
     torch.set_num_threads(1)
-    made = request.param(counting.build(), counting.spec(SIZE), counting.stream(), torch.device("cpu"))
+    made = request.param(counting.build(), counting.settings(SIZE), counting.stream())
     made.load(counting.build().init_state(0))
     return made
 

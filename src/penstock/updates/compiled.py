@@ -19,13 +19,13 @@ from torch import Tensor
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.fx import GraphModule
 
-from penstock.algorithm import Algorithm, AlgorithmSpec, Phase
+from penstock.algorithm import Algorithm, Phase, UpdaterSettings
 from penstock.ops.batch import Batch
 from penstock.ops.lowering import rational_tanh, thin_addmm, thin_mm
 from penstock.ops.meter import Meter
 from penstock.ops.tracing import trace
 from penstock.registry import load
-from penstock.types import Array, Arrays, Spaces
+from penstock.types import Array, Arrays
 
 __all__ = ["CompiledUpdater", "build"]
 
@@ -50,52 +50,20 @@ CPU_REWRITES: dict[Any, Callable[..., Tensor]] = {
 }
 
 
-def build(  # noqa: PLR0917
-    learn: str,
-    config: Any,  # noqa: ANN401
-    spec: AlgorithmSpec,
-    spaces: Spaces,
-    arrays: Mapping[str, Array],
-    device: str,
-    threads: int,
-) -> "CompiledUpdater":
-    """The updater of one learner, compiled or taken from the cache: arguments as for the eager one.
-
-    Args:
-        learn: "module:attribute" of what makes the algorithm's pure functions.
-        config: the algorithm's.
-        spec: the algorithm's, on these spaces.
-        spaces: of one lane.
-        arrays: field -> ``[slots, T + 1, lanes, ...]``: the stream's rows.
-        device: of the state, ``cpu`` or ``cuda:n``.
-        threads: of torch, in this process.
-    """
-    torch.set_num_threads(threads)
-    tuned = [value for value in vars(config).values() if isinstance(value, float)]
-    return CompiledUpdater(load(learn)(spaces, config), spec, arrays, torch.device(device), tuned)
+def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUpdater":
+    """The updater of a learner from a stream, compiled or taken from the cache; ``arrays`` as for the eager one."""
+    torch.set_num_threads(settings.threads)
+    return CompiledUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
 
 
 class CompiledUpdater:
     """Runs an algorithm's phases as compiled programs over fixed buffers."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        spec: AlgorithmSpec,
-        arrays: Mapping[str, Array],
-        device: torch.device,
-        tuned: Collection[float] = (),
-    ) -> None:
-        """Lay out the buffers and compile the phases.
-
-        Args:
-            algorithm: its pure functions.
-            spec: its spec.
-            arrays: field -> ``[slots, T + 1, lanes, ...]``: the stream's rows.
-            device: of the state.
-            tuned: the algorithm's hyper-parameters: one library serves all their values.
-        """
-        self._tuned = tuned
+    def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
+        """Lay out the buffers and compile the phases."""
+        spec, device = settings.spec, torch.device(settings.device)
+        # One library serves all values of the hyper-parameters.
+        self._tuned = [value for value in vars(settings.config).values() if isinstance(value, float)]
         self._algorithm = algorithm
         self._batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
         self._meter = Meter()

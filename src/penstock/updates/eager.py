@@ -1,66 +1,51 @@
 """The update as plain torch calls: starts at once, needs no compiler. Knows no algorithm beyond its phases."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, AlgorithmSpec
+from penstock.algorithm import Algorithm, Phase, UpdaterSettings
 from penstock.ops.batch import Batch
+from penstock.ops.inbox import Inbox
 from penstock.ops.meter import Meter
+from penstock.ops.turns import Turns
 from penstock.registry import load
-from penstock.types import Array, Arrays, Spaces
+from penstock.types import Array, Arrays, Exchange
 
-__all__ = ["EagerUpdater", "build"]
+__all__ = ["EagerReplayUpdater", "EagerUpdater", "build", "build_replay"]
 
 
-def build(  # noqa: PLR0917
-    learn: str,
-    config: Any,  # noqa: ANN401
-    spec: AlgorithmSpec,
-    spaces: Spaces,
-    arrays: Mapping[str, Array],
-    device: str,
-    threads: int,
-) -> "EagerUpdater":
-    """The updater of one learner.
+def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "EagerUpdater":
+    """The updater of a learner from a stream, whose rows are ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
+    torch.set_num_threads(settings.threads)
+    return EagerUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
 
-    Args:
-        learn: "module:attribute" of what makes the algorithm's pure functions.
-        config: the algorithm's.
-        spec: the algorithm's, on these spaces.
-        spaces: of one lane.
-        arrays: field -> ``[slots, T + 1, lanes, ...]``: the stream's rows.
-        device: of the state, ``cpu`` or ``cuda:n``.
-        threads: of torch, in this process.
-    """
-    torch.set_num_threads(threads)
-    return EagerUpdater(load(learn)(spaces, config), spec, arrays, torch.device(device))
+
+def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> "EagerReplayUpdater":
+    """The updater of a learner from a table; ``exchange`` is how it agrees with others, if there are any."""
+    torch.set_num_threads(settings.threads)
+    return EagerReplayUpdater(load(settings.learn)(settings.spaces, settings.config), settings, exchange)
 
 
 class EagerUpdater:
-    """Runs an algorithm's phases one torch call at a time."""
+    """Runs an algorithm's phases over the rows of a stream, one torch call at a time."""
 
-    def __init__(
-        self, algorithm: Algorithm, spec: AlgorithmSpec, arrays: Mapping[str, Array], device: torch.device
-    ) -> None:
+    def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
+        spec, device = settings.spec, torch.device(settings.device)
         self._algorithm = algorithm
         self._batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
-        self._meter = Meter()
-        self._state = {part.name: torch.from_numpy(np.zeros(part.shape, part.dtype)).to(device) for part in spec.state}
+        self._stepper = _Stepper(algorithm.phases, settings, None)
         self._rows = self._batch.buffers(spec.schedule.mini_batch_size)
-        self._count = 0
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
-        for name, values in state.items():
-            self._state[name] = torch.tensor(values, device=self._state[name].device)
+        self._stepper.load(state)
 
     def state(self) -> Arrays:
         """The state's named arrays on the CPU."""
-        return {name: values.cpu().numpy() for name, values in self._state.items()}
+        return self._stepper.arrays()
 
     def begin(self, slots: Sequence[int], progress: float) -> None:
         """Compute the targets of the rollouts in ``slots``."""
@@ -76,25 +61,127 @@ class EagerUpdater:
             part = slice(start, start + room)
             self._batch.gather(indices[part], weights[part], self._rows)
             columns = [values[: len(indices[part])].unbind() for values in self._rows.values()]
-            for values in zip(*columns, strict=True):
-                self._step(dict(zip(names, values, strict=True)))
-
-    def _step(self, minibatch: dict[str, Tensor]) -> None:
-        """Every phase that is due: its gradients, then its step."""
-        metrics: dict[str, Tensor] = {}
-        for phase in self._algorithm.phases:
-            if self._count % phase.every == 0:
-                found = phase.gradients(self._state, minibatch, {})
-                self._state.update(phase.apply(self._state, found.gradients))
-                metrics.update(found.metrics)
-        self._count += 1
-        self._meter.add(metrics)
+            for values, weight in zip(zip(*columns, strict=True), weights[part].sum(1).tolist(), strict=True):
+                self._stepper.step([dict(zip(names, values, strict=True))], [weight])
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call."""
-        return self._meter.take()
+        return self._stepper.meter.take()
 
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
         for slot in slots:
             self.load(self._algorithm.statistics(self.state(), self._batch.rollout(slot)))
+
+
+class EagerReplayUpdater:
+    """Runs an algorithm's phases over minibatches that were drawn from a table, one torch call at a time."""
+
+    def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, exchange: Exchange | None) -> None:
+        self._stepper = _Stepper(algorithm.phases, settings, exchange)
+        self._inbox = Inbox(settings.spec.schedule.mini_batch_size, torch.device(settings.device))
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state, or the arrays of it that are named."""
+        self._stepper.load(state)
+
+    def state(self) -> Arrays:
+        """The state's named arrays on the CPU."""
+        return self._stepper.arrays()
+
+    def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
+        """One gradient step: every phase that is due. As `penstock.types.ReplayUpdater.learn`."""
+        self.load({"progress": np.asarray(progress, np.float64)})
+        parts = self._inbox.take(minibatch)
+        weights = minibatch["weight"].reshape(len(parts), -1).sum(1).tolist()
+        return {name: values.cpu().numpy() for name, values in self._stepper.step(parts, weights).items()}
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call."""
+        return self._stepper.meter.take()
+
+
+class _Stepper:
+    """A state, and the phases that step it.
+
+    Args:
+        phases: of the algorithm.
+        settings: of the updater.
+        exchange: how several learners agree; ``None``: this one is alone.
+    """
+
+    def __init__(self, phases: Sequence[Phase], settings: UpdaterSettings, exchange: Exchange | None) -> None:
+        self.meter = Meter()
+        self._phases = phases
+        self._exchange = exchange
+        self._learner = settings.learner
+        self._device = torch.device(settings.device)
+        self._state = {
+            part.name: torch.from_numpy(np.zeros(part.shape, part.dtype)).to(self._device)
+            for part in settings.spec.state
+        }
+        self._turns = Turns(
+            [phase.every for phase in phases],
+            [phase.noise for phase in phases],
+            settings.seed,
+            counted="gradient_steps" in self._state,
+        )
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state, or the arrays of it that are named."""
+        for name, values in state.items():
+            self._state[name] = torch.tensor(values, device=self._device)
+        if "gradient_steps" in state:
+            self._turns.count = int(state["gradient_steps"])
+
+    def arrays(self) -> Arrays:
+        """The state's named arrays on the CPU."""
+        return {name: values.cpu().numpy() for name, values in self._state.items()}
+
+    def step(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
+        """One gradient step: each phase that is due, over all parts of a minibatch; what it finds for each row.
+
+        Args:
+            parts: field -> ``[m, ...]`` each.
+            weights: the sum of each part's ``weight``.
+        """
+        metrics: dict[str, Tensor] = {}
+        per_row: dict[str, Tensor] = {}
+        for index in self._turns.due():
+            phase = self._phases[index]
+            noise = self._noise(index, len(parts), len(parts[0]["weight"]))
+            found = [phase.gradients(self._state, *inputs) for inputs in zip(parts, noise, strict=True)]
+            gradients = _mean([part.gradients for part in found], weights)
+            if self._exchange is not None and gradients:
+                arrays = {name: values.cpu().numpy() for name, values in gradients.items()}
+                agreed = self._exchange(phase.name, arrays, sum(weights))
+                gradients = {name: torch.tensor(values, device=self._device) for name, values in agreed.items()}
+            self._state.update(phase.apply(self._state, gradients))
+            metrics.update(_mean([part.metrics for part in found], weights))
+            per_row.update({name: torch.cat([part.per_row[name] for part in found]) for name in found[0].per_row})
+        self._turns.count += 1
+        if "gradient_steps" in self._state:
+            self._state["gradient_steps"] = torch.tensor(self._turns.count, device=self._device)
+        if metrics:
+            self.meter.add(metrics)
+        return per_row
+
+    def _noise(self, phase: int, parts: int, size: int) -> list[dict[str, Tensor]]:
+        """The noise of a phase for each part; the learners' rows are numbered one learner after the other."""
+        rows = parts * size
+        here = {
+            name: torch.from_numpy(values).to(self._device).reshape(parts, size, *values.shape[1:])
+            for name, values in self._turns.noise(phase, self._learner * rows, rows).items()
+        }
+        return [{name: values[part] for name, values in here.items()} for part in range(parts)]
+
+
+def _mean(found: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Mapping[str, Tensor]:
+    """The weighted mean of each named tensor."""
+    if len(found) == 1:
+        return found[0]
+    total = sum(weights)
+    return {
+        name: torch.stack([weight / total * part[name] for part, weight in zip(found, weights, strict=True)]).sum(0)
+        for name in found[0]
+    }

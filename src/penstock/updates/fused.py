@@ -4,40 +4,24 @@ State is changed in place, on the CPU. Knows no algorithm beyond its fused funct
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from penstock.algorithm import AlgorithmSpec, Fused
+from penstock.algorithm import AlgorithmSpec, Fused, UpdaterSettings
 from penstock.ops.rows import Rows
 from penstock.registry import load
-from penstock.types import Array, Arrays, Spaces
+from penstock.types import Array, Arrays
 
 __all__ = ["FusedUpdater", "build"]
 
 
-def build(  # noqa: PLR0917
-    learn: str,
-    config: Any,  # noqa: ANN401
-    spec: AlgorithmSpec,
-    spaces: Spaces,
-    arrays: Mapping[str, Array],
-    device: str,
-    threads: int,
-) -> "FusedUpdater":
-    """The updater of one learner.
+def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "FusedUpdater":
+    """The updater of a learner from a stream, on the CPU: field -> ``[slots, T + 1, lanes, ...]``.
 
-    Args:
-        learn: "module:attribute" of what makes the algorithm's fused functions.
-        config: the algorithm's.
-        spec: the algorithm's, on these spaces.
-        spaces: of one lane.
-        arrays: field -> ``[slots, T + 1, lanes, ...]``: the stream's rows.
-        device: ``cpu``; a plan names no other for this backend.
-        threads: of the native update.
+    A plan names no other device for this backend.
     """
-    del device
-    return FusedUpdater(load(learn)(spaces, config), spec, arrays, threads)
+    fused = load(settings.learn)(settings.spaces, settings.config)
+    return FusedUpdater(fused, settings.spec, arrays, settings.threads)
 
 
 class FusedUpdater:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from penstock.algorithm import Schedule
+from penstock.algorithm import Schedule, UpdaterSettings
 from penstock.errors import BadDataError, PenstockError
 from penstock.node import Ports
 from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows
@@ -63,13 +63,16 @@ class LearnerNode:
         self._keeper = Keeper(kept, ports)
         with ports.busy("build the update", settings.open_limit_s):
             self._updater: Updater = load(settings.update)(
-                settings.learn,
-                kept.algorithm_config,
-                kept.spec,
-                kept.spaces,
+                UpdaterSettings(
+                    learn=settings.learn,
+                    config=kept.algorithm_config,
+                    spec=kept.spec,
+                    spaces=kept.spaces,
+                    device=kept.run.device,
+                    threads=settings.threads,
+                    seed=kept.run.seed,
+                ),
                 self._rollouts.arrays,
-                kept.run.device,
-                settings.threads,
             )
         self._assembly = Assembly(
             self._rollouts,

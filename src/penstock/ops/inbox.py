@@ -1,0 +1,62 @@
+"""Minibatches that come as arrays of this process, on the learner's device and in parts of one size."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from penstock.types import Array
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """Brings minibatches to a device.
+
+    Args:
+        size: rows of a part.
+        device: where they are learned from.
+    """
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self._size = size
+        self._device = device
+        self._copies: dict[str, _Copy] = {}
+
+    def take(self, minibatch: Mapping[str, Array]) -> list[dict[str, Tensor]]:
+        """The parts of a minibatch ``[n size, ...]``: views of it on the CPU, elsewhere valid until the next call.
+
+        Raises:
+            ValueError: it does not divide into parts.
+        """
+        rows = len(minibatch["weight"])
+        if not rows or rows % self._size:
+            raise ValueError(f"a minibatch of {rows} rows is not made of parts of {self._size}")
+        here = {name: self._send(name, torch.from_numpy(values)) for name, values in minibatch.items()}
+        columns = [values.reshape(-1, self._size, *values.shape[1:]).unbind() for values in here.values()]
+        return [dict(zip(here, part, strict=True)) for part in zip(*columns, strict=True)]
+
+    def _send(self, name: str, values: Tensor) -> Tensor:
+        if self._device.type == "cpu":
+            return values
+        if name not in self._copies or self._copies[name].shape != values.shape:
+            self._copies[name] = _Copy(values, self._device)
+        return self._copies[name].send(values)
+
+
+class _Copy:
+    """One field on another device, sent there through pinned memory."""
+
+    def __init__(self, values: Tensor, device: torch.device) -> None:
+        self.shape = values.shape
+        self._staging = torch.empty_like(values, pin_memory=True)
+        self._device = torch.empty_like(values, device=device)
+        self._sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def send(self, values: Tensor) -> Tensor:
+        """Start copying; whatever the device does next waits for it."""
+        self._sent.synchronize()
+        self._staging.copy_(values)
+        self._device.copy_(self._staging, non_blocking=True)
+        self._sent.record()
+        return self._device

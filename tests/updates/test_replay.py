@@ -1,0 +1,180 @@
+"""What every updater over a table does for any algorithm: phases in turn, noise by counter, parts, an exchange."""
+
+import numpy as np
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.kernels.noise import draw
+from penstock.ops.turns import Turns
+from penstock.registry import load
+from penstock.seeding import phase_seed
+from tests.updates import tracking
+
+ROWS = 8
+NAMES = ("actor", "critic", "target")
+
+
+@pytest.fixture(params=["eager"])
+def make(request):
+    build_replay = load(f"penstock.updates.{request.param}:build_replay")
+
+    def made(rows=ROWS, exchange=None, **changed):
+        updater = build_replay(tracking.settings(rows, **changed), exchange)
+        updater.load(tracking.init_state(0))
+        return updater
+
+    return made
+
+
+def copied(updater):
+    return {name: values.copy() for name, values in updater.state().items()}
+
+
+def by_hand(state, minibatch, steps, progress, first_row=0):
+    """The state after so many gradient steps from the first, in float64; the last step's priorities."""
+    state = {name: state[name].astype(np.float64) for name in NAMES}
+    config = tracking.Config()
+    share = minibatch["weight"] / minibatch["weight"].sum()
+    obs = minibatch["obs"].astype(np.float64)
+    rows = first_row + np.arange(len(obs))
+    for step in range(steps):
+        noise = draw(tracking.NOISE, phase_seed(3, 0, 0), rows, step)
+        error = obs @ state["critic"] + config.noise * noise - minibatch["reward"]
+        state["critic"] = state["critic"] - config.lr * (share * error) @ obs
+        if step % 2 == 0:
+            gradient = (share * (obs @ (state["actor"] - state["critic"]))) @ obs
+            state["actor"] = state["actor"] - config.lr * (1.0 - progress) * gradient
+        if step % 3 == 0:
+            state["target"] = state["critic"]
+    return state, np.abs(error)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_each_phase_sees_what_the_one_before_left_and_runs_when_it_is_due(make, steps):
+    updater, minibatch = make(), tracking.minibatch(ROWS)
+    for _ in range(steps):
+        per_row = updater.learn(minibatch, 0.25)
+    expected, priority = by_hand(tracking.init_state(0), minibatch, steps, 0.25)
+    found = updater.state()
+    for name in NAMES:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6)
+    assert int(found["gradient_steps"]) == steps
+    assert float(found["progress"]) == 0.25
+    assert set(per_row) == {"priority"}
+    assert per_row["priority"].dtype == np.float32
+    np.testing.assert_allclose(per_row["priority"], priority, rtol=1e-5, atol=1e-6)
+
+
+def test_metrics_are_means_over_the_gradient_steps_since_the_last_call(make):
+    updater, minibatch = make(), tracking.minibatch(ROWS)
+    losses = []
+    for _ in range(3):
+        updater.learn(minibatch, 0.0)
+        losses.append(updater.metrics()["critic_loss"])
+    again = make()
+    for _ in range(3):
+        again.learn(minibatch, 0.0)
+    found = again.metrics()
+    assert set(found) == {"critic_loss", "actor_loss"}
+    assert found["critic_loss"] == pytest.approx(np.mean(losses), rel=1e-6)
+    assert again.metrics() == {}
+
+
+def test_a_step_that_is_done_again_is_the_same_step(make):
+    updater, minibatches = make(), [tracking.minibatch(ROWS, seed) for seed in range(5)]
+    for minibatch in minibatches[:3]:
+        updater.learn(minibatch, 0.1)
+    between = copied(updater)
+    for minibatch in minibatches[3:]:
+        updater.learn(minibatch, 0.1)
+    after = copied(updater)
+    other = make()
+    other.load(between)
+    for minibatch in minibatches[3:]:
+        other.learn(minibatch, 0.1)
+    for name, values in other.state().items():
+        assert values.tobytes() == after[name].tobytes(), name
+
+
+def test_load_and_state_are_copies(make):
+    updater = make()
+    mine = tracking.init_state(5)
+    updater.load(mine)
+    mine["critic"][:] = 0.0
+    assert updater.state()["critic"].tolist() == tracking.init_state(5)["critic"].tolist()
+
+
+def test_parts_of_a_minibatch_are_averaged_by_weight_before_a_phase_steps(make):
+    whole, parts = make(ROWS), make(ROWS // 2)
+    for seed in range(4):
+        minibatch = tracking.minibatch(ROWS, seed)
+        once, twice = whole.learn(minibatch, 0.0), parts.learn(minibatch, 0.0)
+        np.testing.assert_allclose(twice["priority"], once["priority"], rtol=1e-5, atol=1e-6)
+    for name in NAMES:
+        np.testing.assert_allclose(parts.state()[name], whole.state()[name], rtol=1e-5, atol=1e-6)
+    assert parts.metrics()["critic_loss"] == pytest.approx(whole.metrics()["critic_loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("rows", [0, 3, 9])
+def test_a_minibatch_of_another_size_is_refused(make, rows):
+    with pytest.raises(ValueError, match=f"a minibatch of {rows} rows is not made of parts of 4"):
+        make(4).learn({name: values[:rows] for name, values in tracking.minibatch(12).items()}, 0.0)
+
+
+def test_an_exchange_stands_between_gradients_and_step_once_a_phase_that_has_gradients(make):
+    calls = []
+
+    def exchange(phase, gradients, weight):
+        calls.append((phase, {name: values.copy() for name, values in gradients.items()}, weight))
+        return {name: 2.0 * values for name, values in gradients.items()}
+
+    alone, exchanging = make(), make(exchange=exchange)
+    minibatch = tracking.minibatch(ROWS)
+    before = tracking.init_state(0)["critic"]
+    alone.learn(minibatch, 0.0)
+    exchanging.learn(minibatch, 0.0)
+    assert [(phase, set(gradients), weight) for phase, gradients, weight in calls] == [
+        ("critic", {"critic"}, ROWS - 1.0),
+        ("actor", {"actor"}, ROWS - 1.0),
+    ]
+    change = alone.state()["critic"] - before
+    np.testing.assert_allclose(calls[0][1]["critic"], -change / tracking.Config().lr, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(exchanging.state()["critic"] - before, 2.0 * change, rtol=1e-4, atol=1e-6)
+    exchanging.learn(minibatch, 0.0)
+    assert [phase for phase, _, _ in calls] == ["critic", "actor", "critic"]
+
+
+def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):
+    """K times B/K is 1 times B: the noise of a row is that of its place among all learners' rows."""
+    minibatch = tracking.minibatch(ROWS)
+    halves = [{name: values[part] for name, values in minibatch.items()} for part in (slice(0, 4), slice(4, 8))]
+    met = {}
+
+    def meet(phase, gradients, weight):
+        met.setdefault(phase, []).append((gradients[phase].copy(), weight))
+        (first, mine), (second, others) = (met[phase] * 2)[:2]
+        return {phase: (mine * first + others * second) / (mine + others)}
+
+    first, second, together = make(4, meet, learner=0), make(4, meet, learner=1), make(ROWS)
+    first.learn(halves[0], 0.0)
+    second.learn(halves[1], 0.0)
+    together.learn(minibatch, 0.0)
+    np.testing.assert_allclose(second.state()["critic"], together.state()["critic"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_count_that_the_state_does_not_keep_is_refused():
+    for every, noise in (([1, 2], [(), ()]), ([1], [(("sample", tracking.NOISE),)])):
+        with pytest.raises(PenstockError, match="need gradient_steps"):
+            Turns(every, noise, 0, counted=False)
+    assert Turns([1], [()], 0, counted=False).due() == (0,)
+
+
+def test_noise_of_learning_is_not_that_of_acting():
+    turns = Turns([1, 1], [(("a", tracking.NOISE), ("b", tracking.NOISE)), (("a", tracking.NOISE),)], 3, counted=True)
+    drawn = [turns.noise(0, 0, 5)["a"], turns.noise(0, 0, 5)["b"], turns.noise(1, 0, 5)["a"]]
+    drawn.append(draw(tracking.NOISE, 3, np.arange(5), 0))
+    turns.count = 1
+    drawn.append(turns.noise(0, 0, 5)["a"])
+    assert len({values.tobytes() for values in drawn}) == len(drawn)
+    turns.count = 0
+    assert np.array_equal(turns.noise(0, 3, 2)["a"], drawn[0][3:])

@@ -5,13 +5,24 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.registry import ALGORITHMS, INFERENCE, NODES, RUNTIMES, TOPOLOGIES, UPDATES, AlgorithmEntry, Table, load
+from penstock.registry import (
+    ALGORITHMS,
+    INFERENCE,
+    NODES,
+    RUNTIMES,
+    TOPOLOGIES,
+    UPDATES,
+    AlgorithmEntry,
+    Table,
+    algorithms_for,
+    load,
+)
 
 
 @pytest.mark.parametrize(
     "reference",
     [table[name] for table in (INFERENCE, NODES, RUNTIMES, TOPOLOGIES, UPDATES) for name in table.names()]
-    + [part for name in ALGORITHMS.names() for part in ALGORITHMS[name] if part is not None],
+    + [part for name in ALGORITHMS.names() for part in ALGORITHMS[name] if isinstance(part, str)],
 )
 def test_every_shipped_reference_loads(reference):
     assert callable(load(reference))
@@ -30,6 +41,18 @@ def test_where_no_name_is_near_all_are_listed():
 def test_get_answers_none_for_an_unknown_name():
     assert ALGORITHMS.get("pppo") is None
     assert ALGORITHMS.get("ppo") == ALGORITHMS["ppo"]
+
+
+def test_algorithms_are_listed_by_the_actions_they_serve(monkeypatch):
+    table = {
+        "one": AlgorithmEntry("", "", "", ""),
+        "two": AlgorithmEntry("", "", "", "", actions=("bounded",)),
+        "three": AlgorithmEntry("", "", "", "", actions=("bounded", "discrete")),
+    }
+    monkeypatch.setattr("penstock.registry.ALGORITHMS", Table("algorithm", table))
+    assert algorithms_for("bounded") == "one, two or three"
+    assert algorithms_for("discrete") == "one or three"
+    assert algorithms_for("unbounded") == "one"
 
 
 @pytest.fixture

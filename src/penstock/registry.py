@@ -6,7 +6,7 @@ none of what it names.
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from penstock.errors import ConfigError, nearest
 
@@ -19,12 +19,17 @@ __all__ = [
     "RUNTIMES",
     "TOPOLOGIES",
     "UPDATES",
+    "ActionKind",
     "AlgorithmEntry",
     "Table",
+    "algorithms_for",
     "load",
 ]
 
 Entry = TypeVar("Entry")
+
+ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded"]
+"""A Discrete, a Box of real numbers with bounds, one without."""
 
 
 class AlgorithmEntry(NamedTuple):
@@ -42,6 +47,8 @@ class AlgorithmEntry(NamedTuple):
     """``build(spaces, config) -> Fused``, without torch; ``None`` where there is no native path."""
     supports: str | None = None
     """``supports(graph, config) -> bool``, without torch: whether ``fused`` serves such a policy."""
+    actions: tuple[ActionKind, ...] = get_args(ActionKind)
+    """The action spaces that it serves."""
 
     @classmethod
     def of_package(cls, package: str) -> "AlgorithmEntry":
@@ -139,6 +146,13 @@ ALGORITHMS = Table(
     "penstock.algorithms",
     AlgorithmEntry.of_package,
 )
+
+
+def algorithms_for(kind: ActionKind) -> str:
+    """The names of the algorithms that serve such actions, as a sentence has them: "ppo, a2c or sac"."""
+    names = [name for name in ALGORITHMS.names() if kind in ALGORITHMS[name].actions]
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
 
 ENVS: Table[str] = Table("environment", {}, "penstock.envs", str)
 """Third parties' environments: name -> the "module:attribute" that makes one. Gymnasium's ids are not in it."""

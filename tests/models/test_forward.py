@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from penstock.models.forward import Forward
-from penstock.network import Activation, Conv2d, Flatten, Linear, Network
+from penstock.network import Activation, Conv2d, Dueling, Flatten, Linear, Network
 
 
 def test_two_layers_by_hand():
@@ -71,3 +71,18 @@ def test_weights_are_views_and_gradients_are_flat():
     assert gradient.shape == flat.shape
     assert gradient[-2:].tolist() == [1.0, 1.0]
     assert outputs.free["log_std"].data_ptr() == flat[-2:].data_ptr()
+
+
+def test_a_dueling_layer_by_hand():
+    # Two actions of two atoms: v = (1, 2), a0 = (10, 20), a1 = (30, 60); mean a = (20, 40).
+    # q0 = (1 + 10 - 20, 2 + 20 - 40) = (-9, -18), q1 = (1 + 30 - 20, 2 + 60 - 40) = (11, 22)
+    x = torch.tensor([[1.0, 2.0, 10.0, 20.0, 30.0, 60.0]])
+    assert Forward(Network("n", (Dueling(2, 2),)))(torch.zeros(0), x).output.tolist() == [[-9.0, -18.0, 11.0, 22.0]]
+
+
+def test_a_dueling_layer_after_a_bfloat16_body_is_computed_in_float32():
+    network = Network("n", (Linear(2, 4, 1.0), Activation("relu"), Linear(4, 3, 1.0), Dueling(2)))
+    flat = torch.from_numpy(network.initial(np.random.default_rng(0)))
+    output = Forward(network)(flat, torch.ones(1, 2, dtype=torch.bfloat16)).output
+    assert output.dtype == torch.float32
+    assert output.shape == (1, 2)

@@ -7,7 +7,18 @@ import pytest
 import torch
 
 from penstock.models.architecture import Body, actor_critic
-from penstock.models.policy import Policy, denormalised_value, normalised_target
+from penstock.models.policy import Policy, action_values, denormalised_value, normalised_target, squashed
+from penstock.network import (
+    Deterministic,
+    Dueling,
+    Encoding,
+    EpsilonGreedy,
+    Gaussian,
+    Linear,
+    Network,
+    PolicyGraph,
+    SquashedGaussian,
+)
 from penstock.types import Box, Discrete, Spaces
 
 OBS = (("obs", Box((3,), "float32", (-1.0,), (1.0,))),)
@@ -86,3 +97,81 @@ def test_targets_and_values_change_units_both_ways():
     target = normalised_target(torch.tensor([-140.0, -100.0]), statistics)
     assert target.tolist() == pytest.approx([-2.0, 0.0])
     assert denormalised_value(target, statistics).tolist() == pytest.approx([-140.0, -100.0])
+
+
+def without_value(head, *outputs, last=()):
+    """A policy whose outputs are those numbers, whatever it sees."""
+    network = Network("actor", (Linear(1, len(outputs), 1.0), *last))
+    graph = PolicyGraph((Encoding("obs", "flat", 1),), network, None, head, gives_value=False)
+    return Policy(graph), {"actor": torch.tensor([0.0] * len(outputs) + list(outputs))}
+
+
+def seen(noise, explore):
+    return {"obs": torch.zeros(len(explore), 1), "noise": torch.tensor(noise), "explore": torch.tensor(explore)}
+
+
+def test_squashed_gaussian_act_by_hand():
+    # means 0.5 and -1, log_std 9 (clipped to 2) and -50 (clipped to -20); noise 0.1 and 3.
+    module, published = without_value(SquashedGaussian(2), 0.5, -1.0, 9.0, -50.0)
+    outputs = module.act(published, seen([[0.1, 3.0]] * 2, [1.0, 0.0]))
+    assert list(outputs) == ["action"]
+    drawn = [math.tanh(0.5 + 0.1 * math.exp(2.0)), math.tanh(-1.0 + 3.0 * math.exp(-20.0))]
+    torch.testing.assert_close(outputs["action"], torch.tensor([drawn, [math.tanh(0.5), math.tanh(-1.0)]]))
+
+
+def test_the_bounds_of_log_std_are_the_heads_own():
+    distribution = squashed(SquashedGaussian(1, -5.0, 0.0), torch.tensor([[1.0, 0.5], [1.0, -9.0]]))
+    assert distribution.log_std.tolist() == [[0.0], [-5.0]]
+    assert distribution.mean.tolist() == [[1.0], [1.0]]
+
+
+def test_deterministic_act_by_hand():
+    module, published = without_value(Deterministic(2), 0.5, -1.0)
+    outputs = module.act(published, seen([[1.0, -9.0]] * 2, [0.1, 0.0]))
+    assert list(outputs) == ["action"]
+    torch.testing.assert_close(
+        outputs["action"], torch.tensor([[math.tanh(0.5) + 0.1, -1.0], [math.tanh(0.5), math.tanh(-1.0)]])
+    )
+
+
+def test_epsilon_greedy_act_by_hand():
+    # Explore 0.5: noise 0.49 takes floor(0.34 * 3) = 1, noise 0.5 the best, the first of the equals 0 and 2.
+    module, published = without_value(EpsilonGreedy(3), 4.0, 1.0, 4.0)
+    below_one = 1.0 - 2.0**-24
+    noise = [[0.49, 0.34], [0.5, 0.34], [0.0, below_one], [0.0, 0.0], [0.0, 0.9]]
+    outputs = module.act(published, seen(noise, [0.5, 0.5, 1.0, 1.0, 0.0]))
+    assert outputs["action"].tolist() == [1, 0, 2, 0, 0]
+    assert outputs["action"].dtype == torch.int64
+    assert outputs["q"].tolist() == [[4.0, 1.0, 4.0]] * 5
+
+
+def test_atoms_are_values_by_their_softmax():
+    # Atoms -1, 0, 1: probabilities (1/4, 1/4, 1/2) are worth 1/4, (1/2, 1/4, 1/4) are worth -1/4.
+    logits = [0.0, 0.0, math.log(2.0), math.log(2.0), 0.0, 0.0]
+    module, published = without_value(EpsilonGreedy(2, 3, -1.0, 1.0), *logits)
+    outputs = module.act(published, seen([[0.0, 0.9]], [0.0]))
+    assert outputs["q"].flatten().tolist() == pytest.approx([0.25, -0.25])
+    assert outputs["action"].tolist() == [0]
+    torch.testing.assert_close(
+        action_values(module.graph.head, module.output(published, seen([], [0.0]))), outputs["q"]
+    )
+
+
+def test_a_dueling_layer_makes_the_values():
+    # v = 1, a = (10, 30): q = 1 + 10 - 20 and 1 + 30 - 20.
+    module, published = without_value(EpsilonGreedy(2), 1.0, 10.0, 30.0, last=(Dueling(2),))
+    assert module.act(published, seen([[0.0, 0.0]], [0.0]))["q"].tolist() == [[-9.0, 11.0]]
+
+
+@pytest.mark.parametrize(
+    ("head", "arguments", "text"),
+    [
+        (Gaussian(1), {"gives_value": False}, "Gaussian cannot give no value"),
+        (SquashedGaussian(1), {}, "SquashedGaussian cannot give a value"),
+        (Deterministic(1), {"gives_value": False, "normalize_value": True}, "neither a critic nor statistics"),
+    ],
+)
+def test_a_graph_that_nothing_could_run_is_refused(head, arguments, text):
+    network = Network("actor", (Linear(1, head.outputs, 1.0),))
+    with pytest.raises(ValueError, match=text):
+        PolicyGraph((Encoding("obs", "flat", 1),), network, None, head, **arguments)

@@ -20,7 +20,11 @@ BoundPolicy = _native.BoundPolicy
 
 def supports(graph: PolicyGraph) -> bool:
     """True if the native kernel can run ``graph``: no image, and networks of linear layers and activations alone."""
-    return all(part.kind != "image" for part in graph.encoding) and all(map(_alternates, graph.networks))
+    return (
+        isinstance(graph.head, Gaussian | Categorical)
+        and all(part.kind != "image" for part in graph.encoding)
+        and all(map(_alternates, graph.networks))
+    )
 
 
 def _alternates(network: Network) -> bool:
@@ -74,7 +78,7 @@ class PolicyKernel:
             layers_of(graph.actor),
             layers_of(graph.critic) if graph.critic is not None else [],
             gaussian,
-            graph.head.n if isinstance(graph.head, Categorical) else graph.head.size,
+            graph.head.outputs,
             _log_std(graph.actor) if gaussian else 0,
             graph.normalize_obs,
             graph.normalize_value,

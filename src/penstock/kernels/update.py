@@ -12,7 +12,7 @@ from typing import Literal
 
 from penstock.kernels import _native
 from penstock.kernels.policy import layers_of, supports
-from penstock.network import Categorical, Gaussian, PolicyGraph
+from penstock.network import Gaussian, PolicyGraph
 from penstock.types import Array
 
 __all__ = ["MIN_EPSILON", "ActorCriticLoss", "ActorCriticUpdate", "supports_update"]
@@ -76,7 +76,7 @@ class ActorCriticUpdate:
             layers_of(graph.actor),
             layers_of(graph.critic),
             isinstance(graph.head, Gaussian),
-            graph.head.n if isinstance(graph.head, Categorical) else graph.head.size,
+            graph.head.outputs,
             graph.normalize_obs,
             graph.normalize_value,
             loss.clip_param,

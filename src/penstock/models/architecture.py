@@ -12,14 +12,20 @@ from penstock.network import (
     Activation,
     Categorical,
     Conv2d,
+    Deterministic,
+    Dueling,
     Encoding,
+    EpsilonGreedy,
     Flatten,
     Gaussian,
+    Head,
     Layer,
     Linear,
     Network,
     PolicyGraph,
+    SquashedGaussian,
 )
+from penstock.registry import ActionKind, algorithms_for
 from penstock.types import Box, Discrete, Space, Spaces
 
 __all__ = [
@@ -28,10 +34,13 @@ __all__ = [
     "ModelName",
     "PrecisionName",
     "actor_critic",
+    "deterministic_actor",
     "flat_encoding",
     "head_of",
     "mlp",
     "nature_cnn",
+    "q_network",
+    "squashed_actor",
 ]
 
 ModelName: TypeAlias = Literal["auto", "mlp", "nature_cnn"]
@@ -63,7 +72,7 @@ def actor_critic(
         SpaceError: an observation or action space that this body does not serve.
     """
     head = head_of(spaces.action)
-    outputs = head.size if isinstance(head, Gaussian) else head.n
+    outputs = head.outputs
     free = (("log_std", head.size, log_std_init),) if isinstance(head, Gaussian) else ()
     if _is_nature(spaces, body.model):
         if normalize_obs:
@@ -78,6 +87,82 @@ def actor_critic(
     actor = Network("actor", mlp(features, body.hidden_sizes, outputs, body.activation, 0.01), free)
     critic = Network("critic", mlp(features, body.hidden_sizes, 1, body.activation, 1.0))
     return PolicyGraph(parts, actor, critic, head, normalize_obs, normalize_value)
+
+
+def squashed_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGraph:
+    """An actor with a `SquashedGaussian` head and no value; its first policy is ``tanh(noise)``, nearly.
+
+    Raises:
+        SpaceError: spaces that it does not serve; the text names ``algorithm``, and which others do.
+    """
+    return _actor(spaces, body, SquashedGaussian(_size_of(spaces.action, algorithm)), 0.01)
+
+
+def deterministic_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGraph:
+    """An actor with a `Deterministic` head and no value; its first actions are nearly the middle of the bounds.
+
+    Raises:
+        SpaceError: as `squashed_actor`.
+    """
+    return _actor(spaces, body, Deterministic(_size_of(spaces.action, algorithm)), 0.01)
+
+
+def q_network(
+    spaces: Spaces, body: Body, algorithm: str, *, dueling: bool, atoms: int, low: float, high: float
+) -> PolicyGraph:
+    """Action values with an `EpsilonGreedy` head.
+
+    Args:
+        spaces: of one lane.
+        body: what lies below the last layer.
+        algorithm: whose policy it is, for the error.
+        dueling: end in a `Dueling` layer.
+        atoms: 1, or so many logits for each action.
+        low: value of the first atom.
+        high: value of the last atom.
+
+    Raises:
+        SpaceError: as `squashed_actor`.
+    """
+    if not isinstance(spaces.action, Discrete):
+        others = algorithms_for(_kind_of(spaces.action))
+        raise SpaceError(f"{algorithm} needs Discrete actions: for real-numbered ones, a Box, use {others}")
+    head = EpsilonGreedy(spaces.action.n, atoms, low, high)
+    if not dueling:
+        return _actor(spaces, body, head, 1.0)
+    return _actor(spaces, body, head, 1.0, Dueling(head.n, atoms))
+
+
+def _actor(spaces: Spaces, body: Body, head: Head, gain: float, dueling: Dueling | None = None) -> PolicyGraph:
+    """One network for one head, and no value; the last linear layer starts from ``gain``."""
+    outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
+    parts: tuple[Encoding, ...]
+    if _is_nature(spaces, body.model):
+        encoding, channels, height, width = _image_encoding(*spaces.obs[0])
+        parts, layers = (encoding,), nature_cnn(channels, height, width, outputs, gain)
+    else:
+        parts = flat_encoding(spaces.obs)
+        layers = mlp(sum(part.size for part in parts), body.hidden_sizes, outputs, body.activation, gain)
+    network = Network("actor", layers if dueling is None else (*layers, dueling))
+    return PolicyGraph(parts, network, None, head, gives_value=False)
+
+
+def _kind_of(action: Space) -> ActionKind:
+    if isinstance(action, Discrete):
+        return "discrete"
+    return "bounded" if action.bounded else "unbounded"
+
+
+def _size_of(action: Space, algorithm: str) -> int:
+    """Number of elements of a bounded box of real numbers; any other space is refused."""
+    kind = _kind_of(action)
+    if kind == "discrete":
+        needed = "real-numbered actions, a Box: for Discrete ones"
+        raise SpaceError(f"{algorithm} needs {needed} use {algorithms_for(kind)}")
+    if kind == "unbounded":
+        raise SpaceError(f"{algorithm} needs actions with bounds: for a Box without use {algorithms_for(kind)}")
+    head = head_of(action)
+    return head.outputs
 
 
 def head_of(action: Space) -> Gaussian | Categorical:

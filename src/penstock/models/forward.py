@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from penstock.network import Conv2d, Flatten, Linear, Network
+from penstock.network import Conv2d, Dueling, Flatten, Linear, Network
 
 __all__ = ["Forward", "Outputs"]
 
@@ -42,11 +42,12 @@ class Forward:
         self._shapes = [part.shape for part in slices]
         self._free = [part.name for part in slices if part.name in {name for name, _, _ in network.free}]
         self._layers = network.layers
-        self._last = len(network.layers) - 1
+        weighted = [index for index, layer in enumerate(network.layers) if isinstance(layer, Linear | Conv2d)]
+        self._last = weighted[-1] if weighted else None
         self._input_scale = input_scale
 
     def __call__(self, flat: Tensor, x: Tensor) -> Outputs:
-        """Run all layers on ``x`` ``[n, ...]``, in its dtype; the last one in that of ``flat``."""
+        """Run all layers on ``x`` ``[n, ...]``, in its dtype; the last with weights in that of ``flat``."""
         # One split: its backward is one concatenation, where a slice each would be a zero-filled vector each.
         parts = [part.view(shape) for part, shape in zip(torch.split(flat, self._sizes), self._shapes, strict=True)]
         if self._input_scale != 1.0:
@@ -63,6 +64,15 @@ class Forward:
                     x = functional.conv2d(x, weight, bias, stride=layer.stride)
             elif isinstance(layer, Flatten):
                 x = x.flatten(1)
+            elif isinstance(layer, Dueling):
+                x = duel(layer, x)
             else:
                 x = ACTIVATIONS[layer.name](x)
         return Outputs(x, dict(zip(self._free, parts[position:], strict=True)))
+
+
+def duel(layer: Dueling, x: Tensor) -> Tensor:
+    """``v + a - mean(a)`` for ``x`` ``[m, (1 + n) * atoms]``: ``[m, n * atoms]``."""
+    parts = x.reshape(-1, 1 + layer.n, layer.atoms)
+    value, advantage = parts[:, :1], parts[:, 1:]
+    return (value + advantage - advantage.mean(1, keepdim=True)).flatten(1)

@@ -9,10 +9,18 @@ from torch import Tensor
 from penstock.models.architecture import PrecisionName
 from penstock.models.encoding import EPSILON, encode, input_scale, normalise
 from penstock.models.forward import Forward
-from penstock.network import Gaussian, PolicyGraph
-from penstock.ops.distributions import CategoricalDistribution, DiagonalGaussian, Distribution
+from penstock.network import EpsilonGreedy, Gaussian, Head, PolicyGraph, SquashedGaussian
+from penstock.ops.distributions import (
+    CategoricalDistribution,
+    DiagonalGaussian,
+    Distribution,
+    TanhGaussian,
+    epsilon_greedy,
+    expected_value,
+    perturbed,
+)
 
-__all__ = ["Judgement", "Policy", "denormalised_value", "normalised_target"]
+__all__ = ["Judgement", "Policy", "action_values", "denormalised_value", "normalised_target", "squashed"]
 
 
 class Judgement(NamedTuple):
@@ -39,18 +47,15 @@ class Policy:
         self._critic = None if graph.critic is None else Forward(graph.critic, scale)
 
     def __call__(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Judgement:
-        """Action distribution and value of each observation.
+        """Action distribution and value of each observation, where the policy gives a value.
 
         Args:
             published: flat vectors by network name, and statistics where the graph normalises.
             obs: field -> ``[n, ...]``.
         """
         graph = self.graph
-        flat = published[graph.actor.name]
-        x = encode(graph.encoding, obs, self._compute or flat.dtype)
-        if graph.normalize_obs:
-            x = normalise(x, published["obs_mean"], published["obs_var"])
-        output, free = self._actor(flat, x)
+        x = self.features(published, obs)
+        output, free = self._actor(published[graph.actor.name], x)
         if graph.critic is None or self._critic is None:
             head, value = output[:, :-1], output[:, -1]
         else:
@@ -59,18 +64,55 @@ class Policy:
             return Judgement(DiagonalGaussian(head, free["log_std"]), value)
         return Judgement(CategoricalDistribution(head), value)
 
+    def features(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
+        """What the networks are given: encoded observations, normalised where the graph does."""
+        graph = self.graph
+        x = encode(graph.encoding, obs, self._compute or published[graph.actor.name].dtype)
+        if graph.normalize_obs:
+            x = normalise(x, published["obs_mean"], published["obs_var"])
+        return x
+
+    def output(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
+        """The head's outputs ``[n, head.outputs]`` where no value is given; see `squashed` and `action_values`."""
+        return self._actor(published[self.graph.actor.name], self.features(published, obs)).output
+
     def act(self, published: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Action, its log-probability, and the value in the units of the rewards.
+        """``graph.outputs``: the action, its log-probability, and the value in the units of the rewards, or ``q``.
 
         Args:
             published: as above.
             inputs: observation fields ``[n, ...]``, ``noise`` ``[n, k]``, ``explore`` ``[n]``.
         """
+        if not self.graph.gives_value:
+            return _chosen(self.graph.head, self.output(published, inputs), inputs["noise"], inputs["explore"])
         distribution, value = self(published, inputs)
         action = distribution.sample(inputs["noise"], inputs["explore"])
         if self.graph.normalize_value:
             value = denormalised_value(value, published)
         return {"action": action, "log_prob": distribution.log_prob(action), "value": value}
+
+
+def squashed(head: SquashedGaussian, output: Tensor) -> TanhGaussian:
+    """The distribution that the outputs ``[n, 2 * size]`` describe."""
+    log_std = output[:, head.size :].clamp(head.log_std_min, head.log_std_max)
+    return TanhGaussian(output[:, : head.size], log_std)
+
+
+def action_values(head: EpsilonGreedy, output: Tensor) -> Tensor:
+    """``q`` ``[m, n]`` of the outputs ``[m, n * atoms]``."""
+    if head.atoms == 1:
+        return output
+    return expected_value(output.reshape(-1, head.n, head.atoms), head.low, head.high)
+
+
+def _chosen(head: Head, output: Tensor, noise: Tensor, explore: Tensor) -> dict[str, Tensor]:
+    """What ``act`` gives of a head that gives no value."""
+    if isinstance(head, EpsilonGreedy):
+        q = action_values(head, output)
+        return {"action": epsilon_greedy(q, noise, explore), "q": q}
+    if isinstance(head, SquashedGaussian):
+        return {"action": squashed(head, output).sample(noise, explore)}
+    return {"action": perturbed(torch.tanh(output), noise, explore)}
 
 
 def denormalised_value(value: Tensor, published: Mapping[str, Tensor]) -> Tensor:

@@ -1,6 +1,7 @@
 """Action distributions as pure functions of their parameters. Draws no random numbers: noise is an input.
 
-Rows come first: ``[n, ...]``. Each distribution knows ``log_prob``, ``entropy``, ``kl`` and ``sample``.
+Rows come first: ``[n, ...]``. A `Distribution` knows ``log_prob``, ``entropy``, ``kl`` and ``sample``; what learns from
+replay needs less of its policies, and gets less.
 """
 
 import math
@@ -8,9 +9,19 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-__all__ = ["CategoricalDistribution", "DiagonalGaussian", "Distribution"]
+__all__ = [
+    "CategoricalDistribution",
+    "DiagonalGaussian",
+    "Distribution",
+    "TanhGaussian",
+    "epsilon_greedy",
+    "expected_value",
+    "perturbed",
+]
 
+LOG_TWO = math.log(2.0)
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -86,6 +97,54 @@ class CategoricalDistribution(NamedTuple):
     def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
         """``argmax_i (logits_i + explore * noise_i)`` with Gumbel ``noise`` ``[n, k]``: an exact sample at 1."""
         return torch.argmax(self.logits + explore.unsqueeze(1) * noise, 1)
+
+
+class TanhGaussian(NamedTuple):
+    """``tanh(u)`` of independent normal ``u``, each row with a spread of its own: both ``[n, k]``."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
+        """``tanh(mu + explore * sigma * noise)`` with standard normal ``noise`` ``[n, k]``; ``explore`` ``[n]``."""
+        return torch.tanh(self.mean + explore.unsqueeze(1) * torch.exp(self.log_std) * noise)
+
+    def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """A full sample ``[n, k]`` and its log-density ``[n]``, both differentiable in mean and spread.
+
+        ``sum_i (-noise_i^2 / 2 - log sigma_i - log(2 pi) / 2 - log(1 - tanh(u_i)^2))``, whose last term is
+        ``2 (log 2 - u - softplus(-2 u))``: exact where tanh has rounded to 1. Source: Haarnoja et al. 2018,
+        https://arxiv.org/abs/1801.01290, equation 21.
+        """
+        u = self.mean + torch.exp(self.log_std) * noise
+        normal = -0.5 * noise.square() - self.log_std - HALF_LOG_TWO_PI
+        slope = 2.0 * (LOG_TWO - u - functional.softplus(-2.0 * u))
+        return torch.tanh(u), (normal - slope).sum(1)
+
+
+def perturbed(action: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
+    """``clip(action + explore * noise, -1, 1)``: ``action`` and ``noise`` ``[n, k]``, ``explore`` ``[n]``."""
+    return (action + explore.unsqueeze(1) * noise).clamp(-1.0, 1.0)
+
+
+def epsilon_greedy(q: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
+    """int64 ``[m]``: where ``noise[:, 0] < explore`` action ``floor(noise[:, 1] * n)``, else the best.
+
+    Args:
+        q: ``[m, n]``; of equals the first is taken.
+        noise: uniform in [0, 1), ``[m, 2]``.
+        explore: ``[m]``.
+    """
+    n = q.shape[1]
+    anything = (noise[:, 1] * n).to(torch.int64).clamp(max=n - 1)  # the product may round up to n
+    return torch.where(noise[:, 0] < explore, anything, torch.argmax(q, 1))
+
+
+def expected_value(logits: Tensor, low: float, high: float) -> Tensor:
+    """``[...]`` from ``[..., atoms]``: the mean of ``softmax(logits)`` over atoms evenly from ``low`` to ``high``."""
+    atoms = logits.shape[-1]
+    support = torch.linspace(low, high, atoms, dtype=logits.dtype, device=logits.device)
+    return (torch.softmax(logits, -1) * support).sum(-1)
 
 
 def _check_rank(name: str, values: Tensor, rank: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.envs.spaces import one_line
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.network import Categorical, PolicyGraph
+from penstock.network import PolicyGraph
 from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, PolicyBackend, Space, Spaces
 
 __all__ = ["Policy"]
@@ -30,7 +30,7 @@ class Policy:
     ) -> None:
         self.spaces = spaces
         self.backend = backend
-        self._width = graph.head.n if isinstance(graph.head, Categorical) else graph.head.size
+        self._noise = graph.head.noise.shape
         backend.load(published)
 
     def __call__(self, obs: Any) -> Any:  # noqa: ANN401 - an observation is whatever its space holds
@@ -50,7 +50,7 @@ class Policy:
         count = len(next(iter(fields.values())))
         spec = self.spaces.action_spec()
         action = np.zeros((count, *spec.shape), spec.dtype)
-        noise = np.zeros((count, self._width), np.float32)
+        noise = np.zeros((count, *self._noise), np.float32)
         if count:  # of no rows the kernels cannot tell how they lie
             self.backend.act(fields, noise, np.zeros(count, np.float32), {"action": action})
         out = to_environment(action, self.spaces.action, environment_array(self.spaces.action, count))

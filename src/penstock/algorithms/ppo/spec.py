@@ -8,8 +8,8 @@ import numpy as np
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.errors import SpaceError
 from penstock.models.architecture import ActivationName, Body, ModelName, PrecisionName, actor_critic
-from penstock.network import Gaussian, PolicyGraph
-from penstock.types import Arrays, ArraySpec, NoiseSpec, Spaces
+from penstock.network import PolicyGraph
+from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
     "ActorCriticConfig",
@@ -133,16 +133,12 @@ def actor_critic_spec(
     spaces: Spaces, graph: PolicyGraph, optimizer: tuple[ArraySpec, ...], schedule: Schedule
 ) -> AlgorithmSpec:
     """The spec of an on-policy actor-critic, whatever its loss; ``optimizer`` lists its optimizer's arrays."""
-    if isinstance(graph.head, Gaussian):
-        noise = NoiseSpec("normal", (graph.head.size,))
-    else:
-        noise = NoiseSpec("gumbel", (graph.head.n,))
     fields = tuple(name for name, _ in spaces.obs)
     return AlgorithmSpec(
         topology="on_policy",
         row=(ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32")),
         policy=graph,
-        noise=noise,
+        noise=graph.head.noise,
         state=(*graph.published(), *optimizer, ArraySpec("progress", (), "float64")),
         targets=(ArraySpec("advantage", (), "float32"), ArraySpec("target", (), "float32")),
         minibatch=(*fields, "action", "log_prob", "advantage", "target"),

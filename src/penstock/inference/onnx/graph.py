@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from penstock.network import (
     Activation,
-    Categorical,
     Conv2d,
     Encoding,
     Flatten,
@@ -164,7 +163,7 @@ def _columns(writer: _Writer, value: str, first: int, last: int) -> str:
 
 def _head_and_value(writer: _Writer, graph: PolicyGraph, record: _Record, fields: Mapping[str, str]) -> str:
     """The head's parameters ``[n, size]``; declares and writes the output ``value``."""
-    size = graph.head.n if isinstance(graph.head, Categorical) else graph.head.size
+    size = graph.head.outputs
     encoded = _encode(writer, graph, record, fields)
     outputs = _run(writer, graph.actor, record, encoded)
     if graph.critic is None:
@@ -197,7 +196,7 @@ def write(graph: PolicyGraph, published: Mapping[str, Array]) -> bytes:
             "image": ("uint8", ("n", f"{part.field}_1", f"{part.field}_2", f"{part.field}_3")),
         }
         writer.input(part.field, *shapes[part.kind])
-    size = graph.head.n if isinstance(graph.head, Categorical) else graph.head.size
+    size = graph.head.outputs
     noise, explore = writer.input("noise", "float32", ("n", size)), writer.input("explore", "float32", ("n",))
     head = _head_and_value(writer, graph, record, {part.field: part.field for part in graph.encoding})
     scale = writer.op("Reshape", explore, writer.constant([-1, 1], "int64"))

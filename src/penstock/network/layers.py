@@ -1,8 +1,4 @@
-"""A policy as plain data: networks as lists of layers over one flat vector each, an encoding of observations, a head.
-
-It is what the native kernel runs, what the ONNX graph is written from and what the torch modules are built from, so all
-of them mean the same. Holds no mathematics beyond the initial values of parameters.
-"""
+"""Networks as lists of layers over one flat vector each. Holds no mathematics beyond initial values of parameters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,20 +8,7 @@ import numpy as np
 
 from penstock.types import Array, ArraySpec
 
-__all__ = [
-    "Activation",
-    "Categorical",
-    "Conv2d",
-    "Encoding",
-    "Flatten",
-    "Gaussian",
-    "Head",
-    "Layer",
-    "Linear",
-    "Network",
-    "ParameterSlice",
-    "PolicyGraph",
-]
+__all__ = ["Activation", "Conv2d", "Dueling", "Flatten", "Layer", "Linear", "Network", "ParameterSlice"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +43,19 @@ class Flatten:
     """``[n, C, H, W]`` to ``[n, C * H * W]``, in C order."""
 
 
-Layer: TypeAlias = Linear | Conv2d | Activation | Flatten
+@dataclass(frozen=True)
+class Dueling:
+    """``[m, (1 + n) * atoms]`` to action values ``[m, n * atoms]``, both action-major: ``q = v + a - mean(a)``.
+
+    The first ``atoms`` inputs are the state's value v, the others each action's advantage a; the mean is over actions,
+    atom by atom. Source: Wang et al. 2016, https://arxiv.org/abs/1511.06581, equation 9.
+    """
+
+    n: int
+    atoms: int = 1
+
+
+Layer: TypeAlias = Linear | Conv2d | Activation | Flatten | Dueling
 
 
 class ParameterSlice(NamedTuple):
@@ -138,94 +133,3 @@ def _orthogonal(shape: tuple[int, ...], generator: np.random.Generator) -> Array
     q, r = np.linalg.qr(tall)
     q *= np.sign(np.diag(r))
     return (q if rows >= columns else q.T).reshape(shape)
-
-
-class Encoding(NamedTuple):
-    """How one observation field enters the network.
-
-    ``flat``: cast to float32 and flattened. ``one_hot``: a Discrete of ``size`` values from ``start``.
-    ``image``: ``[H, W, C]`` or ``[C, H, W]`` (``channels_first``) uint8, to ``[C, H, W]`` float32 in [0, 1].
-    Flat and one-hot fields are concatenated in order; an image stands alone.
-    """
-
-    field: str
-    kind: Literal["flat", "one_hot", "image"]
-    size: int
-    """Number of features: elements for ``flat`` and ``image``, values for ``one_hot``."""
-    start: int = 0
-    channels_first: bool = False
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """A diagonal Gaussian with a state-independent ``log_std`` (a free vector of the actor).
-
-    A stored action is the sample itself. Where the action space is bounded, the environment receives
-    ``low + (clip(sample, -1, 1) + 1) / 2 * (high - low)``; otherwise the sample.
-    """
-
-    size: int
-
-
-@dataclass(frozen=True)
-class Categorical:
-    """Logits over ``n`` actions, sampled as ``argmax(logits + explore * gumbel)``; a stored action counts from 0."""
-
-    n: int
-
-
-Head: TypeAlias = Gaussian | Categorical
-
-
-@dataclass(frozen=True)
-class PolicyGraph:
-    """``act`` of an actor-critic as data.
-
-    Published arrays: each network's flat vector by its name; with ``normalize_obs`` also ``obs_mean`` and ``obs_var``
-    (float64 ``[features]``) and ``obs_count`` (int64 ``[]``); with ``normalize_value`` also ``value_mean``,
-    ``value_var`` (float64 ``[]``) and ``value_count`` (int64 ``[]``).
-
-    Gaussian: ``action = mean + explore * exp(log_std) * noise``. With ``normalize_obs`` the encoded features become
-    ``clip((x - mean) / sqrt(var + 1e-8), -10, 10)``; with ``normalize_value`` the critic's output ``v`` becomes
-    ``v * sqrt(var + 1e-8) + mean``.
-    """
-
-    encoding: tuple[Encoding, ...]
-    actor: Network
-    critic: Network | None
-    """``None``: one network with a shared trunk; the value is the actor network's last output."""
-    head: Head
-    normalize_obs: bool = False
-    normalize_value: bool = False
-
-    @property
-    def networks(self) -> tuple[Network, ...]:
-        """The networks, actor first."""
-        return (self.actor,) if self.critic is None else (self.actor, self.critic)
-
-    @property
-    def sees_image(self) -> bool:
-        """True if the observation is one image, which convolutions look at."""
-        return self.encoding[0].kind == "image"
-
-    @property
-    def features(self) -> int:
-        """Width of the encoded observation."""
-        return sum(part.size for part in self.encoding)
-
-    def published(self) -> tuple[ArraySpec, ...]:
-        """Specs of the published record: parameters, then statistics."""
-        specs = [network.spec for network in self.networks]
-        if self.normalize_obs:
-            specs += [
-                ArraySpec("obs_mean", (self.features,), "float64"),
-                ArraySpec("obs_var", (self.features,), "float64"),
-                ArraySpec("obs_count", (), "int64"),
-            ]
-        if self.normalize_value:
-            specs += [
-                ArraySpec("value_mean", (), "float64"),
-                ArraySpec("value_var", (), "float64"),
-                ArraySpec("value_count", (), "int64"),
-            ]
-        return tuple(specs)

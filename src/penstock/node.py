@@ -7,6 +7,7 @@ from typing import Protocol
 
 from penstock.memory.action_log import Position, RolloutLog
 from penstock.memory.record import Committed
+from penstock.memory.table import Table
 from penstock.types import Array, Arrays, Question
 
 __all__ = [
@@ -55,11 +56,15 @@ class Ports(Protocol):
     """The node's earlier lives, which have died: what they held was taken back, what they committed stands."""
 
     def stream_writer(self, edge: str) -> "StreamWriter":
-        """The writing end of a stream."""
+        """The writing end of a stream, or of this node's ring of a table."""
         ...
 
     def stream_reader(self, edge: str) -> "StreamReader":
         """The reading end of a stream."""
+        ...
+
+    def table(self, edge: str) -> Table:
+        """A table, to be looked at."""
         ...
 
     def board_writer(self, edge: str) -> "BoardWriter":
@@ -218,6 +223,10 @@ class PolicyPort(Protocol):
 
     def bind(self, rows: Arrays) -> int:
         """Announce the arrays of a slot, ``[T + 1, lanes, ...]`` each, and get a handle to ask about its rows."""
+        ...
+
+    def unbind(self, handle: int) -> None:
+        """Nobody will ask by this handle again."""
         ...
 
     def ask(self, handle: int, row: int, step: int) -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.program.check import ProgramError, check
-from penstock.program.graph import Ask, Board, LocalAnswer, NodeSpec, Program, RemoteAnswer, Stream
+from penstock.program.graph import Ask, Board, LocalAnswer, NodeSpec, Program, RemoteAnswer, Stream, Table
+from penstock.replay.limiter import RateLimiter
 from penstock.types import ArraySpec
 
 VALUE = ArraySpec("value", (), "float32")
@@ -15,6 +16,10 @@ def node(name: str) -> NodeSpec:
 
 def stream(name: str = "s", writer: str = "a", reader: str = "b", slots: int = 1) -> Stream:
     return Stream(name, (writer,), (reader,), (VALUE,), slots, "wait")
+
+
+def table(writers: tuple[str, ...] = ("a",), slots: int = 2) -> Table:
+    return Table("t", writers, ("b",), (VALUE,), slots, RateLimiter(0, 1.0, 1.0))
 
 
 def program(*edges: object) -> Program:
@@ -45,6 +50,8 @@ def remote(nodes: tuple[str, ...], asker: str = "a") -> Program:
         (Program((node("a"), node("b")), (stream(),), ("c",)), "the run ends with unknown node c"),
         (Program((node("a"), node("a"), node("b")), (stream(),), ("b",)), "node a appears twice"),
         (Program((node("a"), node("b"), node("c")), (stream(),), ("b",)), "node c is joined to nothing"),
+        (program(table(slots=1)), "table t needs at least two slots for each writer"),
+        (program(table(writers=())), "table t needs a writer and a reader"),
         (program(stream(), Board("p", "a", ("b",), (VALUE, VALUE))), "edge p has field value twice"),
         (program(stream(), Board("p", "a", ("b",), (VALUE,), -1)), "board p has a negative lag"),
         (program(stream(), Ask("act", ("a",), "nowhere", LOCAL)), "act asks the policy on board nowhere"),

@@ -48,7 +48,6 @@ class Table:
         layout = Layout([spec.within(writers * slots) for spec in specs])
         self.specs = tuple(specs)
         self.arrays: Arrays = layout.views(bytes, aligned(_native.Table.required(writers)))
-        self._views: dict[int, Arrays] = {}
 
     @staticmethod
     def required(specs: Sequence[ArraySpec], writers: int, slots: int) -> int:
@@ -57,12 +56,8 @@ class Table:
         return aligned(_native.Table.required(writers)) + layout.nbytes
 
     def slot(self, index: int) -> Arrays:
-        """The arrays of one slot, as views. The same dict each time: do not change it."""
-        views = self._views.get(index)
-        if views is None:
-            # Made when it is asked for: a table may have a hundred thousand slots.
-            views = self._views[index] = {name: array[index, ...] for name, array in self.arrays.items()}
-        return views
+        """The arrays of one slot, as views: made when it is asked for, since a table may have very many slots."""
+        return {name: array[index, ...] for name, array in self.arrays.items()}
 
     def claim(self, writer: int, sequence: int) -> int:
         """Open the slot of ``sequence`` for writing; its flat index. Its former content can no longer be read.

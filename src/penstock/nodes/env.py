@@ -50,6 +50,9 @@ class EnvSettings:
     """How long making and resetting the environments may take, in seconds."""
 
 
+BOUND_SLOTS = 1024
+"""So many slots of a table stay bound: binding one takes as long as some steps, keeping one some kilobytes."""
+
 SKIP_LIMIT = 100
 """An environment that gave so many spoilt rollouts in a row gives no others."""
 
@@ -71,6 +74,8 @@ class EnvNode:
         self._settings = settings
         self._returns = np.zeros(settings.lanes, np.float64)
         self._lengths = np.zeros(settings.lanes, np.int64)
+        self._continues = np.zeros(settings.lanes, bool)
+        self._slots: dict[int, _Slot] = {}
         self._work: Iterator[None] | None = None
         self._deadline = 0.0
         self._skipped = 0
@@ -99,12 +104,10 @@ class EnvNode:
                 continue
             # Each lane for itself: the time that restoring takes grows with the lanes, what may be slow does not.
             with ports.busy("restore an episode", settings.open_limit_s):
-                if not self._restore(self._source, lane, start):
-                    ports.count("not_restored")
+                self._continues[lane] = self._restore(self._source, lane, start)
+            if not self._continues[lane]:
+                ports.count("not_restored")
         self._obs = {name: values.copy() for name, values in obs.items()}
-        self._slots = [
-            self._bound(self._stream.slot(index), self._source.same_step) for index in range(self._stream.slots)
-        ]
 
     def ready(self) -> bool:
         """True if a rollout can go on, or a new one may begin: a slot is free and a policy new enough."""
@@ -129,11 +132,17 @@ class EnvNode:
         if self._source is not None:
             self._source.close()
 
-    def _bound(self, slot: Arrays, same_step: bool) -> "_Slot":
-        writer = rollout_writer(
-            slot, self._fields, same_step=same_step, running_return=self._returns, running_length=self._lengths
-        )
-        return _Slot(slot, self._policy.bind(slot), writer, self._log.bind(slot["action"], slot))
+    def _bound(self, index: int, same_step: bool) -> "_Slot":
+        """A slot with what is bound to its arrays: bound once, where there are not too many to keep."""
+        if index not in self._slots:
+            while len(self._slots) >= BOUND_SLOTS:
+                self._policy.unbind(self._slots.pop(next(iter(self._slots))).handle)
+            slot = self._stream.slot(index)
+            writer = rollout_writer(
+                slot, self._fields, same_step=same_step, running_return=self._returns, running_length=self._lengths
+            )
+            self._slots[index] = _Slot(slot, self._policy.bind(slot), writer, self._log.bind(slot["action"], slot))
+        return self._slots[index]
 
     def _whole(self, index: int) -> Iterator[None]:
         """One rollout, by its name in the run's trace."""
@@ -143,15 +152,18 @@ class EnvNode:
 
     def _collect(self, index: int) -> Generator[None, None, bool]:
         """Fill a slot with a rollout and push it; yields whenever it must not go on now. False if it was skipped."""
-        source, policy, (slot, handle, writer, log) = self._source, self._policy, self._slots[index]
+        source, policy = self._source, self._policy
         if source is None:
             raise BadDataError("collecting before the environment is open")
+        slot, handle, writer, log = self._bound(index, source.same_step)
         num_steps = self._settings.num_steps
         for name, values in self._obs.items():
             slot[name][0] = values
         slot["policy_version"][:num_steps] = policy.version
         slot["final_count"][...] = 0
         slot["episode_count"][...] = 0
+        if "continues" in slot:
+            slot["continues"][...] = self._continues
         # Looked up once: a method costs 30 ns to find, six of them a vector step.
         step, next_seed, ask, answered = source.step, self._next_seed, policy.ask, policy.answered
         store, append, now = writer.store, log.append, time.monotonic
@@ -278,6 +290,7 @@ class EnvNode:
         self._log.positions(slot["lane_position"])
         self._ports.count("collected", int(slot["valid"][: settings.num_steps].sum()))
         self._stream.push(index)
+        self._continues[...] = True
         self._rollout += 1
         self._skipped = 0
 
@@ -305,6 +318,7 @@ class EnvNode:
                 raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source resets no lane alone")
             obs, _ = next(begun)
             self._begin_episode(lane, obs)
+            self._continues[lane] = False
             for name in self._fields:
                 self._obs[name][lane] = obs[name][lane]
         rows = int(slot["valid"][:num_steps].sum())

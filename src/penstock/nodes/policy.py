@@ -6,6 +6,7 @@ process asked.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -73,7 +74,8 @@ class LocalPolicy:
         self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
         self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
         self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
-        self._bound: list[_Rows] = []
+        self._bound: dict[int, _Rows] = {}
+        self._handles = count()
 
     def fresh(self, turn: int) -> bool:
         """True if a version is published that is new enough for this turn."""
@@ -102,8 +104,13 @@ class LocalPolicy:
             )
         else:
             bound = _PlainRows(self._backend, obs, out, settings, self._lanes, self.environment_action)
-        self._bound.append(bound)
-        return len(self._bound) - 1
+        handle = next(self._handles)
+        self._bound[handle] = bound
+        return handle
+
+    def unbind(self, handle: int) -> None:
+        """Nobody will ask by this handle again."""
+        del self._bound[handle]
 
     def ask(self, handle: int, row: int, step: int) -> None:
         """Answer at once, in place."""

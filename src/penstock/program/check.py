@@ -1,7 +1,7 @@
 """Is a program whole? Checks names, ends, capacities and placement before anything starts."""
 
 from penstock.errors import PenstockError
-from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, RemoteAnswer, Stream, ends
+from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, RemoteAnswer, Stream, Table, ends
 
 __all__ = ["ProgramError", "check"]
 
@@ -49,13 +49,18 @@ def _edge(program: Program, edge: Edge) -> list[str]:
             faults.append(f"stream {edge.name} needs a writer and a reader")
         if edge.slots < 1:
             faults.append(f"stream {edge.name} needs at least one slot")
+    if isinstance(edge, Table):
+        if not edge.writers or not edge.readers:
+            faults.append(f"table {edge.name} needs a writer and a reader")
+        if edge.slots < 2:
+            faults.append(f"table {edge.name} needs at least two slots for each writer")
     if isinstance(edge, Board) and edge.max_lag is not None and edge.max_lag < 0:
         faults.append(f"board {edge.name} has a negative lag")
     if isinstance(edge, Ask):
         faults += _ask(program, edge)
     if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
         faults.append(f"action log {edge.name} needs at least one lane and one action")
-    if isinstance(edge, Stream | Board | Record):
+    if isinstance(edge, Stream | Table | Board | Record):
         fields = [spec.name for spec in edge.arrays]
         faults += [
             f"edge {edge.name} has field {name} twice" for name in sorted({n for n in fields if fields.count(n) > 1})
@@ -65,7 +70,7 @@ def _edge(program: Program, edge: Edge) -> list[str]:
 
 def _ask(program: Program, ask: Ask) -> list[str]:
     boards = {edge.name: edge for edge in program.edges if isinstance(edge, Board)}
-    streams = {edge.name: edge for edge in program.edges if isinstance(edge, Stream)}
+    streams = {edge.name: edge for edge in program.edges if isinstance(edge, Stream | Table)}
     if ask.board not in boards:
         return [f"{ask.name} asks the policy on board {ask.board}, which there is not"]
     remote = ask.answer

@@ -1,6 +1,17 @@
 """A program as text: processes with their nodes, then edges with their ends, capacity and bounds."""
 
-from penstock.program.graph import ActionLog, Ask, Board, Edge, LocalAnswer, Program, Record, RemoteAnswer, Stream
+from penstock.program.graph import (
+    ActionLog,
+    Ask,
+    Board,
+    Edge,
+    LocalAnswer,
+    Program,
+    Record,
+    RemoteAnswer,
+    Stream,
+    Table,
+)
 
 __all__ = ["draw"]
 
@@ -24,6 +35,11 @@ def _edge(edge: Edge) -> str:
             size = sum(spec.nbytes for spec in edge.arrays)
             ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
             return f"stream {edge.name:<12} {ends}: {edge.slots} slots of {_bytes(size)}, when full: {edge.when_full}"
+        case Table():
+            size = sum(spec.nbytes for spec in edge.arrays)
+            ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
+            rings = f"{edge.slots} slots of {_bytes(size)} each, {edge.limiter}"
+            return f"table  {edge.name:<12} {ends}: {rings}"
         case Board():
             size = sum(spec.nbytes for spec in edge.arrays)
             lag = "any version" if edge.max_lag is None else f"at most {edge.max_lag} behind"

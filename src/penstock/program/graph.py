@@ -1,8 +1,9 @@
 """Nodes and edges as plain data. A program knows no process and no torch: nodes are named by registry string.
 
-Three kinds of edge carry data between nodes: a *stream* (slots that go from writer to reader and back), a *board*
-(latest value wins) and, later, a *table*. Two more kinds belong to one owner and are read by its successor: the
-*record* of a learner (what it committed) and the *action log* of the lanes (what restores an episode).
+Three kinds of edge carry data between nodes: a *stream* (slots that go from writer to reader and back), a *table*
+(slots that are overwritten in order and read at random) and a *board* (latest value wins). Two more kinds belong to one
+owner and are read by its successor: the *record* of a learner (what it committed) and the *action log* of the lanes
+(what restores an episode).
 """
 
 import math
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from penstock.replay.limiter import RateLimiter
 from penstock.types import ArraySpec
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Record",
     "RemoteAnswer",
     "Stream",
+    "Table",
 ]
 
 
@@ -63,6 +66,22 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Slots that their writers fill in order, over and over, and that readers look at in any order."""
+
+    name: str
+    writers: tuple[str, ...]
+    """Each has a ring of its own."""
+    readers: tuple[str, ...]
+    arrays: tuple[ArraySpec, ...]
+    """The fields of one slot."""
+    slots: int
+    """Of each writer."""
+    limiter: RateLimiter
+    """Writers wait where readers have drawn too little of what there is: the counters ``collected`` and ``drawn``."""
+
+
+@dataclass(frozen=True)
 class Board:
     """Latest value wins; a reader never waits for the writer."""
 
@@ -90,7 +109,7 @@ class RemoteAnswer:
     nodes: tuple[str, ...]
     """They share the askers out evenly."""
     stream: str
-    """The stream with those slots; the askers write it."""
+    """The stream or table with those slots; the askers write it."""
     action: ArraySpec
     """One asker's actions in the environment's own units, ``[lanes, ...]``."""
 
@@ -138,7 +157,7 @@ class ActionLog:
     capacity: int
 
 
-Edge: TypeAlias = Stream | Board | Ask | Record | ActionLog
+Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog
 
 
 @dataclass(frozen=True)
@@ -191,7 +210,7 @@ class Program:
 def ends(edge: Edge) -> Iterator[str]:
     """Names of all nodes that an edge joins."""
     match edge:
-        case Stream():
+        case Stream() | Table():
             yield from edge.writers
             yield from edge.readers
         case Board() | ActionLog():

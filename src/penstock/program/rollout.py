@@ -2,7 +2,7 @@
 
 from penstock.types import ArraySpec, Spaces
 
-__all__ = ["rollout_specs"]
+__all__ = ["rollout_specs", "table_specs"]
 
 
 def rollout_specs(
@@ -43,4 +43,14 @@ def rollout_specs(
         ArraySpec("first_lane", (), "int64"),
         ArraySpec("rollout", (), "int64"),
         ArraySpec("lane_position", (lanes, 4), "int64"),
+    )
+
+
+def table_specs(
+    spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool
+) -> tuple[ArraySpec, ...]:
+    """The arrays of one slot of a table: those of a rollout, and which lanes go on where the slot before ended."""
+    return (
+        *rollout_specs(spaces, row, num_steps, lanes, same_step=same_step),
+        ArraySpec("continues", (lanes,), "bool"),
     )

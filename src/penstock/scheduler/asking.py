@@ -77,6 +77,9 @@ class AskingEnd:
         """
         return _place(rows["action"], self._arrays["action"])[0]
 
+    def unbind(self, handle: int) -> None:
+        """Nothing is held for a handle."""
+
     def ask(self, handle: int, row: int, step: int) -> None:
         """Ask for one row."""
         self._ask(Wanted.ROW, handle, row, 0, step)

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from time import monotonic_ns
 
+from penstock.errors import FencedError
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.counters import Cell, Counters
 from penstock.memory.doorbell import Doorbells
 from penstock.memory.stream import Stream as StreamMemory
+from penstock.memory.table import Table as TableMemory
 from penstock.node import (
     ActionLogPort,
     BoardReader,
@@ -18,7 +20,7 @@ from penstock.node import (
     StreamReader,
     StreamWriter,
 )
-from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream
+from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream, Table
 from penstock.scheduler.asking import AnsweringEnd, AskingEnd
 from penstock.scheduler.trace import NodeTrace, NoTrace
 from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
@@ -82,6 +84,51 @@ class _StreamEnd:
             self._bells.ring(bell)
 
 
+class _TableEnd:
+    """One writer's end of a table: a stream writer like any other, whose slots nobody has to give back."""
+
+    def __init__(
+        self, memory: TableMemory, edge: Table, node: str, counters: Counters, wake: Callable[[], None]
+    ) -> None:
+        self._memory = memory
+        self._writer = edge.writers.index(node)
+        self._writers = len(edge.writers)
+        self._limiter = edge.limiter
+        self._collected = [counters.cell(name, "collected") for name in edge.writers]
+        self._drawn = [counters.cell(name, "drawn") for name in edge.readers]
+        self._handed_on = counters.cell(node, "handed_on")
+        self._wake = wake
+        self.slots = memory.slots
+        self.slot = memory.slot
+
+    def free(self) -> int:
+        """1, or 0 while readers have to draw more first."""
+        inserted = sum(cell.get() for cell in self._collected)
+        return int(self._limiter.may_insert(inserted, sum(cell.get() for cell in self._drawn)))
+
+    def claim(self, sequence: int) -> int | None:
+        """The next slot of the writer's ring, whatever the sequence: a ring has no gaps, where rollouts are skipped."""
+        del sequence
+        if self.free() == 0:
+            return None
+        return self._memory.claim(self._writer, self._memory.written(self._writer))
+
+    def push(self, index: int) -> None:
+        sequence = self._memory.written(self._writer)
+        if self._memory.index(self._writer, sequence) != index:
+            raise FencedError(f"slot {index} is not the one that this writer fills")
+        self._memory.push(self._writer, sequence)
+        self._handed_on.add()
+        self._wake()
+
+    def written(self) -> dict[int, int]:
+        """Sequence -> slot of the last one that was pushed: what is behind it is in it."""
+        last = self._memory.written(self._writer) - 1
+        if last < 0:
+            return {}
+        return {last * self._writers + self._writer: self._memory.index(self._writer, last)}
+
+
 class _BoardEnd:
     """One node's end of a board."""
 
@@ -123,7 +170,12 @@ class NodePorts:
         self._accounted_ns = monotonic_ns()
 
     def stream_writer(self, edge: str) -> StreamWriter:
-        """The writing end of a stream."""
+        """The writing end of a stream, or of this node's ring of a table."""
+        table = self._wiring.edge(edge)
+        if isinstance(table, Table):
+            wake = self._waker(table.readers)
+            memory = self._wiring.table_memory(edge)
+            return _TableEnd(memory, table, self.name, self._counters, wake)
         stream = self._stream(edge)
         return self._stream_end(stream, stream.readers)
 
@@ -131,6 +183,10 @@ class NodePorts:
         """The reading end of a stream."""
         stream = self._stream(edge)
         return self._stream_end(stream, stream.writers)
+
+    def table(self, edge: str) -> TableMemory:
+        """A table, to be looked at."""
+        return self._wiring.table_memory(edge)
 
     def _stream(self, name: str) -> Stream:
         edge = self._wiring.edge(name)
@@ -196,12 +252,17 @@ class NodePorts:
 
     def _arrays(self, stream: str) -> Arrays:
         """All slots of a stream, for one who neither claims nor takes them."""
+        if isinstance(self._wiring.edge(stream), Table):
+            return self._wiring.table_memory(stream).arrays
         edge = self._stream(stream)
         return StreamMemory(self._wiring.bytes_of(stream), edge.arrays, edge.slots).arrays
 
     def _bell_of(self, node: str) -> Callable[[], None]:
         """Rings the bell of a node's process, unless it is this one: its loop polls before it sleeps."""
-        ring, bells = self._wiring.bells_of((node,), but=self._group), self._wiring.bells
+        return self._waker((node,))
+
+    def _waker(self, nodes: tuple[str, ...]) -> Callable[[], None]:
+        ring, bells = self._wiring.bells_of(nodes, but=self._group), self._wiring.bells
 
         def wake() -> None:
             for bell in ring:

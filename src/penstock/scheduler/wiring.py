@@ -14,7 +14,8 @@ from penstock.memory.counters import Counters
 from penstock.memory.doorbell import Doorbells
 from penstock.memory.record import Record as RecordMemory
 from penstock.memory.stream import Stream as StreamMemory
-from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream
+from penstock.memory.table import Table as TableMemory
+from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream, Table
 from penstock.registry import NODES, load
 from penstock.scheduler.questions import Questions
 from penstock.types import Array
@@ -32,6 +33,7 @@ COUNTERS = (
     "handed_on",
     "collected",
     "learned",
+    "drawn",
     "dropped",
     "redone",
     "skipped",
@@ -105,6 +107,13 @@ class Wiring:
             if isinstance(edge, Stream):
                 yield edge, StreamMemory(self.bytes_of(edge.name), edge.arrays, edge.slots)
 
+    def table_memory(self, name: str) -> TableMemory:
+        """The structure of a table."""
+        edge = self._edges[name]
+        if not isinstance(edge, Table):
+            raise TypeError(f"edge {name} is no table")
+        return TableMemory(self.bytes_of(name), edge.arrays, len(edge.writers), edge.slots)
+
     def record(self, name: str) -> RecordMemory:
         """The structure of a record."""
         edge = self._edges[name]
@@ -152,6 +161,8 @@ def _required(edge: Edge) -> int:
     match edge:
         case Stream():
             return StreamMemory.required(edge.arrays, edge.slots)
+        case Table():
+            return TableMemory.required(edge.arrays, len(edge.writers), edge.slots)
         case Board():
             return BoardMemory.required(edge.arrays)
         case Record():

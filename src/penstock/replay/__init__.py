@@ -1,0 +1,1 @@
+"""Which stored rows, how often: drawing from tables. Knows no process."""

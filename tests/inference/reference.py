@@ -8,12 +8,16 @@ from penstock.network import (
     Activation,
     Categorical,
     Conv2d,
+    Deterministic,
+    Dueling,
     Encoding,
+    EpsilonGreedy,
     Flatten,
     Gaussian,
     Linear,
     Network,
     PolicyGraph,
+    SquashedGaussian,
 )
 
 ACTIVATIONS = {
@@ -53,6 +57,10 @@ def run(network, flat, x):
             x = convolve(x, parts[f"{index}.weight"], parts[f"{index}.bias"], layer.stride)
         elif isinstance(layer, Flatten):
             x = x.reshape(len(x), -1)
+        elif isinstance(layer, Dueling):
+            parts_of_q = x.reshape(len(x), 1 + layer.n, layer.atoms)
+            advantage = parts_of_q[:, 1:]
+            x = (parts_of_q[:, :1] + advantage - advantage.mean(axis=1, keepdims=True)).reshape(len(x), -1)
         else:
             x = ACTIVATIONS[layer.name](x)
     return x
@@ -76,9 +84,11 @@ def encode(graph, published, obs):
 
 
 def head_and_value(graph, published, obs):
-    """The head's parameters ``[n, size]`` and the value ``[n]``."""
+    """The head's outputs ``[n, k]`` and the value ``[n]``, or ``None``."""
     x = encode(graph, published, obs)
     outputs = run(graph.actor, published["actor"], x)
+    if not graph.gives_value:
+        return outputs, None
     if graph.critic is None:
         head, value = outputs[:, :-1], outputs[:, -1]
     else:
@@ -88,17 +98,37 @@ def head_and_value(graph, published, obs):
     return head, value
 
 
+def action_values(head, outputs):
+    """``q`` ``[m, n]``."""
+    if head.atoms == 1:
+        return outputs
+    logits = outputs.reshape(len(outputs), head.n, head.atoms)
+    weights = np.exp(logits - logits.max(axis=2, keepdims=True))
+    support = np.linspace(head.low, head.high, head.atoms)
+    return (weights * support).sum(axis=2) / weights.sum(axis=2)
+
+
 def act(graph, published, obs, noise, explore):
-    """``{"action", "log_prob", "value"}``."""
-    head, value = head_and_value(graph, published, obs)
+    """What ``graph.outputs`` names."""
+    head, (outputs, value) = graph.head, head_and_value(graph, published, obs)
+    if isinstance(head, EpsilonGreedy):
+        q = action_values(head, outputs)
+        # In float32, as the head says: a product may round up to the next action.
+        anything = np.minimum((noise[:, 1] * np.float32(head.n)).astype(np.int64), head.n - 1)
+        return {"action": np.where(noise[:, 0] < explore, anything, q.argmax(axis=1)), "q": q}
     z = explore[:, None].astype(np.float64) * noise
-    if isinstance(graph.head, Categorical):
-        action = np.argmax(head + z, axis=1)
-        shifted = head - head.max(axis=1, keepdims=True)
-        log_prob = shifted[np.arange(len(head)), action] - np.log(np.exp(shifted).sum(axis=1))
+    if isinstance(head, SquashedGaussian):
+        mean, log_std = outputs[:, : head.size], outputs[:, head.size :]
+        return {"action": np.tanh(mean + z * np.exp(np.clip(log_std, head.log_std_min, head.log_std_max)))}
+    if isinstance(head, Deterministic):
+        return {"action": np.clip(np.tanh(outputs) + z, -1.0, 1.0)}
+    if isinstance(head, Categorical):
+        action = np.argmax(outputs + z, axis=1)
+        shifted = outputs - outputs.max(axis=1, keepdims=True)
+        log_prob = shifted[np.arange(len(outputs)), action] - np.log(np.exp(shifted).sum(axis=1))
     else:
         log_std = parts_of(graph.actor, published["actor"])["log_std"]
-        action = head + np.exp(log_std) * z
+        action = outputs + np.exp(log_std) * z
         log_prob = (-0.5 * z**2 - log_std - 0.5 * math.log(2.0 * math.pi)).sum(axis=1)
     return {"action": action, "log_prob": log_prob, "value": value}
 
@@ -114,7 +144,7 @@ def mlp(name, inputs, hidden, outputs, activation="tanh", free=()):
 def actor_critic(
     encoding, head, hidden=(64, 64), activation="tanh", *, shared=False, normalize_obs=False, normalize_value=False
 ):
-    size = head.n if isinstance(head, Categorical) else head.size
+    size = head.outputs
     free = () if isinstance(head, Categorical) else (("log_std", size, -0.5),)
     features = sum(part.size for part in encoding)
     actor = mlp("actor", features, hidden, size + 1 if shared else size, activation, free)
@@ -122,19 +152,31 @@ def actor_critic(
     return PolicyGraph(encoding, actor, critic, head, normalize_obs, normalize_value)
 
 
-def nature(head, side=36, channels=2, *, channels_first=False, normalize_value=False):
+def without_value(encoding, head, hidden=(64, 64), activation="relu", *, dueling=None, normalize_obs=False):
+    """An actor alone, which may end in a dueling layer."""
+    outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
+    actor = mlp("actor", sum(part.size for part in encoding), hidden, outputs, activation)
+    if dueling is not None:
+        actor = Network("actor", (*actor.layers, dueling))
+    return PolicyGraph(encoding, actor, None, head, normalize_obs, gives_value=False)
+
+
+def nature(head, side=36, channels=2, *, channels_first=False, normalize_value=False, dueling=None):
     """Three convolutions and a shared trunk, small."""
-    size = head.n if isinstance(head, Categorical) else head.size
-    free = () if isinstance(head, Categorical) else (("log_std", size, -0.5),)
+    gives_value = isinstance(head, Gaussian | Categorical)
+    size = head.outputs + gives_value if dueling is None else (1 + dueling.n) * dueling.atoms
+    free = (("log_std", head.size, -0.5),) if isinstance(head, Gaussian) else ()
     layers, inputs = [], channels
     shapes = ((8, 8, 4), (16, 4, 2), (16, 3, 1))
     edge = side
     for filters, kernel, stride in shapes:
         layers += [Conv2d(inputs, filters, kernel, stride, 1.4), Activation("relu")]
         inputs, edge = filters, (edge - kernel) // stride + 1
-    layers += [Flatten(), Linear(inputs * edge * edge, 32, 1.4), Activation("relu"), Linear(32, size + 1, 1.0)]
+    layers += [Flatten(), Linear(inputs * edge * edge, 32, 1.4), Activation("relu"), Linear(32, size, 1.0)]
+    layers += [] if dueling is None else [dueling]
     encoding = (Encoding("obs", "image", side * side * channels, 0, channels_first),)
-    return PolicyGraph(encoding, Network("actor", tuple(layers), free), None, head, False, normalize_value)
+    actor = Network("actor", tuple(layers), free)
+    return PolicyGraph(encoding, actor, None, head, False, normalize_value, gives_value)
 
 
 def record(graph, generator):
@@ -171,16 +213,19 @@ def observations(graph, generator, n):
 
 
 def noise_of(graph, generator, n):
-    if isinstance(graph.head, Gaussian):
-        return generator.normal(size=(n, graph.head.size)).astype(np.float32)
-    return generator.gumbel(size=(n, graph.head.n)).astype(np.float32)
+    spec = graph.head.noise
+    return getattr(generator, spec.distribution)(size=(n, *spec.shape)).astype(np.float32)
 
 
 def outputs_for(graph, n):
-    action = (
-        np.zeros(n, np.int64) if isinstance(graph.head, Categorical) else np.zeros((n, graph.head.size), np.float32)
-    )
-    return {"action": action, "log_prob": np.zeros(n, np.float32), "value": np.zeros(n, np.float32)}
+    discrete = isinstance(graph.head, Categorical | EpsilonGreedy)
+    known = {
+        "action": np.zeros(n, np.int64) if discrete else np.zeros((n, graph.head.size), np.float32),
+        "log_prob": np.zeros(n, np.float32),
+        "value": np.zeros(n, np.float32),
+        "q": np.zeros((n, graph.head.n if discrete else 0), np.float32),
+    }
+    return {name: known[name] for name in graph.outputs}
 
 
 FLAT = (Encoding("obs", "flat", 3),)
@@ -202,7 +247,24 @@ GRAPHS = {
     **{f"activation {name}": actor_critic(FLAT, Categorical(3), (32, 16), name) for name in ACTIVATIONS},
 }
 
+WITHOUT_VALUE = {
+    "squashed": without_value(FLAT, SquashedGaussian(1)),
+    "squashed, six actions, normalised": without_value(
+        DICT, SquashedGaussian(6, -1.0, 0.1), (33, 17), "tanh", normalize_obs=True
+    ),
+    "deterministic": without_value(FLAT, Deterministic(1)),
+    "deterministic, six actions": without_value(DICT, Deterministic(6), (33, 17)),
+    "values": without_value(FLAT, EpsilonGreedy(2)),
+    "values, discrete observation": without_value(DISCRETE, EpsilonGreedy(7), (20,)),
+    "values, dueling": without_value(DICT, EpsilonGreedy(5), (33,), dueling=Dueling(5)),
+    "values, atoms": without_value(FLAT, EpsilonGreedy(3, 11, -2.0, 4.0)),
+    "values, dueling, atoms": without_value(FLAT, EpsilonGreedy(6, 51, -10.0, 10.0), dueling=Dueling(6, 51)),
+    "values, no hidden layer": without_value(FLAT, EpsilonGreedy(4), ()),
+}
+
 IMAGES = {
     "image, channels last": nature(Categorical(4)),
     "image, channels first": nature(Gaussian(2), channels_first=True, normalize_value=True),
+    "image, squashed": nature(SquashedGaussian(2)),
+    "image, dueling atoms": nature(EpsilonGreedy(4, 5, -1.0, 1.0), dueling=Dueling(4, 5)),
 }

@@ -12,11 +12,11 @@ from penstock.errors import DeviceError
 from penstock.inference import native, onnx
 from penstock.inference import torch as torch_backend
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.network import Categorical, Encoding, Gaussian
+from penstock.network import Categorical, Deterministic, Encoding, Gaussian, SquashedGaussian
 from penstock.types import Box, Discrete, Spaces
 from tests.inference import reference
 
-EVERY = reference.GRAPHS | reference.IMAGES
+EVERY = reference.GRAPHS | reference.WITHOUT_VALUE | reference.IMAGES
 
 
 def agree(out, expected, tolerance=1e-5):
@@ -54,7 +54,10 @@ def test_onnx_agrees_with_the_reference(name, n):
     agree(acted(backend, graph, obs, noise, explore), reference.act(graph, published, obs, noise, explore))
 
 
-@pytest.mark.parametrize("name", ["gaussian", "categorical", "image, channels last"])
+ROW_BY_ROW = ["gaussian", "categorical", "image, channels last", "squashed", "deterministic", "values, dueling, atoms"]
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
 def test_onnx_rows_do_not_depend_on_how_many_are_in_the_call(name):
     graph, generator = EVERY[name], np.random.default_rng(3)
     backend = onnx.build(graph)
@@ -138,6 +141,34 @@ def test_the_exported_policy_counts_discrete_actions_from_start():
     np.testing.assert_array_equal(action, 10 + logits.argmax(axis=1))
 
 
+@pytest.mark.parametrize("name", [name for name, space in BOXES.items() if space.bounded])
+@pytest.mark.parametrize("kind", [SquashedGaussian, Deterministic])
+def test_an_exported_actor_gives_its_greedy_action_alone(kind, name):
+    graph, generator = reference.without_value(reference.FLAT, kind(2)), np.random.default_rng(1)
+    published = reference.record(graph, generator)
+    obs = reference.observations(graph, generator, 6)
+    spaces = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), BOXES[name])
+    session = onnxruntime.InferenceSession(onnx.export(graph, spaces, published))
+    assert [output.name for output in session.get_outputs()] == ["action"]
+    outputs, _ = reference.head_and_value(graph, published, obs)
+    unit = np.tanh(outputs[:, :2]).astype(np.float32)
+    expected = to_environment(unit, BOXES[name], environment_array(BOXES[name], 6))
+    np.testing.assert_allclose(session.run(["action"], obs)[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["values, dueling, atoms", "image, dueling atoms"])
+def test_exported_action_values_give_the_best_action(name):
+    graph, generator = EVERY[name], np.random.default_rng(1)
+    image = Box((36, 36, 2), "uint8", (0.0,), (255.0,))
+    space = image if graph.sees_image else Box((3,), "float32", (-1.0,), (1.0,))
+    spaces = Spaces((("obs", space),), Discrete(graph.head.n, 10))
+    published = reference.record(graph, generator)
+    obs = reference.observations(graph, generator, 6)
+    (action,) = onnxruntime.InferenceSession(onnx.export(graph, spaces, published)).run(["action"], obs)
+    outputs, _ = reference.head_and_value(graph, published, obs)
+    np.testing.assert_array_equal(action, 10 + reference.action_values(graph.head, outputs).argmax(axis=1))
+
+
 def test_an_image_with_normalised_observations_is_refused():
     graph = reference.actor_critic((Encoding("obs", "image", 12),), Gaussian(1), normalize_obs=True)
     with pytest.raises(ValueError, match="image"):
@@ -194,6 +225,26 @@ def test_torch_agrees_with_the_others_on_ppo(action, image):
     for backend in backends:
         backend.load(published)
         agree(acted(backend, graph, rows, noise, explore), reference.act(graph, published, rows, noise, explore))
+
+
+def build_policy(graph, config):
+    """An algorithm of which only ``act`` is there, on a graph that stands where the spaces would."""
+    from penstock.algorithm import Algorithm
+    from penstock.models.policy import Policy
+
+    return Algorithm(dict, Policy(graph).act, dict, dict, ())
+
+
+@pytest.mark.parametrize("n", [1, 7])
+@pytest.mark.parametrize("name", EVERY)
+def test_torch_agrees_with_the_reference(name, n):
+    graph, generator = EVERY[name], np.random.default_rng(n)
+    published = reference.record(graph, generator)
+    obs, noise = reference.observations(graph, generator, n), reference.noise_of(graph, generator, n)
+    explore = generator.uniform(0.0, 1.0, n).astype(np.float32)
+    backend = torch_backend.build(f"{__name__}:build_policy", graph, None)
+    backend.load(published)
+    agree(acted(backend, graph, obs, noise, explore), reference.act(graph, published, obs, noise, explore))
 
 
 def test_a_missing_device_is_named():

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "penstock/kernels/level.hpp"
+#include "penstock/kernels/processor.hpp"
 
 namespace penstock::kernels {
 
@@ -26,12 +27,8 @@ Known find() {
     Known known;
     known.tables[known.count++] = &baseline;
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (has_avx2) known.tables[known.count++] = &avx2;
-    if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-        known.tables[known.count++] = &avx512;
+    if (has_avx2()) known.tables[known.count++] = &avx2;
+    if (has_avx512()) known.tables[known.count++] = &avx512;
 #endif
     return known;
 }

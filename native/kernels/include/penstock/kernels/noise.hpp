@@ -1,37 +1,15 @@
-// Counter-based noise: Philox4x32-10 (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405) keyed by the seed,
-// with (block, lane, step) as the counter; normal, uniform and Gumbel numbers made from its words.
+// Counter-based noise: Philox keyed by the seed, with (block, lane, step) as the counter; normal, uniform and Gumbel
+// numbers made from its words.
 // Uses no libm: sums, products, quotients and square roots of doubles are exact to the last bit on every IEEE machine,
 // so the numbers are the same on all of them.
 #pragma once
 
 #include "penstock/kernels/level.hpp"
+#include "penstock/kernels/philox.hpp"
 #include "penstock/kernels/vec.hpp"
 
 namespace penstock::kernels {
 namespace {
-
-constexpr int kBatch = 8;  // counters at a time: the loops over them become vector code
-
-struct Words {
-    std::uint32_t word[4][kBatch];
-};
-
-PENSTOCK_INLINE void philox(Words& x, std::uint64_t key) {
-    auto key0 = static_cast<std::uint32_t>(key);
-    auto key1 = static_cast<std::uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-        for (int i = 0; i < kBatch; ++i) {
-            const std::uint64_t a = std::uint64_t{0xD2511F53U} * x.word[0][i];
-            const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * x.word[2][i];
-            x.word[0][i] = static_cast<std::uint32_t>(b >> 32) ^ x.word[1][i] ^ key0;
-            x.word[2][i] = static_cast<std::uint32_t>(a >> 32) ^ x.word[3][i] ^ key1;
-            x.word[1][i] = static_cast<std::uint32_t>(b);
-            x.word[3][i] = static_cast<std::uint32_t>(a);
-        }
-        key0 += 0x9E3779B9U;
-        key1 += 0xBB67AE85U;
-    }
-}
 
 // Natural logarithm of a positive normal double, to 1e-13: m 2^e with m in [sqrt(1/2), sqrt(2)), 2 atanh((m-1)/(m+1)).
 PENSTOCK_INLINE double log(double x) {

@@ -1,0 +1,235 @@
+#include "bind_sampler.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "buffer.hpp"
+#include "sampler.hpp"
+
+namespace penstock::replay {
+namespace {
+
+namespace nb = nanobind;
+using memory::raise;
+
+// A C-contiguous array of a dtype that is compared by NumPy's own object for it.
+class View {
+  public:
+    View(nb::handle source, int access) : source_(nb::borrow(source)) {
+        if (PyObject_GetBuffer(source.ptr(), &view_, access) != 0) throw nb::python_error();
+    }
+    View(const View&) = delete;
+    View& operator=(const View&) = delete;
+    View(View&& other) noexcept : source_(other.source_), view_(std::exchange(other.view_, Py_buffer{})) {}
+    View& operator=(View&&) = delete;
+    ~View() { PyBuffer_Release(&view_); }
+
+    [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(view_.buf); }
+    [[nodiscard]] std::vector<std::int64_t> shape() const { return {view_.shape, view_.shape + view_.ndim}; }
+    [[nodiscard]] std::size_t item_nbytes() const { return static_cast<std::size_t>(view_.itemsize); }
+    [[nodiscard]] nb::object dtype() const { return source_.attr("dtype"); }
+    [[nodiscard]] nb::handle source() const { return source_; }
+
+  private:
+    nb::object source_;
+    Py_buffer view_{};
+};
+
+// What a batch may hold under a name.
+struct Offered {
+    Kind kind;
+    const Column* column;
+    std::vector<std::int64_t> shape;  // of one row
+    nb::object dtype;
+};
+
+// A batch's arrays, checked. Who passes the same arrays again is not checked again.
+struct Bound {
+    std::vector<std::pair<nb::object, View>> arrays;  // name, array
+    std::vector<Item> items;
+    std::size_t m = 0;
+
+    [[nodiscard]] bool is(const nb::dict& out) const {
+        if (out.size() != arrays.size()) return false;
+        auto known = arrays.begin();
+        for (const auto& [name, array] : out) {
+            if (!name.is(known->first) || !array.is(known->second.source())) return false;
+            ++known;
+        }
+        return true;
+    }
+};
+
+class PySampler {
+  public:
+    PySampler(nb::handle heads, const nb::dict& arrays, std::size_t writers, std::size_t slots,
+              const std::vector<std::string>& fields, int n_step, double gamma,
+              const std::vector<std::tuple<std::string, int>>& stacks, const std::optional<std::string>& level)
+        : heads_(memory::structure_memory("a table", heads, memory::Buffer::writable, memory::Table<>::required(writers))),
+          table_(heads_.data(), writers, slots),
+          rows_(find_rows(arrays, static_cast<std::int64_t>(writers), static_cast<std::int64_t>(slots), fields)),
+          sampler_(table_, rows_, Chains(rows_, n_step, gamma, depth(stacks)),
+                   level ? replay::level(level->c_str()) : best_level()) {
+        for (const auto& [key, array] : arrays) offer(nb::cast<std::string>(key), fields, stacks);
+        const nb::object float32 = views_.at("reward").dtype(), int64 = views_.at("final_count").dtype();
+        const std::pair<const char*, Kind> numbers[] = {{"reward", Kind::reward},
+                                                        {"discount", Kind::discount},
+                                                        {"importance", Kind::importance},
+                                                        {"weight", Kind::weight},
+                                                        {"index", Kind::index},
+                                                        {"stamp", Kind::stamp}};
+        for (const auto& [name, kind] : numbers)
+            offered_[name] = {kind, nullptr, {}, kind == Kind::index || kind == Kind::stamp ? int64 : float32};
+    }
+
+    void sample(std::uint64_t seed, std::uint64_t number, const nb::dict& out,
+                const std::optional<std::vector<std::uint64_t>>& before) {
+        if (before && before->size() != table_.writers())
+            throw nb::value_error(("before has " + std::to_string(before->size()) + " sequences, the table " +
+                                   std::to_string(table_.writers()) + " writers").c_str());
+        const Bound& batch = bound(out);
+        std::optional<Nothing> nothing;
+        {
+            const nb::gil_scoped_release released;
+            const std::lock_guard locked(mutex_);
+            try {
+                sampler_.sample({seed, number, 0}, batch.items, batch.m,
+                                before ? std::span<const std::uint64_t>(*before) : std::span<const std::uint64_t>());
+            } catch (const Nothing& error) {
+                nothing = error;
+            }
+        }
+        if (nothing) raise("ResourceError", nothing->what());
+    }
+
+  private:
+    static constexpr std::size_t most_bound = 16;
+
+    static int depth(const std::vector<std::tuple<std::string, int>>& stacks) {
+        int deepest = 1;
+        for (const auto& [field, frames] : stacks) deepest = std::max(deepest, frames);
+        return deepest - 1;
+    }
+
+    // The array of the table called `name`, as `Number`s.
+    template <class Number>
+    const Number* numbers(const char* name) const {
+        const auto view = views_.find(name);
+        if (view == views_.end()) throw nb::key_error(name);
+        if (view->second.item_nbytes() != sizeof(Number))
+            throw nb::value_error((std::string(name) + " does not have the dtype of a rollout's").c_str());
+        return reinterpret_cast<const Number*>(view->second.data());
+    }
+
+    Rows find_rows(const nb::dict& arrays, std::int64_t writers, std::int64_t slots, const std::vector<std::string>& fields) {
+        for (const auto& [name, array] : arrays)
+            views_.emplace(nb::cast<std::string>(name), View(array, PyBUF_CONTIG_RO));
+        Rows rows{};
+        rows.valid = numbers<std::uint8_t>("valid");
+        rows.terminated = numbers<std::uint8_t>("terminated");
+        rows.truncated = numbers<std::uint8_t>("truncated");
+        rows.reward = numbers<float>("reward");
+        rows.continues = numbers<std::uint8_t>("continues");
+        rows.final_count = numbers<std::int64_t>("final_count");
+        rows.final_t = numbers<std::int64_t>("final_t");
+        rows.final_lane = numbers<std::int64_t>("final_lane");
+        const std::vector<std::int64_t> shape = views_.at("valid").shape();
+        if (shape.size() != 3 || shape[0] != writers * slots || shape[1] < 2)
+            throw nb::value_error("valid must be [writers * slots, T + 1, lanes]");
+        rows.writers = writers;
+        rows.slots = slots;
+        rows.steps = shape[1] - 1;
+        rows.lanes = shape[2];
+        const auto has_shape = [&](const char* name, std::vector<std::int64_t> wanted) {
+            if (views_.at(name).shape() != wanted)
+                throw nb::value_error((std::string(name) + " does not have the shape of a rollout's").c_str());
+        };
+        rows.ends = rows.steps * rows.lanes;
+        for (const char* name : {"terminated", "truncated", "reward"}) has_shape(name, shape);
+        for (const char* name : {"final_t", "final_lane"}) has_shape(name, {shape[0], rows.ends});
+        has_shape("final_count", {shape[0]});
+        has_shape("continues", {shape[0], rows.lanes});
+        rows.same_step = views_.contains("final." + fields.at(0));
+        return rows;
+    }
+
+    // The array as the field of rows that it is, if it is one.
+    void offer(const std::string& name, const std::vector<std::string>& fields,
+               const std::vector<std::tuple<std::string, int>>& stacks) {
+        const View& view = views_.at(name);
+        std::vector<std::int64_t> shape = view.shape();
+        if (shape.size() < 3 || shape[1] != rows_.steps + 1 || shape[2] != rows_.lanes || name.starts_with("final.")) return;
+        shape.erase(shape.begin(), shape.begin() + 3);
+        std::size_t nbytes = view.item_nbytes();
+        for (const std::int64_t extent : shape) nbytes *= static_cast<std::size_t>(extent);
+        const bool observed = std::ranges::find(fields, name) != fields.end();
+        std::size_t frames = 1;
+        for (const auto& [field, count] : stacks) frames = field == name ? static_cast<std::size_t>(count) : frames;
+        if (frames > 1) shape.insert(shape.begin(), static_cast<std::int64_t>(frames));
+        const std::byte* finals = nullptr;
+        if (observed && rows_.same_step) finals = views_.at("final." + name).data();
+        const Column& column = columns_.emplace_back(Column{view.data(), finals, nbytes, frames});
+        offered_[name] = {Kind::row, &column, shape, view.dtype()};
+        if (observed) offered_["next." + name] = {Kind::next, &column, shape, view.dtype()};
+    }
+
+    const Bound& bound(const nb::dict& out) {
+        for (const Bound& known : bound_)
+            if (known.is(out)) return known;
+        Bound made;
+        for (const auto& [key, array] : out) {
+            const auto name = nb::cast<std::string>(key);
+            const auto found = offered_.find(name);
+            if (found == offered_.end()) throw nb::key_error(("no " + name + " can be drawn from this table").c_str());
+            made.arrays.emplace_back(nb::borrow(key), View(array, PyBUF_CONTIG));
+            const View& view = made.arrays.back().second;
+            std::vector<std::int64_t> shape = view.shape();
+            const Offered& offered = found->second;
+            if (shape.empty() || !view.dtype().equal(offered.dtype) ||
+                !std::equal(shape.begin() + 1, shape.end(), offered.shape.begin(), offered.shape.end()) ||
+                (made.m != 0 && made.m != static_cast<std::size_t>(shape[0])))
+                throw nb::value_error((name + " does not have the dtype and shape of a batch's").c_str());
+            made.m = static_cast<std::size_t>(shape[0]);
+            made.items.push_back({offered.kind, offered.column, view.data()});
+        }
+        if (bound_.size() == most_bound) bound_.pop_front();
+        return bound_.emplace_back(std::move(made));
+    }
+
+    memory::Buffer heads_;
+    memory::Table<> table_;
+    std::map<std::string, View> views_;
+    std::deque<Column> columns_;
+    std::map<std::string, Offered> offered_;
+    Rows rows_;
+    std::mutex mutex_;
+    Sampler sampler_;
+    std::deque<Bound> bound_;
+};
+
+}  // namespace
+
+void bind_sampler(nb::module_& module) {
+    nb::class_<PySampler>(module, "Sampler")
+        .def(nb::init<nb::handle, const nb::dict&, std::size_t, std::size_t, const std::vector<std::string>&, int, double,
+                      const std::vector<std::tuple<std::string, int>>&, const std::optional<std::string>&>(),
+             nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none())
+        .def("sample", &PySampler::sample, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+    module.def("levels", [] {
+        std::vector<std::string> names;
+        for (const Level* known : levels()) names.emplace_back(known->name);
+        return names;
+    });
+}
+
+}  // namespace penstock::replay

@@ -1,0 +1,9 @@
+// The extension penstock.replay._native.
+#include <nanobind/nanobind.h>
+
+#include "bind_sampler.hpp"
+
+NB_MODULE(_native, module) {
+    module.doc() = "Draws from tables in shared memory.";
+    penstock::replay::bind_sampler(module);
+}

@@ -1,0 +1,104 @@
+#include "rows.hpp"
+
+#include <algorithm>
+
+namespace penstock::replay {
+
+Chains::Chains(const Rows& rows, int n_step, double gamma, int depth) : rows_(rows), n_step_(n_step), depth_(depth) {
+    powers_.push_back(1.0);
+    for (int k = 0; k < n_step; ++k) powers_.push_back(powers_.back() * gamma);
+}
+
+bool Chains::follow(const Window& window, Sample& sample) const {
+    const Rows& rows = rows_;
+    Place at = sample.place;
+    std::int64_t row = rows.row(at.slot, at.t, at.lane);
+    sample.row = row;
+    sample.first = at.sequence;
+    if (!rows.valid[row]) return false;
+    double reward = 0.0;
+    for (std::size_t n = 0;;) {
+        sample.last = at;
+        reward += powers_[n++] * static_cast<double>(rows.reward[row]);
+        const bool terminated = rows.terminated[row] != 0;
+        sample.discount = terminated ? 0.0F : static_cast<float>(powers_[n]);
+        sample.next = row + rows.lanes;
+        if (terminated) break;
+        if (rows.truncated[row]) {
+            if (!rows.same_step) break;
+            const std::int64_t entry = final_entry(at.slot, at.t, at.lane);
+            if (entry < 0) return false;
+            sample.next = ~entry;
+            break;
+        }
+        if (n == static_cast<std::size_t>(n_step_)) break;
+        if (at.t + 1 < rows.steps) {
+            ++at.t;
+            row = sample.next;
+        } else {
+            // Whether the lane goes on in the next slot is written there.
+            if (at.sequence + 1 >= window.high) return false;
+            at.slot = neighbour(at, 1);
+            ++at.sequence;
+            at.t = 0;
+            if (!rows.continues[at.slot * rows.lanes + at.lane]) break;
+            row = rows.row(at.slot, 0, at.lane);
+        }
+        // A row that is not valid carries no transition, but its observation is where this one led.
+        if (!rows.valid[row]) break;
+    }
+    sample.reward = static_cast<float>(reward);
+    return true;
+}
+
+bool Chains::frames(const Window& window, Place at, std::uint64_t& first, std::int64_t* frames) const {
+    const Rows& rows = rows_;
+    frames[depth_] = rows.row(at.slot, at.t, at.lane);
+    for (int k = depth_ - 1; k >= 0; --k) {
+        // The first frame again, unless the row before belongs to the same episode.
+        frames[k] = frames[k + 1];
+        Place before = at;
+        if (at.t > 0) {
+            --before.t;
+        } else {
+            if (at.sequence == 0 || !rows.continues[at.slot * rows.lanes + at.lane]) continue;
+            if (at.sequence <= window.low) return false;
+            before.slot = neighbour(at, -1);
+            --before.sequence;
+            before.t = rows.steps - 1;
+            first = std::min(first, before.sequence);
+        }
+        const std::int64_t row = rows.row(before.slot, before.t, before.lane);
+        if (!rows.valid[row] || rows.terminated[row] || rows.truncated[row]) continue;
+        frames[k] = row;
+        at = before;
+    }
+    return true;
+}
+
+std::int64_t Chains::final_entry(std::int64_t slot, std::int64_t t, std::int64_t lane) const {
+    const std::int64_t count = std::clamp<std::int64_t>(rows_.final_count[slot], 0, rows_.ends);
+    const std::int64_t first = slot * rows_.ends;
+    std::int64_t low = first;
+    std::int64_t high = first + count;
+    while (low < high) {
+        const std::int64_t middle = low + (high - low) / 2;
+        const std::int64_t found_t = rows_.final_t[middle];
+        if (found_t < t || (found_t == t && rows_.final_lane[middle] < lane)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const bool found = low < first + count && rows_.final_t[low] == t && rows_.final_lane[low] == lane;
+    return found ? low : -1;
+}
+
+std::int64_t Chains::neighbour(const Place& place, std::int64_t by) const {
+    const std::int64_t first = place.writer * rows_.slots;
+    const std::int64_t last = first + rows_.slots - 1;
+    const std::int64_t slot = place.slot + by;
+    return slot > last ? first : slot < first ? last : slot;
+}
+
+}  // namespace penstock::replay

@@ -1,0 +1,86 @@
+// The rows of a table as they are drawn: a row, the rewards up to n steps on, the observation there, the frames before.
+// Follows what the slots say and copies nothing. What it reads may be overwritten meanwhile: it stays within the table,
+// whatever it finds, and the oldest sequence that it looked at says what must still be there afterwards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace penstock::replay {
+
+// Where they are. All arrays are contiguous; a flat row is (slot * (T + 1) + t) * lanes + lane.
+struct Rows {
+    std::int64_t writers;
+    std::int64_t slots;  // of each writer
+    std::int64_t steps;  // T
+    std::int64_t lanes;
+    std::int64_t ends;   // room of a slot's side area
+    bool same_step;      // last observations of truncated episodes stand in the side area, else in the row behind
+    const std::uint8_t* valid;  // [writers * slots, T + 1, lanes], and so are the next three
+    const std::uint8_t* terminated;
+    const std::uint8_t* truncated;
+    const float* reward;
+    const std::uint8_t* continues;    // [writers * slots, lanes]: row 0 goes on where row T of the slot before stopped
+    const std::int64_t* final_count;  // [writers * slots]
+    const std::int64_t* final_t;      // [writers * slots, ends], in the order of (t, lane)
+    const std::int64_t* final_lane;
+
+    [[nodiscard]] std::int64_t row(std::int64_t slot, std::int64_t t, std::int64_t lane) const {
+        return (slot * (steps + 1) + t) * lanes + lane;
+    }
+};
+
+// What is drawn from one writer's ring: the slots of the sequences low <= s < high.
+struct Window {
+    std::uint64_t low;
+    std::uint64_t high;
+    std::int64_t head;  // high % slots: the ring's place of sequence `high`
+
+    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(high - low); }
+};
+
+struct Place {
+    std::int64_t writer;
+    std::int64_t slot;  // of all writers' slots
+    std::uint64_t sequence;
+    std::int64_t t;
+    std::int64_t lane;
+};
+
+struct Sample {
+    Place place;
+    Place last;           // of the row whose step led to the next observation
+    std::int64_t row;     // flat
+    std::int64_t next;    // flat row of the observation up to n steps on; ~entry where it stands in the side area
+    std::uint64_t first;  // the oldest sequence that was looked at
+    float reward;         // discounted sum
+    float discount;       // of what the next observation is worth
+};
+
+class Chains {
+  public:
+    // depth: frames before the row's own.
+    Chains(const Rows& rows, int n_step, double gamma, int depth);
+
+    // Fills in the rest of a sample whose place is given. False if it cannot be drawn, (any more, or not yet).
+    bool follow(const Window& window, Sample& sample) const;
+
+    // The flat rows of the frame at a place and of the `depth` before it, oldest first: an episode's first frame stands
+    // in for those before it. Lowers `first`. False if one of them cannot be read any more.
+    bool frames(const Window& window, Place at, std::uint64_t& first, std::int64_t* rows) const;
+
+    [[nodiscard]] int depth() const { return depth_; }
+
+  private:
+    // The side area's entry of a truncated row, or -1.
+    [[nodiscard]] std::int64_t final_entry(std::int64_t slot, std::int64_t t, std::int64_t lane) const;
+    [[nodiscard]] std::int64_t neighbour(const Place& place, std::int64_t by) const;
+
+    Rows rows_;
+    int n_step_;
+    int depth_;
+    std::vector<double> powers_;  // of gamma, up to n_step
+};
+
+}  // namespace penstock::replay

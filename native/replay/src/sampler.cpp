@@ -1,0 +1,282 @@
+#include "sampler.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace penstock::replay {
+
+namespace {
+
+// So many draws at one position of a batch before all rows are looked at.
+constexpr std::uint32_t attempts = 256;
+// So often all rows are looked at, where writers overtake every one that is found.
+constexpr std::uint32_t searches = 16;
+constexpr std::size_t line = 64;
+// Lines of a row that are asked for ahead; behind these the processor reads on by itself.
+constexpr std::size_t lines_ahead = 4;
+
+__extension__ typedef unsigned __int128 Wide;
+
+// A number below `range` from 64 uniform bits: one is as likely as another but for 2^-64 of the range.
+std::uint64_t below(std::uint64_t bits, std::uint64_t range) {
+    return static_cast<std::uint64_t>((static_cast<Wide>(bits) * range) >> 64);
+}
+
+std::uint32_t below(std::uint32_t bits, std::uint64_t range) {
+    return static_cast<std::uint32_t>((std::uint64_t{bits} * range) >> 32);
+}
+
+void prefetch(const std::byte* from, std::size_t nbytes) {
+    const std::size_t end = std::min(nbytes, lines_ahead * line);
+    for (std::size_t at = 0; at < end; at += line) __builtin_prefetch(from + at);
+    __builtin_prefetch(from + end - 1);
+}
+
+// A constant size makes a copy a few moves.
+template <class Copies>
+void with_size(std::size_t nbytes, const Copies& copies) {
+    switch (nbytes) {
+        case 1: return copies(std::integral_constant<std::size_t, 1>());
+        case 4: return copies(std::integral_constant<std::size_t, 4>());
+        case 8: return copies(std::integral_constant<std::size_t, 8>());
+        case 12: return copies(std::integral_constant<std::size_t, 12>());
+        case 16: return copies(std::integral_constant<std::size_t, 16>());
+        case 24: return copies(std::integral_constant<std::size_t, 24>());
+        case 32: return copies(std::integral_constant<std::size_t, 32>());
+        case 64: return copies(std::integral_constant<std::size_t, 64>());
+        default: return copies(nbytes);
+    }
+}
+
+const std::byte* next_of(const Column& column, const Sample& sample, std::size_t nbytes) {
+    return sample.next < 0 ? column.finals + static_cast<std::size_t>(~sample.next) * nbytes
+                           : column.rows + static_cast<std::size_t>(sample.next) * nbytes;
+}
+
+template <class Value>
+void put(std::byte* to, std::size_t at, Value value) {
+    std::memcpy(to + at * sizeof value, &value, sizeof value);
+}
+
+}  // namespace
+
+Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Level& level)
+    : table_(table),
+      rows_(rows),
+      chains_(chains),
+      level_(level),
+      frames_(chains.depth() > 0 ? static_cast<std::size_t>(chains.depth()) + 1 : 0),
+      windows_(table.writers()),
+      oldest_(table.writers()) {
+    for (std::int64_t writer = 0; writer < rows_.writers; ++writer)
+        for (std::int64_t lane = 0; lane < rows_.lanes; ++lane) lanes_.push_back({writer, 0, 0, 0, lane});
+}
+
+void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before) {
+    look(before);
+    pending_.resize(m);
+    std::iota(pending_.begin(), pending_.end(), 0U);
+    Draw draw = key;
+    for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
+        this->draw(draw, items);
+        follow_all();
+        gather(items);
+        check();
+    }
+    for (; draw.attempt < attempts + searches && !pending_.empty(); ++draw.attempt) {
+        look(before);
+        draw_from_all(draw);
+        gather(items);
+        check();
+    }
+    if (!pending_.empty())
+        throw Nothing("rows are overwritten faster than they can be drawn: the table is too small for its writers");
+}
+
+// The slot that comes next is never drawn from, whether its writer has claimed it yet or not: so a batch does not depend
+// on how far a writer is that has pushed nothing since.
+void Sampler::look(std::span<const std::uint64_t> before) {
+    largest_ = 0;
+    const std::uint64_t slots = table_.slots();
+    for (std::size_t writer = 0; writer < windows_.size(); ++writer) {
+        const std::uint64_t written = table_.written(writer);
+        const std::uint64_t high = before.empty() ? written : std::min(before[writer], written);
+        const std::uint64_t claimed = table_.claimed(writer);
+        const std::uint64_t readable = claimed > slots ? claimed - slots : 0;
+        const std::uint64_t low = std::max(high > slots - 1 ? high - (slots - 1) : 0, readable);
+        windows_[writer] = {std::min(low, high), high, static_cast<std::int64_t>(high % slots)};
+        largest_ = std::max(largest_, windows_[writer].size());
+    }
+    if (largest_ == 0) throw Nothing("nothing can be drawn: no slot was pushed yet");
+}
+
+// By age and lane, whatever number of writers share the lanes.
+bool Sampler::placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Place& place) const {
+    place = lanes_[lane];
+    const Window& window = windows_[static_cast<std::size_t>(place.writer)];
+    const auto back = static_cast<std::int64_t>(age);
+    if (back >= window.size()) return false;
+    const std::int64_t at = window.head - 1 - back;
+    place.slot = place.writer * rows_.slots + (at < 0 ? at + rows_.slots : at);
+    place.sequence = window.high - 1 - age;
+    place.t = t;
+    return true;
+}
+
+void Sampler::draw(const Draw& key, std::span<const Item> items) {
+    const std::size_t count = pending_.size();
+    words_.resize(4 * count);
+    level_.draw(key, pending_.data(), count, words_.data());
+    const std::uint32_t* words = words_.data();
+    candidates_.clear();
+    std::size_t failed = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t bits = words[i] | std::uint64_t{words[count + i]} << 32;
+        Candidate& candidate = candidates_.emplace_back();
+        candidate.position = pending_[i];
+        const std::uint64_t age = below(bits, static_cast<std::uint64_t>(largest_));
+        const std::uint32_t t = below(words[2 * count + i], static_cast<std::uint64_t>(rows_.steps));
+        const std::uint32_t lane = below(words[3 * count + i], lanes_.size());
+        if (!placed(age, t, lane, candidate.sample.place)) {
+            pending_[failed++] = candidate.position;
+            candidates_.pop_back();
+            continue;
+        }
+        const Place& place = candidate.sample.place;
+        const std::int64_t row = rows_.row(place.slot, place.t, place.lane);
+        __builtin_prefetch(rows_.valid + row);
+        __builtin_prefetch(rows_.terminated + row);
+        __builtin_prefetch(rows_.truncated + row);
+        __builtin_prefetch(rows_.reward + row);
+        for (const Item& item : items) {
+            if (item.column == nullptr) continue;
+            const std::int64_t from = item.kind == Kind::next ? row + rows_.lanes : row;
+            prefetch(item.column->rows + static_cast<std::size_t>(from) * item.column->nbytes, item.column->nbytes);
+        }
+    }
+    pending_.resize(failed);
+}
+
+bool Sampler::follow(Candidate& candidate, std::size_t kept) {
+    Sample& sample = candidate.sample;
+    const Window& window = windows_[static_cast<std::size_t>(sample.place.writer)];
+    if (!chains_.follow(window, sample)) return false;
+    if (frames_ == 0) return true;
+    std::int64_t* stacks = stacks_.data() + 2 * frames_ * kept;
+    return chains_.frames(window, sample.place, sample.first, stacks) &&
+           chains_.frames(window, sample.last, sample.first, stacks + frames_);
+}
+
+void Sampler::follow_all() {
+    stacks_.resize(2 * frames_ * candidates_.size());
+    std::size_t kept = 0;
+    for (Candidate& candidate : candidates_) {
+        if (!follow(candidate, kept)) {
+            pending_.push_back(candidate.position);
+            continue;
+        }
+        if (&candidates_[kept] != &candidate) candidates_[kept] = candidate;
+        ++kept;
+    }
+    candidates_.resize(kept);
+}
+
+void Sampler::gather(std::span<const Item> items) const {
+    for (const Item& item : items) {
+        if (item.column != nullptr && item.column->frames > 1) {
+            gather_stacks(item);
+        } else {
+            gather(item);
+        }
+    }
+}
+
+void Sampler::gather(const Item& item) const {
+    const auto put_all = [&](auto value_of) {
+        for (const Candidate& candidate : candidates_) put(item.to, candidate.position, value_of(candidate.sample));
+    };
+    switch (item.kind) {
+        case Kind::reward: return put_all([](const Sample& sample) { return sample.reward; });
+        case Kind::discount: return put_all([](const Sample& sample) { return sample.discount; });
+        case Kind::index: return put_all([](const Sample& sample) { return sample.row; });
+        case Kind::stamp: return put_all([](const Sample& sample) { return sample.place.sequence; });
+        case Kind::importance:
+        case Kind::weight: return put_all([](const Sample&) { return 1.0F; });
+        case Kind::row:
+            return with_size(item.column->nbytes, [&](auto nbytes) {
+                const std::byte* rows = item.column->rows;
+                for (const Candidate& candidate : candidates_)
+                    std::memcpy(item.to + candidate.position * nbytes,
+                                rows + static_cast<std::size_t>(candidate.sample.row) * nbytes, nbytes);
+            });
+        case Kind::next:
+            return with_size(item.column->nbytes, [&](auto nbytes) {
+                for (const Candidate& candidate : candidates_)
+                    std::memcpy(item.to + candidate.position * nbytes, next_of(*item.column, candidate.sample, nbytes),
+                                nbytes);
+            });
+    }
+}
+
+void Sampler::gather_stacks(const Item& item) const {
+    const Column& column = *item.column;
+    const std::size_t nbytes = column.nbytes;
+    // Of the deepest stack's rows, the newest; before the next observation stand all but the oldest of these.
+    const std::size_t skipped = frames_ - column.frames;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+        const Sample& sample = candidates_[i].sample;
+        const std::int64_t* rows = stacks_.data() + 2 * frames_ * i + skipped;
+        std::byte* to = item.to + candidates_[i].position * column.frames * nbytes;
+        const auto copy_rows = [&](const std::int64_t* from, std::size_t count) {
+            for (std::size_t k = 0; k < count; ++k, to += nbytes)
+                std::memcpy(to, column.rows + static_cast<std::size_t>(from[k]) * nbytes, nbytes);
+        };
+        if (item.kind == Kind::row) {
+            copy_rows(rows, column.frames);
+        } else {
+            copy_rows(rows + frames_ + 1, column.frames - 1);
+            std::memcpy(to, next_of(column, sample, nbytes), nbytes);
+        }
+    }
+}
+
+// What was copied counts only if nothing of it was being overwritten by now.
+void Sampler::check() {
+    constexpr std::uint64_t unasked = ~std::uint64_t{0};
+    std::fill(oldest_.begin(), oldest_.end(), unasked);
+    for (const Candidate& candidate : candidates_) {
+        const auto writer = static_cast<std::size_t>(candidate.sample.place.writer);
+        if (oldest_[writer] == unasked) oldest_[writer] = table_.oldest(writer);
+        if (candidate.sample.first < oldest_[writer]) pending_.push_back(candidate.position);
+    }
+}
+
+// Where rows that can be drawn are rare: finds all of them, and draws from these.
+void Sampler::draw_from_all(const Draw& key) {
+    std::vector<Place> found;
+    stacks_.resize(2 * frames_);
+    Candidate tried{};
+    for (std::int64_t age = 0; age < largest_; ++age)
+        for (std::int64_t t = 0; t < rows_.steps; ++t)
+            for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
+                if (placed(static_cast<std::uint64_t>(age), static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(lane),
+                           tried.sample.place) &&
+                    follow(tried, 0))
+                    found.push_back(tried.sample.place);
+    if (found.empty())
+        throw Nothing("nothing can be drawn: no row is valid and has its successors written");
+    const std::size_t count = pending_.size();
+    words_.resize(4 * count);
+    level_.draw(key, pending_.data(), count, words_.data());
+    candidates_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t bits = words_[i] | std::uint64_t{words_[count + i]} << 32;
+        candidates_[i].position = pending_[i];
+        candidates_[i].sample.place = found[below(bits, found.size())];
+    }
+    pending_.clear();
+    follow_all();
+}
+
+}  // namespace penstock::replay

@@ -1,0 +1,81 @@
+// Draws rows of a table and gathers them, beside its writers: a row that was overtaken while it was copied is drawn again.
+// Knows no Python. One sample at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "penstock/memory/table.hpp"
+#include "penstock/replay/level.hpp"
+#include "rows.hpp"
+
+namespace penstock::replay {
+
+// There is no row that can be drawn.
+struct Nothing : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// A field of the table's rows.
+struct Column {
+    const std::byte* rows;    // [writers * slots, T + 1, lanes, nbytes]
+    const std::byte* finals;  // [writers * slots, ends, nbytes], or nothing
+    std::size_t nbytes;
+    std::size_t frames;       // that a sample has of it; 1: no stack
+};
+
+enum class Kind { row, next, reward, discount, index, stamp, importance, weight };
+
+// One array of a batch: [m, ...] of `nbytes` each.
+struct Item {
+    Kind kind;
+    const Column* column;  // of a row or next
+    std::byte* to;
+};
+
+class Sampler {
+  public:
+    Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Level& level);
+
+    // Fills a batch of m samples. `before`: one sequence a writer, or nothing; only sequences below are drawn. Throws
+    // Nothing where no row can be drawn.
+    void sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before);
+
+  private:
+    struct Candidate {
+        std::uint32_t position;  // in the batch
+        Sample sample;
+    };
+
+    void look(std::span<const std::uint64_t> before);
+    void draw(const Draw& key, std::span<const Item> items);
+    [[nodiscard]] bool placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Place& place) const;
+    [[nodiscard]] bool follow(Candidate& candidate, std::size_t kept);
+    void follow_all();
+    void gather(std::span<const Item> items) const;
+    void gather(const Item& item) const;
+    void gather_stacks(const Item& item) const;
+    void check();
+    void draw_from_all(const Draw& key);
+
+    memory::Table<>& table_;
+    Rows rows_;
+    Chains chains_;
+    const Level& level_;
+    std::size_t frames_;             // of the deepest stack; 0: none
+    std::vector<Place> lanes_;       // of all writers' lanes in order: writer and lane
+    std::vector<Window> windows_;
+    std::int64_t largest_ = 0;       // window
+    std::vector<std::uint32_t> pending_;
+    std::vector<std::uint32_t> words_;
+    std::vector<Candidate> candidates_;
+    std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: of the row, and of the one before the next observation
+    std::vector<std::uint64_t> oldest_;
+};
+
+}  // namespace penstock::replay

@@ -1,0 +1,90 @@
+"""Draws rows of a table, beside its writers: what was overwritten while it was copied is drawn again.
+
+A row is drawn with the rewards of up to n steps and the observation that they led to; frames of a stack are put
+together here, so each is stored once. Holds no rows, learns nothing, waits for nobody.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.memory.table import Table
+from penstock.replay import _native
+from penstock.types import Arrays
+
+__all__ = ["Sampler"]
+
+
+class Sampler:
+    """Fills batches with rows of a table. For one thread at a time.
+
+    The rows of the table are those of `penstock.program.rollout.rollout_specs`, with ``continues``, bool ``[lanes]``:
+    whether row 0 of the slot goes on where row T of the writer's slot before stopped. A row can be drawn if it is
+    ``valid`` and what follows it within n steps is written. The chain of rewards ends at a terminated row; at a
+    truncated one, with its last observation; before a row that is not valid, with that row's observation; and with row
+    T of a slot whose successor does not continue it.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        lanes: int,
+        fields: Sequence[str],
+        *,
+        n_step: int,
+        gamma: float,
+        stack: Mapping[str, int],
+        level: str | None = None,
+    ) -> None:
+        """Look at the table's arrays; nothing is copied.
+
+        Args:
+            table: what is drawn from.
+            lanes: lanes of each writer.
+            fields: names of the observation fields.
+            n_step: rewards that a row's sum has at most, at least 1.
+            gamma: discount of a step.
+            stack: field -> frames of a sample: ``[frames, ...]``, oldest first, where the table keeps one a row. An
+                episode's first frame stands in for those before it.
+            level: instruction set, for tests; ``None`` is the fastest that this processor has.
+
+        Raises:
+            KeyError: the table lacks a field.
+            ValueError: one of its arrays is not a rollout's, or a number does not make sense.
+        """
+        if n_step < 1 or any(frames < 1 for frames in stack.values()):
+            raise ValueError(f"n_step and frames of a stack are at least 1, not {n_step} and {dict(stack)}")
+        if table.arrays["valid"].shape[-1] != lanes:
+            raise ValueError(f"the table has {table.arrays['valid'].shape[-1]} lanes a writer, not {lanes}")
+        missing = [field for field in (*fields, *stack) if field not in table.arrays or field not in fields]
+        if missing or not fields:
+            raise KeyError(f"the table has no observation field {missing}")
+        self._sampler = _native.Sampler(
+            table.heads,
+            table.arrays,
+            table.writers,
+            table.slots,
+            list(fields),
+            n_step,
+            gamma,
+            list(stack.items()),
+            level,
+        )
+
+    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None) -> None:
+        """Fill a batch of m rows, each as likely as another. The same content and key give the same batch.
+
+        Where all writers have written as many slots, it is also the same whatever number of them share the lanes.
+
+        Args:
+            key: seed and number of the batch, both 0 to 2^64 - 1.
+            out: name -> ``[m, ...]``, contiguous: any field of a row; ``next.<field>``, the observation up to n steps
+                on; ``reward`` float32, discounted and summed; ``discount`` float32, of the value there, 0 behind a
+                terminated row; ``index`` int64, flat row ``(slot * (T + 1) + t) * lanes + lane``; ``stamp`` int64, the
+                slot's sequence; ``importance`` and ``weight`` float32, 1.
+            before: one sequence a writer: only slots below are looked at. ``None``: all that is written.
+
+        Raises:
+            KeyError: ``out`` holds a name that is not known.
+            ResourceError: nothing can be drawn.
+            ValueError: an array's dtype or shape does not fit.
+        """
+        self._sampler.sample(key[0], key[1], out, before)

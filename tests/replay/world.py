@@ -1,0 +1,81 @@
+"""A made-up world: lanes whose every observation and reward is a number of its own, written into tables as rollouts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.memory.table import Table
+from penstock.program.rollout import rollout_specs
+from penstock.types import Array, ArraySpec, Box, Spaces
+
+SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,) * 2, (1.0,) * 2)),), Box((1,), "float32", (-1.0,), (1.0,)))
+
+
+@dataclass
+class Step:
+    """One vector step of one lane."""
+
+    obs: float
+    reward: float
+    terminated: bool
+    truncated: bool
+    valid: bool
+    next: float
+    """The observation after it, the last one of an episode that ended here."""
+
+
+def lane_steps(lane: int, count: int, seed: int, same_step: bool, end: float = 0.15) -> list[Step]:
+    """So many steps of a lane, in episodes that end by chance."""
+    random = np.random.default_rng([seed, lane])
+    steps: list[Step] = []
+    number = 1000 * lane
+    while len(steps) < count:
+        number += 1
+        terminated, truncated = bool(random.random() < end), bool(random.random() < end)
+        steps.append(Step(number, 0.5 * number, terminated, truncated, valid=True, next=number + 1))
+        if terminated or truncated:
+            number += 1  # the last observation
+            if not same_step:
+                # The source resets in the step that follows, whose observation is that last one.
+                steps.append(Step(number, 0.0, terminated=False, truncated=False, valid=False, next=number + 1))
+    return steps[:count]
+
+
+def world_specs(num_steps: int, lanes: int, same_step: bool) -> list[ArraySpec]:
+    row = (ArraySpec("log_prob", (), "float32"),)
+    specs = rollout_specs(SPACES, row, num_steps, lanes, same_step=same_step)
+    return [*(spec for spec in specs if spec.name != "continues"), ArraySpec("continues", (lanes,), "bool")]
+
+
+def make_table(num_steps: int, lanes: int, writers: int, slots: int, same_step: bool) -> Table:
+    specs = world_specs(num_steps, lanes, same_step)
+    memory = np.zeros(Table.required(specs, writers, slots) + 64, np.uint8)
+    first = -memory.ctypes.data % 64
+    return Table(memory[first : len(memory) - 64 + first], specs, writers, slots)
+
+
+def write(table: Table, writer: int, sequence: int, steps: list[list[Step]], continues: Array, same_step: bool) -> None:
+    """One slot from the steps that each of the writer's lanes has, from step ``sequence * T`` on."""
+    slot = table.slot(table.claim(writer, sequence))
+    num_steps = len(slot["valid"]) - 1
+    slot["continues"][:] = continues
+    slot["final_count"][...] = 0
+    for t in range(num_steps + 1):
+        for lane, all_steps in enumerate(steps):
+            number = sequence * num_steps + t
+            step = all_steps[number]
+            slot["obs"][t, lane] = step.obs, -step.obs
+            if t == num_steps:
+                continue
+            slot["action"][t, lane] = 2 * step.obs
+            slot["log_prob"][t, lane] = 3 * step.obs
+            slot["reward"][t, lane] = step.reward
+            slot["terminated"][t, lane] = step.terminated
+            slot["truncated"][t, lane] = step.truncated
+            slot["valid"][t, lane] = step.valid
+            if same_step and step.truncated and not step.terminated:
+                at = int(slot["final_count"])
+                slot["final_t"][at], slot["final_lane"][at] = t, lane
+                slot["final.obs"][at] = step.next, -step.next
+                slot["final_count"][...] = at + 1
+    table.push(writer, sequence)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.memory.table import Table
-from penstock.program.rollout import rollout_specs
+from penstock.program.rollout import table_specs
 from penstock.types import Array, ArraySpec, Box, Spaces
 
 SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,) * 2, (1.0,) * 2)),), Box((1,), "float32", (-1.0,), (1.0,)))
@@ -43,8 +43,7 @@ def lane_steps(lane: int, count: int, seed: int, same_step: bool, end: float = 0
 
 def world_specs(num_steps: int, lanes: int, same_step: bool) -> list[ArraySpec]:
     row = (ArraySpec("log_prob", (), "float32"),)
-    specs = rollout_specs(SPACES, row, num_steps, lanes, same_step=same_step)
-    return [*(spec for spec in specs if spec.name != "continues"), ArraySpec("continues", (lanes,), "bool")]
+    return list(table_specs(SPACES, row, num_steps, lanes, same_step=same_step))
 
 
 def make_table(num_steps: int, lanes: int, writers: int, slots: int, same_step: bool) -> Table:

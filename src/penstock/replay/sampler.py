@@ -16,7 +16,7 @@ __all__ = ["Sampler"]
 class Sampler:
     """Fills batches with rows of a table. For one thread at a time.
 
-    The rows of the table are those of `penstock.program.rollout.rollout_specs`, with ``continues``, bool ``[lanes]``:
+    The rows of the table are those of `penstock.program.rollout.table_specs`, with ``continues``, bool ``[lanes]``:
     whether row 0 of the slot goes on where row T of the writer's slot before stopped. A row can be drawn if it is
     ``valid`` and what follows it within n steps is written. The chain of rewards ends at a terminated row; at a
     truncated one, with its last observation; before a row that is not valid, with that row's observation; and with row

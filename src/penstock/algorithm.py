@@ -281,3 +281,5 @@ class UpdaterSettings:
     """The run's."""
     learner: int = 0
     """Which of the run's learners this is: the rows of each draw noise of their own."""
+    accumulate: int = 1
+    """Minibatches whose gradients are averaged, by weight, before a phase steps; from a table only."""

@@ -315,8 +315,8 @@ class ReplayUpdater(Protocol):
         """One gradient step: every phase that is due.
 
         Args:
-            minibatch: ``[n m, ...]`` each, as ``AlgorithmSpec.drawn`` lists them, m being the schedule's
-                ``mini_batch_size``. The gradients of the n parts are averaged before each phase steps, by ``weight``.
+            minibatch: ``[n m, ...]`` each, as ``AlgorithmSpec.drawn`` lists them; n is ``UpdaterSettings.accumulate``,
+                m the schedule's ``mini_batch_size``.
             progress: in [0, 1]; drives schedules.
 
         Returns:

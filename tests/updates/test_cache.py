@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from penstock.updates import compiled
+from penstock.updates.compiled import library
 from tests.updates import counting
 
 
@@ -19,7 +20,7 @@ def test_a_second_start_finds_the_library(monkeypatch):
     def refuse(*arguments):
         pytest.fail("compiled again")
 
-    monkeypatch.setattr(compiled, "_compile", refuse)
+    monkeypatch.setattr(library, "_compile", refuse)
     updater = make()
     updater.begin([0, 1], 0.0)
     updater.minibatches(np.array([[0, 1, 2, 3, 4, 5, 6]]), np.ones((1, 7), np.float32))
@@ -28,24 +29,24 @@ def test_a_second_start_finds_the_library(monkeypatch):
 
 def test_the_cache_is_where_the_user_keeps_caches(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled._cache() == tmp_path / "penstock" / "updates"
-    assert compiled._cache().is_dir()
+    assert library._cache() == tmp_path / "penstock" / "updates"
+    assert library._cache().is_dir()
 
 
 def test_without_a_place_to_write_torchs_own_cache_serves(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
-    assert compiled._cache() == tmp_path / "torch" / "penstock"
+    assert library._cache() == tmp_path / "torch" / "penstock"
 
 
 def test_the_key_names_threads(monkeypatch):
     """The number of threads is compiled in: a library for one thread does not serve two."""
     graph = torch.fx.symbolic_trace(torch.nn.Identity())
     torch.set_num_threads(1)
-    one = compiled._key(graph, [torch.zeros(3)])
+    one = library._key(graph, [torch.zeros(3)])
     torch.set_num_threads(2)
-    two = compiled._key(graph, [torch.zeros(3)])
+    two = library._key(graph, [torch.zeros(3)])
     torch.set_num_threads(1)
-    assert len({one, two, compiled._key(graph, [torch.zeros(4)])}) == 3
-    assert compiled._key(graph, [torch.zeros(3)]) == one
+    assert len({one, two, library._key(graph, [torch.zeros(4)])}) == 3
+    assert library._key(graph, [torch.zeros(3)]) == one

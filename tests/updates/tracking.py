@@ -1,7 +1,7 @@
 """An algorithm over a table: a linear critic, an actor that is delayed, a target that is copied; known by hand.
 
 Critic: ``1/2 mean((w . obs + noise - reward)^2)``, plain steps down its gradient, which is also the priority's error.
-Actor: towards the critic that the phase before left, every second step. Target: a copy, every third, no gradient.
+Actor: towards the critic that the phase before left, every second step. Target: a copy, every second, no gradient.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def build(spaces, config):
         phases=(
             Phase("critic", critic, step_critic, noise=(("sample", NOISE),)),
             Phase("actor", actor, step_actor, every=2),
-            Phase("target", nothing, copy, every=3),
+            Phase("target", nothing, copy, every=2),
         ),
     )
 

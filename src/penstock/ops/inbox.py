@@ -15,23 +15,25 @@ class Inbox:
 
     Args:
         size: rows of a part.
+        parts: of a minibatch.
         device: where they are learned from.
     """
 
-    def __init__(self, size: int, device: torch.device) -> None:
+    def __init__(self, size: int, parts: int, device: torch.device) -> None:
         self._size = size
+        self._parts = parts
         self._device = device
         self._copies: dict[str, _Copy] = {}
 
     def take(self, minibatch: Mapping[str, Array]) -> list[dict[str, Tensor]]:
-        """The parts of a minibatch ``[n size, ...]``: views of it on the CPU, elsewhere valid until the next call.
+        """The parts of a minibatch ``[parts size, ...]``: views of it on the CPU, elsewhere valid until the next call.
 
         Raises:
-            ValueError: it does not divide into parts.
+            ValueError: it is of another size.
         """
         rows = len(minibatch["weight"])
-        if not rows or rows % self._size:
-            raise ValueError(f"a minibatch of {rows} rows is not made of parts of {self._size}")
+        if rows != self._parts * self._size:
+            raise ValueError(f"a minibatch of {rows} rows is not {self._parts} of {self._size}")
         here = {name: self._send(name, torch.from_numpy(values)) for name, values in minibatch.items()}
         columns = [values.reshape(-1, self._size, *values.shape[1:]).unbind() for values in here.values()]
         return [dict(zip(here, part, strict=True)) for part in zip(*columns, strict=True)]

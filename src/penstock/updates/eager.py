@@ -79,7 +79,7 @@ class EagerReplayUpdater:
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, exchange: Exchange | None) -> None:
         self._stepper = _Stepper(algorithm.phases, settings, exchange)
-        self._inbox = Inbox(settings.spec.schedule.mini_batch_size, torch.device(settings.device))
+        self._inbox = Inbox(settings.spec.schedule.mini_batch_size, settings.accumulate, torch.device(settings.device))
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""

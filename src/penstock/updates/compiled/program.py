@@ -1,0 +1,188 @@
+"""What is compiled of an algorithm: whole gradient steps, or a phase's gradients and its step apart.
+
+Each is a library over fixed buffers, so that calls need no arguments. Decides neither what is due nor what is drawn.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Gradients, Phase
+from penstock.ops.meter import Meter
+from penstock.updates.compiled.library import library
+
+__all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take"]
+
+Named: TypeAlias = Mapping[str, Tensor]
+Take: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
+"""The minibatch in the rows that a library is given; traced with it, and may change them in place."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Where libraries find what they work on, and leave what they find."""
+
+    state: dict[str, Tensor]
+    rows: dict[str, Tensor]
+    """What ``take`` takes the minibatch from."""
+    take: Take
+    noise: tuple[dict[str, Tensor], ...]
+    """Of each phase, ``[m, ...]``."""
+    share: Tensor
+    """What a part's gradient counts in its minibatch: float32 scalar."""
+    tuned: Collection[float]
+    """The algorithm's hyper-parameters: one library serves all their values."""
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    """Of the phase that is under way, where it is not one library: network -> ``[n]``."""
+    per_row: dict[str, Tensor] = field(default_factory=dict)
+    """``[m, ...]`` each."""
+
+    def example(self) -> dict[str, Tensor]:
+        """A minibatch of the right shapes; changes nothing."""
+        return self.take({name: values.clone() for name, values in self.rows.items()})
+
+
+class Program:
+    """A library with what it reads and writes, and the sums of the metrics that it finds."""
+
+    def __init__(
+        self,
+        function: Callable[[dict[str, dict[str, Tensor]]], dict[str, Tensor]],
+        groups: Mapping[str, Named],
+        metrics: Sequence[str],
+        tuned: Collection[float],
+    ) -> None:
+        """Compile ``function``, or find it compiled.
+
+        Args:
+            function: of the groups' tensors, some of which it changes in place; gives the metrics.
+            groups: group -> name -> tensor.
+            metrics: their names.
+            tuned: numbers that may differ from run to run.
+        """
+        self._names = tuple(metrics)
+        self._count = 0
+        tensors = [values for group in groups.values() for values in group.values()]
+        self._sums = torch.zeros(len(metrics), dtype=torch.float64, device=tensors[0].device)
+
+        def flat(*inputs: Tensor) -> tuple[Tensor]:
+            left = iter(inputs)
+            found = function({group: {name: next(left) for name in named} for group, named in groups.items()})
+            sums = next(left)
+            if found:
+                sums.add_(torch.stack([found[name].to(torch.float64) for name in self._names]))
+            return (sums,)
+
+        self._run, self._inputs = library(flat, [*tensors, self._sums], tuned)
+
+    def run(self, count: int = 1) -> None:
+        """Run it once. Its metrics count as those of ``count`` gradient steps."""
+        self._run(self._inputs)
+        self._count += count
+
+    def drain(self, meter: Meter) -> None:
+        """Hand over the sums of all metrics and start them again."""
+        if self._names and self._count:
+            meter.add_sums(self._names, self._sums.clone(), self._count)
+        self._sums.zero_()
+        self._count = 0
+
+
+class Step(Program):
+    """One gradient step of some phases, as one library."""
+
+    def __init__(self, phases: Sequence[tuple[int, Phase]], buffers: Buffers) -> None:
+        """For these phases, each with its number."""
+        # Pure functions: running them once on what the buffers hold now tells the metrics' names and changes nothing.
+        _, found = _evaluate(phases, buffers.state, buffers.example(), buffers.noise)
+        self.per_row = _rooms(buffers.per_row, found.per_row)
+
+        def step(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+            noise = [_of_phase(given["noise"], phase) for phase in range(len(buffers.noise))]
+            changed, found = _evaluate(phases, given["state"], buffers.take(given["rows"]), noise)
+            _write(given["state"], changed)
+            _write(given["per_row"], found.per_row)
+            if "gradient_steps" in given["state"]:
+                given["state"]["gradient_steps"].add_(1)
+            return dict(found.metrics)
+
+        noise = {f"{phase}.{name}": values for phase, _ in phases for name, values in buffers.noise[phase].items()}
+        groups = {"state": buffers.state, "rows": buffers.rows, "noise": noise, "per_row": self.per_row}
+        super().__init__(step, groups, list(found.metrics), buffers.tuned)
+
+
+class FindGradients(Program):
+    """The gradients of one phase, added to what ``Buffers.gradients`` holds, by their share."""
+
+    def __init__(self, index: int, phase: Phase, buffers: Buffers) -> None:
+        """For the phase of this number."""
+        found = phase.gradients(buffers.state, buffers.example(), buffers.noise[index])
+        self.gradients = _rooms(buffers.gradients, found.gradients)
+        self.per_row = _rooms(buffers.per_row, found.per_row)
+
+        def add(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+            share = given["share"]["share"]
+            found = phase.gradients(given["state"], buffers.take(given["rows"]), given["noise"])
+            for name, gradient in found.gradients.items():
+                given["gradients"][name].add_(share * gradient)
+            _write(given["per_row"], found.per_row)
+            return {name: share * metric for name, metric in found.metrics.items()}
+
+        groups = {
+            "state": buffers.state,
+            "rows": buffers.rows,
+            "noise": buffers.noise[index],
+            "share": {"share": buffers.share},
+            "gradients": self.gradients,
+            "per_row": self.per_row,
+        }
+        super().__init__(add, groups, list(found.metrics), buffers.tuned)
+
+
+class Apply(Program):
+    """The step of one phase down what ``Buffers.gradients`` holds."""
+
+    def __init__(self, phase: Phase, gradients: Named, buffers: Buffers) -> None:
+        """For a phase with these gradients."""
+
+        def apply(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+            _write(given["state"], phase.apply(given["state"], given["gradients"]))
+            return {}
+
+        super().__init__(apply, {"state": buffers.state, "gradients": gradients}, [], buffers.tuned)
+
+
+def _evaluate(
+    phases: Sequence[tuple[int, Phase]], state: Named, minibatch: Named, noise: Sequence[Named]
+) -> tuple[dict[str, Tensor], Gradients]:
+    """What the phases change in the state, one after the other; their metrics and what they find for each row."""
+    changed: dict[str, Tensor] = {}
+    metrics: dict[str, Tensor] = {}
+    per_row: dict[str, Tensor] = {}
+    for index, phase in phases:
+        found = phase.gradients({**state, **changed}, minibatch, noise[index])
+        changed.update(phase.apply({**state, **changed}, found.gradients))
+        metrics.update(found.metrics)
+        per_row.update(found.per_row)
+    return changed, Gradients({}, metrics, per_row)
+
+
+def _of_phase(noise: Named, phase: int) -> dict[str, Tensor]:
+    prefix = f"{phase}."
+    return {name.removeprefix(prefix): values for name, values in noise.items() if name.startswith(prefix)}
+
+
+def _rooms(rooms: dict[str, Tensor], found: Named) -> dict[str, Tensor]:
+    """Those of the rooms that ``found`` needs, made where they are missing."""
+    for name, values in found.items():
+        if name not in rooms:
+            rooms[name] = torch.zeros_like(values)
+    return {name: rooms[name] for name in found}
+
+
+def _write(rooms: Named, values: Named) -> None:
+    for name, value in values.items():
+        rooms[name].copy_(value)

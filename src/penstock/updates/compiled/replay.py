@@ -1,0 +1,62 @@
+"""Learning from a table by compiled libraries: each minibatch is put into fixed buffers."""
+
+from collections.abc import Mapping
+
+import torch
+
+from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.ops.inbox import Inbox
+from penstock.registry import load
+from penstock.types import Array, Arrays, Exchange
+from penstock.updates.compiled.stepper import Stepper
+
+__all__ = ["CompiledReplayUpdater", "build_replay"]
+
+
+def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> "CompiledReplayUpdater":
+    """The updater of a learner from a table; ``exchange`` is how it agrees with others, if there are any."""
+    torch.set_num_threads(settings.threads)
+    return CompiledReplayUpdater(load(settings.learn)(settings.spaces, settings.config), settings, exchange)
+
+
+class CompiledReplayUpdater:
+    """Runs an algorithm's phases over minibatches that were drawn from a table.
+
+    All phases that are due are one library; where others have a say in the gradients, or a minibatch comes in parts,
+    each phase is two.
+    """
+
+    def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, exchange: Exchange | None) -> None:
+        """Lay out the buffers and compile the phases."""
+        device, size = torch.device(settings.device), settings.spec.schedule.mini_batch_size
+        rows = {
+            spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)
+            for spec in settings.spec.drawn(settings.spaces)
+        }
+        self._exchange = exchange
+        self._in_parts = exchange is not None or settings.accumulate > 1
+        self._inbox = Inbox(size, settings.accumulate, device)
+        self._stepper = Stepper(algorithm.phases, settings, rows, dict)
+        self._stepper.prepare(in_parts=self._in_parts)
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state, or the arrays of it that are named."""
+        self._stepper.load(state)
+
+    def state(self) -> Arrays:
+        """The state's named arrays on the CPU."""
+        return self._stepper.arrays()
+
+    def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
+        """One gradient step: every phase that is due. As `penstock.types.ReplayUpdater.learn`."""
+        self._stepper.progress(progress)
+        parts = self._inbox.take(minibatch)
+        if self._in_parts:
+            weights = minibatch["weight"].reshape(len(parts), -1).sum(1).tolist()
+            return self._stepper.step_in_parts(parts, weights, self._exchange)
+        self._stepper.put(parts[0])
+        return self._stepper.step()
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call."""
+        return self._stepper.metrics()

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import Config, RunConfig
 from penstock.errors import NodeError, PenstockError, RunFolderError
 from penstock.experiments.card import Evaluated, write_card
-from penstock.experiments.checkpoints import last_good
+from penstock.experiments.checkpoints import TABLE, last_good
 from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.jsonl import JsonLines, read_reports
 from penstock.metrics.report import EVAL_RETURN, Report
@@ -21,7 +22,7 @@ from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.learner import RETURN_WINDOW, why_done
 from penstock.types import Arrays
 
-__all__ = ["differences", "ended_early", "leave_failed", "log_final", "over_already", "skipped"]
+__all__ = ["begun_empty", "differences", "ended_early", "leave_failed", "log_final", "over_already", "skipped"]
 
 
 def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
@@ -59,6 +60,13 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
         names.remove("threads")
     changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
     return (f"not bit-exact: {', '.join(changed)}; all else continued",) if changed else ()
+
+
+def begun_empty(spec: AlgorithmSpec, manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """One line if a run that learns from a table was resumed from a checkpoint without the table's rows."""
+    if spec.table is None or TABLE in manifest["files"]:
+        return ()
+    return ("not bit-exact: the replay table was too large to be kept and filled anew; all else continued",)
 
 
 def skipped(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:

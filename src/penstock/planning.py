@@ -22,7 +22,7 @@ from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
 from penstock.node import LaneStart
 from penstock.program.plan import Plan
-from penstock.registry import ALGORITHMS, INFERENCE, UPDATES, AlgorithmEntry, load
+from penstock.registry import ALGORITHMS, INFERENCE, REPLAY_UPDATES, UPDATES, AlgorithmEntry, load
 from penstock.types import Arrays, BackendSpec, EnvFactory, EnvReference
 
 __all__ = ["Prepared", "check_fits", "plan", "prepare"]
@@ -169,7 +169,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         learner_threads=run.threads,
         learn=prepared.learn(),
         initial=prepared.algorithm.initial,
-        update=UPDATES[run.backend],
+        update=(REPLAY_UPDATES if prepared.spec.table else UPDATES)[run.backend],
         inference=prepared.inference,
         folder=folder,
         manifest=prepared.manifest(),

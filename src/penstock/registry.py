@@ -16,6 +16,7 @@ __all__ = [
     "ENV_PACKAGES",
     "INFERENCE",
     "NODES",
+    "REPLAY_UPDATES",
     "RUNTIMES",
     "TOPOLOGIES",
     "UPDATES",
@@ -165,6 +166,8 @@ TOPOLOGIES = Table(
     {
         "on_policy": "penstock.topologies.on_policy:build",
         "async_on_policy": "penstock.topologies.async_on_policy:build",
+        "off_policy": "penstock.topologies.off_policy:build",
+        "async_off_policy": "penstock.topologies.async_off_policy:build",
     },
 )
 
@@ -175,6 +178,7 @@ NODES = Table(
         "policy": "penstock.nodes.policy:LocalPolicy",
         "policy_node": "penstock.nodes.policy_node:PolicyNode",
         "learner": "penstock.nodes.learner:LearnerNode",
+        "replay_learner": "penstock.nodes.learner:ReplayLearnerNode",
         "evaluator": "penstock.nodes.evaluator:EvaluatorNode",
         "checkpointer": "penstock.nodes.checkpointer:CheckpointerNode",
         "monitor": "penstock.nodes.monitor:MonitorNode",
@@ -194,6 +198,12 @@ UPDATES = Table(
         "compiled": "penstock.updates.compiled:build",
     },
 )
+
+REPLAY_UPDATES = Table(
+    "update backend for replay",
+    {"eager": "penstock.updates.eager:build_replay", "compiled": "penstock.updates.compiled:build_replay"},
+)
+"""Backends of the update that learn from a table."""
 
 INFERENCE = Table(
     "inference backend",

@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
-from penstock.endings import differences, ended_early, leave_failed, log_final, over_already, skipped
+from penstock.endings import begun_empty, differences, ended_early, leave_failed, log_final, over_already, skipped
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import open_source
 from penstock.errors import EnvError, PenstockError
@@ -131,7 +131,8 @@ def resume(
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
         begun_anew = sum(start.position is None for start in the_plan.starts)
         result = _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew)
-    return replace(result, notes=over or (*differences(begin.manifest, prepared.manifest()), *result.notes))
+    changed = (*differences(begin.manifest, prepared.manifest()), *begun_empty(prepared.spec, begin.manifest))
+    return replace(result, notes=over or (*changed, *result.notes))
 
 
 def evaluate(

@@ -22,18 +22,22 @@ from penstock.experiments.migrations import migrated
 from penstock.types import Array, Arrays
 
 __all__ = [
+    "TABLE",
     "Checkpoint",
     "best_checkpoint",
     "find_checkpoint",
     "last_good",
     "list_checkpoints",
     "load_checkpoint",
+    "load_table",
     "prune_checkpoints",
     "save_checkpoint",
     "set_aside_after",
 ]
 
 STATE = "state.safetensors"
+TABLE = "table.safetensors"
+"""What the replay table held, where there is one and it is kept."""
 _NAME = re.compile(r"update-\d{8,}")
 
 
@@ -45,7 +49,9 @@ class Checkpoint(NamedTuple):
     arrays: Arrays
 
 
-def save_checkpoint(run: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> Path:
+def save_checkpoint(
+    run: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any], table: Mapping[str, Array] | None = None
+) -> Path:
     """Write a checkpoint of ``run``; after a return it survives a power cut.
 
     Where a whole one of the same update is there already it stays: a run that ends right after it was resumed.
@@ -54,6 +60,7 @@ def save_checkpoint(run: Path, arrays: Mapping[str, Array], facts: Mapping[str, 
         run: the run folder.
         arrays: any shapes and dtypes, which are kept exactly.
         facts: for the manifest, as JSON: ``update``, ``steps``, ``env``, ``spaces``, ``algorithm``, ...
+        table: what a replay table held, to be read apart from the rest by `load_table`.
 
     Returns:
         The checkpoint's folder.
@@ -62,9 +69,7 @@ def save_checkpoint(run: Path, arrays: Mapping[str, Array], facts: Mapping[str, 
         CheckpointError: it could not be written; nothing is left of it.
     """
     path = run / "checkpoints" / f"update-{facts['update']:08d}"
-    # Not ascontiguousarray, which makes a vector of a scalar.
-    state = safetensors.numpy.save({name: np.array(values, order="C") for name, values in arrays.items()})
-    files = {STATE: state}
+    files = {STATE: _packed(arrays)} | ({} if table is None else {TABLE: _packed(table)})
     try:
         if path.exists():
             if _is_good(path):
@@ -89,13 +94,28 @@ def load_checkpoint(path: Path, expected: Mapping[str, Any] | None = None) -> Ch
             from the last good one.
     """
     try:
-        manifest, state = _verified(path, expected or {})
-        arrays = safetensors.numpy.load(state)
+        manifest, files = _verified(path, expected or {})
+        arrays = safetensors.numpy.load(files[STATE])
     except Damage as damage:
         raise CheckpointError(_line(path, str(damage), expected or {})) from None
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
         raise CheckpointError(_line(path, f"{STATE} is not safetensors", expected or {})) from None
     return Checkpoint(path, manifest, migrated(arrays, manifest["format"]))
+
+
+def load_table(path: Path) -> Arrays | None:
+    """What the replay table held when the checkpoint was written; ``None`` if that was not kept.
+
+    Raises:
+        CheckpointError: as `load_checkpoint`.
+    """
+    try:
+        files = _verified(path, {})[1]
+        return safetensors.numpy.load(files[TABLE]) if TABLE in files else None
+    except Damage as damage:
+        raise CheckpointError(_line(path, str(damage), {})) from None
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
+        raise CheckpointError(_line(path, f"{TABLE} is not safetensors", {})) from None
 
 
 def list_checkpoints(run: Path) -> list[Path]:
@@ -176,8 +196,13 @@ def set_aside_after(run: Path, update: int) -> None:
             raise CheckpointError(f"cannot set checkpoint {path} aside: {error.strerror or error}") from error
 
 
-def _verified(path: Path, expected: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """The manifest and the state's bytes, once they are known to be what was written.
+def _packed(arrays: Mapping[str, Array]) -> bytes:
+    # Not ascontiguousarray, which makes a vector of a scalar.
+    return safetensors.numpy.save({name: np.array(values, order="C") for name, values in arrays.items()})
+
+
+def _verified(path: Path, expected: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the files' bytes by name, once they are known to be what was written.
 
     Raises:
         Damage: they are not.
@@ -188,15 +213,17 @@ def _verified(path: Path, expected: Mapping[str, Any]) -> tuple[dict[str, Any], 
     for key, value in expected.items():
         if manifest.get(key) != value:
             raise Damage(f"its {key} is {str(manifest.get(key))[:80]}, not {str(value)[:80]}")
-    if manifest["files"].keys() != {STATE}:
-        raise Damage(f"{MANIFEST} does not list {STATE} alone")
-    facts = manifest["files"][STATE]
-    state = _content(path / STATE)
-    if len(state) != facts["bytes"]:
-        raise Damage(f"{STATE} has {len(state)} of {facts['bytes']} bytes")
-    if hashlib.sha256(state).hexdigest() != facts["sha256"]:
-        raise Damage(f"{STATE} has been altered")
-    return manifest, state
+    listed = manifest["files"]
+    if listed.keys() not in ({STATE}, {STATE, TABLE}):
+        raise Damage(f"{MANIFEST} does not list {STATE} alone, or with {TABLE}")
+    files = {}
+    for name, facts in listed.items():
+        files[name] = _content(path / name)
+        if len(files[name]) != facts["bytes"]:
+            raise Damage(f"{name} has {len(files[name])} of {facts['bytes']} bytes")
+        if hashlib.sha256(files[name]).hexdigest() != facts["sha256"]:
+            raise Damage(f"{name} has been altered")
+    return manifest, files
 
 
 def _content(path: Path) -> bytes:

@@ -11,9 +11,13 @@ import numpy as np
 
 from penstock.experiments.checkpoints import prune_checkpoints, save_checkpoint
 from penstock.node import Ports
+from penstock.replay.contents import contents, contents_bytes
 from penstock.types import Arrays
 
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]
+
+TABLE_LIMIT = 1 << 30
+"""Tables of more bytes are not copied into checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class CheckpointerSettings:
     manifest: dict[str, Any]
     """Facts that do not change during the run: environment, algorithm, backend, ..."""
     write_limit_s: float
+    table: str | None = None
+    """The table whose content goes with each checkpoint."""
 
 
 class CheckpointerNode:
@@ -37,6 +43,8 @@ class CheckpointerNode:
         """Take the reading end."""
         self._ports = ports
         self._checkpoints = ports.stream_reader("checkpoints")
+        name = self._settings.table
+        self._table = None if name is None else ports.table(name)
 
     def ready(self) -> bool:
         """True if a checkpoint waits."""
@@ -54,13 +62,20 @@ class CheckpointerNode:
             facts["steps"] = int(slot["steps"])
             count = min(int(slot["episodes"]), len(slot["returns"]))
             facts["return_mean"] = float(slot["returns"][-count:].mean()) if count else None
-            save_checkpoint(settings.folder, packed(slot), facts)
+            save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
             prune_checkpoints(settings.folder, settings.keep)
         self._ports.count("checkpoints")
         self._checkpoints.release(index)
 
     def close(self) -> None:
         """Nothing to free."""
+
+    def _contents(self, slot: Arrays) -> Arrays | None:
+        """What the learner could draw from when it handed the checkpoint over; ``None``: too much to be kept."""
+        table = self._table
+        if table is None or contents_bytes(table) > TABLE_LIMIT:
+            return None
+        return contents(table, slot["taken"].tolist())
 
 
 def packed(slot: Arrays) -> Arrays:

@@ -6,7 +6,7 @@ dropped and counted. Where cores are short the learner goes first: it is the one
 
 from penstock.program.graph import Program
 from penstock.program.plan import Plan
-from penstock.topologies.on_policy import wire
+from penstock.topologies.on_policy import streamed
 
 __all__ = ["build"]
 
@@ -17,4 +17,4 @@ learner whose batch takes longer than a rollout do not fill two cores: both come
 
 def build(plan: Plan) -> Program:
     """The graph of ``on_policy`` with twice the slots and no waiting."""
-    return wire(plan, slots=2 * plan.num_workers, max_lag=None, assemble="by_arrival", niceness=NICENESS)
+    return streamed(plan, slots=2 * plan.num_workers, max_lag=None, assemble="by_arrival", niceness=NICENESS)

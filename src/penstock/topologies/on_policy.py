@@ -1,198 +1,28 @@
-"""Lock step: every environment node gives one rollout of each published version; the learner waits for all of them.
-
-env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
-                             learner --checkpoints--> checkpointer
-                             learner --evaluations--> evaluator --evaluation--> learner
-                             learner, evaluator --reports--> monitor
-
-Environment nodes run the policy themselves, or policy nodes answer them (``policy_placement``).
-"""
+"""Lock step: every environment node gives one rollout of each published version; the learner waits for all of them."""
 
 from typing import Literal
 
-from penstock.experiments.run_folder import RunFolder
-from penstock.kernels.actions import environment_array
-from penstock.metrics.report import report_specs
-from penstock.node import LaneStart
-from penstock.nodes.checkpointer import CheckpointerSettings
-from penstock.nodes.env import EnvSettings
-from penstock.nodes.evaluator import EvaluatorSettings
-from penstock.nodes.learner import VERDICT, KeeperSettings, LearnerSettings, record_specs
-from penstock.nodes.monitor import MonitorSettings
-from penstock.nodes.policy import PolicySettings
-from penstock.nodes.policy_node import PolicyNodeSettings
-from penstock.program.graph import (
-    ActionLog,
-    Ask,
-    Board,
-    Edge,
-    LocalAnswer,
-    NodeSpec,
-    Program,
-    Record,
-    RemoteAnswer,
-    Stream,
-)
+from penstock.nodes.learner import LearnerSettings, record_specs
+from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
-from penstock.types import ArraySpec
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, keeper_settings, wire
 
-__all__ = ["build", "wire"]
-
-ACTION_LOG_CAPACITY = 10_000
-OPEN_LIMIT_S = 300.0
-"""How long work that cannot be cut may take: compiling an update, opening environments, writing a checkpoint."""
+__all__ = ["build", "streamed"]
 
 
 def build(plan: Plan) -> Program:
     """One slot for each environment node, no lag, batches assembled by lane; nobody works at the same time."""
-    return wire(plan, slots=plan.num_workers, max_lag=0, assemble="by_lane", niceness=0)
+    return streamed(plan, slots=plan.num_workers, max_lag=0, assemble="by_lane", niceness=0)
 
 
-def wire(
+def streamed(
     plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"], niceness: int
 ) -> Program:
-    """The whole graph of actor-learner training, in data-flow order; ``niceness`` is the environment nodes'."""
-    run, spec = plan.run, plan.spec
+    """Rollouts go to the learner by a stream of so many slots; ``niceness`` is the environment nodes'."""
+    run = plan.run
     lanes = run.num_envs // plan.num_workers
-    envs = tuple(f"env.{worker}" for worker in range(plan.num_workers))
-    policies = tuple(f"policy.{index}" for index in range(run.policy_nodes if run.policy_placement == "node" else 0))
-    evaluators = ("evaluator",) if run.eval_interval else ()
-    record = record_specs(spec, run.num_envs, plan.num_workers)
-    action = plan.spaces.action_spec()
-    fields = tuple(name for name, _ in plan.spaces.obs)
-    rollout = rollout_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
-    restores = (
-        ArraySpec("actions", (run.num_envs, ACTION_LOG_CAPACITY, *action.shape), action.dtype),
-        ArraySpec("actions_count", (run.num_envs,), "int64"),
-    )
-    request = (
-        *spec.published(),
-        ArraySpec("update", (), "int64"),
-        ArraySpec("steps", (), "int64"),
-        ArraySpec("elapsed_s", (), "float64"),
-        *VERDICT,
-    )
-    edges: list[Edge] = [
-        # What environments experience: written once, in place, read in place.
-        Stream("rollouts", envs, ("learner",), rollout, slots, "wait"),
-        # What restores each lane's episode; the learner copies it into checkpoints.
-        *(ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY) for env in envs),
-        # What the learner has committed: its successor continues from there, and those of environment nodes look up
-        # their lanes.
-        Record("learner", "learner", record, envs),
-        # Parameters and statistics, back to whoever acts.
-        Board("policy", "learner", (*envs, *policies, *evaluators), spec.published(), max_lag),
-        # Actions for observations, written where the rows lie.
-        Ask("act", envs, "policy", _remote(plan, policies, lanes) if policies else _local(plan)),
-        # Committed records, to disk.
-        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores), 2, "wait"),
-        # Numbers, to the metrics.
-        Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(), 16, "drop"),
-    ]
-    if evaluators:
-        edges += [
-            # Parameters to be judged, and the verdict.
-            Stream("evaluations", ("learner",), evaluators, request, 1, "drop"),
-            Board("evaluation", "evaluator", ("learner",), VERDICT),
-        ]
-    nodes = [
-        *(_env(plan, worker, lanes, niceness) for worker in range(plan.num_workers)),
-        *(_policy(plan, name) for name in policies),
-        _learner(plan, assemble),
-        *(_evaluator(plan) for _ in evaluators),
-        _checkpointer(plan),
-        _monitor(plan),
-    ]
-    return Program(
-        tuple(nodes),
-        tuple(edges),
-        ends_with=("learner",),
-        max_restarts=run.max_restarts,
-        stall_limit_s=run.stall_timeout,
-        trace=RunFolder(plan.folder).trace if run.trace else None,
-    )
-
-
-def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
-    first = worker * lanes
-    starts: tuple[LaneStart, ...] = plan.starts[first : first + lanes]
-    settings = EnvSettings(
-        env=plan.env,
-        vector=plan.run.vector_env,
-        spaces=plan.spaces,
-        worker=worker,
-        num_workers=plan.num_workers,
-        first_lane=first,
-        lanes=lanes,
-        num_steps=plan.num_steps,
-        seed=plan.run.seed,
-        starts=starts,
-        bad_numbers=plan.run.bad_numbers,
-        open_limit_s=OPEN_LIMIT_S,
-    )
-    name = f"env.{worker}"
-    limit = _step_limit_s(plan, lanes)
-    return NodeSpec(
-        name,
-        "env",
-        settings,
-        group=name,
-        silence_limit_s=limit,
-        niceness=niceness,
-        core=worker if plan.own_cores else None,
-    )
-
-
-def _step_limit_s(plan: Plan, lanes: int) -> float:
-    """How long a node that steps environments may give no sign of life: a step of one, or one of all in one call."""
-    return plan.run.env_timeout * (lanes if plan.kind == "vector" else 1)
-
-
-def _local(plan: Plan) -> LocalAnswer:
-    settings = PolicySettings(
-        backend=plan.inference,
-        graph=plan.spec.policy,
-        noise=plan.spec.noise,
-        spaces=plan.spaces,
-        row=plan.spec.row,
-        seed=plan.run.seed,
-    )
-    return LocalAnswer("policy", settings)
-
-
-def _remote(plan: Plan, policies: tuple[str, ...], lanes: int) -> RemoteAnswer:
-    action = environment_array(plan.spaces.action, lanes)
-    return RemoteAnswer(policies, "rollouts", ArraySpec("environment_action", action.shape, action.dtype.name))
-
-
-def _policy(plan: Plan, name: str) -> NodeSpec:
-    settings = PolicyNodeSettings(
-        backend=plan.inference,
-        graph=plan.spec.policy,
-        noise=plan.spec.noise,
-        spaces=plan.spaces,
-        row=plan.spec.row,
-        seed=plan.run.seed,
-        open_limit_s=OPEN_LIMIT_S,
-    )
-    return NodeSpec(name, "policy_node", settings, group=name)
-
-
-def keeper_settings(plan: Plan) -> KeeperSettings:
-    """What is kept of a run."""
-    return KeeperSettings(
-        initial=plan.initial,
-        algorithm_config=plan.algorithm_config,
-        spec=plan.spec,
-        spaces=plan.spaces,
-        run=plan.run,
-        action_logs=tuple(f"actions.env.{worker}" for worker in range(plan.num_workers)),
-        checkpoint=plan.checkpoint,
-    )
-
-
-def _learner(plan: Plan, assemble: Literal["by_lane", "by_arrival"]) -> NodeSpec:
+    rollout = rollout_specs(plan.spaces, plan.spec.row, plan.num_steps, lanes, same_step=plan.same_step)
     settings = LearnerSettings(
         keeper=keeper_settings(plan),
         learn=plan.learn,
@@ -202,38 +32,11 @@ def _learner(plan: Plan, assemble: Literal["by_lane", "by_arrival"]) -> NodeSpec
         threads=plan.learner_threads,
         open_limit_s=OPEN_LIMIT_S,
     )
-    return NodeSpec("learner", "learner", settings, group="learner", threads=plan.learner_threads)
-
-
-def _evaluator(plan: Plan) -> NodeSpec:
-    settings = EvaluatorSettings(
-        env=plan.env,
-        vector=plan.run.vector_env,
-        spaces=plan.spaces,
-        policy=plan.spec.policy,
-        backend=plan.inference,
-        episodes=plan.run.eval_episodes,
-        lanes=plan.run.num_envs,
-        seed=plan.run.seed,
-        open_limit_s=OPEN_LIMIT_S,
+    pattern = Pattern(
+        Stream("rollouts", env_names(plan), ("learner",), rollout, slots, "wait"),
+        record_specs(plan.spec, run.num_envs, plan.num_workers),
+        NodeSpec("learner", "learner", settings, group="learner", threads=plan.learner_threads),
+        max_lag,
+        niceness,
     )
-    limit = _step_limit_s(plan, plan.run.num_envs)
-    return NodeSpec("evaluator", "evaluator", settings, group="evaluator", silence_limit_s=limit)
-
-
-def _checkpointer(plan: Plan) -> NodeSpec:
-    settings = CheckpointerSettings(plan.folder, plan.run.keep_checkpoints, plan.manifest, write_limit_s=OPEN_LIMIT_S)
-    return NodeSpec("checkpointer", "checkpointer", settings, group="monitor")
-
-
-def _monitor(plan: Plan) -> NodeSpec:
-    settings = MonitorSettings(
-        folder=plan.folder,
-        title=plan.folder.name,
-        timesteps=plan.run.timesteps,
-        log_interval=plan.run.log_interval,
-        quiet=plan.quiet,
-        resumed_update=plan.resumed_update,
-        resumed_steps=plan.resumed_steps,
-    )
-    return NodeSpec("monitor", "monitor", settings, group="monitor")
+    return wire(plan, pattern)

@@ -2,6 +2,18 @@
 
 from penstock.nodes.learner.keeper import KeeperSettings
 from penstock.nodes.learner.node import LearnerNode, LearnerSettings
-from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, record_specs, why_done
+from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, record_specs, replay_record_specs, why_done
+from penstock.nodes.learner.replay import ReplayLearnerNode, ReplayLearnerSettings
 
-__all__ = ["RETURN_WINDOW", "VERDICT", "KeeperSettings", "LearnerNode", "LearnerSettings", "record_specs", "why_done"]
+__all__ = [
+    "RETURN_WINDOW",
+    "VERDICT",
+    "KeeperSettings",
+    "LearnerNode",
+    "LearnerSettings",
+    "ReplayLearnerNode",
+    "ReplayLearnerSettings",
+    "record_specs",
+    "replay_record_specs",
+    "why_done",
+]

@@ -81,8 +81,12 @@ class Keeper:
         self._publish(committed)
         self._started = time.monotonic() - float(committed["elapsed_s"])
 
-    def begin(self) -> Arrays:
-        """Commit and publish what the run begins with: the initial state, or a checkpoint's. Returns the state."""
+    def begin(self, **counts: int) -> Arrays:
+        """Commit and publish what the run begins with: the initial state, or a checkpoint's. Returns the state.
+
+        Args:
+            counts: what arrays of the record begin with that no checkpoint could say.
+        """
         settings = self._settings
         new = self._record.begin()
         begin_anew(new)
@@ -91,10 +95,10 @@ class Keeper:
         else:
             saved = load_checkpoint(settings.checkpoint).arrays
             # Which slots an earlier life had consumed says nothing of this one's, nor how many workers it had.
-            for name in new.keys() - {"consumed_slot", "consumed_sequence"}:
+            for name in new.keys() - {"consumed_slot", "consumed_sequence", "taken"}:
                 new[name][...] = saved[name]
             state = {spec.name: saved[spec.name] for spec in settings.spec.state}
-        for name, values in state.items():
+        for name, values in {**state, **counts}.items():
             new[name][...] = values
         self._started = time.monotonic() - float(new["elapsed_s"])
         self._commit(new)

@@ -10,7 +10,16 @@ from penstock.config.schema import RunConfig
 from penstock.node import StreamReader
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["RETURN_WINDOW", "VERDICT", "begin_anew", "follow", "record_specs", "why_done"]
+__all__ = [
+    "RETURN_WINDOW",
+    "VERDICT",
+    "account",
+    "begin_anew",
+    "follow",
+    "record_specs",
+    "replay_record_specs",
+    "why_done",
+]
 
 RETURN_WINDOW = 100
 """The mean return is over this many last training episodes."""
@@ -25,6 +34,22 @@ def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) ->
     each lane's next rollout, ``lane_position`` where the lane stood at the end of its last one.
     """
     return (
+        *_common(spec, num_envs),
+        ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
+        ArraySpec("consumed_sequence", (rollouts_per_batch,), "int64"),
+    )
+
+
+def replay_record_specs(spec: AlgorithmSpec, num_envs: int, writers: int) -> tuple[ArraySpec, ...]:
+    """The arrays of a commit record of who learns from a table.
+
+    ``taken`` holds how many slots of each writer are accounted for; the rest is as in `record_specs`.
+    """
+    return (*_common(spec, num_envs), ArraySpec("taken", (writers,), "int64"))
+
+
+def _common(spec: AlgorithmSpec, num_envs: int) -> tuple[ArraySpec, ...]:
+    return (
         *spec.state,
         ArraySpec("update", (), "int64"),
         ArraySpec("steps", (), "int64"),
@@ -35,8 +60,6 @@ def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) ->
         *VERDICT,
         ArraySpec("lane_rollout", (num_envs,), "int64"),
         ArraySpec("lane_position", (num_envs, 4), "int64"),
-        ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
-        ArraySpec("consumed_sequence", (rollouts_per_batch,), "int64"),
     )
 
 
@@ -44,7 +67,8 @@ def begin_anew(record: Arrays) -> None:
     """Fill a record with nothing learned yet; the state comes from the updater."""
     for values in record.values():
         values[...] = 0
-    record["consumed_slot"][:] = -1
+    if "consumed_slot" in record:
+        record["consumed_slot"][:] = -1
     record["best_evaluation"][...] = -np.inf
 
 
@@ -62,17 +86,22 @@ def why_done(record: Arrays, run: RunConfig) -> Literal["timesteps", "target_ret
 
 def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
     """Fill ``new`` with what the rollouts in ``slots`` make of ``old``; the state comes from the updater."""
+    account(new, old, [rollouts.slot(index) for index in slots])
+    new["consumed_slot"][:] = -1
+    for position, index in enumerate(slots):
+        new["consumed_slot"][position] = index
+        new["consumed_sequence"][position] = rollouts.sequence(index)
+
+
+def account(new: Arrays, old: Arrays, rollouts: Sequence[Arrays]) -> None:
+    """Fill ``new`` with ``old``, one update on, and with the steps, episodes and positions of these rollouts."""
     for name, values in new.items():
         values[...] = old[name]
     new["update"] += 1
-    new["consumed_slot"][:] = -1
-    for position, index in enumerate(slots):
-        rollout = rollouts.slot(index)
-        new["consumed_slot"][position] = index
-        new["consumed_sequence"][position] = rollouts.sequence(index)
+    for rollout in rollouts:
         new["steps"] += int(rollout["valid"][:-1].sum())
         _place_lanes(new, rollout)
-    _add_episodes(new, [rollouts.slot(index) for index in slots])
+    _add_episodes(new, rollouts)
 
 
 def _place_lanes(new: Arrays, rollout: Arrays) -> None:

@@ -262,6 +262,8 @@ WITHOUT_VALUE = {
     "values, no hidden layer": without_value(FLAT, EpsilonGreedy(4), ()),
 }
 
+GRAPHS |= WITHOUT_VALUE
+
 IMAGES = {
     "image, channels last": nature(Categorical(4)),
     "image, channels first": nature(Gaussian(2), channels_first=True, normalize_value=True),

@@ -1,13 +1,26 @@
 """The native policy: row by row the same bits, in place, bound to slots, safe with numbers that are not numbers."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.level import levels
-from penstock.kernels.noise import gumbel, normal
-from penstock.kernels.policy import PolicyKernel
-from penstock.network import Categorical, Encoding, Gaussian
+from penstock.kernels.noise import draw
+from penstock.kernels.policy import PolicyKernel, supports
+from penstock.network import (
+    Categorical,
+    Deterministic,
+    Dueling,
+    Encoding,
+    EpsilonGreedy,
+    Gaussian,
+    Linear,
+    Network,
+    PolicyGraph,
+    SquashedGaussian,
+)
 from penstock.types import Box, Discrete
 from tests.inference import reference
 
@@ -89,8 +102,17 @@ def test_outputs_are_written_in_place_into_rows_of_a_larger_array():
     assert not big["value"][:, [0, 1, 3, 4]].any()
 
 
-@pytest.mark.parametrize("wanted", [("action",), ("log_prob",), ("value",), ("action", "value"), ()])
-@pytest.mark.parametrize("name", ["gaussian", "categorical, shared trunk, normalised"])
+WANTED = [
+    *itertools.product(
+        ["gaussian", "categorical, shared trunk, normalised"],
+        [("action",), ("log_prob",), ("value",), ("action", "value"), ()],
+    ),
+    *itertools.product(["squashed", "deterministic"], [("action",), ()]),
+    *itertools.product(["values, dueling, atoms"], [("action",), ("q",), ("action", "q"), ()]),
+]
+
+
+@pytest.mark.parametrize(("name", "wanted"), WANTED)
 def test_any_output_may_be_absent(name, wanted):
     graph, generator = reference.GRAPHS[name], np.random.default_rng(0)
     kernel, _ = loaded(graph)
@@ -102,11 +124,28 @@ def test_any_output_may_be_absent(name, wanted):
         np.testing.assert_array_equal(out[output], whole[output])
 
 
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [("squashed", "value"), ("deterministic", "log_prob"), ("values", "value"), ("squashed", "q"), ("gaussian", "q")],
+)
+def test_an_output_that_the_head_does_not_give_is_refused(name, output):
+    kernel, _ = loaded(reference.GRAPHS[name])
+    obs, noise = {"obs": np.zeros((1, 3), np.float32)}, reference.noise_of(kernel.graph, np.random.default_rng(0), 1)
+    with pytest.raises(ValueError, match=f"this policy gives .*{output}"):
+        kernel.act(obs, noise, np.ones(1, np.float32), {output: np.zeros(1, np.float32)})
+    with pytest.raises(ValueError, match="value"):
+        kernel.bind({"obs": np.zeros((2, 1, 3), np.float32)}, {}).value(0)
+
+
 SPACES = {
     "gaussian": Box((1,), "float32", (-2.0,), (2.0,)),
     "gaussian, six actions, normalised": Box((2, 3), "float64", (-1.0, 0, 0, 0, 0, 0), (1.0, 1, 2, 3, 4, 5)),
     "gaussian, shared trunk": Box((2,), "float32", (-np.inf,), (np.inf,)),
     "categorical": Discrete(2, 3),
+    "squashed": Box((1,), "float32", (-2.0,), (2.0,)),
+    "deterministic, six actions": Box((2, 3), "int32", (-9.0,), (9.0,)),
+    "values, dueling": Discrete(5, -2),
+    "values, dueling, atoms": Discrete(6),
     "categorical, shared trunk, normalised": Discrete(5),
 }
 
@@ -122,18 +161,19 @@ def test_a_bound_policy_does_what_act_noise_and_to_environment_do(name, lanes):
     out = {output: np.zeros((4, *values.shape), values.dtype) for output, values in single.items()}
     environment, numbers = environment_array(space, lanes), np.arange(10, 10 + lanes)
     bound = kernel.bind(obs, out, seed=77, lanes=numbers, environment=environment, space=space)
-    draw, size = (normal, graph.head.size) if isinstance(graph.head, Gaussian) else (gumbel, graph.head.n)
     for t in range(3):
         bound.act(t, 100 + t)
-        expected = acted(kernel, rows[t], draw(77, numbers, 100 + t, size), np.ones(lanes, np.float32))
+        noise = draw(graph.head.noise, 77, numbers, 100 + t)
+        expected = acted(kernel, rows[t], noise, np.ones(lanes, np.float32))
         for output, values in expected.items():
             np.testing.assert_array_equal(out[output][t], values)
         np.testing.assert_array_equal(
             environment, to_environment(expected["action"], space, environment_array(space, lanes))
         )
-    bound.value(3)
-    expected = acted(kernel, rows[3], np.zeros((lanes, size), np.float32), np.ones(lanes, np.float32))
-    np.testing.assert_array_equal(out["value"][3], expected["value"])
+    if graph.gives_value:
+        bound.value(3)
+        expected = acted(kernel, rows[3], np.zeros_like(noise), np.ones(lanes, np.float32))
+        np.testing.assert_array_equal(out["value"][3], expected["value"])
     assert not out["action"][3].any()
 
 
@@ -161,6 +201,57 @@ def test_a_bound_policy_sees_new_parameters_and_its_own_explore():
     kernel.load({name: np.zeros_like(values) for name, values in published.items()})
     bound.act(0, 0)
     assert not out["action"].any()
+
+
+@pytest.mark.parametrize("name", ["squashed", "deterministic", "values"])
+def test_a_bound_policy_reads_its_explore_at_every_call(name):
+    graph, lanes = reference.GRAPHS[name], np.arange(400)
+    kernel, _ = loaded(graph)
+    generator = np.random.default_rng(3)
+    obs = {"obs": np.tile(generator.normal(size=(1, 1, 3)).astype(np.float32), (1, 400, 1))}
+    out = {"action": reference.outputs_for(graph, 400)["action"][None]}
+    explore = np.zeros(400, np.float32)
+    bound = kernel.bind(obs, out, lanes=lanes, explore=explore)
+    bound.act(0, 0)
+    assert len(np.unique(out["action"])) == 1
+    explore[200:] = 0.3
+    bound.act(0, 0)
+    assert len(np.unique(out["action"][0, :200])) == 1
+    assert len(np.unique(out["action"][0, 200:])) > 1
+    if name == "values":
+        # Of 200 lanes that explore with 0.3, half of those take the other of two actions: 30 +- 5.
+        assert 15 < (out["action"][0, 200:] != out["action"][0, 0]).sum() < 45
+
+
+def test_epsilon_greedy_takes_the_first_of_equals_and_never_more_than_there_are():
+    kernel = PolicyKernel(reference.without_value(reference.FLAT, EpsilonGreedy(3), ()))
+    kernel.load({"actor": np.array([0.0] * 9 + [4.0, 1.0, 4.0], np.float32)})
+    below_one = 1.0 - 2.0**-24
+    noise = np.array([[0.49, 0.34], [0.5, 0.34], [0.0, below_one], [0.0, np.nan], [0.0, 2.0], [0.0, -1.0]], np.float32)
+    explore = np.array([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], np.float32)
+    out = acted(kernel, {"obs": np.ones((6, 3), np.float32)}, noise, explore)
+    assert out["action"].tolist() == [1, 0, 2, 0, 2, 0]
+    assert out["q"].tolist() == [[4.0, 1.0, 4.0]] * 6
+
+
+def test_a_squashed_action_stays_inside_whatever_its_outputs():
+    kernel = PolicyKernel(reference.without_value(reference.FLAT, SquashedGaussian(2), ()))
+    kernel.load({"actor": np.array([0.0] * 12 + [1e30, -1e30, 1e30, -1e30], np.float32)})
+    out = acted(kernel, {"obs": np.ones((1, 3), np.float32)}, np.full((1, 2), 5.0, np.float32), np.ones(1, np.float32))
+    assert out["action"].tolist() == [[1.0, -1.0]]
+
+
+@pytest.mark.parametrize(
+    ("layers", "head"),
+    [
+        ((Dueling(2), Linear(3, 2, 1.0)), EpsilonGreedy(2)),
+        ((Linear(3, 3, 1.0), Dueling(2), Dueling(2)), EpsilonGreedy(2)),
+        ((Linear(3, 3, 1.0), Dueling(2)), EpsilonGreedy(2, 2)),
+        ((Linear(3, 3, 1.0), Dueling(2)), Deterministic(2)),
+    ],
+)
+def test_a_dueling_layer_that_is_not_the_last_under_its_head_is_not_supported(layers, head):
+    assert not supports(PolicyGraph(reference.FLAT, Network("actor", layers), None, head, gives_value=False))
 
 
 def test_a_bound_policy_keeps_its_arrays_alive():
@@ -232,7 +323,17 @@ def test_log_probabilities_of_extreme_logits(scale):
     assert out["log_prob"][0] == -1e4
 
 
-@pytest.mark.parametrize("name", ["gaussian", "categorical", "categorical, shared trunk, normalised"])
+NUMBERS = [
+    "gaussian",
+    "categorical",
+    "categorical, shared trunk, normalised",
+    "squashed",
+    "deterministic",
+    "values, dueling, atoms",
+]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_numbers_do_not_crash_and_stay_in_their_row(name, bad):
     graph, generator = reference.GRAPHS[name], np.random.default_rng(0)
@@ -244,9 +345,11 @@ def test_numbers_that_are_not_numbers_do_not_crash_and_stay_in_their_row(name, b
     out = acted(kernel, obs, noise, np.ones(5, np.float32))
     for output, values in out.items():
         np.testing.assert_array_equal(np.delete(values, 2, 0), np.delete(clean[output], 2, 0))
-    if isinstance(graph.head, Categorical):
+    if isinstance(graph.head, Categorical | EpsilonGreedy):
         assert 0 <= out["action"][2] < graph.head.n
-    if np.isnan(bad):
+    elif np.isnan(bad):
+        assert np.isnan(out["action"][2])
+    if np.isnan(bad) and graph.gives_value:
         assert np.isnan(out["value"][2])
 
 

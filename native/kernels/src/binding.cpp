@@ -39,6 +39,8 @@ Distribution distribution_of(const std::string& name) {
 }
 
 using LayerTuple = std::tuple<std::int32_t, std::int32_t, std::string>;
+// kind, size, offset of log_std, atoms, low, high, dueling
+using HeadTuple = std::tuple<std::string, std::int32_t, std::int64_t, std::int32_t, double, double, bool>;
 using EncodingTuple = std::tuple<bool, std::int32_t, std::int64_t>;
 
 std::vector<LayerShape> layers_of(const std::vector<LayerTuple>& tuples) {
@@ -48,10 +50,18 @@ std::vector<LayerShape> layers_of(const std::vector<LayerTuple>& tuples) {
     return layers;
 }
 
+Head head_of(const HeadTuple& tuple) {
+    constexpr const char* names[] = {"Gaussian", "Categorical", "SquashedGaussian", "Deterministic", "EpsilonGreedy"};
+    const auto& [name, size, log_std, atoms, low, high, dueling] = tuple;
+    for (std::int32_t i = 0; i < 5; ++i)
+        if (name == names[i]) return {static_cast<HeadKind>(i), size, log_std, atoms, low, high, dueling};
+    throw std::invalid_argument("unknown head " + name);
+}
+
 void init_policy(Policy* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
-                 const std::vector<LayerTuple>& critic, bool gaussian, std::int32_t size, std::int64_t log_std,
-                 bool normalize_obs, bool normalize_value, const std::optional<std::string>& level_name) {
-    Graph graph{{}, layers_of(actor), layers_of(critic), {gaussian, size, log_std}, normalize_obs, normalize_value};
+                 const std::vector<LayerTuple>& critic, const HeadTuple& head, bool normalize_obs, bool normalize_value,
+                 const std::optional<std::string>& level_name) {
+    Graph graph{{}, layers_of(actor), layers_of(critic), head_of(head), normalize_obs, normalize_value};
     for (const auto& [one_hot, width, start] : encoding) graph.encoding.push_back({one_hot, width, start});
     new (self) Policy(std::move(graph), level_or_best(level_name));
 }
@@ -71,21 +81,24 @@ void load_policy(Policy& self, const Vector32& actor, const std::optional<Vector
 }
 
 void act_once(nb::handle_t<Policy> self, std::vector<Readable> obs, const Flat<const float>& noise, const Vector32& explore,
-              std::optional<Writable> action, std::optional<Writable> log_prob, std::optional<Writable> value) {
+              std::optional<Writable> action, std::optional<Writable> log_prob, std::optional<Writable> value,
+              std::optional<Writable> q) {
     Bound bound(nb::borrow(self), nb::cast<Policy&>(self),
-                {std::move(obs), std::move(action), std::move(log_prob), std::move(value), {}, {}, {}}, false, {}, 0);
+                {std::move(obs), std::move(action), std::move(log_prob), std::move(value), std::move(q), {}, {}, {}},
+                false, {}, 0);
     require(static_cast<std::int64_t>(noise.size()) == bound.lanes() * bound.noise_size(), "noise must be [n, size]");
     require(static_cast<std::int64_t>(explore.shape(0)) == bound.lanes(), "explore must be [n]");
     bound.act_on(0, noise.data(), explore.data());
 }
 
 Bound* bind(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optional<Writable> action,
-            std::optional<Writable> log_prob, std::optional<Writable> value, std::optional<Writable> environment,
-            std::optional<Flat<const std::int64_t, nb::ndim<1>>> lanes, std::optional<Vector32> explore, bool bounded,
-            std::vector<double> low, std::vector<double> high, std::int64_t start, std::uint64_t seed) {
+            std::optional<Writable> log_prob, std::optional<Writable> value, std::optional<Writable> q,
+            std::optional<Writable> environment, std::optional<Flat<const std::int64_t, nb::ndim<1>>> lanes,
+            std::optional<Vector32> explore, bool bounded, std::vector<double> low, std::vector<double> high,
+            std::int64_t start, std::uint64_t seed) {
     return new Bound(nb::borrow(self), nb::cast<Policy&>(self),
-                     {std::move(obs), std::move(action), std::move(log_prob), std::move(value), std::move(environment),
-                      std::move(lanes), std::move(explore)},
+                     {std::move(obs), std::move(action), std::move(log_prob), std::move(value), std::move(q),
+                      std::move(environment), std::move(lanes), std::move(explore)},
                      true, {bounded, std::move(low), std::move(high), start}, seed);
 }
 
@@ -135,7 +148,8 @@ void init_update(Update* self, const std::vector<EncodingTuple>& encoding, const
                  bool normalize_value, std::optional<double> clip_param, double value_coef, double entropy_coef,
                  double max_grad_norm, bool normalize_advantage, const std::string& optimizer, double epsilon,
                  std::int64_t rows, const std::optional<std::string>& level_name) {
-    Graph graph{{}, layers_of(actor), layers_of(critic), {gaussian, size, 0}, normalize_obs, normalize_value};
+    const Head head{gaussian ? HeadKind::gaussian : HeadKind::categorical, size};
+    Graph graph{{}, layers_of(actor), layers_of(critic), head, normalize_obs, normalize_value};
     for (const auto& [one_hot, width, start] : encoding) graph.encoding.push_back({one_hot, width, start});
     require(optimizer == "adam" || optimizer == "rmsprop", "the optimizer is adam or rmsprop");
     const Loss loss{clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, epsilon, normalize_advantage,
@@ -157,12 +171,12 @@ void pack_rows(Update& self, const std::vector<Readable>& obs, const Readable& a
     std::vector<Rows> fields;
     for (std::size_t i = 0; i < obs.size(); ++i)
         fields.push_back(field(obs[i], graph.encoding[i].one_hot ? 1 : graph.encoding[i].size, "observation"));
-    require(dtype_of(action.dtype(), "action") == (graph.head.gaussian ? Dtype::f32 : Dtype::i64), "action has the wrong dtype");
+    require(dtype_of(action.dtype(), "action") == (graph.head.gaussian() ? Dtype::f32 : Dtype::i64), "action has the wrong dtype");
     const std::size_t statistics = self.statistics();
     require((obs_mean ? obs_mean->size() : 0) == statistics && (obs_var ? obs_var->size() : 0) == statistics,
             "the observation statistics do not have one number for each feature");
     require(first >= 0 && count >= 0 && first + count <= self.rows(), "rows that are not there cannot be packed");
-    self.pack({fields.data(), field(action, graph.head.gaussian ? graph.head.size : 1, "action"),
+    self.pack({fields.data(), field(action, graph.head.gaussian() ? graph.head.size : 1, "action"),
                field(log_prob, 1, "log_prob"), field(advantage, 1, "advantage"), field(target, 1, "target")},
               {obs_mean ? obs_mean->data() : nullptr, obs_var ? obs_var->data() : nullptr, value_mean, value_var}, first, count);
 }
@@ -223,15 +237,15 @@ NB_MODULE(_native, module) {
                "final_t"_a, "final_lane"_a, "final_value"_a, "same_step"_a, "gamma"_a, "gae_lambda"_a, "advantage"_a,
                "target"_a);
     nb::class_<Policy>(module, "Policy")
-        .def("__init__", &init_policy, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "log_std"_a,
-             "normalize_obs"_a, "normalize_value"_a, "level"_a = nb::none())
+        .def("__init__", &init_policy, "encoding"_a, "actor"_a, "critic"_a, "head"_a, "normalize_obs"_a,
+             "normalize_value"_a, "level"_a = nb::none())
         .def_prop_ro("level", [](const Policy& self) { return self.level().name; })
         .def("load", &load_policy, "actor"_a, "critic"_a.none(), "obs_mean"_a.none(), "obs_var"_a.none(),
              "value_mean"_a, "value_var"_a)
         .def("act", &act_once, "obs"_a, "noise"_a, "explore"_a, "action"_a.none(), "log_prob"_a.none(),
-             "value"_a.none())
-        .def("bind", &bind, "obs"_a, "action"_a.none(), "log_prob"_a.none(), "value"_a.none(), "environment"_a.none(),
-             "lanes"_a.none(), "explore"_a.none(), "bounded"_a, "low"_a, "high"_a, "start"_a, "seed"_a);
+             "value"_a.none(), "q"_a.none())
+        .def("bind", &bind, "obs"_a, "action"_a.none(), "log_prob"_a.none(), "value"_a.none(), "q"_a.none(),
+             "environment"_a.none(), "lanes"_a.none(), "explore"_a.none(), "bounded"_a, "low"_a, "high"_a, "start"_a, "seed"_a);
     nb::class_<Bound>(module, "BoundPolicy")
         .def("act", &Bound::act, "t"_a, "step"_a)
         .def("value", &Bound::value, "t"_a);

@@ -7,9 +7,12 @@ Bound::Bound(nb::object owner, Policy& policy, Arrays arrays, bool batched, Acti
       seed_(seed) {
     bind_obs();
     const Head& head = policy.graph().head;
-    action_ = output(arrays_.action, head.gaussian ? Dtype::f32 : Dtype::i64, head.gaussian ? head.size : 1, "action");
+    require(head.gives_value() || !(arrays_.log_prob || arrays_.value), "this policy gives neither log_prob nor value");
+    require(head.gives_q() || !arrays_.q, "this policy gives no q");
+    action_ = output(arrays_.action, head.discrete() ? Dtype::i64 : Dtype::f32, head.discrete() ? 1 : head.size, "action");
     log_prob_ = output(arrays_.log_prob, Dtype::f32, 1, "log_prob");
     value_ = output(arrays_.value, Dtype::f32, 1, "value");
+    q_ = output(arrays_.q, Dtype::f32, head.size, "q");
     if (arrays_.environment) {
         environment_ = field_of(*arrays_.environment, false, "environment");
         require(environment_.lanes == lanes_ && environment_.size == action_.size && action_.data != nullptr,
@@ -19,7 +22,7 @@ Bound::Bound(nb::object owner, Policy& policy, Arrays arrays, bool batched, Acti
     }
     require(!arrays_.lanes || static_cast<std::int64_t>(arrays_.lanes->shape(0)) == lanes_, "lanes must be [lanes]");
     require(!arrays_.explore || static_cast<std::int64_t>(arrays_.explore->shape(0)) == lanes_, "explore must be [lanes]");
-    noise_.assign(static_cast<std::size_t>(lanes_ * head.size), 0.0F);
+    noise_.assign(static_cast<std::size_t>(lanes_ * head.noise_size()), 0.0F);
     explore_.assign(static_cast<std::size_t>(lanes_), 1.0F);
 }
 
@@ -55,18 +58,18 @@ const Rows* Bound::rows_of_obs(std::int64_t t) {
 void Bound::act(std::int64_t t, std::int64_t step) {
     require(arrays_.lanes.has_value(), "bind with lanes to draw noise");
     const Noise noise{seed_, static_cast<std::uint64_t>(step), arrays_.lanes->data(), static_cast<std::size_t>(lanes_),
-                      static_cast<std::size_t>(noise_size()), policy_.distribution()};
+                      static_cast<std::size_t>(noise_size()), policy_.graph().head.noise()};
     policy_.level().noise(noise, noise_.data());
     act_on(t, noise_.data(), arrays_.explore ? arrays_.explore->data() : explore_.data());
 }
 
 void Bound::act_on(std::int64_t t, const float* noise, const float* explore) {
     const Rows* obs = rows_of_obs(t);
-    if (action_.data == nullptr && log_prob_.data == nullptr) {
+    if (action_.data == nullptr && log_prob_.data == nullptr && q_.data == nullptr) {
         if (value_.data != nullptr) policy_.values(obs, value_.at(t), lanes_);
         return;
     }
-    const Outputs out{action_.at(t), log_prob_.at(t), value_.at(t), environment_.at(0), &map_};
+    const Outputs out{action_.at(t), log_prob_.at(t), value_.at(t), q_.at(t), environment_.at(0), &map_};
     policy_.act(obs, noise, explore, out, lanes_);
 }
 

@@ -14,7 +14,7 @@ class Bound {
 public:
     struct Arrays {
         std::vector<Readable> obs;
-        std::optional<Writable> action, log_prob, value, environment;
+        std::optional<Writable> action, log_prob, value, q, environment;
         std::optional<Flat<const std::int64_t, nb::ndim<1>>> lanes;
         std::optional<Flat<const float, nb::ndim<1>>> explore;
     };
@@ -29,7 +29,7 @@ public:
     void value(std::int64_t t);
 
     std::int64_t lanes() const { return lanes_; }
-    std::int64_t noise_size() const { return policy_.graph().head.size; }
+    std::int64_t noise_size() const { return policy_.graph().head.noise_size(); }
 
 private:
     void bind_obs();
@@ -46,7 +46,7 @@ private:
     std::int64_t lanes_ = 0;
     std::vector<Field> obs_;
     std::vector<Rows> obs_rows_;
-    Field action_, log_prob_, value_, environment_;
+    Field action_, log_prob_, value_, q_, environment_;
     std::vector<float> noise_, explore_;
 };
 

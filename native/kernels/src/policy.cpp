@@ -98,7 +98,10 @@ Policy::Policy(Graph graph, const Level& level)
         }
         if (width != outputs) throw std::invalid_argument("a network's outputs do not fit its head");
     };
-    fits(graph_.actor, graph_.head.size + (critic_ ? 0 : 1));
+    const Head& head = graph_.head;
+    if (critic_ && !head.gives_value()) throw std::invalid_argument("a critic is of heads that give a value");
+    if (head.size < 1 || head.atoms < 1) throw std::invalid_argument("a head has actions");
+    fits(graph_.actor, head.outputs() + (head.gives_value() && !critic_ ? 1 : 0));
     if (critic_) fits(graph_.critic, 1);
     const std::int32_t widest = std::max({encoder_.features(), actor_.widest(), critic_ ? critic_->widest() : 0});
     stride_ = round_up(widest, 16);
@@ -106,14 +109,17 @@ Policy::Policy(Graph graph, const Level& level)
     encoded_ = Floats(rows);
     first_ = Floats(rows);
     second_ = Floats(rows);
-    shifted_ = Floats(static_cast<std::size_t>(kChunk * graph_.head.size));
-    std_.assign(static_cast<std::size_t>(graph_.head.size), 1.0F);
+    scratch_ = Floats(static_cast<std::size_t>(std::max(kChunk * head.size, head.size * head.atoms)));
+    std_.assign(static_cast<std::size_t>(head.size), 1.0F);
+    q_.assign(static_cast<std::size_t>(head.size), 0.0F);
+    for (std::int32_t i = 0; i < head.atoms && head.atoms > 1; ++i)
+        atoms_.push_back(static_cast<float>(head.low + (head.high - head.low) * i / (head.atoms - 1)));
 }
 
 void Policy::check_load(std::size_t actor, std::size_t critic, std::size_t obs_mean, std::size_t obs_var) const {
     const Head& head = graph_.head;
     const auto wanted = static_cast<std::size_t>(
-        head.gaussian ? std::max(actor_.layer_parameters(), head.log_std + head.size) : actor_.layer_parameters());
+        head.gaussian() ? std::max(actor_.layer_parameters(), head.log_std + head.size) : actor_.layer_parameters());
     const std::size_t features = encoder_.statistics();
     if (actor < wanted) throw std::invalid_argument("the actor's vector is too short for its layers");
     if (critic != (critic_ ? static_cast<std::size_t>(critic_->layer_parameters()) : 0))
@@ -130,7 +136,7 @@ void Policy::load(const float* actor, const float* critic, const Statistics& sta
         value_mean_ = static_cast<float>(statistics.value_mean);
         value_scale_ = static_cast<float>(std::sqrt(statistics.value_var + 1e-8));
     }
-    if (graph_.head.gaussian) {
+    if (graph_.head.gaussian()) {
         double constant = -0.5 * graph_.head.size * std::log(2.0 * std::numbers::pi);
         for (std::size_t k = 0; k < std_.size(); ++k) {
             const double log_std = actor[graph_.head.log_std + static_cast<std::int64_t>(k)];
@@ -157,7 +163,7 @@ void Policy::values(const Rows* obs, Rows value, std::int64_t n) {
     for (std::int64_t first = 0; first < n; first += kChunk) {
         const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, n - first));
         encode(obs, first, rows);
-        write_values(value, first, rows, critic_ ? run(*critic_, rows) : run(actor_, rows) + graph_.head.size);
+        write_values(value, first, rows, critic_ ? run(*critic_, rows) : run(actor_, rows) + graph_.head.outputs());
     }
 }
 
@@ -167,81 +173,14 @@ void Policy::act(const Rows* obs, const float* noise, const float* explore, cons
         encode(obs, first, rows);
         if (out.value && critic_) write_values(out.value, first, rows, run(*critic_, rows));
         const float* outputs = run(actor_, rows);
-        if (out.value && !critic_) write_values(out.value, first, rows, outputs + graph_.head.size);
-        if (graph_.head.gaussian)
-            gaussian(outputs, noise, explore, out, first, rows);
-        else
-            categorical(outputs, noise, explore, out, first, rows);
-    }
-}
-
-void Policy::gaussian(const float* mean, const float* noise, const float* explore, const Outputs& out,
-                      std::int64_t first, std::int32_t rows) const {
-    const std::int32_t size = graph_.head.size;
-    for (std::int32_t r = 0; r < rows; ++r) {
-        const std::int64_t row = first + r;
-        float squares = 0.0F;
-        for (std::int32_t k = 0; k < size; ++k) {
-            const float z = explore[row] * noise[row * size + k];
-            squares += z * z;
-            if (out.action)
-                (&out.action.at<float>(row))[k] = mean[r * stride_ + k] + z * std_[static_cast<std::size_t>(k)];
+        if (out.value && !critic_) write_values(out.value, first, rows, outputs + graph_.head.outputs());
+        switch (graph_.head.kind) {
+            case HeadKind::gaussian: gaussian(outputs, noise, explore, out, first, rows); break;
+            case HeadKind::categorical: categorical(outputs, noise, explore, out, first, rows); break;
+            case HeadKind::squashed_gaussian: squashed_gaussian(outputs, noise, explore, out, first, rows); break;
+            case HeadKind::deterministic: deterministic(outputs, noise, explore, out, first, rows); break;
+            case HeadKind::epsilon_greedy: epsilon_greedy(outputs, noise, explore, out, first, rows); break;
         }
-        if (out.log_prob) out.log_prob.at<float>(row) = log_prob_constant_ - 0.5F * squares;
-        if (out.environment) to_environment(out, row);
-    }
-}
-
-void Policy::categorical(const float* logits, const float* noise, const float* explore, const Outputs& out,
-                         std::int64_t first, std::int32_t rows) {
-    const std::int32_t size = graph_.head.size;
-    float* shifted = shifted_.data();
-    for (std::int32_t r = 0; r < rows; ++r) {
-        const float* row_logits = logits + r * stride_;
-        float top = row_logits[0];
-        for (std::int32_t k = 1; k < size; ++k) top = row_logits[k] > top ? row_logits[k] : top;
-        for (std::int32_t k = 0; k < size; ++k) shifted[r * size + k] = row_logits[k] - top;
-    }
-    if (out.log_prob) level_.elementwise(Elementwise::exp, shifted, static_cast<std::size_t>(rows * size));
-    for (std::int32_t r = 0; r < rows; ++r) {
-        const std::int64_t row = first + r;
-        const float* row_logits = logits + r * stride_;
-        std::int64_t chosen = 0;
-        float best = row_logits[0] + explore[row] * noise[row * size];
-        float top = row_logits[0];
-        for (std::int32_t k = 1; k < size; ++k) {
-            const float score = row_logits[k] + explore[row] * noise[row * size + k];
-            if (score > best) {
-                best = score;
-                chosen = k;
-            }
-            top = row_logits[k] > top ? row_logits[k] : top;
-        }
-        if (out.action) out.action.at<std::int64_t>(row) = chosen;
-        if (out.log_prob) {
-            float total = 0.0F;
-            for (std::int32_t k = 0; k < size; ++k) total += shifted[r * size + k];
-            out.log_prob.at<float>(row) = (row_logits[chosen] - top) - std::log(total);
-        }
-        if (out.environment)
-            write_number(out.environment.row(row), out.environment.dtype, 0,
-                         static_cast<double>(chosen + out.map->start), 0.0);
-    }
-}
-
-void Policy::to_environment(const Outputs& out, std::int64_t row) const {
-    const ActionMap& map = *out.map;
-    const float* action = &out.action.at<float>(row);
-    std::byte* to = out.environment.row(row);
-    for (std::int32_t k = 0; k < graph_.head.size; ++k) {
-        const auto index = static_cast<std::size_t>(k);
-        double value = action[k];
-        if (map.bounded) {
-            value = value > 1.0 ? 1.0 : (value < -1.0 ? -1.0 : value);
-            value = map.low[index] + (value + 1.0) / 2.0 * (map.high[index] - map.low[index]);
-            value = value > map.high[index] ? map.high[index] : value;
-        }
-        write_number(to, out.environment.dtype, k, value, map.bounded ? map.low[index] : 0.0);
     }
 }
 

@@ -1,4 +1,4 @@
-// Runs `act` of an actor-critic of linear layers and activations: encoding, normalisation, networks, head.
+// Runs `act` of a policy of linear layers and activations: encoding, normalisation, networks, head.
 // Knows no Python and no environment. One policy serves one thread at a time: its buffers are its own.
 #pragma once
 
@@ -33,16 +33,39 @@ struct LayerShape {
     Elementwise activation;
 };
 
+// See penstock.network.heads.
+enum class HeadKind : std::int32_t { gaussian, categorical, squashed_gaussian, deterministic, epsilon_greedy };
+
 struct Head {
-    bool gaussian;
-    std::int32_t size;
-    std::int64_t log_std;  // offset in the actor's flat vector (Gaussian only)
+    HeadKind kind;
+    std::int32_t size;         // elements of an action, or how many actions there are to choose from
+    std::int64_t log_std = 0;  // offset in the actor's flat vector (Gaussian only)
+    std::int32_t atoms = 1;
+    double low = 0.0;   // of log_std, or of the atoms
+    double high = 0.0;
+    bool dueling = false;
+
+    bool gaussian() const { return kind == HeadKind::gaussian; }
+    bool discrete() const { return kind == HeadKind::categorical || kind == HeadKind::epsilon_greedy; }
+    // Then it gives log_prob, too.
+    bool gives_value() const { return kind == HeadKind::gaussian || kind == HeadKind::categorical; }
+    bool gives_q() const { return kind == HeadKind::epsilon_greedy; }
+    // What it takes of the network's outputs.
+    std::int32_t outputs() const {
+        if (kind == HeadKind::squashed_gaussian) return 2 * size;
+        return (dueling ? size + 1 : size) * atoms;
+    }
+    std::int32_t noise_size() const { return gives_q() ? 2 : size; }
+    Distribution noise() const {
+        if (gives_q()) return Distribution::uniform;
+        return kind == HeadKind::categorical ? Distribution::gumbel : Distribution::normal;
+    }
 };
 
 struct Graph {
     std::vector<Encoding> encoding;
     std::vector<LayerShape> actor;
-    std::vector<LayerShape> critic;  // empty: the value is the actor's last output
+    std::vector<LayerShape> critic;  // empty: the value is the actor's last output, if the head gives one
     Head head;
     bool normalize_obs;
     bool normalize_value;
@@ -60,6 +83,7 @@ struct Outputs {
     Rows action;
     Rows log_prob;
     Rows value;
+    Rows q;
     Rows environment;
     const ActionMap* map = nullptr;
 };
@@ -101,12 +125,11 @@ public:
 
     const Graph& graph() const { return graph_; }
     const Level& level() const { return level_; }
-    Distribution distribution() const { return graph_.head.gaussian ? Distribution::normal : Distribution::gumbel; }
 
     // Throws std::invalid_argument unless the arrays to be loaded have these lengths.
     void check_load(std::size_t actor, std::size_t critic, std::size_t obs_mean, std::size_t obs_var) const;
     void load(const float* actor, const float* critic, const Statistics& statistics);
-    // `obs[i]` belongs to encoding i; `noise` is [n, head.size], `explore` [n].
+    // `obs[i]` belongs to encoding i; `noise` is [n, head.noise_size()], `explore` [n].
     void act(const Rows* obs, const float* noise, const float* explore, const Outputs& out, std::int64_t n);
     // The values alone.
     void values(const Rows* obs, Rows value, std::int64_t n);
@@ -119,6 +142,16 @@ private:
                   std::int32_t rows) const;
     void categorical(const float* logits, const float* noise, const float* explore, const Outputs& out,
                      std::int64_t first, std::int32_t rows);
+    void squashed_gaussian(const float* outputs, const float* noise, const float* explore, const Outputs& out,
+                           std::int64_t first, std::int32_t rows);
+    void deterministic(const float* outputs, const float* noise, const float* explore, const Outputs& out,
+                       std::int64_t first, std::int32_t rows);
+    void epsilon_greedy(const float* outputs, const float* noise, const float* explore, const Outputs& out,
+                        std::int64_t first, std::int32_t rows);
+    // q [size] of one row's outputs.
+    void action_values(const float* outputs, float* q);
+    void write_action(const float* action, const Outputs& out, std::int64_t row) const;
+    void write_chosen(std::int64_t chosen, const Outputs& out, std::int64_t row) const;
     void to_environment(const Outputs& out, std::int64_t row) const;
 
     Graph graph_;
@@ -130,7 +163,8 @@ private:
     float value_mean_ = 0.0F, value_scale_ = 1.0F;
     std::vector<float> std_;
     float log_prob_constant_ = 0.0F;
-    Floats encoded_, first_, second_, shifted_;
+    std::vector<float> atoms_, q_;
+    Floats encoded_, first_, second_, scratch_;
 };
 
 }  // namespace penstock::kernels

@@ -16,7 +16,7 @@ constexpr std::int32_t kRecordStep = 8;
 Update::Columns columns_of(const Graph& graph) {
     std::int32_t features = 0;
     for (const Encoding& part : graph.encoding) features += part.size;
-    const std::int32_t actions = graph.head.gaussian ? graph.head.size : 1;
+    const std::int32_t actions = graph.head.gaussian() ? graph.head.size : 1;
     const std::int32_t end = features + actions + 3;
     return {features, features + actions, features + actions + 1, features + actions + 2,
             (end + kRecordStep - 1) / kRecordStep * kRecordStep};
@@ -29,7 +29,7 @@ std::size_t chunk_floats(std::int32_t columns) {
 }  // namespace
 
 Update::Update(const Graph& graph, const Loss& loss, std::int64_t rows, const Level& level)
-    : graph_(graph), loss_(loss), level_(level), actor_(graph.actor, graph.head.gaussian ? graph.head.size : 0, level),
+    : graph_(graph), loss_(loss), level_(level), actor_(graph.actor, graph.head.gaussian() ? graph.head.size : 0, level),
       critic_(graph.critic, 0, level), encoder_(graph.encoding, graph.normalize_obs), columns_(columns_of(graph)), rows_(rows),
       records_(static_cast<std::size_t>(rows * columns_.size)),
       actor_features_(chunk_floats(actor_.input_stride())), critic_features_(chunk_floats(critic_.input_stride())),
@@ -42,7 +42,7 @@ void Update::pack(const Fields& fields, const Statistics& statistics, std::int64
     for (std::int64_t row = first; row < first + count; ++row) {
         float* record = records_.data() + row * columns_.size;
         encoder_.encode(fields.obs, row, record);
-        if (graph_.head.gaussian)
+        if (graph_.head.gaussian())
             read_floats(fields.action.row(row), Dtype::f32, graph_.head.size, record + columns_.action);
         else
             // Rows that carry no transition may hold anything; they are never asked for.
@@ -123,19 +123,19 @@ double Update::critic_gradient(const Sample& rows) {
 double Update::actor_gradient(const Sample& rows) {
     actor_.begin();
     normalise(rows);
-    if (graph_.head.gaussian) begin_spread();
+    if (graph_.head.gaussian()) begin_spread();
     for (std::size_t first = 0; first < rows.records.size(); first += kRowsAtOnce) {
         const Chunk chunk{first, static_cast<std::int32_t>(std::min<std::size_t>(kRowsAtOnce, rows.records.size() - first))};
         features(rows, chunk, actor_features_.data());
         const float* head = actor_.forward(actor_features_.data(), chunk.rows);
         std::memset(actor_.output_gradient(), 0, chunk_floats(actor_.output_stride()) * sizeof(float));
-        if (graph_.head.gaussian)
+        if (graph_.head.gaussian())
             gaussian(rows, chunk, head);
         else
             categorical(rows, chunk, head);
         actor_.backward(actor_features_.data(), chunk.rows);
     }
-    if (graph_.head.gaussian)
+    if (graph_.head.gaussian())
         // The entropy's slope with respect to log_std is one.
         for (std::size_t k = 0; k < spread_gradient_.size(); ++k)
             actor_.free_gradient()[k] = static_cast<float>(spread_gradient_[k] - loss_.entropy_coef);

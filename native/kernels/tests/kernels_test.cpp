@@ -21,6 +21,7 @@ extern const Level wide;
 
 void update_is_the_same_on_two_threads(const penstock::kernels::Level& level);
 void a_rollout_keeps_what_ends_in_it();
+void heads_agree(const penstock::kernels::Level& level, const penstock::kernels::Head& head, std::int64_t rows);
 
 namespace {
 
@@ -66,7 +67,7 @@ void forward_agrees(const Level& level, const Shape& shape, std::int64_t rows, b
     const std::vector<float> actor_flat = numbers.many(layer_size(actor) + (gaussian ? actions : 0));
     const std::vector<float> critic_flat = numbers.many(layer_size(critic));
     Graph graph{{{false, shape.features, 0}}, actor, critic,
-                {gaussian, shape.actions, static_cast<std::int64_t>(layer_size(actor))}, false, false};
+                {gaussian ? HeadKind::gaussian : HeadKind::categorical, shape.actions, static_cast<std::int64_t>(layer_size(actor))}, false, false};
     Policy policy(graph, level);
     policy.load(actor_flat.data(), critic_flat.data(), {});
     const std::vector<float> obs = numbers.many(n * static_cast<std::size_t>(shape.features));
@@ -158,6 +159,14 @@ int main() {
                                    Shape{9, 100, 18}, Shape{65, 16, 3}})
             for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 130})
                 for (const bool gaussian : {true, false}) forward_agrees(*level, shape, rows, gaussian);
+        for (const std::int32_t size : {1, 2, 5, 18})
+            for (const std::int64_t rows : {1, 7, 64, 65, 130}) {
+                heads_agree(*level, {HeadKind::squashed_gaussian, size, 0, 1, -1.0, 0.5}, rows);
+                heads_agree(*level, {HeadKind::deterministic, size}, rows);
+                for (const std::int32_t atoms : {1, 2, 51})
+                    for (const bool dueling : {false, true})
+                        heads_agree(*level, {HeadKind::epsilon_greedy, size, 0, atoms, -2.0, 3.0, dueling}, rows);
+            }
         noise_is_the_same_everywhere(*level);
         update_is_the_same_on_two_threads(*level);
     }

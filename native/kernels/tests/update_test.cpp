@@ -28,7 +28,7 @@ struct Learner {
         for (float& value : critic[0]) value = 0.3F * numbers.next();
         const auto rows = static_cast<std::size_t>(kRows);
         const auto features = static_cast<std::size_t>(graph.encoding[0].size);
-        const auto actions = static_cast<std::size_t>(graph.head.gaussian ? graph.head.size : 1);
+        const auto actions = static_cast<std::size_t>(graph.head.gaussian() ? graph.head.size : 1);
         const std::vector<float> obs = numbers.many(rows * features), samples = numbers.many(rows * actions);
         const std::vector<float> log_prob(rows, -1.0F), advantage = numbers.many(rows), target(rows, 0.5F);
         std::vector<std::int64_t> chosen(rows);
@@ -38,7 +38,7 @@ struct Learner {
                         static_cast<std::ptrdiff_t>(count * sizeof(values[0])), Dtype::f32};
         };
         const Rows field = column(obs, features);
-        const Rows action = graph.head.gaussian ? column(samples, actions) : column(chosen, 1);
+        const Rows action = graph.head.gaussian() ? column(samples, actions) : column(chosen, 1);
         update.pack({&field, action, column(log_prob, 1), column(advantage, 1), column(target, 1)}, {}, 0, kRows);
     }
 
@@ -68,7 +68,7 @@ void update_is_the_same_on_two_threads(const Level& level) {
             for (const std::int64_t size : {1, 5, 64, 150}) {
                 const std::vector<LayerShape> actor{{5, 33, activation}, {33, 18, activation}, {18, 6, Elementwise::none}};
                 const std::vector<LayerShape> critic{{5, 20, activation}, {20, 1, Elementwise::none}};
-                const Graph graph{{{false, 5, 0}}, actor, critic, {gaussian, 6, 0}, false, false};
+                const Graph graph{{{false, 5, 0}}, actor, critic, {gaussian ? HeadKind::gaussian : HeadKind::categorical, 6}, false, false};
                 Learner one(graph, level), two(graph, level);
                 one.run(0, 8, size, 1);
                 two.run(0, 3, size, 2);
@@ -81,7 +81,7 @@ void update_is_the_same_on_two_threads(const Level& level) {
                 check(metrics.count == two.step && std::isfinite(metrics.policy_loss), "metrics of " + name);
             }
     const std::vector<LayerShape> layers{{4, 16, Elementwise::tanh}, {16, 1, Elementwise::none}};
-    Learner learner({{{false, 4, 0}}, layers, layers, {true, 1, 0}, false, false}, level);
+    Learner learner({{{false, 4, 0}}, layers, layers, {HeadKind::gaussian, 1}, false, false}, level);
     learner.run(0, 300, 32, 2);
     learner.update.take_metrics();
     learner.run(300, 50, 32, 2);

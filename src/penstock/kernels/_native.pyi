@@ -32,9 +32,7 @@ class Policy:
         encoding: Sequence[tuple[bool, int, int]],
         actor: Sequence[tuple[int, int, str]],
         critic: Sequence[tuple[int, int, str]],
-        gaussian: bool,
-        size: int,
-        log_std: int,
+        head: tuple[str, int, int, int, float, float, bool],
         normalize_obs: bool,
         normalize_value: bool,
         level: str | None = None,
@@ -58,6 +56,7 @@ class Policy:
         action: Array | None,
         log_prob: Array | None,
         value: Array | None,
+        q: Array | None,
     ) -> None: ...
     def bind(
         self,
@@ -65,6 +64,7 @@ class Policy:
         action: Array | None,
         log_prob: Array | None,
         value: Array | None,
+        q: Array | None,
         environment: Array | None,
         lanes: Array | None,
         explore: Array | None,

@@ -1,15 +1,28 @@
 """The native forward pass of a `PolicyGraph` of linear layers and activations, alone or bound to fixed arrays.
 
-Does not run images, convolutions or layers that do not alternate: `supports` says so beforehand.
+Runs every head, and a dueling layer as the last. Does not run images, convolutions or layers that do not alternate:
+`supports` says so beforehand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from penstock.kernels import _native
 from penstock.kernels.actions import bounds_of
-from penstock.network import Activation, Categorical, Gaussian, Linear, Network, PolicyGraph
+from penstock.network import (
+    Activation,
+    Categorical,
+    Dueling,
+    EpsilonGreedy,
+    Gaussian,
+    Head,
+    Layer,
+    Linear,
+    Network,
+    PolicyGraph,
+    SquashedGaussian,
+)
 from penstock.types import Array, Box, Space
 
 __all__ = ["BoundPolicy", "PolicyKernel", "layers_of", "supports"]
@@ -19,18 +32,24 @@ BoundPolicy = _native.BoundPolicy
 
 
 def supports(graph: PolicyGraph) -> bool:
-    """True if the native kernel can run ``graph``: no image, and networks of linear layers and activations alone."""
-    return (
-        isinstance(graph.head, Gaussian | Categorical)
-        and all(part.kind != "image" for part in graph.encoding)
-        and all(map(_alternates, graph.networks))
+    """True if the native kernel can run ``graph``: no image, and networks of linear layers and activations alone.
+
+    A dueling layer may be the last, under the head that it was made for.
+    """
+    return all(part.kind != "image" for part in graph.encoding) and all(
+        _alternates(network.layers[:-1] if _ends_in_duel(network, graph.head) else network.layers)
+        for network in graph.networks
     )
 
 
-def _alternates(network: Network) -> bool:
+def _ends_in_duel(network: Network, head: Head) -> bool:
+    return isinstance(head, EpsilonGreedy) and network.layers[-1:] == (Dueling(head.n, head.atoms),)
+
+
+def _alternates(layers: Sequence[Layer]) -> bool:
     """True if the first layer is linear and every activation follows a linear layer."""
     before: object = None
-    for layer in network.layers:
+    for layer in layers:
         fits = isinstance(layer, Linear) or (isinstance(layer, Activation) and isinstance(before, Linear))
         if not fits:
             return False
@@ -58,6 +77,19 @@ def _log_std(network: Network) -> int:
     raise ValueError(f"network {network.name} has no free vector log_std, which a Gaussian head needs")
 
 
+def _head(graph: PolicyGraph) -> tuple[str, int, int, int, float, float, bool]:
+    """Kind, size, offset of ``log_std``, atoms, bounds (of ``log_std``, or of the atoms), whether it ends in a duel."""
+    head = graph.head
+    size = head.n if isinstance(head, Categorical | EpsilonGreedy) else head.size
+    log_std = _log_std(graph.actor) if isinstance(head, Gaussian) else 0
+    atoms, low, high = 1, 0.0, 0.0
+    if isinstance(head, EpsilonGreedy):
+        atoms, low, high = head.atoms, head.low, head.high
+    elif isinstance(head, SquashedGaussian):
+        low, high = head.log_std_min, head.log_std_max
+    return type(head).__name__, size, log_std, atoms, low, high, _ends_in_duel(graph.actor, head)
+
+
 class PolicyKernel:
     """Runs ``act`` of one graph natively. One kernel serves one thread at a time.
 
@@ -72,14 +104,11 @@ class PolicyKernel:
         if not supports(graph):
             raise ValueError("the native kernel runs linear layers and activations without images only")
         self.graph = graph
-        gaussian = isinstance(graph.head, Gaussian)
         self._policy = _native.Policy(
             [(part.kind == "one_hot", part.size, part.start) for part in graph.encoding],
             layers_of(graph.actor),
             layers_of(graph.critic) if graph.critic is not None else [],
-            gaussian,
-            graph.head.outputs,
-            _log_std(graph.actor) if gaussian else 0,
+            _head(graph),
             graph.normalize_obs,
             graph.normalize_value,
             level,
@@ -109,9 +138,9 @@ class PolicyKernel:
 
         Args:
             obs: field -> ``[n, ...]``, each row contiguous; numbers of any type.
-            noise: ``[n, ...]`` float32: standard normal for a Gaussian head, Gumbel for a categorical one.
+            noise: ``[n, k]`` float32, as ``graph.head.noise`` describes it.
             explore: ``[n]`` float32; 0 is greedy.
-            out: any of ``action`` (float32 policy units, or int64 from 0), ``log_prob`` and ``value`` (float32).
+            out: any of ``graph.outputs``: ``action`` (float32 policy units, or int64 from 0), the others float32.
         """
         self._policy.act(
             [obs[field] for field in self._fields],
@@ -120,6 +149,7 @@ class PolicyKernel:
             out.get("action"),
             out.get("log_prob"),
             out.get("value"),
+            out.get("q"),
         )
 
     def bind(
@@ -137,7 +167,7 @@ class PolicyKernel:
 
         Args:
             obs: field -> ``[rows, lanes, ...]``.
-            out: any of ``action``, ``log_prob``, ``value``: ``[rows, lanes, ...]``, as in `act`.
+            out: any of ``graph.outputs``: ``[rows, lanes, ...]``, as in `act`.
             seed: keys the noise, with the lane and the step.
             lanes: ``[lanes]`` int64 global lane numbers; ``None`` if only values are wanted.
             explore: ``[lanes]`` float32, read at every call; ``None`` explores fully.
@@ -160,6 +190,7 @@ class PolicyKernel:
             out.get("action"),
             out.get("log_prob"),
             out.get("value"),
+            out.get("q"),
             environment,
             lanes,
             explore,

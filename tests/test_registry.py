@@ -71,7 +71,8 @@ def test_a_third_party_adds_an_algorithm_by_the_package_it_is_in(entry_points):
         initial="their_package.mine.spec:init_state",
         learn="their_package.mine.learn:build",
     )
-    assert ALGORITHMS.names() == ("ppo", "a2c", "mine")
+    assert ALGORITHMS.names()[:2] == ("ppo", "a2c")
+    assert ALGORITHMS.names()[-1] == "mine"
 
 
 def test_a_third_party_cannot_replace_what_is_shipped(entry_points):

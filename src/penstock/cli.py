@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from penstock import __version__
 from penstock.errors import ConfigError, NodeError, PenstockError, UsageError, nearest
 from penstock.metrics.output import abandon
-from penstock.registry import ALGORITHMS, load
+from penstock.registry import load
 
 __all__ = ["main"]
 
@@ -107,8 +107,7 @@ def _draw(argv: Sequence[str]) -> int:
 
 def _algos(argv: Sequence[str]) -> int:
     _no_arguments(argv)
-    texts = {name: (load(ALGORITHMS[name].config).__doc__ or "").splitlines()[0] for name in ALGORITHMS.names()}
-    return _say("\n".join(f"{name:<12} {text}" for name, text in texts.items()))
+    return _say("\n".join(load("penstock.config.listing:algorithm_lines")()))
 
 
 def _presets(argv: Sequence[str]) -> int:
@@ -124,7 +123,7 @@ COMMANDS = {
     "plot": Command(_plot, "draw the curves of one run, or compare several", "penstock plot --logdir ./logs"),
     "trace": Command(_trace, "show what each node of a run did when, and where it was idle", "penstock trace latest"),
     "draw": Command(_draw, "show the program of a config as text", "penstock draw --env Pendulum-v1"),
-    "algos": Command(_algos, "list the algorithms", "penstock algos"),
+    "algos": Command(_algos, "list the algorithms: actions, topology, paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
 _OPTIONS = {"resume": "ResumeOptions", "eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}

@@ -141,9 +141,20 @@ def _shipped_algorithm(name: str, config: str) -> AlgorithmEntry:
     return entry._replace(fused=f"{package}.fused:build", supports=f"{package}.fused:supports")
 
 
+def _from_table(name: str, config: str, *actions: ActionKind) -> AlgorithmEntry:
+    package = f"penstock.algorithms.{name}"
+    return AlgorithmEntry.of_package(package)._replace(config=f"{package}.spec:{config}", actions=actions)
+
+
 ALGORITHMS = Table(
     "algorithm",
-    {"ppo": _shipped_algorithm("ppo", "PPOConfig"), "a2c": _shipped_algorithm("a2c", "A2CConfig")},
+    {
+        "ppo": _shipped_algorithm("ppo", "PPOConfig"),
+        "a2c": _shipped_algorithm("a2c", "A2CConfig"),
+        "sac": _from_table("sac", "SACConfig", "bounded"),
+        "td3": _from_table("td3", "TD3Config", "bounded"),
+        "ddpg": _from_table("ddpg", "DDPGConfig", "bounded"),
+    },
     "penstock.algorithms",
     AlgorithmEntry.of_package,
 )

@@ -124,6 +124,13 @@ def test_a_variant_may_import_the_algorithm_it_varies(tree: Path) -> None:
     assert lint(tree, "--contract", "algorithms").returncode == 0
 
 
+def test_what_algorithms_share_knows_none_of_them(tree: Path) -> None:
+    plant(tree, {"algorithms/planted/spec.py": "import penstock.algorithms.off_policy.spec"})
+    assert lint(tree, "--contract", "algorithms").returncode == 0
+    plant(tree, {"algorithms/off_policy/spec.py": "import penstock.algorithms.sac.spec"})
+    assert lint(tree, "--contract", "algorithms").returncode == 1
+
+
 def test_native_code_is_free_inside_its_room(tree: Path) -> None:
     plant(tree, {"memory/planted.py": "from penstock.memory import _native"})
     assert lint(tree, "--contract", "native").returncode == 0

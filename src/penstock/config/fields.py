@@ -9,7 +9,7 @@ import types
 import typing
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-__all__ = ["REQUIRED", "Field", "Scalar", "Value", "field_table", "fields_of"]
+__all__ = ["REQUIRED", "Field", "Scalar", "Value", "field_table", "fields_of", "tunable"]
 
 Scalar: TypeAlias = bool | int | float | str
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
@@ -74,6 +74,11 @@ class Field(NamedTuple):
 
 def _shown(bound: float) -> str:
     return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
+def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401  (a field stands for its value)
+    """A hyper-parameter: a default, what moves when you change it (usual range), and ``min``, ``max``, ``choices``."""
+    return dataclasses.field(default=default, metadata={"help": text, **bounds})
 
 
 def fields_of(config: type) -> tuple[Field, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Adam", "adam", "clip_scale", "global_norm", "rmsprop"]
+__all__ = ["Adam", "adam", "clip_scale", "global_norm", "polyak", "rmsprop"]
 
 BETA1, BETA2 = 0.9, 0.999
 """Of Adam; nobody here has needed others."""
@@ -36,7 +36,7 @@ class Adam(NamedTuple):
     v: Tensor
 
 
-def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor, epsilon: float) -> Adam:
+def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor | float, epsilon: float) -> Adam:
     """One step of Adam with bias correction.
 
     ``m = b1 m + (1 - b1) g``, ``v = b2 v + (1 - b2) g^2``,
@@ -46,7 +46,7 @@ def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor, epsilon: float) -
         at: where the optimizer stands.
         gradient: ``[n]``.
         step: t, counted from 1; int64 scalar.
-        lr: step size; float64 scalar.
+        lr: step size; a number or a float64 scalar.
         epsilon: added to the root.
 
     Source: Kingma and Ba 2015, algorithm 1, https://arxiv.org/abs/1412.6980.
@@ -72,3 +72,8 @@ def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon:
     """
     v = v.lerp(gradient.square(), 1.0 - DECAY)
     return parameter - lr * gradient / (v + epsilon).sqrt(), v
+
+
+def polyak(target: Tensor, parameter: Tensor, tau: float) -> Tensor:
+    """``(1 - tau) target + tau parameter``, ``[n]``: how targets follow. Source: Lillicrap et al. 2016, algorithm 1."""
+    return target.lerp(parameter, tau)

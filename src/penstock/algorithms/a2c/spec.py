@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from penstock.algorithm import AlgorithmSpec, Schedule
-from penstock.algorithms.ppo.spec import ActorCriticConfig, actor_critic_spec, initial_arrays, policy_graph, tunable
+from penstock.algorithms.ppo.spec import ActorCriticConfig, actor_critic_spec, initial_arrays, policy_graph
+from penstock.config.fields import tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["A2CConfig", "init_state", "spec"]

@@ -1,11 +1,12 @@
 """PPO as plain data: its hyper-parameters, the shape of its policy, the arrays of its state. Imports no torch."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Schedule
+from penstock.config.fields import tunable
 from penstock.errors import SpaceError
 from penstock.models.architecture import ActivationName, Body, ModelName, PrecisionName, actor_critic
 from penstock.network import PolicyGraph
@@ -19,13 +20,7 @@ __all__ = [
     "initial_arrays",
     "policy_graph",
     "spec",
-    "tunable",
 ]
-
-
-def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401
-    """A hyper-parameter: a default, what moves when you change it (usual range), and ``min``, ``max``, ``choices``."""
-    return field(default=default, metadata={"help": text, **bounds})
 
 
 @dataclass(frozen=True, kw_only=True)

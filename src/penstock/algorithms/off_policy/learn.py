@@ -1,0 +1,69 @@
+"""Steps that algorithms share which learn from a table: acting, the critics' input, Adam, targets that follow.
+
+Pure functions on named tensors. Knows no loss.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Phase, Tensors
+from penstock.models.ensemble import Ensemble
+from penstock.models.policy import Policy
+from penstock.ops.optimizers import Adam, adam, polyak
+from penstock.types import Arrays, Spaces
+
+__all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "next_obs", "stepped"]
+
+
+class Networks(NamedTuple):
+    """An actor, and critics of state and action."""
+
+    policy: Policy
+    critics: Ensemble
+
+    def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor) -> Tensor:
+        """What the critics of the vector ``name`` say: ``[critics, n, outputs]``."""
+        return self.critics(state[name], critic_input(self.policy, state, obs, action))
+
+
+def algorithm_of(policy: Policy, spaces: Spaces, init_state: Callable[[int], Arrays], *phases: Phase) -> Algorithm:
+    """An algorithm that reads rows as they are: no target fields, no running statistics."""
+    return Algorithm(init_state, partial(act, policy, spaces), _nothing, _nothing, phases)
+
+
+def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> Tensors:
+    """What the policy's head chooses, in the shape of the action space."""
+    outputs = policy.act(published, inputs)
+    return {**outputs, "action": outputs["action"].reshape(-1, *spaces.action_spec().shape)}
+
+
+def _nothing(state: Tensors, rollout: Tensors) -> Tensors:
+    del state, rollout
+    return {}
+
+
+def next_obs(policy: Policy, minibatch: Tensors) -> dict[str, Tensor]:
+    """The observation fields that ``next.<field>`` hold."""
+    return {part.field: minibatch[f"next.{part.field}"] for part in policy.graph.encoding}
+
+
+def critic_input(policy: Policy, state: Tensors, obs: Tensors, action: Tensor) -> Tensor:
+    """Encoded observations beside actions: ``[n, features + size]``."""
+    return torch.cat((policy.features(state, obs), action.reshape(len(action), -1)), 1)
+
+
+def stepped(state: Tensors, name: str, gradient: Tensor, lr: float, epsilon: float) -> dict[str, Tensor]:
+    """The vector ``name`` one step of Adam down its gradient, and its moments and count of steps."""
+    count = state[f"adam_step.{name}"] + 1
+    at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
+    parameter, m, v = adam(at, gradient, count, lr, epsilon)
+    return {name: parameter, f"adam_m.{name}": m, f"adam_v.{name}": v, f"adam_step.{name}": count}
+
+
+def followed(state: Tensors, name: str, parameter: Tensor, tau: float) -> dict[str, Tensor]:
+    """The target of the vector ``name``, moved to its new value."""
+    return {f"target.{name}": polyak(state[f"target.{name}"], parameter, tau)}

@@ -1,0 +1,141 @@
+"""Soft actor-critic with a learned temperature (Haarnoja et al. 2018, https://arxiv.org/abs/1812.05905).
+
+    J_Q(theta_i) = E[ 1/2 (Q_i(s, a) - y)^2 ],   y = r + gamma (min_j Q'_j(s', a') - alpha log pi(a' | s'))    (eq. 5)
+    J_pi(phi)    = E[ alpha log pi(a~ | s) - min_j Q_j(s, a~) ],   a~ = tanh(mu + sigma noise)                 (eq. 9)
+    J(alpha)     = E[ -alpha (log pi(a~ | s) + H) ],   H = -(elements of an action)                           (eq. 18)
+    Q'_i         = (1 - tau) Q'_i + tau Q_i
+
+Deviations: the number of critics is a setting; the temperature is learned by its logarithm, whose gradient leaves the
+factor alpha out, as in the authors' code; it is judged by the sample that the actor was judged by, before the actor's
+step, which saves a pass through the actor; a time limit bootstraps from the last observation.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
+from penstock.algorithms.off_policy.spec import critic_network
+from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, init_state, policy_graph
+from penstock.models.ensemble import Ensemble
+from penstock.models.gradients import gradients_of
+from penstock.models.policy import Policy, squashed
+from penstock.network import SquashedGaussian
+from penstock.ops.losses import share_of
+from penstock.types import Spaces
+
+__all__ = [
+    "Sample",
+    "actor_gradients",
+    "actor_loss",
+    "actor_update",
+    "build",
+    "critic_loss",
+    "critic_target",
+    "drawn",
+]
+
+
+class Sample(NamedTuple):
+    """What the policy draws in some states."""
+
+    action: Tensor
+    """``[n, size]``."""
+    log_prob: Tensor
+    """``[n]``."""
+
+
+def build(spaces: Spaces, config: SACConfig) -> Algorithm:
+    """SAC on ``spaces`` as pure functions."""
+    graph = policy_graph(spaces, config)
+    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics))
+    noise = graph.head.noise
+    critic = Phase(
+        "critic",
+        partial(critic_gradients, of),
+        partial(critic_update, config),
+        noise=(("next_action", noise),),
+    )
+    actor = Phase(
+        "actor",
+        partial(actor_gradients, of, config),
+        partial(actor_update, config),
+        noise=(("action", noise),),
+    )
+    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
+
+
+def drawn(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Sample:
+    """``a ~ pi(. | s)`` and ``log pi(a | s)``, differentiable in the actor."""
+    head = policy.graph.head
+    if not isinstance(head, SquashedGaussian):
+        raise TypeError(f"the policy's head is {head}, not a SquashedGaussian")
+    return Sample(*squashed(head, policy.output(state, obs)).sample_with_log_prob(noise))
+
+
+def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> Tensor:
+    """``y`` of equation 5: ``[m]``."""
+    obs = next_obs(of.policy, minibatch)
+    action, log_prob = drawn(of.policy, state, obs, noise)
+    values = of.values(state, "target.critic", obs, action).squeeze(2)
+    soft = values.amin(0) - state["log_alpha"].exp() * log_prob
+    target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
+    return target
+
+
+def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """``sum_i J_Q(theta_i)`` over the rows of a minibatch, and what it is made of."""
+    share = share_of(minibatch["weight"])
+    values = of.values(state, "critic", minibatch, minibatch["action"]).squeeze(2)
+    loss = 0.5 * ((values - target).square() @ share).sum()
+    return loss, {"value_loss": loss.detach(), "value": (values.detach() @ share).mean()}
+
+
+def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradient of ``J_Q`` with respect to all critics."""
+    with torch.no_grad():
+        target = critic_target(of, state, minibatch, noise["next_action"])
+    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target), state, ["critic"])
+    return Gradients(found, metrics, {})
+
+
+def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for all critics; then their targets follow."""
+    changed = stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+    return changed | followed(state, "critic", changed["critic"], config.tau)
+
+
+def actor_loss(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """``J_pi`` of equation 9 over the rows of a minibatch, and the entropy of what was drawn."""
+    share = share_of(minibatch["weight"])
+    action, log_prob = drawn(of.policy, state, minibatch, noise)
+    # The first output is the value, of critics that say more than that, too.
+    values = of.values(state, "critic", minibatch, action)[:, :, 0]
+    loss = torch.dot(share, state["log_alpha"].exp() * log_prob - values.amin(0))
+    return loss, {"policy_loss": loss.detach(), "entropy": -torch.dot(share, log_prob.detach())}
+
+
+def actor_gradients(
+    of: Networks, config: EntropyConfig, state: Tensors, minibatch: Tensors, noise: Tensors
+) -> Gradients:
+    """The gradients of ``J_pi`` and, where the temperature is learned, of ``J(alpha)``."""
+    found, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch, noise["action"]), state, ["actor"])
+    if config.temperature == "auto":
+        size = noise["action"].shape[1]
+        wanted = -float(size) if config.target_entropy == "auto" else config.target_entropy
+        found["log_alpha"] = (metrics["entropy"] - wanted).reshape(1)
+    metrics["temperature"] = state["log_alpha"].exp().squeeze(0)
+    return Gradients(found, metrics, {})
+
+
+def actor_update(config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for the actor, and for the logarithm of a learned temperature."""
+    changed = stepped(state, "actor", found["actor"], config.lr, config.adam_eps)
+    if "log_alpha" in found:
+        changed |= stepped(state, "log_alpha", found["log_alpha"], config.temperature_lr, config.adam_eps)
+    return changed

@@ -1,0 +1,87 @@
+"""SAC as plain data: its hyper-parameters, its policy, the arrays of its state. Imports no torch."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.algorithms.off_policy.spec import (
+    ContinuousConfig,
+    body_of,
+    critic_network,
+    initial_arrays,
+    off_policy_spec,
+    stacked,
+)
+from penstock.config.fields import tunable
+from penstock.models.architecture import squashed_actor
+from penstock.network import PolicyGraph
+from penstock.types import Arrays, ArraySpec, Spaces
+
+__all__ = ["LOG_ALPHA", "EntropyConfig", "SACConfig", "init_state", "policy_graph", "spec", "with_temperature"]
+
+LOG_ALPHA = ArraySpec("log_alpha", (1,), "float32")
+"""The logarithm of the temperature."""
+TINY = 1e-30
+"""A temperature of 0, as near as its logarithm comes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntropyConfig(ContinuousConfig):
+    """What every actor-critic takes that is rewarded for entropy."""
+
+    temperature: float | Literal["auto"] = tunable(
+        "auto", "what a nat of entropy is worth; auto: learned, from 1 on; a number is kept (0.01 to 1)", min=0
+    )
+    temperature_lr: float = tunable(
+        1e-3, "step size of a learned temperature: smaller keeps exploring for longer (1e-4 to 3e-3)", min=0
+    )
+    target_entropy: float | Literal["auto"] = tunable(
+        "auto",
+        "entropy in nats that a learned temperature aims at; auto: -1 for each element of an action; more explores",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(EntropyConfig):
+    """Hyper-parameters of SAC."""
+
+    critics: int = tunable(
+        2, "critics, of which the smallest value counts: more underestimate, 1 overestimates (1 to 10)", min=1
+    )
+
+
+def spec(spaces: Spaces, config: SACConfig) -> AlgorithmSpec:
+    """What the house needs to know to run SAC on ``spaces``.
+
+    Raises:
+        SpaceError: actions that are not a box with bounds, or observations that no model here serves.
+    """
+    graph = policy_graph(spaces, config)
+    critics = stacked("critic", critic_network(graph, config), config.critics)
+    return off_policy_spec(spaces, config, graph, learned=(graph.actor.spec, critics, LOG_ALPHA), followed=("critic",))
+
+
+def policy_graph(spaces: Spaces, config: EntropyConfig, algorithm: str = "sac") -> PolicyGraph:
+    """The actor that ``config`` asks for on ``spaces``.
+
+    Raises:
+        SpaceError: as `spec`; the text names ``algorithm``.
+    """
+    return squashed_actor(spaces, body_of(config), algorithm)
+
+
+def init_state(spaces: Spaces, config: SACConfig, seed: int) -> Arrays:
+    """The state to begin with: networks drawn from ``seed``, targets equal to them, the first temperature."""
+    graph = policy_graph(spaces, config)
+    critic = critic_network(graph, config)
+    networks = {"actor": [graph.actor], "critic": [critic] * config.critics}
+    return with_temperature(initial_arrays(spec(spaces, config), networks, seed), config)
+
+
+def with_temperature(state: Arrays, config: EntropyConfig) -> Arrays:
+    """``state`` with the logarithm of the first temperature."""
+    first = 1.0 if config.temperature == "auto" else config.temperature
+    return {**state, "log_alpha": np.full(1, math.log(max(first, TINY)), np.float32)}

@@ -1,0 +1,101 @@
+"""Twin delayed deep deterministic policy gradient, TD3 (Fujimoto et al. 2018, https://arxiv.org/abs/1802.09477).
+
+    a' = clip(mu'(s') + clip(smoothing * noise, -c, c), -1, 1)                                       (equation 14)
+    y  = r + gamma min_j Q'_j(s', a')                                                                (equation 10)
+    L(theta_i) = E[ (Q_i(s, a) - y)^2 ],   every step
+    J(phi)     = E[ -Q_1(s, mu(s)) ],      every d-th step, then all targets move by tau             (algorithm 1)
+
+Deviations: the number of critics is a setting; a time limit bootstraps from the last observation.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, critic_input, followed, next_obs, stepped
+from penstock.algorithms.off_policy.spec import critic_network
+from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
+from penstock.models.ensemble import Ensemble
+from penstock.models.gradients import gradients_of
+from penstock.models.policy import Policy
+from penstock.ops.losses import share_of
+from penstock.types import Spaces
+
+__all__ = ["actor_loss", "actor_update", "build", "critic_loss", "critic_target", "critic_update"]
+
+
+def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm:
+    """TD3 on ``spaces`` as pure functions; errors name ``algorithm``."""
+    graph = policy_graph(spaces, config, algorithm)
+    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics))
+    critic = Phase(
+        "critic",
+        partial(critic_gradients, of, config),
+        partial(critic_update, config),
+        noise=(("smoothing", graph.head.noise),),
+    )
+    actor = Phase(
+        "actor",
+        partial(actor_gradients, of),
+        partial(actor_update, config),
+        every=config.policy_delay,
+    )
+    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config, algorithm=algorithm), critic, actor)
+
+
+def critic_target(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensor) -> Tensor:
+    """``y`` of equation 10, of a smoothed action: ``[m]``."""
+    obs = next_obs(of.policy, minibatch)
+    clip = config.smoothing_clip
+    action = torch.tanh(of.policy.output({"actor": state["target.actor"]}, obs))
+    action = (action + (config.smoothing * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)
+    values = of.values(state, "target.critic", obs, action).squeeze(2)
+    target: Tensor = minibatch["reward"] + minibatch["discount"] * values.amin(0)
+    return target
+
+
+def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """``sum_i L(theta_i)`` over the rows of a minibatch, and what it is made of."""
+    share = share_of(minibatch["weight"])
+    values = of.values(state, "critic", minibatch, minibatch["action"]).squeeze(2)
+    loss = ((values - target).square() @ share).sum()
+    return loss, {"value_loss": loss.detach(), "value": (values.detach() @ share).mean()}
+
+
+def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradient of the critics' loss with respect to all of them."""
+    with torch.no_grad():
+        target = critic_target(of, config, state, minibatch, noise["smoothing"])
+    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target), state, ["critic"])
+    return Gradients(found, metrics, {})
+
+
+def critic_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for all critics."""
+    return stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+
+
+def actor_loss(of: Networks, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
+    """``J(phi)`` over the rows of a minibatch."""
+    action = torch.tanh(of.policy.output(state, minibatch))
+    values = of.critics.first(state["critic"], critic_input(of.policy, state, minibatch, action)).squeeze(1)
+    loss = -torch.dot(share_of(minibatch["weight"]), values)
+    return loss, {"policy_loss": loss.detach()}
+
+
+def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The deterministic policy gradient."""
+    del noise
+    found, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch), state, ["actor"])
+    return Gradients(found, metrics, {})
+
+
+def actor_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for the actor; then all targets follow."""
+    changed = stepped(state, "actor", found["actor"], config.lr, config.adam_eps)
+    changed |= followed(state, "actor", changed["actor"], config.tau)
+    return changed | followed(state, "critic", state["critic"], config.tau)

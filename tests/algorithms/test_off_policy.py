@@ -1,0 +1,153 @@
+"""What must hold for every algorithm that learns from a table."""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithm import ReplaySchedule
+from penstock.errors import SpaceError
+from penstock.registry import ALGORITHMS, load
+from penstock.types import Box
+from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, UNBOUNDED, minibatch_of, noise_of, state_of
+
+NAMES = [name for name in ALGORITHMS.names() if ALGORITHMS[name].fused is None]
+SMALL = {"hidden_sizes": (5, 4), "min_rows": 7, "mini_batch_size": 16, "capacity": 99, "updates_per_step": 0.5}
+
+
+def spaces_of(name):
+    return DISCRETE if "discrete" in ALGORITHMS[name].actions else CONTINUOUS
+
+
+def made(name, **settings):
+    entry = ALGORITHMS[name]
+    config = load(entry.config)(**SMALL | settings)
+    return config, load(entry.spec)(spaces_of(name), config), load(entry.learn)(spaces_of(name), config)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_spec_says_what_the_config_says(name):
+    config, spec, _ = made(name, gamma=0.8, num_steps=3)
+    assert spec.topology == "off_policy"
+    assert spec.schedule == ReplaySchedule(16, 0.5, 7)
+    assert (spec.table.capacity, spec.table.gamma) == (99, 0.8)
+    assert spec.warmup in {0, 7}
+    assert spec.targets == ()
+    assert not spec.policy.gives_value
+    assert {"obs", "next.obs", "action", "reward", "discount"} <= set(spec.minibatch)
+    assert [part.name for part in spec.drawn(spaces_of(name))] == [*spec.minibatch, "weight"]
+    assert config.num_steps == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_initial_state_has_the_arrays_of_the_spec(name):
+    config, spec, built = made(name)
+    state = load(ALGORITHMS[name].initial)(spaces_of(name), config, 7)
+    specs = {part.name: (part.shape, part.dtype) for part in spec.state}
+    assert {key: (values.shape, str(values.dtype)) for key, values in state.items()} == specs
+    assert all(built.init_state(7)[key].tobytes() == values.tobytes() for key, values in state.items())
+    assert not np.array_equal(state["actor"], built.init_state(8)["actor"])
+    followed = [key.removeprefix("target.") for key in state if key.startswith("target.")]
+    assert followed
+    for key in followed:
+        assert np.array_equal(state[key], state[f"target.{key}"])
+        # A run must not begin with two names of one array.
+        assert not np.shares_memory(state[key], state[f"target.{key}"])
+    assert set(spec.published()) <= set(spec.state)
+    counted = any(phase.every != 1 for phase in built.phases)
+    assert ("gradient_steps" in state) >= counted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyper_parameter_says_what_moves(name):
+    for field in dataclasses.fields(load(ALGORITHMS[name].config)):
+        assert len(field.metadata["help"]) > 20, field.name
+        assert "\n" not in field.metadata["help"]
+
+
+def test_specs_import_no_torch():
+    modules = ", ".join(f"penstock.algorithms.{name}.spec" for name in NAMES)
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("spaces", [DISCRETE, CONTINUOUS, UNBOUNDED], ids=["discrete", "bounded", "unbounded"])
+def test_spaces_that_it_does_not_serve_are_refused_and_others_named(name, spaces):
+    entry = ALGORITHMS[name]
+    kind = "discrete" if spaces is DISCRETE else "bounded" if spaces is CONTINUOUS else "unbounded"
+    if kind in entry.actions:
+        assert load(entry.spec)(spaces, load(entry.config)()).policy.head.outputs > 0
+        return
+    with pytest.raises(SpaceError, match=rf"^{name} needs .* use .*ppo"):
+        load(entry.spec)(spaces, load(entry.config)())
+    with pytest.raises(SpaceError, match=rf"^{name} needs "):
+        load(entry.learn)(spaces, load(entry.config)())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_have_the_shape_of_their_space(name):
+    spaces = spaces_of(name)
+    if isinstance(spaces.action, Box):
+        spaces = dataclasses.replace(spaces, action=Box((2, 1), "float32", (-1.0,), (1.0,)))
+    entry = ALGORITHMS[name]
+    config = load(entry.config)(**SMALL)
+    spec, built = load(entry.spec)(spaces, config), load(entry.learn)(spaces, config)
+    state = state_of(built, torch.float32)
+    inputs = {"obs": torch.zeros(5, 3), "noise": torch.rand(5, *spec.noise.shape), "explore": torch.ones(5)}
+    outputs = built.act(state, inputs)
+    assert outputs["action"].shape == (5, *spaces.action_spec().shape)
+    assert {part.name for part in spec.row} <= set(outputs)
+    rows = minibatch_of(spaces, spec, 16, torch.float32)
+    for phase in built.phases:
+        found = phase.gradients(state, rows, noise_of(phase, 16, torch.float32))
+        state |= phase.apply(state, found.gradients)
+    assert all(torch.isfinite(values).all() for values in state.values())
+
+
+def gradients_of(phase, state, rows, noise, part):
+    found = phase.gradients(
+        state, {key: values[part] for key, values in rows.items()}, {key: values[part] for key, values in noise.items()}
+    )
+    return found.gradients
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_of_a_minibatch_average_to_the_whole(name):
+    _, spec, built = made(name)
+    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    rows["weight"][13:] = 0.0
+    for phase in built.phases:
+        noise = noise_of(phase, 16)
+        whole = gradients_of(phase, state, rows, noise, slice(None))
+        parts = [slice(0, 6), slice(6, 11), slice(11, 16)]
+        weights = [float(rows["weight"][part].sum()) / 13.0 for part in parts]
+        found = [gradients_of(phase, state, rows, noise, part) for part in parts]
+        for key, values in whole.items():
+            mean = sum(weight * part[key] for weight, part in zip(weights, found, strict=True))
+            torch.testing.assert_close(mean, values, rtol=1e-9, atol=1e-12)
+        state |= phase.apply(state, whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_phases_change_nothing_but_what_they_return(name):
+    _, spec, built = made(name)
+    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    before = {key: values.clone() for key, values in {**state, **rows}.items()}
+    names = {part.name for part in spec.state}
+    for phase in built.phases:
+        changed = phase.apply(state, phase.gradients(state, rows, noise_of(phase, 16)).gradients)
+        assert set(changed) <= names
+        for key, values in changed.items():
+            assert (values.shape, values.dtype) == (state[key].shape, state[key].dtype), key
+    assert all(torch.equal(values, before[key]) for key, values in {**state, **rows}.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_learned_from_rows_alone_has_no_targets_and_statistics(name):
+    _, _, built = made(name)
+    assert built.targets({}, {}) == {}
+    assert built.statistics({}, {}) == {}

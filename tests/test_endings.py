@@ -85,7 +85,8 @@ def test_a_checkpoint_of_format_1_is_migrated(tmp_path: Path) -> None:
     import safetensors.numpy
 
     arrays = load_checkpoint(path).arrays
-    del arrays["since_best"], arrays["best_evaluation"]
+    for name in ("since_best", "best_evaluation", "lane_collected", "lane_spoilt", "stale"):
+        del arrays[name]
     state = {"state.safetensors": safetensors.numpy.save(arrays)}
     facts = json.loads((path / "manifest.json").read_text())
     facts = {name: value for name, value in facts.items() if name not in {"files", "manifest_sha256"}}
@@ -93,7 +94,8 @@ def test_a_checkpoint_of_format_1_is_migrated(tmp_path: Path) -> None:
     (path / "manifest.json").write_bytes(write_manifest({**facts, "format": 1}, state))
     assert penstock.resume(first.run_folder, timesteps=5 * BATCH, quiet=True).updates == 5
     latest = load_checkpoint(find_checkpoint(first.run_folder))
-    assert latest.manifest["format"] == 2
+    assert latest.manifest["format"] == 3
+    assert latest.arrays["lane_collected"].sum() == latest.arrays["steps"] == 5 * BATCH
     assert np.isneginf(latest.arrays["best_evaluation"])
 
 

@@ -74,7 +74,7 @@ def skipped(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
     count = sum(counts["skipped"] for counts in counters.values())
     if not count:
         return ()
-    return (f"{count} rollouts held NaN or infinity and were skipped; their rows stand under dropped",)
+    return (f"{count} rollouts held NaN or infinity and were skipped; their rows stand under rows/spoilt",)
 
 
 def leave_failed(folder: RunFolder, config: Config, error: PenstockError) -> str:

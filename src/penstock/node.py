@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.memory.action_log import Position, RolloutLog
 from penstock.memory.record import Committed
@@ -12,6 +12,7 @@ from penstock.types import Array, Arrays, Question
 
 __all__ = [
     "ActionLogPort",
+    "Balance",
     "BoardReader",
     "BoardWriter",
     "LaneStart",
@@ -43,6 +44,21 @@ class Node(Protocol):
     def close(self) -> None:
         """Called once, also after an error."""
         ...
+
+
+class Balance(NamedTuple):
+    """What became of every transition of a run: ``collected`` is the sum of the rest, at any instant."""
+
+    collected: int
+    """Rows that the lanes gave, counted by who stepped them."""
+    learned: int
+    """Rows of updates that were committed."""
+    in_flight: int
+    """Rows that wait for the learner or are being learned from."""
+    stale: int
+    """Rows dropped because their policy was too old."""
+    spoilt: int
+    """Rows dropped because they held, or came along with, NaN or infinity."""
 
 
 class Ports(Protocol):
@@ -112,6 +128,10 @@ class Ports(Protocol):
 
     def counters(self) -> dict[str, dict[str, int]]:
         """The counters of every node: node -> counter -> value."""
+        ...
+
+    def balance(self) -> Balance | None:
+        """What became of every transition, all of one instant; ``None`` where rollouts are not committed by rows."""
         ...
 
     def stopping(self) -> bool:
@@ -303,6 +323,10 @@ class LaneStart:
     """Rollouts that the lane has given in its whole life; in lock step the version it waits for."""
     position: Position | None = None
     """Where in its episode the lane stood; ``None``: it begins one."""
+    collected: int = 0
+    """Rows that the lane has given in its whole life."""
+    spoilt: int = 0
+    """How many of them were dropped for what they held."""
     actions: Array | None = None
     """``[n, ...]``: what the lane did from the episode's reset to that position, in the policy's units."""
 

@@ -193,7 +193,13 @@ def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneSt
     starts = []
     for lane, rollout in enumerate(arrays["lane_rollout"]):
         position, count = Position(*map(int, arrays["lane_position"][lane])), int(arrays["actions_count"][lane])
-        start = LaneStart(position.episode, int(rollout) * num_steps, int(rollout))
+        start = LaneStart(
+            position.episode,
+            int(rollout) * num_steps,
+            int(rollout),
+            collected=int(arrays["lane_collected"][lane]),
+            spoilt=int(arrays["lane_spoilt"][lane]),
+        )
         if restorable and count >= 0:
             actions = arrays["actions"][ends[lane] - count : ends[lane]]
             starts.append(replace(start, position=position, actions=actions))

@@ -134,12 +134,14 @@ def test_spoilt_rollouts_are_dropped_and_counted_where_that_is_asked_for(tmp_pat
     assert result.steps == 16 * 4 * 12
     (line,) = result.notes
     count = int(line.split()[0])
-    assert line.endswith("rollouts held NaN or infinity and were skipped; their rows stand under dropped")
-    last = [report.values for report in read_reports(result.run_folder) if "rows/dropped" in report.values][-1]
-    # A rollout is 16 steps of two lanes. What is collected is learned, dropped, or in one of the four slots.
+    assert line.endswith("rollouts held NaN or infinity and were skipped; their rows stand under rows/spoilt")
+    last = [report.values for report in read_reports(result.run_folder) if "rows/spoilt" in report.values][-1]
+    # A rollout is 16 steps of two lanes; what each of two nodes has skipped is told with the next that it hands over.
     assert 0 < last["rollouts/skipped"] <= count
-    assert last["rows/dropped"] >= 32 * last["rollouts/skipped"]
-    assert 0 <= last["rows/collected"] - last["rows/learned"] - last["rows/dropped"] <= 4 * 32
+    assert 32 * (last["rollouts/skipped"] - 2) <= last["rows/spoilt"] <= 32 * last["rollouts/skipped"]
+    assert last["rows/spoilt"] > 0
+    terms = ("learned", "in_flight", "stale", "spoilt")
+    assert last["rows/collected"] == sum(last[f"rows/{term}"] for term in terms)
     arrays = load_checkpoint(list_checkpoints(result.run_folder)[-1]).arrays
     assert np.isfinite(arrays["returns"]).all()
 

@@ -65,7 +65,7 @@ def test_arrays_come_back_bit_for_bit(tmp_path):
 
 def test_the_manifest_says_what_it_is(tmp_path):
     manifest = json.loads((save(tmp_path, 50) / "manifest.json").read_text())
-    assert manifest["format"] == 2
+    assert manifest["format"] == 3
     assert manifest["kind"] == "training"
     assert {name: manifest[name] for name in FACTS} == FACTS
     assert manifest["update"] == 50
@@ -121,7 +121,7 @@ def test_the_last_and_the_best_are_kept(tmp_path):
         (lambda path: (path / "manifest.json").write_text("[1]"), "not a JSON object"),
         (lambda path: (path / "manifest.json").write_text(" " * (2 << 20)), "too long"),
         (lambda path: edit(path, "steps", 101), "manifest.json has been altered"),
-        (lambda path: edit(path, "format", 3), "a newer penstock wrote; this one reads formats 1 to 2"),
+        (lambda path: edit(path, "format", 4), "a newer penstock wrote; this one reads formats 1 to 3"),
         (lambda path: edit(path, "format", 0), "manifest.json has been altered"),
         (shutil.rmtree, "it does not exist"),
         (lambda path: swap_for_folder(path / "state.safetensors"), "cannot be read"),

@@ -243,6 +243,8 @@ def test_a_rollout_is_the_same_however_late_the_policy_answers(late: int) -> Non
     # The second episode (number 1) began at lane step 4 of this log, and is 2 steps old.
     assert [tuple(position[:3]) for position in slot["lane_position"]] == [(1, 4, 2), (1, 4, 2)]
     assert policy.steps == [100, 101, 102, 103, 104, 105]
+    assert slot["lane_collected"].tolist() == [6, 6]
+    assert slot["lane_spoilt"].tolist() == [0, 0]
     assert ports.counted == {"collected": 12}
     node.close()
 

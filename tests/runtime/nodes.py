@@ -101,7 +101,7 @@ class Sink:
             self.total += int(self.stream.slot(index)["number"])
             self.seen += 1
             self.stream.release(index)
-            self.ports.count("learned")
+            self.ports.count("checkpoints")
         new = self.record.begin()
         new["total"][...] = self.total
         self.record.commit(self.seen)

@@ -29,7 +29,7 @@ def test_a_program_runs_to_its_end(launch) -> None:
     outcome = launch(counting(100))
     assert outcome.record["total"] == sum(range(100))
     assert not outcome.interrupted
-    assert outcome.counters["sink"]["learned"] == 100
+    assert outcome.counters["sink"]["checkpoints"] == 100
 
 
 @pytest.mark.parametrize(("launch", "processes"), [(inline.launch, ["inline"]), (local.launch, ["sink", "source"])])

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["FORMAT", "MANIFEST", "Damage", "parse_manifest", "write_manifest"]
 
 MANIFEST = "manifest.json"
-FORMAT = 2
+FORMAT = 3
 """Raised by one when what a checkpoint holds changes; older formats are then migrated, or refused by number."""
 SIZE_LIMIT = 1 << 20
 """No manifest is as long as this; longer ones are not read."""

@@ -10,8 +10,15 @@ __all__ = ["migrated"]
 def migrated(arrays: Arrays, found: int) -> Arrays:
     """The arrays of a checkpoint of format ``found`` as the present format has them.
 
-    Format 2 added what the evaluations came to; a run of format 1 counts them anew.
+    Format 2 added what the evaluations came to; a run of format 1 counts them anew. Format 3 added what each lane gave
+    and what was dropped of it; before, only what was learned is known, and of that not by which lane.
     """
     if found < 2:
-        return {"best_evaluation": np.array(-np.inf), "since_best": np.array(0, np.int64), **arrays}
+        arrays = {"best_evaluation": np.array(-np.inf), "since_best": np.array(0, np.int64), **arrays}
+    if found < 3 and {"steps", "lane_rollout"} <= arrays.keys():
+        lanes, steps = len(arrays["lane_rollout"]), int(arrays["steps"])
+        collected = np.full(lanes, steps // lanes, np.int64)
+        collected[0] += steps % lanes
+        none = np.zeros(lanes, np.int64)
+        arrays = {"lane_collected": collected, "lane_spoilt": none, "stale": np.array(0, np.int64), **arrays}
     return arrays

@@ -67,6 +67,18 @@ class _Slot(NamedTuple):
     log: RolloutLog
 
 
+class _HandedOver(NamedTuple):
+    """What stands of the last rollout that is with the learner or committed."""
+
+    rollout: int
+    position: Array
+    """``[lanes, 4]``"""
+    collected: Array
+    """``[lanes]``"""
+    spoilt: Array
+    """``[lanes]``"""
+
+
 class EnvNode:
     """Steps lanes ``first_lane .. first_lane + lanes - 1``."""
 
@@ -97,6 +109,8 @@ class EnvNode:
         starts = self._starts(self._source)
         self._rollout, self._step = starts[0].rollout, starts[0].step
         self._episodes = [start.episode for start in starts]
+        self._collected = np.array([start.collected for start in starts])
+        self._spoilt = np.array([start.spoilt for start in starts])
         obs = self._source.reset([self._seed(lane) for lane in range(settings.lanes)])
         for lane, start in enumerate(starts):
             self._begin_episode(lane, obs)
@@ -199,12 +213,18 @@ class EnvNode:
     def _starts(self, source: EnvSource) -> tuple[LaneStart, ...]:
         """Where the lanes begin in this life: where the run says, or behind what earlier lives handed over."""
         settings, handed_over = self._settings, self._handed_over() if self._ports.former else None
-        if handed_over is None or handed_over[0] < settings.starts[0].rollout:
+        if handed_over is None or handed_over.rollout < settings.starts[0].rollout:
             return settings.starts
-        rollout, positions = handed_over[0] + 1, [Position(*map(int, row)) for row in handed_over[1]]
-        starts = []
-        for lane, position in enumerate(positions):
-            start = LaneStart(position.episode, rollout * settings.num_steps, rollout)
+        rollout, starts = handed_over.rollout + 1, []
+        for lane, row in enumerate(handed_over.position):
+            position = Position(*map(int, row))
+            start = LaneStart(
+                position.episode,
+                rollout * settings.num_steps,
+                rollout,
+                collected=int(handed_over.collected[lane]),
+                spoilt=int(handed_over.spoilt[lane]),
+            )
             actions = self._log.content(lane, position) if source.restorable else None
             if actions is None:
                 self._ports.count("not_restored")
@@ -215,8 +235,8 @@ class EnvNode:
                 starts.append(replace(start, position=position, actions=actions))
         return tuple(starts)
 
-    def _handed_over(self) -> tuple[int, Array] | None:
-        """Number of the last rollout that is with the learner or committed, and where it left the lanes."""
+    def _handed_over(self) -> _HandedOver | None:
+        """The last rollout that is with the learner or committed, and where it left the lanes."""
         settings, record = self._settings, self._ports.record("learner")
         own = {
             sequence: index
@@ -224,9 +244,9 @@ class EnvNode:
             if sequence % settings.num_workers == settings.worker
         }
         slots = {index: self._stream.slot(index) for index in own.values()}
-        seen = {index: (int(slot["rollout"]), slot["lane_position"].copy()) for index, slot in slots.items()}
-        # Race: the learner goes on. What it has released meanwhile it committed before (or dropped: then it is done
-        # again), so the record is looked at after the slots, and of these count only those that are still there.
+        seen = {index: self._left_by(slot, slice(None), int(slot["rollout"])) for index, slot in slots.items()}
+        # Race: the learner goes on. What it has released meanwhile it committed before, so the record is looked at
+        # after the slots, and of these count only those that are still there.
         committed = record.copy()
         while committed is None and record.number() >= 0:
             committed = record.copy()
@@ -235,8 +255,14 @@ class EnvNode:
         if committed is not None:
             lanes = slice(settings.first_lane, settings.first_lane + settings.lanes)
             rollout = int(committed.arrays["lane_rollout"][settings.first_lane]) - 1
-            found.append((rollout, committed.arrays["lane_position"][lanes]))
-        return max(found, key=lambda last: last[0], default=None)
+            found.append(self._left_by(committed.arrays, lanes, rollout))
+        return max(found, key=lambda last: last.rollout, default=None)
+
+    @staticmethod
+    def _left_by(arrays: Arrays, lanes: slice, rollout: int) -> _HandedOver:
+        """What a slot, or these lanes of the record, say of a rollout: copied."""
+        names = ("lane_position", "lane_collected", "lane_spoilt")
+        return _HandedOver(rollout, *(arrays[name][lanes].copy() for name in names))
 
     def _restore(self, source: EnvSource, lane: int, start: LaneStart) -> bool:
         """Bring a lane back to where its last life left it; where it observes something else, it begins anew."""
@@ -288,6 +314,10 @@ class EnvNode:
         slot["first_lane"][...] = settings.first_lane
         slot["rollout"][...] = self._rollout
         self._log.positions(slot["lane_position"])
+        # With the rollout, so that who pushes it has counted it, and who dies before has not.
+        self._collected += slot["valid"][: settings.num_steps].sum(axis=0)
+        slot["lane_collected"][...] = self._collected
+        slot["lane_spoilt"][...] = self._spoilt
         self._ports.count("collected", int(slot["valid"][: settings.num_steps].sum()))
         self._stream.push(index)
         self._continues[...] = True
@@ -321,9 +351,10 @@ class EnvNode:
             self._continues[lane] = False
             for name in self._fields:
                 self._obs[name][lane] = obs[name][lane]
-        rows = int(slot["valid"][:num_steps].sum())
-        self._ports.count("collected", rows)
-        self._ports.count("dropped", rows)
+        # The next rollout that is handed over carries these counts.
+        rows = slot["valid"][:num_steps].sum(axis=0)
+        self._collected += rows
+        self._spoilt += rows
         self._ports.count("skipped")
         self._rollout += 1
 

@@ -58,10 +58,11 @@ class MonitorNode:
         if not settings.quiet:
             self._sinks.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
         self._previous = ports.counters()
-        learned = sum(counts["learned"] for counts in self._previous.values())
-        self._seen = (time.monotonic(), settings.resumed_steps + learned)
-        self._last = Report(settings.resumed_update, settings.resumed_steps + learned, 0.0, {})
         self._told = _told(settings.folder) if again else {}
+        balance = ports.balance()
+        steps = settings.resumed_steps if balance is None else max(settings.resumed_steps, balance.learned)
+        self._seen = (time.monotonic(), steps)
+        self._last = Report(settings.resumed_update, steps, 0.0, {})
 
     def ready(self) -> bool:
         """True if a report waits, or a node was started again."""
@@ -111,9 +112,18 @@ class MonitorNode:
             count, status, uptime_s = counts["restarts"], counts["ended_by"], counts["uptime_ms"] / 1e3
             self._told[node] = count
             values = {f"{RESTARTS}{node}": count, "death/status": status, "death/uptime_s": uptime_s}
+            values |= self._rows(self._ports.counters())
             how = f"was ended by {Signals(-status).name}" if status < 0 else f"ended with status {status}"
             note = f"{node} {how} after {uptime_s:.1f} s and was started again (restart {count})"
             self._write(self._last._replace(values=values, note=note))
+
+    def _rows(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:
+        """What became of every transition so far, and what was learned from twice, which is none of the sum."""
+        balance = self._ports.balance()
+        counted = ("collected", "drawn") if balance is None else ("redone",)
+        rows = {} if balance is None else balance._asdict()
+        rows |= {name: sum(counts[name] for counts in counters.values()) for name in counted}
+        return {f"rows/{name}": float(count) for name, count in rows.items()}
 
     def _throughput(self, steps: int) -> dict[str, float]:
         """Steps per second and each node's idle share since the last report, and the counts of rows so far."""
@@ -126,8 +136,7 @@ class MonitorNode:
             idle = counts["idle_ns"] - past.get("idle_ns", 0)
             if busy + idle > 0:
                 values[f"idle/{node}"] = idle / (busy + idle)
-        for name in ("collected", "learned", "dropped", "redone"):
-            values[f"rows/{name}"] = float(sum(counts[name] for counts in counters.values()))
+        values |= self._rows(counters)
         if skipped := sum(counts["skipped"] for counts in counters.values()):
             values["rollouts/skipped"] = float(skipped)
         self._seen, self._previous = (now, steps), counters

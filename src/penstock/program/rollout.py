@@ -43,6 +43,9 @@ def rollout_specs(
         ArraySpec("first_lane", (), "int64"),
         ArraySpec("rollout", (), "int64"),
         ArraySpec("lane_position", (lanes, 4), "int64"),
+        # All that each lane has given in the whole run, this rollout included, and what of it held bad numbers.
+        ArraySpec("lane_collected", (lanes,), "int64"),
+        ArraySpec("lane_spoilt", (lanes,), "int64"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from time import monotonic_ns
 
 from penstock.errors import FencedError
@@ -12,6 +13,7 @@ from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
 from penstock.node import (
     ActionLogPort,
+    Balance,
     BoardReader,
     BoardWriter,
     PolicyPort,
@@ -22,6 +24,7 @@ from penstock.node import (
 )
 from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream, Table
 from penstock.scheduler.asking import AnsweringEnd, AskingEnd
+from penstock.scheduler.ledger import Ledger, ledger
 from penstock.scheduler.trace import NodeTrace, NoTrace
 from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
 from penstock.types import Array, Arrays
@@ -307,6 +310,14 @@ class NodePorts:
     def counters(self) -> dict[str, dict[str, int]]:
         """The counters of every node."""
         return self._wiring.table()
+
+    def balance(self) -> Balance | None:
+        """What became of every transition."""
+        return None if self._ledger is None else self._ledger.balance()
+
+    @cached_property
+    def _ledger(self) -> Ledger | None:
+        return ledger(self._wiring)
 
     def stopping(self) -> bool:
         """True once the run has been asked to end."""

@@ -5,6 +5,7 @@ nothing.
 """
 
 from penstock.program.graph import Ask, Board, Program, Record, RemoteAnswer
+from penstock.scheduler.ledger import ledger
 from penstock.scheduler.wiring import Wiring
 
 __all__ = ["recover"]
@@ -33,6 +34,7 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
     for _, stream in wiring.streams():
         for owner in incarnations.values():
             stream.recover(owner)
+    _count_redone(wiring, incarnations)
     for written in program.edges:
         if isinstance(written, Board) and written.writer in incarnations:
             wiring.board(written.name).recover()
@@ -41,6 +43,15 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
     wiring.bells.recover(wiring.bell_of(group))
     wiring.bells.ring_all()
     return True
+
+
+def _count_redone(wiring: Wiring, incarnations: dict[str, int]) -> None:
+    """Enter what the dead were learning from. Here, where each death is dealt with once and by one who lives."""
+    found = ledger(wiring)
+    for node, owner in incarnations.items():
+        rows = 0 if found is None else found.returned(owner)
+        if rows:
+            wiring.counters.add(node, "redone", rows)
 
 
 def _asked(program: Program) -> list[Ask]:

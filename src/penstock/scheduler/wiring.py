@@ -3,7 +3,7 @@
 Every process of a run computes the same layout from the same edges, so only a file descriptor travels.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,17 @@ __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "place
 SUPERVISOR = "supervisor"
 """The row of counters that the supervisor writes, and the owner of bell 0."""
 VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
-DEATHS = ("restarts", "ended_by", "uptime_ms")
-"""Written by the supervisor: how often a node was started again, and how its last life ended (see ``Exit.status``)."""
+DEATHS = ("restarts", "ended_by", "uptime_ms", "redone")
+"""Written by the supervisor: how often a node was started again, how its last life ended (see ``Exit.status``), and how
+many rows its lives were learning from when they ended: others learn from them again."""
+FLOW = ("collected", "drawn")
+"""Rows in this start of the run, for the rate limiter of a table. A death may lose or double some; the balance of all
+transitions is the ledger's."""
 COUNTERS = (
     *VITALS,
     *DEATHS,
+    *FLOW,
     "handed_on",
-    "collected",
-    "learned",
-    "drawn",
-    "dropped",
-    "redone",
     "skipped",
     "not_restored",
     "checkpoints",
@@ -100,6 +100,10 @@ class Wiring:
     def edge(self, name: str) -> Edge:
         """The edge of that name."""
         return self._edges[name]
+
+    def edges(self) -> Iterable[Edge]:
+        """Every edge."""
+        return self._edges.values()
 
     def streams(self) -> Iterator[tuple[Stream, StreamMemory]]:
         """Every stream with its structure, as nobody's owner."""

@@ -20,7 +20,7 @@ class Assembly:
         size: rollouts of one batch.
         order: ``by_lane``: one rollout of every lane; ``by_arrival``: whatever came first.
         max_lag: rollouts of a policy older than this many versions are dropped.
-        drop: told how many valid rows were dropped.
+        drop: is given the slot of a rollout that is too old, to be done with.
     """
 
     def __init__(
@@ -45,8 +45,7 @@ class Assembly:
             if index is None:
                 return None
             if self.lag(index, version) > self._max_lag:
-                self._drop(int(self._rollouts.slot(index)["valid"][:-1].sum()))
-                self._rollouts.release(index)
+                self._drop(index)
             else:
                 self._taken.append(index)
         batch, self._taken = sorted(self._taken, key=self._place), []

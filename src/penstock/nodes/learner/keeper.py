@@ -78,7 +78,8 @@ class Keeper:
 
     def take_over(self, committed: Arrays) -> None:
         """Go on behind what an earlier life committed."""
-        self._publish(committed)
+        self.committed = committed
+        self._publish()
         self._started = time.monotonic() - float(committed["elapsed_s"])
 
     def begin(self, **counts: int) -> Arrays:
@@ -188,12 +189,20 @@ class Keeper:
                 slot["actions"][lane, : len(actions)] = actions
         self._checkpoints.push(index)
 
-    def _commit(self, new: Arrays) -> None:
-        self._record.commit(int(new["update"]))
-        self._publish(new)
+    def enter(self, new: Arrays) -> None:
+        """Make ``new`` current where nothing in it has changed that would have to be published.
 
-    def _publish(self, committed: Arrays) -> None:
-        self.committed = committed
+        Records are numbered one by one, so that who reads one knows whether it still stands.
+        """
+        self._record.commit(self._record.number() + 1)
+        self.committed = new
+
+    def _commit(self, new: Arrays) -> None:
+        self.enter(new)
+        self._publish()
+
+    def _publish(self) -> None:
+        committed = self.committed
         published = {spec.name: committed[spec.name] for spec in self._settings.spec.published()}
         with self._ports.span("publish"):
             self._policy.publish(published, int(committed["update"]))

@@ -16,7 +16,7 @@ from penstock.errors import BadDataError, PenstockError
 from penstock.node import Ports
 from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows
 from penstock.nodes.learner.keeper import NOTHING_KEPT, Keeper, KeeperSettings, Wake, Work
-from penstock.nodes.learner.record import follow
+from penstock.nodes.learner.record import drop, follow
 from penstock.registry import load
 from penstock.types import Updater
 
@@ -79,7 +79,7 @@ class LearnerNode:
             settings.rollouts_per_batch,
             settings.assemble,
             kept.run.max_policy_lag,
-            drop=lambda rows: ports.count("dropped", rows),
+            drop=self._drop,
         )
         self._start()
         self._work = self._learn()
@@ -93,8 +93,6 @@ class LearnerNode:
         self._updater.load({spec.name: committed[spec.name] for spec in self._settings.keeper.spec.state})
         used = committed["consumed_sequence"][committed["consumed_slot"] >= 0]
         self._rollouts.release_consumed(used.tolist())
-        again = [self._rollouts.slot(index)["valid"][:-1] for index in self._rollouts.returned()]
-        self._ports.count("redone", sum(int(valid.sum()) for valid in again))
         self._keeper.take_over(committed)
 
     def ready(self) -> bool:
@@ -169,14 +167,19 @@ class LearnerNode:
         with self._ports.span("commit"):
             new = keeper.next()
             follow(new, committed, self._rollouts, slots)
-            learned = int(new["steps"] - committed["steps"])
             keeper.commit(new, self._updater.state())
-        self._ports.count("learned", learned)
         for slot in slots:
             self._rollouts.release(slot)
         with self._ports.span("report"):
             means = {name: float(np.mean([epoch[name] for epoch in metrics])) for name in metrics[0]}
             keeper.report(loss_values(means) | {"policy/lag": float(np.mean(lags))})
+
+    def _drop(self, index: int) -> None:
+        """Be done with a rollout that is too old. By a commit: a death leaves it either waiting, or counted."""
+        new = self._keeper.next()
+        drop(new, self._keeper.committed, self._rollouts, index)
+        self._keeper.enter(new)
+        self._rollouts.release(index)
 
     def _epoch(self, epoch: Minibatches) -> Work:
         """Run the minibatches of one epoch, as many a call as fit ``STEP_LIMIT_S``."""

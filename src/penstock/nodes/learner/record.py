@@ -15,6 +15,7 @@ __all__ = [
     "VERDICT",
     "account",
     "begin_anew",
+    "drop",
     "follow",
     "record_specs",
     "replay_record_specs",
@@ -31,7 +32,9 @@ def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) ->
     """The arrays of a commit record.
 
     ``returns`` and ``lengths`` hold the last training episodes, the latest at the end; ``lane_rollout`` the number of
-    each lane's next rollout, ``lane_position`` where the lane stood at the end of its last one.
+    each lane's next rollout, ``lane_position`` where the lane stood at the end of its last one, ``lane_collected`` and
+    ``lane_spoilt`` how many rows it had given by then, and what of them had been dropped for bad numbers. ``steps``
+    counts the rows that were learned, ``stale`` those dropped for their age.
     """
     return (
         *_common(spec, num_envs),
@@ -60,6 +63,9 @@ def _common(spec: AlgorithmSpec, num_envs: int) -> tuple[ArraySpec, ...]:
         *VERDICT,
         ArraySpec("lane_rollout", (num_envs,), "int64"),
         ArraySpec("lane_position", (num_envs, 4), "int64"),
+        ArraySpec("lane_collected", (num_envs,), "int64"),
+        ArraySpec("lane_spoilt", (num_envs,), "int64"),
+        ArraySpec("stale", (), "int64"),
     )
 
 
@@ -87,10 +93,17 @@ def why_done(record: Arrays, run: RunConfig) -> Literal["timesteps", "target_ret
 def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
     """Fill ``new`` with what the rollouts in ``slots`` make of ``old``; the state comes from the updater."""
     account(new, old, [rollouts.slot(index) for index in slots])
-    new["consumed_slot"][:] = -1
-    for position, index in enumerate(slots):
-        new["consumed_slot"][position] = index
-        new["consumed_sequence"][position] = rollouts.sequence(index)
+    _name_consumed(new, rollouts, slots)
+
+
+def drop(new: Arrays, old: Arrays, rollouts: StreamReader, index: int) -> None:
+    """Fill ``new`` with what dropping the rollout in slot ``index`` makes of ``old``."""
+    for name, values in new.items():
+        values[...] = old[name]
+    rollout = rollouts.slot(index)
+    new["stale"] += int(rollout["valid"][:-1].sum())
+    _place_lanes(new, rollout)
+    _name_consumed(new, rollouts, [index])
 
 
 def account(new: Arrays, old: Arrays, rollouts: Sequence[Arrays]) -> None:
@@ -104,10 +117,18 @@ def account(new: Arrays, old: Arrays, rollouts: Sequence[Arrays]) -> None:
     _add_episodes(new, rollouts)
 
 
+def _name_consumed(new: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+    new["consumed_slot"][:] = -1
+    for position, index in enumerate(slots):
+        new["consumed_slot"][position] = index
+        new["consumed_sequence"][position] = rollouts.sequence(index)
+
+
 def _place_lanes(new: Arrays, rollout: Arrays) -> None:
     first, lanes = int(rollout["first_lane"]), len(rollout["lane_position"])
     new["lane_rollout"][first : first + lanes] = rollout["rollout"] + 1
-    new["lane_position"][first : first + lanes] = rollout["lane_position"]
+    for name in ("lane_position", "lane_collected", "lane_spoilt"):
+        new[name][first : first + lanes] = rollout[name]
 
 
 def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:

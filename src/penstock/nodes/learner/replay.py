@@ -172,7 +172,6 @@ class ReplayLearnerNode:
             account(new, committed, slots)
             new["taken"][...] = taken
             keeper.commit(new, self._updater.state())
-        self._ports.count("learned", collected)
         with self._ports.span("report"):
             ratio = {"replay/ratio": last * self._schedule.mini_batch_size / max(1, int(new["steps"]))}
             keeper.report(loss_values(metrics) | {"policy/lag": lag} | ratio)

@@ -1,0 +1,112 @@
+"""An environment no two of whose transitions are alike, an updater that writes down which it learned from, and a judge.
+
+A transition's id is (lane, step of the lane's whole life): episodes all have the same length. A line of the updater's
+log is written before the commit, so an update that was begun twice stands there twice: the last line counts.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.metrics.jsonl import read_reports
+from penstock.run import Result
+from penstock.seeding import episode_seed
+from penstock.updates import eager
+
+LANES, EPISODES, LENGTH, SEED = 4, 4000, 10, 0
+LOG = "ORACLE_LOG"
+WHO = {episode_seed(SEED, lane, episode): (lane, episode) for lane in range(LANES) for episode in range(EPISODES)}
+TERMS = ("learned", "in_flight", "stale", "spoilt")
+
+
+class Numbered(gymnasium.Env):
+    """Observes (lane, episode, step); the reward is minus the action's square."""
+
+    observation_space = Box(-1.0, 1e6, (3,), np.float32)
+    action_space = Box(-2.0, 2.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        # Seeds of no lane are those of an evaluation.
+        self.lane, self.episode = WHO.get(seed, (-1, 0))
+        self.steps = 0
+        return self._show(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._show(), self.reward(action), self.steps == LENGTH, False, {}
+
+    def reward(self, action) -> float:
+        return -(float(action[0]) ** 2)
+
+    def _show(self):
+        return np.array([self.lane, self.episode, self.steps], np.float32)
+
+
+class Noting(eager.EagerUpdater):
+    """Writes down the ids of the rows that it was given, under the step of the optimizer that this led to."""
+
+    obs: np.ndarray
+
+    def begin(self, slots: Sequence[int], progress: float) -> None:
+        self.seen: set[tuple[int, int]] = set()
+        super().begin(slots, progress)
+
+    def minibatches(self, indices, weights) -> None:
+        ids = self.obs.reshape(-1, 3)[indices[weights > 0]].astype(int)
+        self.seen |= {(int(lane), int(episode) * LENGTH + int(step)) for lane, episode, step in ids}
+        super().minibatches(indices, weights)
+
+    def finish(self, slots: Sequence[int]) -> None:
+        super().finish(slots)
+        line = json.dumps([int(self.state()["adam_step"]), sorted(self.seen)])
+        # A line that a death cut short ends where the next begins.
+        with Path(os.environ[LOG]).open("a") as log:
+            log.write(f"\n{line}")
+
+
+def build(learn: str, config: Any, spec: Any, spaces: Any, arrays: Mapping[str, Any], *rest: Any) -> Noting:
+    updater = eager.build(learn, config, spec, spaces, arrays, *rest)
+    updater.__class__ = Noting
+    updater.obs = arrays["obs"]
+    return updater
+
+
+def judge(result: Result, log: Path) -> dict[str, float]:
+    """Hold the committed history against what each lane gave; returns the last line of the balance."""
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    history: dict[int, list[list[int]]] = {}
+    for line in log.read_text().splitlines():
+        try:
+            step, ids = json.loads(line)
+        except ValueError:
+            continue
+        history[step] = ids
+    committed = [tuple(row) for step, ids in history.items() if step <= int(arrays["adam_step"]) for row in ids]
+    learned = set(committed)
+    assert len(learned) == len(committed) == int(arrays["steps"]) == result.steps
+    collected, spoilt = arrays["lane_collected"], int(arrays["lane_spoilt"].sum())
+    if not spoilt:
+        # Where a rollout is skipped its episode is given up, and the ids of what would have followed are never given.
+        given = {(lane, step) for lane in range(LANES) for step in range(int(collected[lane]))}
+        assert learned <= given
+        assert len(given - learned) == int(arrays["stale"])
+    assert int(collected.sum()) == len(learned) + int(arrays["stale"]) + spoilt
+    return balanced(result)
+
+
+def balanced(result: Result) -> dict[str, float]:
+    """Check the balance of every line; returns the last one's."""
+    lines = [report.values for report in read_reports(result.run_folder) if "rows/collected" in report.values]
+    for values in lines:
+        assert values["rows/collected"] == sum(values[f"rows/{term}"] for term in TERMS), values
+    assert lines
+    assert all(now["rows/collected"] >= before["rows/collected"] for before, now in itertools.pairwise(lines))
+    return lines[-1]

@@ -9,12 +9,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from penstock.algorithm import UpdaterSettings
 from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
 from penstock.metrics.jsonl import read_reports
 from penstock.run import Result
@@ -72,8 +72,8 @@ class Noting(eager.EagerUpdater):
             log.write(f"\n{line}")
 
 
-def build(learn: str, config: Any, spec: Any, spaces: Any, arrays: Mapping[str, Any], *rest: Any) -> Noting:
-    updater = eager.build(learn, config, spec, spaces, arrays, *rest)
+def build(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]) -> Noting:
+    updater = eager.build(settings, arrays)
     updater.__class__ = Noting
     updater.obs = arrays["obs"]
     return updater

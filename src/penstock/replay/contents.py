@@ -13,6 +13,7 @@ from penstock.types import Array, Arrays
 
 __all__ = ["contents", "contents_bytes", "restore"]
 
+_OF_SLOT = {"first_lane", "rollout", "lane_position", "continues"}
 _PLACES = ("final_slot", "final_t", "final_lane")
 
 
@@ -75,9 +76,8 @@ def restore(table: Table, arrays: Arrays) -> int:
 
 
 def _row_fields(table: Table) -> list[str]:
-    """The fields that hold ``[T + 1, lanes, ...]`` in a slot."""
-    rows = table.arrays["valid"].shape
-    return [name for name, values in table.arrays.items() if values.shape[:3] == rows]
+    """The fields that hold ``[T + 1, lanes, ...]`` in a slot: by name, since others may have such a shape by chance."""
+    return [name for name in table.arrays if name not in _OF_SLOT and not name.startswith(("final", "episode_"))]
 
 
 def _readable(table: Table, taken: Sequence[int]) -> int:

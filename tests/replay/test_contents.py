@@ -1,0 +1,95 @@
+"""What a table held comes back: row for row, whatever number of writers share the lanes."""
+
+import numpy as np
+import pytest
+
+from penstock.memory.table import Table
+from penstock.program.rollout import table_specs
+from penstock.replay.contents import contents, restore
+from penstock.types import Box, Discrete, Spaces
+
+NUM_ENVS, T, SLOTS = 4, 3, 5
+SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))
+
+
+def empty(writers: int, slots: int = SLOTS) -> Table:
+    specs = table_specs(SPACES, (), T, NUM_ENVS // writers, same_step=True)
+    nbytes = Table.required(specs, writers, slots)
+    raw = np.zeros(nbytes + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return Table(raw[first : first + nbytes], specs, writers, slots)
+
+
+def filled(writers: int, count: int) -> Table:
+    """A table in which every number says where it stands: rollout, step and lane, the same for any ``writers``."""
+    table, lanes = empty(writers), NUM_ENVS // writers
+    for sequence in range(count):
+        for writer in range(writers):
+            slot = table.slot(table.claim(writer, sequence))
+            lane = np.arange(writer * lanes, (writer + 1) * lanes)
+            number = 1000 * sequence + 10 * np.arange(T + 1)[:, None] + lane
+            slot["obs"][...] = number[..., None]
+            slot["action"][...] = number % 3
+            slot["reward"][...] = number
+            slot["valid"][:T] = True
+            slot["continues"][...] = (sequence + lane) % 2
+            ended = [int(own) for own in lane if (own + sequence) % 3 == 0]
+            slot["final_count"][...] = len(ended)
+            for entry, own in enumerate(ended):
+                slot["final_t"][entry] = own % T
+                slot["final_lane"][entry] = own - lane[0]
+                slot["final.obs"][entry] = -1000 * sequence - own
+            table.push(writer, sequence)
+    return table
+
+
+def same(left: dict, right: dict) -> bool:
+    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+
+
+@pytest.mark.parametrize("count", [1, 4, 13])
+def test_contents_do_not_depend_on_the_number_of_writers(count: int) -> None:
+    one = contents(filled(1, count), [count])
+    assert same(one, contents(filled(2, count), [count] * 2))
+    assert same(one, contents(filled(4, count), [count] * 4))
+    # All but one slot of a ring of five.
+    assert one["obs"].shape == (min(count, SLOTS - 1), T + 1, NUM_ENVS, 2)
+    assert one["reward"][-1, 2, 3] == 1000 * (count - 1) + 23
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 2), (4, 1), (2, 4)])
+def test_a_restored_table_holds_the_same(before: int, after: int) -> None:
+    kept = contents(filled(before, 9), [9] * before)
+    table = empty(after)
+    assert restore(table, kept) == 4
+    assert [table.written(writer) for writer in range(after)] == [4] * after
+    assert same(kept, contents(table, [4] * after))
+
+
+def test_a_smaller_table_keeps_the_newest() -> None:
+    kept = contents(filled(2, 4), [4] * 2)
+    table = empty(2, slots=3)
+    assert restore(table, kept) == 2
+    assert np.array_equal(contents(table, [2, 2])["obs"], kept["obs"][2:])
+    assert (contents(table, [2, 2])["final.obs"] == kept["final.obs"][kept["final_slot"] >= 2]).all()
+
+
+def test_as_much_of_one_writer_as_of_another_is_kept() -> None:
+    table = filled(2, 3)
+    table.claim(1, 3)
+    table.push(1, 3)
+    assert contents(table, [3, 4])["obs"].shape[0] == 3
+    # What is being overwritten is left out: writer 0 is filling the slot of its oldest.
+    for sequence in (3, 4):
+        table.claim(0, sequence)
+        table.push(0, sequence)
+    table.claim(0, 5)
+    assert contents(table, [3, 4])["obs"].shape[0] == 2
+
+
+def test_rows_of_another_layout_are_refused() -> None:
+    kept = contents(filled(1, 2), [2])
+    with pytest.raises(ValueError, match="of obs it holds None"):
+        restore(empty(1), {name: values for name, values in kept.items() if name != "obs"})
+    with pytest.raises(ValueError, match=r"of reward it holds \[4, 3\], not \[4, 4\]"):
+        restore(empty(1), {**kept, "reward": kept["reward"][:, :, :3]})

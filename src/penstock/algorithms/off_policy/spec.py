@@ -13,7 +13,6 @@ from penstock.network import Network, PolicyGraph
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
-    "GRADIENT_STEPS",
     "ContinuousConfig",
     "ReplayConfig",
     "body_of",
@@ -24,7 +23,7 @@ __all__ = [
 ]
 
 GRADIENT_STEPS = ArraySpec("gradient_steps", (), "int64")
-"""Counted by the updater, for phases that do not run at every step."""
+"""Counted by the updater: it keys the noise of phases, and says which are due."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +101,7 @@ def off_policy_spec(
             *learned,
             *(replace(part, name=f"target.{part.name}") for part in learned if part.name in followed),
             *others,
+            GRADIENT_STEPS,
             *(part for vector in learned for part in _adam_arrays(vector)),
             ArraySpec("progress", (), "float64"),
         ),

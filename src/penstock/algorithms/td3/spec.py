@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec, Constant
 from penstock.algorithms.off_policy.spec import (
-    GRADIENT_STEPS,
     ContinuousConfig,
     body_of,
     critic_network,
@@ -60,7 +59,6 @@ def spec(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm
         graph,
         learned=(graph.actor.spec, critics),
         followed=("actor", "critic"),
-        others=(GRADIENT_STEPS,),
     )
     return replace(found, explore=Constant(config.exploration))
 

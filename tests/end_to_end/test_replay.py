@@ -1,0 +1,123 @@
+"""Learning from a table keeps its word: one answer on any number of workers, after a resume, after a death."""
+
+import hashlib
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint, load_table
+from penstock.run import Result
+from tests.processes import of_group
+
+TURN = 16 * 4
+SMALL = {
+    "env": "Pendulum-v1",
+    "algo": "sac",
+    "num_envs": 4,
+    "num_steps": 16,
+    "mini_batch_size": 16,
+    "updates_per_step": 0.125,
+    "min_rows": 100,
+    # Six turns: the ring goes round.
+    "capacity": 6 * TURN,
+    "hidden_sizes": (8, 8),
+    "eval_episodes": 1,
+    "seed": 5,
+}
+
+
+def train(log_dir: Path, turns: int, **settings: object) -> Result:
+    values = {**SMALL, "runtime": "inline", "log_dir": str(log_dir), "timesteps": turns * TURN, **settings}
+    return penstock.train(values, quiet=True)
+
+
+def fingerprint(result: Result) -> dict[str, str]:
+    path = find_checkpoint(result.run_folder)
+    arrays = {**load_checkpoint(path).arrays, **{f"table.{k}": v for k, v in (load_table(path) or {}).items()}}
+    # Where in a log's ring an episode lies, how long the run took, what this life took: no part of the answer.
+    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
+    apart = ("taken", "elapsed")
+    return {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in arrays.items() if not k.startswith(apart)}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Twenty turns in one go, in one process."""
+    return fingerprint(train(tmp_path_factory.mktemp("whole"), 20, num_workers=1))
+
+
+@pytest.mark.parametrize(("runtime", "workers"), [("inline", 4), ("local", 1), ("local", 2)])
+def test_runtime_and_workers_do_not_change_a_bit(tmp_path, whole, runtime: str, workers: int) -> None:
+    result = train(tmp_path, 20, runtime=runtime, num_workers=workers)
+    assert result.steps == 20 * TURN
+    assert fingerprint(result) == whole
+
+
+@pytest.mark.parametrize("turns", [1, 4, 11])
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4)])
+def test_resumed_equals_uninterrupted(tmp_path, whole, turns: int, before: int, after: int) -> None:
+    first = train(tmp_path, turns, num_workers=before)
+    config = first.run_folder / "config.toml"
+    config.write_text(config.read_text().replace(f"num_workers = {before}\n", f"num_workers = {after}\n"))
+    second = penstock.resume(first.run_folder, timesteps=20 * TURN, quiet=True)
+    assert (second.not_restored, second.notes) == (0, ())
+    assert fingerprint(second) == whole
+
+
+@pytest.mark.parametrize("group", ["env.1", "learner", "monitor"])
+def test_a_death_does_not_change_a_bit(tmp_path, whole, group: str) -> None:
+    over = threading.Event()
+    killed = 0
+
+    def kill() -> None:
+        nonlocal killed
+        # The process imports torch or waits for one that does: some of these moments lie within the run's turns.
+        while killed < 3 and not over.wait(0.3):
+            process = of_group(group)
+            if process is not None:
+                process.kill()
+                killed += 1
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    result = train(tmp_path, 20, runtime="local", num_workers=2)
+    over.set()
+    killer.join()
+    assert killed
+    assert fingerprint(result) == whole
+
+
+def test_what_is_drawn_is_what_was_collected(tmp_path) -> None:
+    result = train(tmp_path, 8, num_workers=2)
+    table = load_table(find_checkpoint(result.run_folder))
+    assert table is not None
+    assert table["obs"].shape == (6, 17, 4, 3)
+    # The angle's cosine and sine lie on a circle, row T is the next slot's row 0 unless an episode ended.
+    assert np.allclose(np.square(table["obs"][..., :2]).sum(-1), 1.0, atol=1e-5)
+    goes_on = table["continues"][1:] & ~table["truncated"][:-1, 15]
+    assert (table["obs"][:-1, 16] == table["obs"][1:, 0]).all(-1)[goes_on].all()
+
+
+def test_a_table_that_was_not_kept_is_told_of(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.nodes.checkpointer.TABLE_LIMIT", 1000)
+    first = train(tmp_path, 10, num_workers=1)
+    second = penstock.resume(first.run_folder, timesteps=14 * TURN, quiet=True)
+    assert second.notes == (
+        "not bit-exact: the replay table was too large to be kept and filled anew; all else continued",
+    )
+    assert second.steps == 14 * TURN
+    before, after = (load_checkpoint(find_checkpoint(second.run_folder, name)).arrays for name in ("10", "14"))
+    # 64 rows of one turn are fewer than min_rows: no step in the first turn, 8 in each of the other three.
+    assert after["gradient_steps"] - before["gradient_steps"] == 24
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_collecting_may_overlap_learning(tmp_path, workers: int) -> None:
+    result = train(tmp_path, 20, runtime="local", num_workers=workers, sync_mode="non_blocking")
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert result.steps >= 20 * TURN
+    # As many gradient steps as the rows collected make due.
+    assert arrays["gradient_steps"] == (result.steps - 100) // 8

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.measured import Kind, Measured, parser, report
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.envs.sources import probe
+from penstock.exploration import Exploration
 from penstock.inference import native
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.segment import Segment
@@ -50,7 +51,8 @@ def one_environment_node() -> tuple[Program, dict[str, Any]]:
     starts = tuple(LaneStart() for _ in range(LANES))
     settings = EnvSettings("Pendulum-v1", False, profile.spaces, 0, 1, 0, LANES, 1, 0, starts, "stop", 60.0)
     backend = BackendSpec(f"{native.__name__}:build", (algorithm.policy,))
-    policy = PolicySettings(backend, algorithm.policy, algorithm.noise, profile.spaces, algorithm.row, 0)
+    exploration = Exploration(algorithm.explore, algorithm.warmup, LANES, 1.0)
+    policy = PolicySettings(backend, algorithm.policy, algorithm.noise, profile.spaces, algorithm.row, 0, exploration)
     rollout = rollout_specs(profile.spaces, algorithm.row, 1, LANES, same_step=profile.same_step)
     edges = (
         Stream("rollouts", (NAME,), (NAME,), rollout, 1, "wait"),

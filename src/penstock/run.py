@@ -261,7 +261,15 @@ def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> E
     run, spaces = prepared.config.run, prepared.profile.spaces
     source = open_source(prepared.env, run.vector_env, min(run.num_envs, episodes), seed=seed + EVALUATION_LANE)
     with contextlib.closing(source):
-        playing = play(source, policy.backend, spaces, name=prepared.profile.name, episodes=episodes, seed=seed)
+        playing = play(
+            source,
+            policy.backend,
+            spaces,
+            noise=prepared.spec.noise,
+            name=prepared.profile.name,
+            episodes=episodes,
+            seed=seed,
+        )
         played = [episode for episode in playing if isinstance(episode, Episode)]
     returns = np.array([episode.episode_return for episode in played])
     lengths = np.array([episode.length for episode in played])

@@ -2,7 +2,7 @@
 
 import functools
 
-__all__ = ["episode_seed", "phase_seed"]
+__all__ = ["episode_seed", "phase_seed", "warmup_seed"]
 
 _MASK = (1 << 64) - 1
 
@@ -28,3 +28,8 @@ def episode_seed(seed: int, lane: int, episode: int) -> int:
 def phase_seed(seed: int, phase: int, index: int) -> int:
     """The seed of one noise input of one phase of an update, in ``[0, 2**64)``; acting draws from the run's own."""
     return _mix(_mix(_mix(seed & _MASK) ^ (phase + 1)) ^ (index + 1))
+
+
+def warmup_seed(seed: int) -> int:
+    """The seed of the actions that are drawn before a policy acts, in ``[0, 2**64)``."""
+    return _mix(_mix(_mix(seed & _MASK)))

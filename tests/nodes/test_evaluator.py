@@ -8,6 +8,7 @@ import pytest
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import report_specs
+from penstock.network import Categorical
 from penstock.nodes.evaluator import EvaluatorNode, EvaluatorSettings
 from penstock.nodes.learner import VERDICT
 from penstock.types import Array, ArraySpec, BackendSpec, Box, Discrete, Spaces
@@ -132,6 +133,8 @@ def asked() -> tuple[EvaluatorNode, Ports]:
 
 class NoParameters:
     """A policy graph that publishes nothing."""
+
+    head = Categorical(2)
 
     def published(self) -> tuple[ArraySpec, ...]:
         return ()

@@ -7,6 +7,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from penstock.algorithm import Constant, Falling
+from penstock.exploration import Exploration
 from penstock.kernels.noise import draw
 from penstock.network import Categorical, Encoding, Network, PolicyGraph
 from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
@@ -121,11 +123,15 @@ class Ports:
 
 @pytest.fixture
 def opened() -> tuple[PolicyNode, Ports]:
+    return open_node(Exploration(Constant(), 0, 2 * LANES, 100.0))
+
+
+def open_node(exploration: Exploration) -> tuple[PolicyNode, Ports]:
     Backend.made, Backend.calls = 0, []
     actor = Network("actor", (), (("only", 1, 0.0),))
     graph = PolicyGraph((Encoding("obs", "flat", 1),), actor, None, Categorical(7))
-    settings = PolicyNodeSettings(BackendSpec(f"{__name__}:Backend", ()), graph, NOISE, SPACES, ROW, SEED, 10.0)
-    node = PolicyNode(settings)
+    backend = BackendSpec(f"{__name__}:Backend", ())
+    node = PolicyNode(PolicyNodeSettings(backend, graph, NOISE, SPACES, ROW, SEED, exploration, 10.0))
     ports = Ports()
     node.open(ports)  # type: ignore[arg-type]
     return node, ports
@@ -161,6 +167,33 @@ def test_noise_is_of_seed_lane_and_step_whoever_asks_beside(opened: tuple[Policy
     of_asker_0 = draw(NOISE, SEED, np.array([0, 1]), 33)[:, 0]
     np.testing.assert_array_equal(ports.arrays["log_prob"][0, 0], of_asker_1)
     np.testing.assert_array_equal(ports.arrays["log_prob"][1, 0], of_asker_0)
+
+
+def test_explore_is_of_the_lanes_and_steps_that_are_asked_about() -> None:
+    # From 1 to 0 over the first half of 100 steps: 0.8 at step 10, 0 at step 60.
+    node, ports = open_node(Exploration(Falling(1.0, 0.0, 0.5), 0, 2 * LANES, 100.0))
+    ports.ask(0, Wanted.ROW, slot=0, row=0, step=10)
+    ports.ask(1, Wanted.ROW, slot=1, row=0, step=60)
+    node.step()
+    expected = np.float32(0.8) * draw(NOISE, SEED, np.array([0, 1]), 10)[:, 0]
+    np.testing.assert_allclose(ports.arrays["log_prob"][0, 0], expected, rtol=1e-6)
+    assert not ports.arrays["log_prob"][1, 0].any()
+
+
+def test_the_first_actions_are_drawn_and_the_other_outputs_are_the_policys() -> None:
+    exploration = Exploration(Constant(), 8, 2 * LANES, 100.0)  # 8 steps of 4 lanes: steps 0 and 1
+    node, ports = open_node(exploration)
+    ports.ask(0, Wanted.ROW, slot=0, row=1, step=1)
+    ports.ask(1, Wanted.ROW, slot=1, row=2, step=2)
+    node.step()
+    drawn = np.zeros(LANES, np.int64)
+    exploration.draw(SPACES.action, SEED, np.array([0, 1]), 1, drawn)
+    assert drawn.tolist() != [2, 3]
+    np.testing.assert_array_equal(ports.arrays["action"][0, 1], drawn)
+    np.testing.assert_array_equal(ports.arrays["value"][0, 1], [20, 30])
+    # Slot 1, row 2 begins with observation 14.
+    np.testing.assert_array_equal(ports.arrays["action"][1, 2], [0, 1])
+    np.testing.assert_array_equal(ports.actions, [5 + drawn, [5, 6]])
 
 
 def test_values_of_rows_and_of_last_observations_share_a_call(opened: tuple[PolicyNode, Ports]) -> None:

@@ -1,5 +1,7 @@
 """A policy as a function: one observation or a batch, in the environment's own units; and its export."""
 
+from functools import partial
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.errors import BadDataError
 from penstock.inference import native
+from penstock.models.architecture import Body, deterministic_actor, q_network, squashed_actor
 from penstock.serving.export import export
 from penstock.serving.policy import Policy
 from penstock.types import Arrays, Box, Discrete, Spaces
@@ -74,6 +77,34 @@ def test_the_exported_policy_acts_the_same(tmp_path, spaces: Spaces) -> None:
     (action,) = session.run(["action"], fields)
     obs = fields["obs"] if "obs" in fields else {name.removeprefix("obs."): values for name, values in fields.items()}
     np.testing.assert_allclose(action, policy(obs), atol=1e-5)
+
+
+WITHOUT_VALUE = {
+    "squashed": (squashed_actor, PLAIN),
+    "deterministic": (deterministic_actor, PLAIN),
+    "values": (partial(q_network, dueling=True, atoms=1, low=0.0, high=0.0), NESTED),
+    "atoms": (partial(q_network, dueling=False, atoms=11, low=-5.0, high=5.0), NESTED),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_VALUE)
+def test_policies_without_a_value_act_and_are_exported_the_same(tmp_path, name: str) -> None:
+    build, spaces = WITHOUT_VALUE[name]
+    graph = build(spaces, Body("auto", (16,), "relu"), name)
+    actor = graph.actor.initial(np.random.default_rng(0))
+    state = {"actor": actor + np.random.default_rng(1).normal(0.0, 0.3, actor.shape).astype(np.float32)}
+    policy = Policy(spaces, graph, native.build(graph), state)
+    generator = np.random.default_rng(2)
+    if spaces is PLAIN:
+        fields = {"obs": generator.uniform(-1, 1, (50, 3)).astype(np.float32)}
+        acted = policy(fields["obs"])
+    else:
+        fields = {"obs.dial": generator.uniform(-1, 1, (50, 2)).astype(np.float32), "obs.which": np.arange(50) % 3 + 1}
+        acted = policy({field.removeprefix("obs."): values for field, values in fields.items()})
+    assert len(np.unique(acted)) > 1
+    session = onnxruntime.InferenceSession(export(tmp_path, spaces, graph, state))
+    assert [output.name for output in session.get_outputs()] == ["action"]
+    np.testing.assert_allclose(session.run(["action"], fields)[0], acted, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
-"""From a stored action, in the policy's own units, to the environment's units and dtype. Samples nothing.
+"""From a stored action, in the policy's own units, to the environment's units and dtype; and actions of no policy.
 
-The bound native policy does the same, bit for bit, without a call of its own.
+The bound native policy converts its own, bit for bit the same, without a call.
 """
 
 import numpy as np
 
+from penstock.kernels.noise import uniform
 from penstock.types import Array, Box, Space
 
-__all__ = ["bounds_of", "environment_array", "to_environment"]
+__all__ = ["bounds_of", "draw_actions", "environment_array", "to_environment"]
 
 
 def bounds_of(space: Box) -> tuple[Array, Array]:
@@ -52,3 +53,20 @@ def to_environment(action: Array, space: Space, out: Array) -> Array:
         values = np.rint(np.where(np.isnan(values), otherwise, values))
     out[...] = values.reshape(out.shape)
     return out
+
+
+def draw_actions(space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
+    """Write actions that are drawn uniformly, as they are stored: -1 to 1 for a box, any of a Discrete's from 0.
+
+    Args:
+        space: the environment's action space.
+        seed: keys the numbers, with the lane and the step.
+        lanes: ``[n]`` int64.
+        step: the lanes' count of steps.
+        out: ``[n, ...]`` float32 for a box, else int64.
+    """
+    if isinstance(space, Box):
+        out[...] = (2.0 * uniform(seed, lanes, step, space.size) - 1.0).reshape(out.shape)
+    else:
+        # In float64 the product is exact: it never rounds up to n.
+        out[...] = np.floor(uniform(seed, lanes, step, 1)[:, 0].astype(np.float64) * space.n)

@@ -20,7 +20,7 @@ from penstock.network import PolicyGraph
 from penstock.node import Ports
 from penstock.registry import load
 from penstock.seeding import episode_seed
-from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
+from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, NoiseSpec, PolicyBackend, Spaces
 
 __all__ = ["EVALUATION_LANE", "Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
 
@@ -54,7 +54,14 @@ class EvaluatorSettings:
 
 
 def play(
-    source: EnvSource, backend: PolicyBackend, spaces: Spaces, *, name: str, episodes: int, seed: int
+    source: EnvSource,
+    backend: PolicyBackend,
+    spaces: Spaces,
+    *,
+    noise: NoiseSpec,
+    name: str,
+    episodes: int,
+    seed: int,
 ) -> Iterator[Episode | None]:
     """Play greedy episodes; yields each as it ends, and ``None`` after every other vector step.
 
@@ -62,7 +69,8 @@ def play(
         BadDataError: an observation or a reward is NaN or infinite; it names environment, field, lane and step.
 
     Lane i plays episodes i, i + lanes, ...: which episodes count is fixed beforehand, so short ones are not favoured.
-    The source stays the caller's, to be closed by it.
+    Actions are greedy: their noise has the shape that ``noise`` says, and is zero. The source stays the caller's, to be
+    closed by it.
     """
     lanes = source.num_lanes
     numbers = list(range(lanes))
@@ -78,12 +86,12 @@ def play(
     spec = spaces.action_spec()
     action = np.zeros((lanes, *spec.shape), spec.dtype)
     outgoing = environment_array(spaces.action, lanes)
-    explore, noise = np.zeros(lanes, np.float32), _zero_noise(spaces, lanes)
+    explore, none = np.zeros(lanes, np.float32), np.zeros((lanes, *noise.shape), np.float32)
     returns, lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
     left = [len(range(lane, episodes, lanes)) for lane in range(lanes)]
     _refuse_not_finite(name, obs, np.zeros(lanes), lengths)
     while any(left):
-        backend.act(obs, noise, explore, {"action": action})
+        backend.act(obs, none, explore, {"action": action})
         to_environment(action, spaces.action, outgoing)
         result = source.step(outgoing, next_seed)
         _refuse_not_finite(name, result.obs, result.reward, lengths)
@@ -106,12 +114,6 @@ def _refuse_not_finite(name: str, obs: Arrays, reward: Array, steps: Array) -> N
             raise BadDataError(
                 f"evaluation: {field} of lane {at[0]} of {name} is {values[at]} at step {steps[at[0]]} of its episode"
             )
-
-
-def _zero_noise(spaces: Spaces, lanes: int) -> Array:
-    """Greedy actions ignore their noise; its width is that of the head."""
-    size = getattr(spaces.action, "n", 0) or getattr(spaces.action, "size", 1)
-    return np.zeros((lanes, size), np.float32)
 
 
 class EvaluatorNode:
@@ -180,6 +182,7 @@ class EvaluatorNode:
             self._source,
             self._backend,
             settings.spaces,
+            noise=settings.policy.head.noise,
             name=display_name(settings.env),
             episodes=settings.episodes,
             seed=settings.seed,

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from penstock.exploration import Exploration
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
 from penstock.network import PolicyGraph
@@ -32,6 +33,7 @@ class PolicySettings:
     row: tuple[ArraySpec, ...]
     """The algorithm's own row fields, which the answer fills in beside ``action``."""
     seed: int
+    exploration: Exploration
 
 
 class _Rows(Protocol):
@@ -53,6 +55,7 @@ class _Binds(Protocol):
         *,
         seed: int,
         lanes: Array,
+        explore: Array,
         environment: Array,
         space: Space,
     ) -> _Rows:
@@ -72,6 +75,7 @@ class LocalPolicy:
         self._board = board
         self._max_lag = max_lag
         self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
+        self._explore = settings.exploration.scale(self._lanes, 0)
         self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
         self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
         self._bound: dict[int, _Rows] = {}
@@ -93,17 +97,22 @@ class LocalPolicy:
         settings = self._settings
         obs = {name: rows[name] for name, _ in settings.spaces.obs}
         out = {name: rows[name] for name in ("action", *(spec.name for spec in settings.row))}
+        bound: _Rows
         if isinstance(self._backend, _Binds):
             bound = self._backend.bind(
                 obs,
                 out,
                 seed=settings.seed,
                 lanes=self._lanes,
+                explore=self._explore,
                 environment=self.environment_action,
                 space=settings.spaces.action,
             )
         else:
-            bound = _PlainRows(self._backend, obs, out, settings, self._lanes, self.environment_action)
+            bound = _PlainRows(self._backend, obs, out, settings, self._lanes, self._explore, self.environment_action)
+        if settings.exploration.moves or settings.exploration.warmup:
+            action = out["action"]
+            bound = _ExploringRows(bound, action, settings, self._lanes, self._explore, self.environment_action)
         handle = next(self._handles)
         self._bound[handle] = bound
         return handle
@@ -136,6 +145,7 @@ class _PlainRows:
         out: Arrays,
         settings: PolicySettings,
         lanes: Array,
+        explore: Array,
         environment: Array,
     ) -> None:
         self._backend = backend
@@ -144,7 +154,7 @@ class _PlainRows:
         self._settings = settings
         self._lanes = lanes
         self._environment = environment
-        self._explore = np.ones(len(lanes), np.float32)
+        self._explore = explore
 
     def act(self, t: int, step: int) -> None:
         settings = self._settings
@@ -152,3 +162,27 @@ class _PlainRows:
         out = {name: values[t] for name, values in self._out.items()}
         self._backend.act({name: values[t] for name, values in self._obs.items()}, noise, self._explore, out)
         to_environment(out["action"], settings.spaces.action, self._environment)
+
+
+class _ExploringRows:
+    """The rows of one slot where exploration changes with the step."""
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self, rows: _Rows, action: Array, settings: PolicySettings, lanes: Array, explore: Array, environment: Array
+    ) -> None:
+        self._rows = rows
+        self._action = action
+        self._settings = settings
+        self._lanes = lanes
+        self._explore = explore
+        self._environment = environment
+
+    def act(self, t: int, step: int) -> None:
+        exploration, settings = self._settings.exploration, self._settings
+        if exploration.moves:
+            self._explore[...] = exploration.scale(self._lanes, step)
+        self._rows.act(t, step)
+        if exploration.blind(step):
+            space, action = settings.spaces.action, self._action[t]
+            exploration.draw(space, settings.seed, self._lanes, step, action)
+            to_environment(action, space, self._environment)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.exploration import Exploration
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
 from penstock.network import PolicyGraph
@@ -31,6 +32,7 @@ class PolicyNodeSettings:
     row: tuple[ArraySpec, ...]
     """The algorithm's own row fields, which an answer fills in beside ``action``."""
     seed: int
+    exploration: Exploration
     open_limit_s: float
     """How long making the policy may take, in seconds."""
 
@@ -116,10 +118,17 @@ class PolicyNode:
     def _answer_rows(self, model: _Model, questions: Sequence[Question]) -> None:
         """Write all outputs of ``act`` for the rows that are asked about."""
         settings, arrays = self._settings, self._questions.arrays
-        count = arrays["action"].shape[2]
-        noise = [draw(settings.noise, settings.seed, q.first_lane + np.arange(count), q.step) for q in questions]
+        exploration, count = settings.exploration, arrays["action"].shape[2]
+        lanes = [question.first_lane + np.arange(count) for question in questions]
+        noise = [draw(settings.noise, settings.seed, own, q.step) for own, q in zip(lanes, questions, strict=True)]
+        explore = [exploration.scale(own, q.step) for own, q in zip(lanes, questions, strict=True)]
         places = [self._row(question, self._outputs) for question in questions]
-        action = self._act(model, places, np.concatenate(noise), 1.0)["action"]
+        action = self._act(model, places, np.concatenate(noise), np.concatenate(explore))["action"]
+        for index, question in enumerate(questions):
+            if exploration.blind(question.step):
+                own = action[index * count : (index + 1) * count]
+                exploration.draw(settings.spaces.action, settings.seed, lanes[index], question.step, own)
+                places[index].out["action"][...] = own
         environment = environment_array(settings.spaces.action, len(action))
         to_environment(action, settings.spaces.action, environment)
         for index, question in enumerate(questions):
@@ -133,7 +142,8 @@ class PolicyNode:
         finals = Wanted.FINAL_VALUE
         places = [self._finals(q) if q.wanted == finals else self._row(q, ("value",)) for q in questions]
         count = sum(len(place.out["value"]) for place in places)
-        self._act(model, places, np.zeros((count, *self._settings.noise.shape), np.float32), 0.0)
+        noise = np.zeros((count, *self._settings.noise.shape), np.float32)
+        self._act(model, places, noise, np.zeros(count, np.float32))
 
     def _row(self, question: Question, outputs: Sequence[str]) -> _Place:
         arrays, at = self._questions.arrays, (question.slot, question.row)
@@ -144,11 +154,11 @@ class PolicyNode:
         obs = {name: arrays[f"final.{name}"][at] for name in self._fields}
         return _Place(obs, {"value": arrays["final_value"][at]})
 
-    def _act(self, model: _Model, places: Sequence[_Place], noise: Array, explore: float) -> Arrays:
+    def _act(self, model: _Model, places: Sequence[_Place], noise: Array, explore: Array) -> Arrays:
         """Gather observations into one batch, run the policy once, write each row where it belongs."""
         obs = {name: np.concatenate([place.obs[name] for place in places]) for name in self._fields}
         out = {name: np.empty((len(noise), *like.shape[1:]), like.dtype) for name, like in places[0].out.items()}
-        model.backend.act(obs, noise, np.full(len(noise), explore, np.float32), out)
+        model.backend.act(obs, noise, explore, out)
         for name, values in out.items():
             begin = 0
             for place in places:

@@ -16,7 +16,8 @@ FILE_NAME = "policy.onnx"
 def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[str, Array]) -> Path:
     """Write ``policy.onnx`` into ``folder`` whole or not at all, and return its path.
 
-    Inputs: each observation field ``[n, ...]``; outputs: ``action`` ``[n, ...]`` (greedy) and ``value`` ``[n]``.
+    Inputs: each observation field ``[n, ...]``; outputs: ``action`` ``[n, ...]`` (greedy), and ``value`` ``[n]`` where
+    the policy gives one.
 
     Raises:
         RunFolderError: it cannot be written.

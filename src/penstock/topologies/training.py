@@ -11,6 +11,7 @@ Environment nodes run the policy themselves, or policy nodes answer them (``poli
 from dataclasses import dataclass
 
 from penstock.experiments.run_folder import RunFolder
+from penstock.exploration import Exploration
 from penstock.kernels.actions import environment_array
 from penstock.metrics.report import report_specs
 from penstock.node import LaneStart
@@ -169,8 +170,14 @@ def _local(plan: Plan) -> LocalAnswer:
         spaces=plan.spaces,
         row=plan.spec.row,
         seed=plan.run.seed,
+        exploration=_exploration(plan),
     )
     return LocalAnswer("policy", settings)
+
+
+def _exploration(plan: Plan) -> Exploration:
+    run, spec = plan.run, plan.spec
+    return Exploration(spec.explore, spec.warmup, run.num_envs, run.timesteps / run.num_envs)
 
 
 def _remote(plan: Plan, policies: tuple[str, ...], lanes: int) -> RemoteAnswer:
@@ -186,6 +193,7 @@ def _policy(plan: Plan, name: str) -> NodeSpec:
         spaces=plan.spaces,
         row=plan.spec.row,
         seed=plan.run.seed,
+        exploration=_exploration(plan),
         open_limit_s=OPEN_LIMIT_S,
     )
     return NodeSpec(name, "policy_node", settings, group=name)

@@ -46,11 +46,16 @@ def world_specs(num_steps: int, lanes: int, same_step: bool) -> list[ArraySpec]:
     return list(table_specs(SPACES, row, num_steps, lanes, same_step=same_step))
 
 
+def aligned_bytes(nbytes: int) -> Array:
+    """Zeros that start at a multiple of 64, as a segment's."""
+    memory = np.zeros(nbytes + 64, np.uint8)
+    first = -memory.ctypes.data % 64
+    return memory[first : first + nbytes]
+
+
 def make_table(num_steps: int, lanes: int, writers: int, slots: int, same_step: bool) -> Table:
     specs = world_specs(num_steps, lanes, same_step)
-    memory = np.zeros(Table.required(specs, writers, slots) + 64, np.uint8)
-    first = -memory.ctypes.data % 64
-    return Table(memory[first : len(memory) - 64 + first], specs, writers, slots)
+    return Table(aligned_bytes(Table.required(specs, writers, slots)), specs, writers, slots)
 
 
 def write(table: Table, writer: int, sequence: int, steps: list[list[Step]], continues: Array, same_step: bool) -> None:

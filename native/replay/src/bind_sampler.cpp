@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bind_tree.hpp"
 #include "buffer.hpp"
 #include "sampler.hpp"
 
@@ -74,11 +75,13 @@ class PySampler {
   public:
     PySampler(nb::handle heads, const nb::dict& arrays, std::size_t writers, std::size_t slots,
               const std::vector<std::string>& fields, int n_step, double gamma,
-              const std::vector<std::tuple<std::string, int>>& stacks, const std::optional<std::string>& level)
-        : heads_(memory::structure_memory("a table", heads, memory::Buffer::writable, memory::Table<>::required(writers))),
+              const std::vector<std::tuple<std::string, int>>& stacks, nb::object tree,
+              const std::optional<std::string>& level)
+        : tree_(tree),
+          heads_(memory::structure_memory("a table", heads, memory::Buffer::writable, memory::Table<>::required(writers))),
           table_(heads_.data(), writers, slots),
           rows_(find_rows(arrays, static_cast<std::int64_t>(writers), static_cast<std::int64_t>(slots), fields)),
-          sampler_(table_, rows_, Chains(rows_, n_step, gamma, depth(stacks)),
+          sampler_(table_, rows_, Chains(rows_, n_step, gamma, depth(stacks)), tree_of(tree),
                    level ? replay::level(level->c_str()) : best_level()) {
         for (const auto& [key, array] : arrays) offer(nb::cast<std::string>(key), fields, stacks);
         const nb::object float32 = views_.at("reward").dtype(), int64 = views_.at("final_count").dtype();
@@ -93,7 +96,7 @@ class PySampler {
     }
 
     void sample(std::uint64_t seed, std::uint64_t number, const nb::dict& out,
-                const std::optional<std::vector<std::uint64_t>>& before) {
+                const std::optional<std::vector<std::uint64_t>>& before, double beta) {
         if (before && before->size() != table_.writers())
             throw nb::value_error(("before has " + std::to_string(before->size()) + " sequences, the table " +
                                    std::to_string(table_.writers()) + " writers").c_str());
@@ -104,7 +107,7 @@ class PySampler {
             const std::lock_guard locked(mutex_);
             try {
                 sampler_.sample({seed, number, 0}, batch.items, batch.m,
-                                before ? std::span<const std::uint64_t>(*before) : std::span<const std::uint64_t>());
+                                before ? std::span<const std::uint64_t>(*before) : std::span<const std::uint64_t>(), beta);
             } catch (const Nothing& error) {
                 nothing = error;
             }
@@ -119,6 +122,16 @@ class PySampler {
         int deepest = 1;
         for (const auto& [field, frames] : stacks) deepest = std::max(deepest, frames);
         return deepest - 1;
+    }
+
+    [[nodiscard]] const SumTree<>* tree_of(const nb::object& tree) const {
+        if (tree.is_none()) return nullptr;
+        const SumTree<>& found = nb::cast<const PySumTree&>(tree).tree();
+        const std::int64_t leaves = rows_.row(rows_.writers * rows_.slots, 0, 0);
+        if (static_cast<std::int64_t>(found.capacity()) < leaves)
+            throw nb::value_error(("the tree has " + std::to_string(found.capacity()) + " leaves, the table " +
+                                   std::to_string(leaves) + " rows").c_str());
+        return &found;
     }
 
     // The array of the table called `name`, as `Number`s.
@@ -202,10 +215,12 @@ class PySampler {
             made.m = static_cast<std::size_t>(shape[0]);
             made.items.push_back({offered.kind, offered.column, view.data()});
         }
+        if (made.m == 0) throw nb::value_error("a batch has at least one row");
         if (bound_.size() == most_bound) bound_.pop_front();
         return bound_.emplace_back(std::move(made));
     }
 
+    nb::object tree_;  // kept alive
     memory::Buffer heads_;
     memory::Table<> table_;
     std::map<std::string, View> views_;
@@ -222,9 +237,10 @@ class PySampler {
 void bind_sampler(nb::module_& module) {
     nb::class_<PySampler>(module, "Sampler")
         .def(nb::init<nb::handle, const nb::dict&, std::size_t, std::size_t, const std::vector<std::string>&, int, double,
-                      const std::vector<std::tuple<std::string, int>>&, const std::optional<std::string>&>(),
-             nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none())
-        .def("sample", &PySampler::sample, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+                      const std::vector<std::tuple<std::string, int>>&, nb::object, const std::optional<std::string>&>(),
+             nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
+             nb::arg().none())
+        .def("sample", &PySampler::sample, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg());
     module.def("levels", [] {
         std::vector<std::string> names;
         for (const Level* known : levels()) names.emplace_back(known->name);

@@ -2,8 +2,10 @@
 #include <nanobind/nanobind.h>
 
 #include "bind_sampler.hpp"
+#include "bind_tree.hpp"
 
 NB_MODULE(_native, module) {
     module.doc() = "Draws from tables in shared memory.";
+    penstock::replay::bind_tree(module);
     penstock::replay::bind_sampler(module);
 }

@@ -32,9 +32,40 @@ void draw(const Draw& draw, const std::uint32_t* positions, std::size_t count, s
     }
 }
 
+// Loads of a node's children stay in order behind the load of the node itself: on x86 the processor sees to that, and
+// compilers move nothing over the call. Elsewhere the tree loads them as atomics.
+#if defined(__x86_64__)
+constexpr std::size_t kChildren = 16;
+
+std::uint64_t sum(const std::uint64_t* words, std::uint64_t mask) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < kChildren; ++i) sum += words[i] & mask;
+    return sum;
+}
+
+std::size_t find(const std::uint64_t* words, std::uint64_t mask, std::uint64_t& point) {
+    std::uint64_t before = 0;
+    std::uint64_t sum = 0;
+    std::size_t passed = 0;
+    for (std::size_t i = 0; i < kChildren; ++i) {
+        sum += words[i] & mask;
+        // Sums only grow, so those that do not pass the point come first.
+        const bool below = sum <= point;
+        passed += below ? 1 : 0;
+        before = below ? sum : before;
+    }
+    point -= before;
+    return passed;
+}
+
+constexpr NodeSums kSums{sum, find};
+#else
+constexpr NodeSums kSums{};
+#endif
+
 }  // namespace
 
 extern const Level PENSTOCK_LEVEL;
-const Level PENSTOCK_LEVEL{PENSTOCK_NAME(PENSTOCK_LEVEL), draw};
+const Level PENSTOCK_LEVEL{PENSTOCK_NAME(PENSTOCK_LEVEL), draw, kSums};
 
 }  // namespace penstock::replay

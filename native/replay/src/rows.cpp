@@ -65,7 +65,7 @@ bool Chains::frames(const Window& window, Place at, std::uint64_t& first, std::i
             if (at.sequence <= window.low) return false;
             before.slot = neighbour(at, -1);
             --before.sequence;
-            before.t = rows.steps - 1;
+            before.t = static_cast<std::int32_t>(rows.steps) - 1;
             first = std::min(first, before.sequence);
         }
         const std::int64_t row = rows.row(before.slot, before.t, before.lane);
@@ -94,11 +94,11 @@ std::int64_t Chains::final_entry(std::int64_t slot, std::int64_t t, std::int64_t
     return found ? low : -1;
 }
 
-std::int64_t Chains::neighbour(const Place& place, std::int64_t by) const {
-    const std::int64_t first = place.writer * rows_.slots;
-    const std::int64_t last = first + rows_.slots - 1;
-    const std::int64_t slot = place.slot + by;
-    return slot > last ? first : slot < first ? last : slot;
+std::int32_t Chains::neighbour(const Place& place, std::int32_t by) const {
+    const auto slots = static_cast<std::int32_t>(rows_.slots);
+    const std::int32_t first = place.writer * slots;
+    const std::int32_t slot = place.slot + by;
+    return slot == first + slots ? first : slot < first ? first + slots - 1 : slot;
 }
 
 }  // namespace penstock::replay

@@ -41,11 +41,11 @@ struct Window {
 };
 
 struct Place {
-    std::int64_t writer;
-    std::int64_t slot;  // of all writers' slots
     std::uint64_t sequence;
-    std::int64_t t;
-    std::int64_t lane;
+    std::int32_t writer;
+    std::int32_t slot;  // of all writers' slots
+    std::int32_t t;
+    std::int32_t lane;
 };
 
 struct Sample {
@@ -75,7 +75,7 @@ class Chains {
   private:
     // The side area's entry of a truncated row, or -1.
     [[nodiscard]] std::int64_t final_entry(std::int64_t slot, std::int64_t t, std::int64_t lane) const;
-    [[nodiscard]] std::int64_t neighbour(const Place& place, std::int64_t by) const;
+    [[nodiscard]] std::int32_t neighbour(const Place& place, std::int32_t by) const;
 
     Rows rows_;
     int n_step_;

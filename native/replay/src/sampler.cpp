@@ -1,8 +1,11 @@
 #include "sampler.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
+
+#include "penstock/replay/below.hpp"
 
 namespace penstock::replay {
 
@@ -10,24 +13,15 @@ namespace {
 
 // So many draws at one position of a batch before all rows are looked at.
 constexpr std::uint32_t attempts = 256;
+// So many of them stay in the position's own part of all priorities.
+constexpr std::uint32_t stratified = 8;
 // So often all rows are looked at, where writers overtake every one that is found.
 constexpr std::uint32_t searches = 16;
 constexpr std::size_t line = 64;
 // Lines of a row that are asked for ahead; behind these the processor reads on by itself.
 constexpr std::size_t lines_ahead = 4;
 
-__extension__ typedef unsigned __int128 Wide;
-
-// A number below `range` from 64 uniform bits: one is as likely as another but for 2^-64 of the range.
-std::uint64_t below(std::uint64_t bits, std::uint64_t range) {
-    return static_cast<std::uint64_t>((static_cast<Wide>(bits) * range) >> 64);
-}
-
-std::uint32_t below(std::uint32_t bits, std::uint64_t range) {
-    return static_cast<std::uint32_t>((std::uint64_t{bits} * range) >> 32);
-}
-
-void prefetch(const std::byte* from, std::size_t nbytes) {
+void ask_for(const std::byte* from, std::size_t nbytes) {
     const std::size_t end = std::min(nbytes, lines_ahead * line);
     for (std::size_t at = 0; at < end; at += line) __builtin_prefetch(from + at);
     __builtin_prefetch(from + end - 1);
@@ -61,37 +55,47 @@ void put(std::byte* to, std::size_t at, Value value) {
 
 }  // namespace
 
-Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Level& level)
+Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const SumTree<>* tree,
+                 const Level& level)
     : table_(table),
       rows_(rows),
       chains_(chains),
+      tree_(tree),
       level_(level),
       frames_(chains.depth() > 0 ? static_cast<std::size_t>(chains.depth()) + 1 : 0),
       windows_(table.writers()),
       oldest_(table.writers()) {
     for (std::int64_t writer = 0; writer < rows_.writers; ++writer)
-        for (std::int64_t lane = 0; lane < rows_.lanes; ++lane) lanes_.push_back({writer, 0, 0, 0, lane});
+        for (std::int64_t lane = 0; lane < rows_.lanes; ++lane) lanes_.push_back({0, static_cast<std::int32_t>(writer), 0, 0, static_cast<std::int32_t>(lane)});
 }
 
-void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before) {
+void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
+                     double beta) {
     look(before);
+    m_ = m;
+    share_.resize(tree_ != nullptr ? m : 0);
     pending_.resize(m);
     std::iota(pending_.begin(), pending_.end(), 0U);
-    Draw draw = key;
-    for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
-        this->draw(draw, items);
+    const auto take = [&] {
         follow_all();
         gather(items);
         check();
+    };
+    Draw draw = key;
+    for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
+        this->draw(draw, items);
+        take();
     }
-    for (; draw.attempt < attempts + searches && !pending_.empty(); ++draw.attempt) {
+    for (; draw.attempt < attempts + searches && !pending_.empty() && tree_ == nullptr; ++draw.attempt) {
         look(before);
         draw_from_all(draw);
-        gather(items);
-        check();
+        take();
     }
     if (!pending_.empty())
-        throw Nothing("rows are overwritten faster than they can be drawn: the table is too small for its writers");
+        throw Nothing(tree_ == nullptr
+                          ? "rows are overwritten faster than they can be drawn: the table is too small for its writers"
+                          : "no row with a priority can be drawn: none is valid and has its successors written");
+    if (tree_ != nullptr) weigh(items, beta);
 }
 
 // The slot that comes next is never drawn from, whether its writer has claimed it yet or not: so a batch does not depend
@@ -118,44 +122,111 @@ bool Sampler::placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Pla
     const auto back = static_cast<std::int64_t>(age);
     if (back >= window.size()) return false;
     const std::int64_t at = window.head - 1 - back;
-    place.slot = place.writer * rows_.slots + (at < 0 ? at + rows_.slots : at);
+    place.slot = static_cast<std::int32_t>(place.writer * rows_.slots + (at < 0 ? at + rows_.slots : at));
     place.sequence = window.high - 1 - age;
-    place.t = t;
+    place.t = static_cast<std::int32_t>(t);
     return true;
 }
 
+bool Sampler::placed(std::size_t row, Place& place) const {
+    const auto lanes = static_cast<std::size_t>(rows_.lanes);
+    const auto height = static_cast<std::size_t>(rows_.steps) + 1;
+    const auto slots = static_cast<std::size_t>(rows_.slots);
+    const std::size_t line = row / lanes;
+    const std::size_t slot = line / height;
+    const std::size_t writer = slot / slots;
+    const Window& window = windows_[writer];
+    const std::int64_t behind = window.head - 1 - static_cast<std::int64_t>(slot - writer * slots);
+    const std::int64_t back = behind < 0 ? behind + rows_.slots : behind;
+    const std::size_t t = line - slot * height;
+    if (back >= window.size() || t + 1 == height) return false;
+    place = {window.high - 1 - static_cast<std::uint64_t>(back), static_cast<std::int32_t>(writer),
+             static_cast<std::int32_t>(slot), static_cast<std::int32_t>(t), static_cast<std::int32_t>(row - line * lanes)};
+    return true;
+}
+
+std::uint64_t Sampler::bits(std::size_t i) const { return words_[i] | std::uint64_t{words_[pending_.size() + i]} << 32; }
+
+// Turns what is pending into candidates, and what could not be placed into what is pending.
 void Sampler::draw(const Draw& key, std::span<const Item> items) {
+    words_.resize(4 * pending_.size());
+    level_.draw(key, pending_.data(), pending_.size(), words_.data());
+    candidates_.resize(pending_.size());
+    if (tree_ != nullptr) {
+        draw_by_priority(key);
+    } else {
+        draw_by_age();
+    }
+    for (const Candidate& candidate : candidates_) prefetch(candidate.sample.place, items);
+}
+
+void Sampler::draw_by_age() {
     const std::size_t count = pending_.size();
-    words_.resize(4 * count);
-    level_.draw(key, pending_.data(), count, words_.data());
-    const std::uint32_t* words = words_.data();
-    candidates_.clear();
+    std::size_t kept = 0;
     std::size_t failed = 0;
     for (std::size_t i = 0; i < count; ++i) {
-        const std::uint64_t bits = words[i] | std::uint64_t{words[count + i]} << 32;
-        Candidate& candidate = candidates_.emplace_back();
-        candidate.position = pending_[i];
-        const std::uint64_t age = below(bits, static_cast<std::uint64_t>(largest_));
-        const std::uint32_t t = below(words[2 * count + i], static_cast<std::uint64_t>(rows_.steps));
-        const std::uint32_t lane = below(words[3 * count + i], lanes_.size());
-        if (!placed(age, t, lane, candidate.sample.place)) {
-            pending_[failed++] = candidate.position;
-            candidates_.pop_back();
-            continue;
-        }
-        const Place& place = candidate.sample.place;
-        const std::int64_t row = rows_.row(place.slot, place.t, place.lane);
-        __builtin_prefetch(rows_.valid + row);
-        __builtin_prefetch(rows_.terminated + row);
-        __builtin_prefetch(rows_.truncated + row);
-        __builtin_prefetch(rows_.reward + row);
-        for (const Item& item : items) {
-            if (item.column == nullptr) continue;
-            const std::int64_t from = item.kind == Kind::next ? row + rows_.lanes : row;
-            prefetch(item.column->rows + static_cast<std::size_t>(from) * item.column->nbytes, item.column->nbytes);
+        const std::uint64_t age = below(bits(i), static_cast<std::uint64_t>(largest_));
+        const std::uint32_t t = below(words_[2 * count + i], static_cast<std::uint64_t>(rows_.steps));
+        const std::uint32_t lane = below(words_[3 * count + i], lanes_.size());
+        candidates_[kept].position = pending_[i];
+        if (placed(age, t, lane, candidates_[kept].sample.place)) {
+            ++kept;
+        } else {
+            pending_[failed++] = pending_[i];
         }
     }
+    candidates_.resize(kept);
     pending_.resize(failed);
+}
+
+// Stratified: each position of the batch has its own part of the sum of all priorities.
+void Sampler::draw_by_priority(const Draw& key) {
+    const std::size_t count = pending_.size();
+    const std::uint64_t total = tree_->total();
+    if (total == 0) throw Nothing("nothing can be drawn: every priority is 0");
+    points_.resize(count);
+    found_.resize(count);
+    for (std::size_t i = 0; i < count; ++i)
+        points_[i] = key.attempt < stratified ? stratum_point(pending_[i], m_, total, bits(i)) : below(bits(i), total);
+    tree_->find(points_, found_);
+    std::size_t kept = 0;
+    std::size_t failed = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        Candidate& candidate = candidates_[kept];
+        candidate.position = pending_[i];
+        if (found_[i] != SumTree<>::nowhere && placed(found_[i], candidate.sample.place)) {
+            const SumTree<>::Leaf leaf = tree_->leaf(found_[i]);
+            if (leaf.priority > 0 && leaf.tag == SumTree<>::tag_of(candidate.sample.place.sequence)) {
+                share_[pending_[i]] = static_cast<double>(leaf.priority) / static_cast<double>(total);
+                ++kept;
+                continue;
+            }
+        }
+        pending_[failed++] = pending_[i];
+    }
+    candidates_.resize(kept);
+    pending_.resize(failed);
+}
+
+void Sampler::prefetch(const Place& place, std::span<const Item> items) const {
+    const std::int64_t row = rows_.row(place.slot, place.t, place.lane);
+    __builtin_prefetch(rows_.valid + row);
+    __builtin_prefetch(rows_.terminated + row);
+    __builtin_prefetch(rows_.truncated + row);
+    __builtin_prefetch(rows_.reward + row);
+    for (const Item& item : items) {
+        if (item.column == nullptr) continue;
+        const std::int64_t from = item.kind == Kind::next ? row + rows_.lanes : row;
+        ask_for(item.column->rows + static_cast<std::size_t>(from) * item.column->nbytes, item.column->nbytes);
+    }
+}
+
+// Schaul et al. 2016: (N P)^-beta over the largest of the batch, in which N cancels.
+void Sampler::weigh(std::span<const Item> items, double beta) const {
+    const double least = *std::min_element(share_.begin(), share_.end());
+    for (const Item& item : items)
+        if (item.kind == Kind::importance)
+            for (std::size_t i = 0; i < m_; ++i) put(item.to, i, static_cast<float>(std::pow(least / share_[i], beta)));
 }
 
 bool Sampler::follow(Candidate& candidate, std::size_t kept) {
@@ -271,9 +342,8 @@ void Sampler::draw_from_all(const Draw& key) {
     level_.draw(key, pending_.data(), count, words_.data());
     candidates_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
-        const std::uint64_t bits = words_[i] | std::uint64_t{words_[count + i]} << 32;
         candidates_[i].position = pending_[i];
-        candidates_[i].sample.place = found[below(bits, found.size())];
+        candidates_[i].sample.place = found[below(bits(i), found.size())];
     }
     pending_.clear();
     follow_all();

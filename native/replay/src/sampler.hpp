@@ -12,6 +12,7 @@
 
 #include "penstock/memory/table.hpp"
 #include "penstock/replay/level.hpp"
+#include "penstock/replay/sum_tree.hpp"
 #include "rows.hpp"
 
 namespace penstock::replay {
@@ -40,21 +41,28 @@ struct Item {
 
 class Sampler {
   public:
-    Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Level& level);
+    // tree: leaf = flat row; without one, every row is as likely.
+    Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const SumTree<>* tree, const Level& level);
 
-    // Fills a batch of m samples. `before`: one sequence a writer, or nothing; only sequences below are drawn. Throws
-    // Nothing where no row can be drawn.
-    void sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before);
+    // Fills a batch of m samples. `before`: one sequence a writer, or nothing; only sequences below are drawn. `beta`: of
+    // importance weights, with a tree. Throws Nothing where no row can be drawn.
+    void sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
+                double beta);
 
   private:
     struct Candidate {
-        std::uint32_t position;  // in the batch
         Sample sample;
+        std::uint32_t position;  // in the batch
     };
 
     void look(std::span<const std::uint64_t> before);
     void draw(const Draw& key, std::span<const Item> items);
+    void draw_by_age();
+    void draw_by_priority(const Draw& key);
     [[nodiscard]] bool placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Place& place) const;
+    [[nodiscard]] bool placed(std::size_t row, Place& place) const;
+    void prefetch(const Place& place, std::span<const Item> items) const;
+    void weigh(std::span<const Item> items, double beta) const;
     [[nodiscard]] bool follow(Candidate& candidate, std::size_t kept);
     void follow_all();
     void gather(std::span<const Item> items) const;
@@ -62,20 +70,26 @@ class Sampler {
     void gather_stacks(const Item& item) const;
     void check();
     void draw_from_all(const Draw& key);
+    [[nodiscard]] std::uint64_t bits(std::size_t i) const;
 
     memory::Table<>& table_;
     Rows rows_;
     Chains chains_;
+    const SumTree<>* tree_;
     const Level& level_;
     std::size_t frames_;             // of the deepest stack; 0: none
     std::vector<Place> lanes_;       // of all writers' lanes in order: writer and lane
     std::vector<Window> windows_;
     std::int64_t largest_ = 0;       // window
+    std::size_t m_ = 0;
     std::vector<std::uint32_t> pending_;
     std::vector<std::uint32_t> words_;
     std::vector<Candidate> candidates_;
     std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: of the row, and of the one before the next observation
     std::vector<std::uint64_t> oldest_;
+    std::vector<std::uint64_t> points_;  // into the sum of all priorities
+    std::vector<std::size_t> found_;     // there
+    std::vector<double> share_;          // [m] of that sum
 };
 
 }  // namespace penstock::replay

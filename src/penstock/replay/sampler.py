@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.memory.table import Table
 from penstock.replay import _native
+from penstock.replay.sum_tree import SumTree
 from penstock.types import Arrays
 
 __all__ = ["Sampler"]
@@ -32,6 +33,7 @@ class Sampler:
         n_step: int,
         gamma: float,
         stack: Mapping[str, int],
+        tree: SumTree | None = None,
         level: str | None = None,
     ) -> None:
         """Look at the table's arrays; nothing is copied.
@@ -44,6 +46,8 @@ class Sampler:
             gamma: discount of a step.
             stack: field -> frames of a sample: ``[frames, ...]``, oldest first, where the table keeps one a row. An
                 episode's first frame stands in for those before it.
+            tree: rows are drawn by their priorities there, and only those that have one; its leaves are the table's
+                flat rows. ``None``: each row is as likely as another.
             level: instruction set, for tests; ``None`` is the fastest that this processor has.
 
         Raises:
@@ -66,25 +70,29 @@ class Sampler:
             n_step,
             gamma,
             list(stack.items()),
+            None if tree is None else tree.native,
             level,
         )
 
-    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None) -> None:
-        """Fill a batch of m rows, each as likely as another. The same content and key give the same batch.
+    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
+        """Fill a batch of m rows. The same content and key give the same batch.
 
-        Where all writers have written as many slots, it is also the same whatever number of them share the lanes.
+        Without a tree, and where all writers have written as many slots, it is also the same whatever number of them
+        share the lanes.
 
         Args:
             key: seed and number of the batch, both 0 to 2^64 - 1.
             out: name -> ``[m, ...]``, contiguous: any field of a row; ``next.<field>``, the observation up to n steps
                 on; ``reward`` float32, discounted and summed; ``discount`` float32, of the value there, 0 behind a
                 terminated row; ``index`` int64, flat row ``(slot * (T + 1) + t) * lanes + lane``; ``stamp`` int64, the
-                slot's sequence; ``importance`` and ``weight`` float32, 1.
+                slot's sequence; ``weight`` float32, 1; ``importance`` float32, ``(N P)^-beta`` over the largest of
+                the batch, 1 without a tree.
             before: one sequence a writer: only slots below are looked at. ``None``: all that is written.
+            beta: how far the importance weights make up for the priorities: 0 not at all, 1 in full.
 
         Raises:
             KeyError: ``out`` holds a name that is not known.
             ResourceError: nothing can be drawn.
             ValueError: an array's dtype or shape does not fit.
         """
-        self._sampler.sample(key[0], key[1], out, before)
+        self._sampler.sample(key[0], key[1], out, before, beta)

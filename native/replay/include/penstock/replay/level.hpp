@@ -15,10 +15,18 @@ struct Draw {
     std::uint32_t attempt;
 };
 
+// On the 16 children of a node of a sum tree; nothing where they must be single atomics.
+struct NodeSums {
+    std::uint64_t (*sum)(const std::uint64_t* words, std::uint64_t mask) = nullptr;
+    // The first word at which the sum passes `point`, which becomes what is left of it there; 16 if none does.
+    std::size_t (*find)(const std::uint64_t* words, std::uint64_t mask, std::uint64_t& point) = nullptr;
+};
+
 struct Level {
     const char* name;
     // Four words for each of [count] positions, as words[4][count].
     void (*draw)(const Draw&, const std::uint32_t* positions, std::size_t count, std::uint32_t* words);
+    NodeSums sums;
 };
 
 // Every level that this processor can run, slowest first.

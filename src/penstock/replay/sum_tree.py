@@ -1,0 +1,100 @@
+"""A sum tree of priorities in shared memory: many may change it, and draw from it, at once. Knows no table.
+
+Each leaf holds a priority and a tag of its row's stamp, so that a priority that was computed for what stood in a row
+before never reaches what stands there now. A process that dies while it changes priorities leaves sums that are out of
+date; the next change nearby mends them, or `recover`.
+"""
+
+import numpy as np
+
+from penstock.replay import _native
+from penstock.types import Array
+
+__all__ = ["SumTree"]
+
+
+class SumTree:
+    """Priorities of ``capacity`` rows, in units of 2^-22: from 0, which is never drawn, to below 16,384.
+
+    For one thread at a time in each process.
+
+    Attributes:
+        native: for native code of this room.
+    """
+
+    def __init__(self, bytes: Array, capacity: int) -> None:  # noqa: A002
+        """Attach to ``required(capacity)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
+
+        Args:
+            bytes: the memory.
+            capacity: number of rows, at least 1.
+
+        Raises:
+            ResourceError: the memory does not fit.
+            ValueError: there are no rows.
+        """
+        if capacity < 1:
+            raise ValueError(f"a sum tree has at least one row, not {capacity}")
+        self.native = _native.SumTree(bytes, capacity)
+
+    @staticmethod
+    def required(capacity: int) -> int:
+        """Bytes that a tree of so many rows takes: about 8.6 a row."""
+        return _native.SumTree.required(capacity)
+
+    def set(self, first: int, stamp: int, priorities: Array) -> None:
+        """Give the rows from ``first`` on, which one process writes, a new stamp and priorities.
+
+        Args:
+            first: flat row.
+            stamp: the sequence of what was written.
+            priorities: ``[n]``; what is above 0 stays above 0, and what is too large becomes the largest there is.
+
+        Raises:
+            IndexError: a row is not there.
+            ValueError: a priority is negative or not finite.
+        """
+        self.native.set(first, stamp, np.asarray(priorities, np.float64))
+
+    def update(self, rows: Array, stamps: Array, priorities: Array) -> int:
+        """Change the priorities of rows that still have these stamps.
+
+        Args:
+            rows: int64 ``[n]``. In rising order it is faster.
+            stamps: int64 ``[n]``.
+            priorities: ``[n]``, as for `set`.
+
+        Returns:
+            How many rows had the stamp; the others keep their priority.
+
+        Raises:
+            IndexError: a row is not there.
+            ValueError: a priority is negative or not finite, or there are not as many.
+        """
+        return self.native.update(rows, stamps, np.asarray(priorities, np.float64))
+
+    def sample(self, key: tuple[int, int], rows: Array, stamps: Array, probabilities: Array) -> None:
+        """Draw n rows by their priorities: one in each of n equal parts of the sum (Schaul et al. 2016).
+
+        Args:
+            key: seed and number of the batch.
+            rows: int64 ``[n]``, filled; -1 where priorities were changing at that moment.
+            stamps: int64 ``[n]``, filled: stamps modulo 2^28.
+            probabilities: float64 ``[n]``, filled: priority over the sum of all.
+
+        Raises:
+            ResourceError: every priority is 0.
+        """
+        self.native.sample(key[0], key[1], rows, stamps, probabilities)
+
+    def total(self) -> float:
+        """The sum of all priorities."""
+        return self.native.total()
+
+    def max_priority(self) -> float:
+        """The largest priority that was ever given, 0 before the first."""
+        return self.native.max_priority()
+
+    def recover(self) -> None:
+        """Make all sums exact again, after a process was killed and reaped; others may go on meanwhile."""
+        self.native.recover()

@@ -3,12 +3,13 @@
 import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from penstock.metrics.report import Report
 
-__all__ = ["METRICS", "JsonLines", "read_reports"]
+__all__ = ["METRICS", "JsonLines", "each_report", "read_reports"]
 
 METRICS = "metrics.jsonl"
 
@@ -55,24 +56,32 @@ def read_reports(folder: Path) -> list[Report]:
     Raises:
         OSError: there is no log.
     """
-    return [_report(line) for raw in (folder / METRICS).read_bytes().splitlines() if (line := _parsed(raw)) is not None]
+    return list(each_report(folder))
+
+
+def each_report(folder: Path) -> Iterator[Report]:
+    """As ``read_reports``, one after the other: a log may be larger than what a process should hold."""
+    with (folder / METRICS).open("rb") as file:
+        yield from (_report(line) for raw in file if (line := _parsed(raw)) is not None)
 
 
 def _cut(path: Path, update: float) -> None:
     """Leave out lines after ``update``, and a last line that a death cut short."""
     if not path.exists():
         return
-    raw = path.read_bytes()
-    kept = [line for line in raw.splitlines() if (read := _parsed(line)) is not None and read["update"] <= update]
-    content = b"".join(line + b"\n" for line in kept)
-    if content == raw:
-        return
+    with path.open("rb") as log:
+        if all(_kept(line, update) for line in log):
+            return
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
+    with path.open("rb") as log, partial.open("wb") as file:
+        file.writelines(line for line in log if _kept(line, update))
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+
+
+def _kept(line: bytes, update: float) -> bool:
+    return line.endswith(b"\n") and (read := _parsed(line)) is not None and read["update"] <= update
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from signal import Signals
 
 from penstock.errors import RunFolderError
-from penstock.metrics.jsonl import JsonLines, read_reports
+from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EVAL_RETURN, RESTARTS, Report, Sink, read_report
 from penstock.metrics.tensorboard import TensorBoard
@@ -58,11 +58,11 @@ class MonitorNode:
         if not settings.quiet:
             self._sinks.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
         self._previous = ports.counters()
-        self._told = _told(settings.folder) if again else {}
         balance = ports.balance()
         steps = settings.resumed_steps if balance is None else max(settings.resumed_steps, balance.learned)
         self._seen = (time.monotonic(), steps)
         self._last = Report(settings.resumed_update, steps, 0.0, {})
+        self._told = self._told_so_far()
 
     def ready(self) -> bool:
         """True if a report waits, or a node was started again."""
@@ -125,6 +125,22 @@ class MonitorNode:
         rows |= {name: sum(counts[name] for counts in counters.values()) for name in counted}
         return {f"rows/{name}": float(count) for name, count in rows.items()}
 
+    def _told_so_far(self) -> dict[str, int]:
+        """Node -> the restart of it that an earlier life of this node told of last; go on where the log ends.
+
+        Restarts count from one again each time that the run is resumed, and the log holds those from before as well.
+        """
+        told: list[tuple[str, int]] = []
+        for report in each_report(self._settings.folder):
+            self._last = report._replace(values={})
+            restarts = ((name, count) for name, count in report.values.items() if name.startswith(RESTARTS))
+            told += [(name.removeprefix(RESTARTS), int(count)) for name, count in restarts]
+        # One more than there were at the start, so that zero is: no life has come this far.
+        if not (start := self._previous[self._ports.name]["told_at_start"]):
+            start = len(told) + 1
+            self._ports.count("told_at_start", start)
+        return dict(told[start - 1 :])
+
     def _throughput(self, steps: int) -> dict[str, float]:
         """Steps per second and each node's idle share since the last report, and the counts of rows so far."""
         now, counters = time.monotonic(), self._ports.counters()
@@ -141,11 +157,3 @@ class MonitorNode:
             values["rollouts/skipped"] = float(skipped)
         self._seen, self._previous = (now, steps), counters
         return values
-
-
-def _told(folder: Path) -> dict[str, int]:
-    """Node -> the restart of it that an earlier life of this node told of last."""
-    told: dict[str, int] = {}
-    for report in read_reports(folder):
-        told |= {name.removeprefix(RESTARTS): int(n) for name, n in report.values.items() if name.startswith(RESTARTS)}
-    return told

@@ -41,6 +41,7 @@ COUNTERS = (
     "checkpoints",
     "reports_dropped",
     "evaluations_dropped",
+    "told_at_start",
 )
 
 

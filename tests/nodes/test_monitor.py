@@ -1,0 +1,121 @@
+"""MonitorNode: what it tells of restarts, life after life, and where it goes on in the log."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from penstock.metrics.jsonl import METRICS
+from penstock.metrics.report import Report
+from penstock.nodes.monitor import MonitorNode, MonitorSettings
+
+DEATHS = {"learned": 0, "restarts": 0, "ended_by": 0, "uptime_ms": 0, "told_at_start": 0}
+
+
+class Nothing:
+    """A stream without reports."""
+
+    def ready(self) -> int:
+        return 0
+
+    def take(self) -> None:
+        return None
+
+
+class Ports:
+    """The counters of one command, and the monitor's end of nothing else."""
+
+    name = "monitor"
+
+    def __init__(self) -> None:
+        self.former: tuple[int, ...] = ()
+        self.table = {"env.0": dict(DEATHS), "learner": dict(DEATHS), "monitor": dict(DEATHS)}
+
+    def stream_reader(self, edge: str) -> Nothing:
+        return Nothing()
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        return {node: dict(counts) for node, counts in self.table.items()}
+
+    def balance(self) -> None:
+        return None
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        self.table[self.name][counter] += amount
+
+    def start_again(self, node: str) -> None:
+        counts = self.table[node]
+        counts |= {"restarts": counts["restarts"] + 1, "ended_by": -signal.SIGKILL, "uptime_ms": 2500}
+
+
+def opened(folder: Path, ports: Ports, *, resumed_update: int = 0) -> MonitorNode:
+    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, resumed_update, resumed_update * 10))
+    node.open(ports)
+    return node
+
+
+def killed(ports: Ports) -> None:
+    ports.former += (len(ports.former) + 1,)
+    ports.start_again("monitor")
+
+
+def notes(folder: Path) -> list[str]:
+    lines = [json.loads(line) for line in (folder / METRICS).read_text().splitlines()]
+    return [
+        f"{line['update']}: {line['note'].partition(' was')[0]} {line['note'][-2]}" for line in lines if "note" in line
+    ]
+
+
+def tell(node: MonitorNode) -> None:
+    while node.ready():
+        node.step()
+
+
+def test_each_restart_is_told_of_once_over_all_lives(tmp_path) -> None:
+    ports = Ports()
+    first = opened(tmp_path, ports)
+    assert not first.ready()
+    ports.start_again("env.0")
+    tell(first)
+    killed(ports)
+    ports.start_again("env.0")
+    second = opened(tmp_path, ports)
+    tell(second)
+    assert notes(tmp_path) == ["0: env.0 1", "0: env.0 2", "0: monitor 1"]
+    assert not second.ready()
+
+
+@pytest.mark.parametrize("told_before_the_kill", [True, False])
+def test_a_resumed_run_tells_of_restarts_though_they_count_from_one_again(tmp_path, told_before_the_kill) -> None:
+    ports = Ports()
+    first = opened(tmp_path, ports)
+    for node in ("env.0", "env.0", "learner", "monitor"):
+        ports.start_again(node)
+        tell(first)
+    first._write(Report(7, 70, 3.5, {}))
+    earlier = notes(tmp_path)
+    resumed = Ports()
+    life = opened(tmp_path, resumed, resumed_update=7)
+    assert not life.ready()
+    if told_before_the_kill:
+        resumed.start_again("env.0")
+        tell(life)
+    killed(resumed)
+    tell(opened(tmp_path, resumed, resumed_update=7))
+    told = ["7: env.0 1", "7: monitor 1"] if told_before_the_kill else ["7: monitor 1"]
+    assert notes(tmp_path)[len(earlier) :] == told
+    killed(resumed)
+    resumed.start_again("learner")
+    tell(opened(tmp_path, resumed, resumed_update=7))
+    assert notes(tmp_path)[len(earlier) :] == [*told, "7: learner 1", "7: monitor 2"]
+
+
+def test_a_restart_is_told_of_where_the_log_stands(tmp_path) -> None:
+    ports = Ports()
+    opened(tmp_path, ports)._write(Report(12, 120, 6.25, {"loss": 1.0}))
+    killed(ports)
+    tell(opened(tmp_path, ports))
+    line = json.loads((tmp_path / METRICS).read_text().splitlines()[-1])
+    assert (line["update"], line["steps"], line["time_s"]) == (12, 120, 6.25)
+    assert "loss" not in line

@@ -11,6 +11,8 @@ SANITIZERS := none thread address
 MODEL := short
 # How many altered files `make fuzz` feeds to each reader.
 FUZZ_EXAMPLES ?= 20000
+# How long `make soak` strikes processes; a third of it comes on top without. With 1 it shows that everything runs.
+SOAK_MINUTES ?= 30
 CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX_COMPILER="$(CXX)" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 # ThreadSanitizer maps fixed addresses; where a process may ask for it, layout randomisation is off while it runs.
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
@@ -21,7 +23,7 @@ configure_extensions = $(BIN)/cmake -S . -B $(1) $(CMAKE_FLAGS) -DCMAKE_BUILD_TY
 	-Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python fuzz faults check format learn bench bench-quick clean
+.PHONY: help install train test test-native test-python fuzz soak faults check format learn bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -47,6 +49,10 @@ test-python: install
 
 fuzz: install  ## feed altered files of a run folder to what reads them, for some minutes (FUZZ_EXAMPLES each)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)
+
+soak: install  ## train for 40 minutes, 30 of them with a fault every 5 s, and judge what is left (SOAK_MINUTES)
+	$(BIN)/python -m benchmarks.soak.on_policy --minutes $(SOAK_MINUTES) \
+		--write $(if $(filter 30,$(SOAK_MINUTES)),benchmarks/results,build/benchmarks)/soak_on_policy.json
 
 faults: build/faults/.installed  ## build native modules with fault points into build/faults: processes die where told to
 

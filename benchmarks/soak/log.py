@@ -1,0 +1,96 @@
+"""What a run says of itself while it runs: its reports and the restarts it tells of, as they arrive in its log."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.metrics.report import RESTARTS, STEPS_PER_SECOND
+
+
+class Reported(NamedTuple):
+    """One update, as it was reported."""
+
+    at: float
+    """When it arrived, in seconds of the watcher's clock: late, where the monitor was being started again."""
+    update: int
+    steps: int
+    time_s: float
+    """By the learner's clock."""
+
+
+class Told(NamedTuple):
+    """One restart, as it was told of."""
+
+    at: float
+    node: str
+    number: int
+    """How often it has been started again by then, since the command began."""
+    status: int
+    """Exit status of the life before, or minus the signal's number."""
+    uptime_s: float
+    note: str
+
+
+class Follower:
+    """Reads what is new in a log, also where lines at its end were cut off and it was written anew.
+
+    Args:
+        path: ``metrics.jsonl``; it need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._offset = 0
+        self._seen: list[int] = []
+        """A hash of each line so far."""
+
+    def poll(self) -> list[dict[str, Any]]:
+        """Every whole line since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                if (found := os.fstat(file.fileno()).st_ino) != self._file:
+                    self._file, self._offset = found, self._common(file.read())
+                file.seek(self._offset)
+                new = file.read()
+        except OSError:
+            return []
+        whole = new[: new.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        lines = whole.splitlines()
+        self._seen += map(hash, lines)
+        return [line for raw in lines if isinstance(line := _parsed(raw), dict)]
+
+    def _common(self, content: bytes) -> int:
+        """How many bytes of a file that was written anew have been read already; what was cut off is forgotten."""
+        offset = 0
+        for number, line in enumerate(content.splitlines(keepends=True)):
+            if number == len(self._seen) or hash(line.rstrip(b"\n")) != self._seen[number]:
+                del self._seen[number:]
+                return offset
+            offset += len(line)
+        del self._seen[len(content.splitlines()) :]
+        return offset
+
+
+def reports_of(lines: list[dict[str, Any]], at: float) -> list[Reported]:
+    """The updates among some lines; evaluations and restarts are none."""
+    return [Reported(at, line["update"], line["steps"], line["time_s"]) for line in lines if STEPS_PER_SECOND in line]
+
+
+def told_in(lines: list[dict[str, Any]], at: float) -> list[Told]:
+    """The restarts among some lines."""
+    return [
+        Told(at, key.removeprefix(RESTARTS), int(line[key]), line["death/status"], line["death/uptime_s"], line["note"])
+        for line in lines
+        for key in line
+        if key.startswith(RESTARTS)
+    ]
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return None

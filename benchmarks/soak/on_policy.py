@@ -1,0 +1,131 @@
+"""Soak of actor-learner training: PPO on Pendulum for half an hour, with a fault every 5 seconds.
+
+    python -m benchmarks.soak.on_policy                  # make soak: 30 minutes with faults, 10 without, in turns
+    python -m benchmarks.soak.on_policy --minutes 1      # 3 minutes, to see that it runs: slopes are too short to judge
+
+A process of a real ``penstock train`` is drawn every 4 to 6 seconds and ended by SIGKILL; one fault in ten stops an
+environment's process instead, which the run has to find by its time-out. After half of the time Ctrl-C ends the run,
+and it is resumed; then its launcher is killed, and it is resumed to its end and evaluated. What is measured, and when,
+stands in ``timetable.py`` and ``measures.py``. Ends with 1 if a bar is missed. Linux alone.
+"""
+
+import argparse
+import math
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.record import ROOT
+from benchmarks.runs import evaluate, flags
+from benchmarks.soak.faults import Draw
+from benchmarks.soak.report import Asked, Finding, save
+from benchmarks.soak.sitting import BrokenError, Sitting, Watched
+from benchmarks.soak.timetable import timetable
+
+MEMBERS = {
+    "env.0": ("env.0",),
+    "env.1": ("env.1",),
+    "learner": ("learner",),
+    "evaluator": ("evaluator",),
+    "monitor": ("checkpointer", "monitor"),
+}
+"""Process -> the nodes that it runs."""
+STOPPED = ("env.0", "env.1")
+SPARED = ("env.0", "learner", "evaluator", "env.1", "monitor", None)
+"""Turn by turn; the first three before Ctrl-C."""
+SETTING = {
+    "env": "benchmarks.soak.environment:attended",
+    "num_envs": 8,
+    "num_workers": 2,
+    # It ends when it is told to.
+    "timesteps": 1_000_000_000_000,
+    "save_interval": 20,
+    "eval_interval": 40,
+    "eval_episodes": 16,
+    "env_timeout": 3,
+}
+THRESHOLD = -200.0
+EPISODES = 100
+LAST_STEPS = 1_000_000
+"""That the last resume trains before it ends by itself."""
+LAST_LIMIT_S = 300.0
+FULL_MINUTES = 30.0
+WARM_UP_S = 60.0
+
+
+def sit(sitting: Sitting, minutes: float, folder: Path) -> float:
+    """Go through a whole sitting; returns the mean return of the policy at its end.
+
+    Raises:
+        BrokenError: the run did not do what is needed to go on.
+    """
+    first, second = timetable(minutes, SPARED, lives=2)
+    sitting.begin("train", *flags(SETTING), "--log_dir", str(folder))
+    sitting.go_through(first)
+    sitting.interrupt()
+    run = sitting.watched.run
+    if run is None:
+        raise BrokenError("there is no run folder")
+    sitting.begin("resume", str(run))
+    sitting.go_through(second)
+    sitting.kill()
+    steps = sitting.watched.reports[-1].steps + LAST_STEPS
+    sitting.begin("resume", str(run), "--timesteps", str(steps))
+    sitting.wait(LAST_LIMIT_S)
+    return float(evaluate(run, EPISODES)["mean_return"])
+
+
+def missed(found: Finding, minutes: float) -> list[str]:
+    """Bars that do not hold, a line each; in a short form what was too short to judge is none."""
+    return [bar.line() for bar in found.bars if not bar.holds and (minutes >= FULL_MINUTES or math.isfinite(bar.value))]
+
+
+def soak(minutes: float, seed: int, path: Path, words: Sequence[str]) -> list[str]:
+    """Sit, report every minute and at the end; returns what falls short."""
+    turn_s = minutes * 60.0 / len(SPARED)
+    asked = Asked(
+        command=" ".join(["python -m benchmarks.soak.on_policy", *words]),
+        run=" ".join(["penstock train", *flags(SETTING)]),
+        minutes=minutes,
+        members=MEMBERS,
+        threshold=THRESHOLD,
+        warm_up_s=min(WARM_UP_S, turn_s / 2),
+    )
+    folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
+    draw = Draw(tuple(MEMBERS), STOPPED, seed)
+
+    def under_way(watched: Watched) -> None:
+        save(path, asked, watched, None, "")
+
+    sitting, mean_return, broken = Sitting(folder, MEMBERS, draw, under_way), None, None
+    try:
+        mean_return = sit(sitting, minutes, folder)
+    except (BrokenError, OSError, ValueError, KeyboardInterrupt) as error:
+        broken = f"broken off: {str(error) or type(error).__name__}; what it has written stands in {folder}"
+    finally:
+        sitting.give_up()
+    found = save(path, asked, sitting.watched, mean_return, broken)
+    for bar in found.bars:
+        print(bar.line(), flush=True)
+    short = [*missed(found, minutes), *found.wrong, *([broken] if broken else [])]
+    if not short:
+        shutil.rmtree(folder)
+    return short
+
+
+def main() -> int:
+    """Soak for as long as asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=FULL_MINUTES, help="with faults; the quiet comes on top")
+    parser.add_argument("--seed", type=int, default=0, help="of the faults")
+    parser.add_argument("--write", type=Path, default=ROOT / "build/benchmarks/soak_on_policy.json", metavar="FILE")
+    args = parser.parse_args()
+    short = soak(args.minutes, args.seed, args.write, sys.argv[1:])
+    print("\n".join(["falls short:", *short]) if short else "every bar holds")
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.metrics.report import RESTARTS, STEPS_PER_SECOND
+from penstock.node import Balance
 
 
 class Reported(NamedTuple):
@@ -17,6 +18,8 @@ class Reported(NamedTuple):
     steps: int
     time_s: float
     """By the learner's clock."""
+    unbalanced: int | None = None
+    """Transitions that were collected and of which the line does not say what became; nothing where it has no sum."""
 
 
 class Told(NamedTuple):
@@ -76,7 +79,11 @@ class Follower:
 
 def reports_of(lines: list[dict[str, Any]], at: float) -> list[Reported]:
     """The updates among some lines; evaluations and restarts are none."""
-    return [Reported(at, line["update"], line["steps"], line["time_s"]) for line in lines if STEPS_PER_SECOND in line]
+    return [
+        Reported(at, line["update"], line["steps"], line["time_s"], _unbalanced(line))
+        for line in lines
+        if STEPS_PER_SECOND in line
+    ]
 
 
 def told_in(lines: list[dict[str, Any]], at: float) -> list[Told]:
@@ -87,6 +94,14 @@ def told_in(lines: list[dict[str, Any]], at: float) -> list[Told]:
         for key in line
         if key.startswith(RESTARTS)
     ]
+
+
+def _unbalanced(line: dict[str, Any]) -> int | None:
+    """Runs that learn from tables have no such sum: there a row is learned from as often as it is drawn."""
+    rows = {name: int(line[f"rows/{name}"]) for name in Balance._fields if f"rows/{name}" in line}
+    if len(rows) < len(Balance._fields):
+        return None
+    return abs(2 * rows["collected"] - sum(rows.values()))
 
 
 def _parsed(raw: bytes) -> Any:

@@ -74,6 +74,7 @@ def find(asked: Asked, watched: Watched, mean_return: float | None) -> Finding:
         *_held(asked, watched),
         Bar("steps/s between faults, beside those without", throughput_ratio(both), THROUGHPUT),
         Bar("restarts told of otherwise than they were, or that nobody caused", len(wrong), 0, at_most=True),
+        Bar("updates at which rows were lost or doubled", _unbalanced(watched), 0, at_most=True),
         *_ends(watched),
         Bar("return at the end", math.nan if mean_return is None else mean_return, asked.threshold),
     ]
@@ -111,6 +112,11 @@ def _held(asked: Asked, watched: Watched) -> list[Bar]:
     bars.append(Bar("nodes: change of descriptors within a life", max(others, default=math.nan), 0, at_most=True))
     counts = max((varied(looks) for looks in watched.counts), default=math.nan)
     return [*bars, Bar("change of the number of processes", counts, 0, at_most=True)]
+
+
+def _unbalanced(watched: Watched) -> float:
+    said = [report.unbalanced for report in watched.reports if report.unbalanced is not None]
+    return sum(count > 0 for count in said) if said else math.nan
 
 
 def _ends(watched: Watched) -> list[Bar]:

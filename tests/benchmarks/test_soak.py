@@ -35,7 +35,7 @@ def told(at: float, node: str, number: int, *, status: int = -KILL, uptime_s: fl
 
 
 def reported(*rows: tuple[float, int, float]) -> list[Reported]:
-    return [Reported(at, update, steps, time_s) for update, (at, steps, time_s) in enumerate(rows)]
+    return [Reported(at, update, steps, time_s, 0) for update, (at, steps, time_s) in enumerate(rows)]
 
 
 def looks(name: str, pid: int, values: list[tuple[float, int | None, Held]]) -> dict[Process, list[Sample]]:
@@ -197,6 +197,9 @@ def test_updates_and_restarts_are_told_apart(tmp_path) -> None:
     log.write(Report(1, 10, 0.5, death, "env.0 was started again (restart 2)"))
     lines = Follower(tmp_path / "metrics.jsonl").poll()
     assert reports_of(lines, 7.0) == [Reported(7.0, 1, 10, 0.5)]
+    balanced = {"rows/collected": 200, "rows/learned": 100, "rows/in_flight": 64, "rows/stale": 20, "rows/spoilt": 16}
+    for rows, unbalanced in ((balanced, 0), (balanced | {"rows/collected": 264}, 64)):
+        assert reports_of([lines[0] | rows], 7.0) == [Reported(7.0, 1, 10, 0.5, unbalanced)]
     assert told_in(lines, 7.0) == [Told(7.0, "env.0", 2, -9, 3.25, "env.0 was started again (restart 2)")]
 
 
@@ -288,6 +291,8 @@ def broken(what: str) -> Watched:
         case "slow":
             seen.spans[0] = Span(0, None, 1.05, 3.95)
             seen.reports = reported(*((s / 10, s * (100 if s < 45 else 85), s / 10) for s in range(100)))
+        case "lost":
+            seen.reports[50] = seen.reports[50]._replace(unbalanced=64)
         case "untold":
             seen.told = [[]]
         case "left":
@@ -307,6 +312,7 @@ def broken(what: str) -> Watched:
         ("descriptors", "launcher: change of descriptors"),
         ("processes", "change of the number of processes"),
         ("slow", "steps/s between faults, beside those without"),
+        ("lost", "updates at which rows were lost or doubled"),
         ("untold", "restarts told of otherwise than they were, or that nobody caused"),
         ("left", "processes left 2 s after an end"),
         ("torn", "ends after which the last checkpoint was not whole"),

@@ -154,6 +154,8 @@ ALGORITHMS = Table(
         "sac": _from_table("sac", "SACConfig", "bounded"),
         "td3": _from_table("td3", "TD3Config", "bounded"),
         "ddpg": _from_table("ddpg", "DDPGConfig", "bounded"),
+        "dqn": _from_table("dqn", "DQNConfig", "discrete"),
+        "apex": _from_table("apex", "ApexConfig", "discrete"),
     },
     "penstock.algorithms",
     AlgorithmEntry.of_package,

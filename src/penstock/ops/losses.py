@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Surrogate", "clipped_surrogate", "normalised", "share_of", "squared_error"]
+__all__ = ["Surrogate", "clipped_surrogate", "huber", "normalised", "share_of", "squared_error"]
 
 
 class Surrogate(NamedTuple):
@@ -58,6 +58,16 @@ def squared_error(prediction: Tensor, target: Tensor, share: Tensor) -> Tensor:
     _check_vector("target", target)
     error = prediction - target
     return torch.dot(share, error * error)
+
+
+def huber(error: Tensor) -> Tensor:
+    """``e^2 / 2`` where ``|e| <= 1``, else ``|e| - 1/2``, elementwise: the gradient is the error, cut to -1 .. 1.
+
+    Source: Huber 1964; Mnih et al. 2015 cut the error so, https://doi.org/10.1038/nature14236.
+    """
+    size = error.abs()
+    inside = size.clamp(max=1.0)
+    return inside * (size - 0.5 * inside)
 
 
 def normalised(values: Tensor, share: Tensor, epsilon: float = 1e-8) -> Tensor:

@@ -31,9 +31,10 @@ class ReplayConfig:
     """What every algorithm here takes that learns from a table."""
 
     num_steps: int = tunable(
-        8, "steps of each lane between two updates of the acting policy: fewer keep it fresh, more cost less (1 to 64)",
+        8,
+        "steps of each lane between two updates of the acting policy: fewer keep it fresh, more cost less (1 to 64)",
         min=1,
-    )  # fmt: skip
+    )
     updates_per_step: float = tunable(
         1.0, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
     )
@@ -67,9 +68,11 @@ class ContinuousConfig(ReplayConfig):
         1e-3, "step size of the critics: too large and values diverge, too small and they lag (1e-4 to 1e-3)", min=0
     )
     tau: float = tunable(
-        0.005, "how far targets move to the networks at a step: more is faster and less steady (0.001 to 0.05)",
-        min=0, max=1,
-    )  # fmt: skip
+        0.005,
+        "how far targets move to the networks at a step: more is faster and less steady (0.001 to 0.05)",
+        min=0,
+        max=1,
+    )
 
 
 def off_policy_spec(

@@ -1,0 +1,32 @@
+"""Distributed prioritised replay, Ape-X DQN (Horgan et al. 2018, https://arxiv.org/abs/1803.00933).
+
+    epsilon_i = base^(1 + power i / (N - 1)) for lane i of N                                            (section 4.1)
+    y         = sum_{k<n} gamma^k r_k + gamma^n Q'(s', argmax_a Q(s', a)),   n = 3                       (equation 1)
+    L(theta)  = E[ w huber(Q(s, a) - y) ],   Q dueling
+    priority  = |Q(s, a) - y|, computed from what the policy said while acting when a row is written, and again by
+                whoever learns from it                                                              (algorithms 1 and 2)
+
+It is DQN with these settings; its rows come with priorities, see ``priorities.py``.
+
+Deviations: the ones of DQN. The first priority of a row whose steps leave its slot counts fewer of them.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+
+from penstock.algorithm import Algorithm
+from penstock.algorithms.apex.spec import ApexConfig, init_state
+from penstock.algorithms.dqn.learn import phases
+from penstock.algorithms.dqn.spec import policy_graph
+from penstock.algorithms.off_policy.learn import algorithm_of
+from penstock.models.policy import Policy
+from penstock.types import Spaces
+
+__all__ = ["build"]
+
+
+def build(spaces: Spaces, config: ApexConfig) -> Algorithm:
+    """Ape-X on ``spaces`` as pure functions."""
+    policy = Policy(policy_graph(spaces, config, "apex"))
+    return algorithm_of(policy, spaces, partial(init_state, spaces, config), *phases(policy, config))

@@ -1,0 +1,57 @@
+"""Priorities of rows before anybody has learned from them, from what the policy said while acting. Imports no torch."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from penstock.algorithms.dqn.spec import QConfig
+from penstock.types import Array
+
+__all__ = ["initial_priority"]
+
+LEAST_PRIORITY = 1e-6
+
+
+def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
+    """``|R + gamma^k max_a q(s', a) - q(s, a)|`` of every row of a slot: float32 ``[T, B]``, 0 where not valid.
+
+    The chain of rewards has up to n steps, and as many as end at a row whose ``q`` the slot holds: rows 0 to T - 1. A
+    terminated row is its end. A row with no such chain at all, the last of the slot or a truncated one, gets the
+    largest priority of the slot.
+
+    Args:
+        rollout: ``q`` ``[T + 1, B, n]``, ``action``, ``reward``, ``terminated``, ``truncated`` and ``valid``
+            ``[T + 1, B]``.
+        config: says gamma and n.
+
+    Source: Horgan et al. 2018, algorithm 1, https://arxiv.org/abs/1803.00933.
+    """
+    rows = len(rollout["reward"]) - 1
+    reward, terminated, truncated, valid = (
+        rollout[name][:rows] for name in ("reward", "terminated", "truncated", "valid")
+    )
+    q = rollout["q"][:rows]
+    best = q.max(2)
+    target, known = np.zeros(reward.shape, np.float64), np.zeros(reward.shape, bool)
+    total, going = np.zeros(reward.shape, np.float64), valid.copy()
+    for step in range(min(config.n_step, rows)):
+        # Row t looks at row t + step, and at the one behind it.
+        begun, here = slice(0, rows - step), slice(step, rows)
+        total[begun] += going[begun] * config.gamma**step * reward[here]
+        ends = going[begun] & terminated[here]
+        target[begun] = np.where(ends, total[begun], target[begun])
+        known[begun] |= ends
+        going[begun] &= ~(terminated[here] | truncated[here])
+        going[rows - step - 1 :] = False
+        begun, behind = slice(0, rows - step - 1), slice(step + 1, rows)
+        value = total[begun] + config.gamma ** (step + 1) * best[behind]
+        target[begun] = np.where(going[begun], value, target[begun])
+        known[begun] |= going[begun]
+        # A row that is not valid carries the last observation of the row before, and nothing goes on behind it.
+        going[begun] &= valid[behind]
+    taken = np.take_along_axis(q, rollout["action"][:rows, :, None], 2)[:, :, 0]
+    priority = np.abs(target - taken) + LEAST_PRIORITY
+    largest = priority[known & valid].max(initial=LEAST_PRIORITY)
+    priority = np.where(known, priority, largest)
+    found: Array = np.where(valid, priority, 0.0).astype(np.float32)
+    return found

@@ -1,0 +1,62 @@
+"""Ape-X as plain data: DQN whose lanes explore differently, and whose rows come with priorities. Imports no torch."""
+
+from dataclasses import dataclass, replace
+
+from penstock.algorithm import AlgorithmSpec, Ladder
+from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
+from penstock.algorithms.off_policy.spec import initial_arrays
+from penstock.config.fields import tunable
+from penstock.types import Arrays, ArraySpec, Spaces
+
+__all__ = ["ApexConfig", "init_state", "spec"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApexConfig(QConfig):
+    """Hyper-parameters of Ape-X."""
+
+    num_steps: int = tunable(
+        16,
+        "steps of each lane between updates of the acting policy: fewer keep it fresh, more cost less (8 to 64)",
+        min=1,
+    )
+    capacity: int = tunable(
+        1_000_000, "rows the table keeps: more remembers longer and takes memory (100,000 to 2,000,000)", min=1
+    )
+    dueling: bool = tunable(True, "the last layer adds a state's value and its actions' advantages (on or off)")
+    n_step: int = tunable(3, "rewards summed before a target's value: more is faster and off-policy (1 to 5)", min=1)
+    prioritised: bool = tunable(True, "draw rows by how wrong their value was, instead of all alike (on or off)")
+    epsilon_base: float = tunable(
+        0.4,
+        "lane i of N explores with probability base^(1 + power i / (N - 1)): that of the first lane (0.2 to 0.6)",
+        min=0,
+        max=1,
+    )
+    epsilon_power: float = tunable(
+        7.0, "how much less the last lane explores than the first: base^(1 + power) (3 to 10)", min=0
+    )
+
+
+def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
+    """What the house needs to know to run Ape-X on ``spaces``.
+
+    Raises:
+        SpaceError: actions that are not a Discrete, or observations that no model here serves.
+        ConfigError: atoms without a range.
+    """
+    graph = policy_graph(spaces, config, "apex")
+    found = q_spec(spaces, config, graph, Ladder(config.epsilon_base, config.epsilon_power))
+    if not config.prioritised:
+        return found
+    n = graph.head.outputs // config.atoms
+    return replace(
+        found,
+        row=(ArraySpec("q", (n,), "float32"),),
+        initial_priority="penstock.algorithms.apex.priorities:initial_priority",
+    )
+
+
+def init_state(spaces: Spaces, config: ApexConfig, seed: int) -> Arrays:
+    """The state to begin with: the network drawn from ``seed``, its target equal to it, everything else 0."""
+    found = spec(spaces, config)
+    return initial_arrays(found, {"actor": [found.policy.actor]}, seed)

@@ -1,0 +1,129 @@
+"""Deep Q-learning (Mnih et al. 2015, https://doi.org/10.1038/nature14236) and what has been added to it since.
+
+    y        = R + discount Q'(s', argmax_a Q(s', a))                              (double: van Hasselt et al. 2016)
+    R        = sum_{k<n} gamma^k r_k                                                     (n-step: Hessel et al. 2018)
+    L(theta) = E[ w huber(Q(s, a) - y) ],   priority = |Q(s, a) - y|             (w, prioritised: Schaul et al. 2016)
+    Q(s, a)  = V(s) + A(s, a) - mean_b A(s, b)                                            (dueling: Wang et al. 2016)
+    L(theta) = E[ w H(projection of R + discount z under p'(s', a*), p(s, a)) ]    (categorical: Bellemare et al. 2017)
+
+Without ``double`` the target chooses its own action. Every ``target_every``-th step the target becomes the network.
+
+Deviations: Adam instead of RMSprop; gradients are clipped by their norm; rewards are learned from as they are; a time
+limit bootstraps from the last observation. With atoms the priority is the divergence of the two distributions.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.dqn.spec import DQNConfig, QConfig, init_state, policy_graph
+from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
+from penstock.models.gradients import gradients_of
+from penstock.models.policy import Policy, action_values
+from penstock.network import EpsilonGreedy
+from penstock.ops.categorical import cross_entropy, divergence, projected, support
+from penstock.ops.losses import huber, share_of
+from penstock.ops.optimizers import clip_scale, global_norm
+from penstock.types import Spaces
+
+__all__ = ["Judgement", "build", "judged", "phases"]
+
+LEAST_PRIORITY = 1e-6
+"""A row without error may be drawn again, too. Source: Schaul et al. 2016, https://arxiv.org/abs/1511.05952."""
+
+
+class Judgement(NamedTuple):
+    """What the network says of the rows of a minibatch, and how wrong it is."""
+
+    loss: Tensor
+    """``[m]``, differentiable."""
+    error: Tensor
+    """``[m]``, at least 0: what a priority is made of."""
+    value: Tensor
+    """``[m]``: of the actions taken."""
+
+
+def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
+    """DQN on ``spaces`` as pure functions."""
+    policy = Policy(policy_graph(spaces, config, "dqn"))
+    return algorithm_of(policy, spaces, partial(init_state, spaces, config), *phases(policy, config))
+
+
+def phases(policy: Policy, config: QConfig) -> tuple[Phase, Phase]:
+    """The step of the network, and now and then its target."""
+    update = Phase("update", partial(gradients, policy, config), partial(apply, config))
+    return update, Phase("target", _no_gradients, _copied, every=config.target_every)
+
+
+def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradient of the loss, and each row's new priority where rows are drawn by it."""
+    del noise
+    share = share_of(minibatch["weight"])
+
+    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Judgement]:
+        found = judged(policy, config, leaves, minibatch)
+        each = minibatch["importance"] * found.loss if config.prioritised else found.loss
+        return torch.dot(share, each), found
+
+    gradient, found = gradients_of(loss, state, ["actor"])
+    loss_of_rows, error, value = (part.detach() for part in found)
+    metrics = {
+        "value_loss": torch.dot(share, loss_of_rows),
+        "value": torch.dot(share, value),
+        "grad_norm": global_norm(gradient.values()),
+    }
+    return Gradients(gradient, metrics, {"priority": error + LEAST_PRIORITY} if config.prioritised else {})
+
+
+def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) -> Judgement:
+    """Loss, error and value of each row; the target takes no gradient."""
+    head = _head(policy)
+    rows = torch.arange(len(minibatch["action"]), device=minibatch["action"].device)
+    with torch.no_grad():
+        obs = next_obs(policy, minibatch)
+        following = policy.output({"actor": state["target.actor"]}, obs)
+        chooser = policy.output({"actor": state["actor"].detach()}, obs) if config.double else following
+        best = action_values(head, chooser).argmax(1)
+    said = policy.output(state, minibatch)
+    reward, discount = minibatch["reward"], minibatch["discount"]
+    if config.atoms == 1:
+        value = said[rows, minibatch["action"]]
+        error = value - (reward + discount * following[rows, best])
+        return Judgement(huber(error), error.abs(), value)
+    logits = said.view(-1, head.n, head.atoms)[rows, minibatch["action"]]
+    with torch.no_grad():
+        z = support(logits, head.low, head.high, head.atoms)
+        probability = torch.softmax(following.view(-1, head.n, head.atoms)[rows, best], 1)
+        returns = reward.unsqueeze(1) + discount.unsqueeze(1) * z
+        target = projected(probability, returns, head.low, head.high)
+    loss = cross_entropy(target, logits)
+    return Judgement(loss, divergence(target, logits), torch.softmax(logits, 1) @ z)
+
+
+def apply(config: QConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam down the gradient, clipped by its norm."""
+    scale = clip_scale(found.values(), config.max_grad_norm)
+    return stepped(state, "actor", scale * found["actor"], config.lr, config.adam_eps)
+
+
+def _no_gradients(state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    del state, minibatch, noise
+    return Gradients({}, {}, {})
+
+
+def _copied(state: Tensors, found: Tensors) -> Tensors:
+    """The target as the network is now."""
+    del found
+    return {"target.actor": state["actor"].clone()}
+
+
+def _head(policy: Policy) -> EpsilonGreedy:
+    head = policy.graph.head
+    if not isinstance(head, EpsilonGreedy):
+        raise TypeError(f"the policy's head is {head}, not an EpsilonGreedy")
+    return head

@@ -1,0 +1,93 @@
+"""Ape-X: what differs from DQN, and first priorities against arithmetic by hand."""
+
+import numpy as np
+import pytest
+
+from penstock.algorithm import Ladder, Priorities
+from penstock.algorithms.apex import spec
+from penstock.algorithms.apex.priorities import initial_priority
+from penstock.registry import load
+from tests.algorithms.replay_rows import DISCRETE
+
+
+def rollout(q, reward, terminated=(), truncated=(), invalid=()):
+    """One lane: ``q`` of action 0, which is taken; action 1 is worth 1 more. The last row is the bootstrap."""
+    rows = len(q)
+    found = {
+        "q": np.stack([np.array(q, np.float32), np.array(q, np.float32) + 1.0], 1)[:, None],
+        "reward": np.array(reward, np.float32)[:, None],
+        "action": np.zeros((rows, 1), np.int64),
+    }
+    for name, at in (("terminated", terminated), ("truncated", truncated)):
+        found[name] = np.isin(np.arange(rows), at)[:, None]
+    found["valid"] = ~np.isin(np.arange(rows), (*invalid, rows - 1))[:, None]
+    return found
+
+
+def priorities(n_step, **rows):
+    config = spec.ApexConfig(n_step=n_step, gamma=0.5)
+    found = initial_priority(rollout(**rows), config)
+    assert found.dtype == np.float32
+    return found[:, 0].tolist()
+
+
+def test_two_steps_by_hand():
+    # Row 0: 1 + 0.5 * 2 + 0.25 * (4 + 1) - 10 = -6.75; row 1: 2 + 0.5 * 3 + 0.25 * (7 + 1) - 3 = 2.5.
+    # Row 2 sees one step: 3 + 0.5 * (7 + 1) - 4 = 3. Row 3 sees none: the largest. Nobody looks at row 4.
+    found = priorities(2, q=[10.0, 3.0, 4.0, 7.0, np.nan], reward=[1.0, 2.0, 3.0, 4.0, np.nan])
+    assert found == pytest.approx([6.75, 2.5, 3.0, 6.75], abs=2e-6)
+
+
+def test_a_terminated_row_ends_the_chain_and_is_worth_nothing_behind():
+    # Row 0: 1 + 0.5 * 2 - 10; row 1: 2 - 3; row 2 begins anew: 3 + 0.5 * 8 - 4.
+    found = priorities(3, q=[10.0, 3.0, 4.0, 7.0, 0.0], reward=[1.0, 2.0, 3.0, 4.0, 0.0], terminated=[1])
+    assert found == pytest.approx([8.0, 1.0, 3.0, 8.0], abs=2e-6)
+
+
+def test_a_terminated_last_row_needs_nothing_behind_it():
+    found = priorities(1, q=[10.0, 3.0, 0.0], reward=[1.0, 2.0, 0.0], terminated=[1])
+    # Row 0: 1 + 0.5 * (3 + 1) - 10; row 1: 2 - 3.
+    assert found == pytest.approx([7.0, 1.0], abs=2e-6)
+
+
+def test_a_truncated_row_is_left_out_of_the_chain():
+    # Row 0: 1 + 0.5 * (3 + 1) - 10. Row 1 is truncated, and its last observation is nowhere in the slot: the largest.
+    found = priorities(3, q=[10.0, 3.0, 4.0, 7.0, 0.0], reward=[1.0, 2.0, 3.0, 4.0, 0.0], truncated=[1])
+    assert found == pytest.approx([7.0, 7.0, 3.0, 7.0], abs=2e-6)
+
+
+def test_a_row_that_is_not_valid_ends_the_chain_with_its_own_value():
+    # Row 0: 1 + 0.5 * 2 + 0.25 * (4 + 1) - 10; row 1: 2 + 0.5 * 5 - 3; row 2 carries no transition.
+    found = priorities(3, q=[10.0, 3.0, 4.0, 7.0, 0.0], reward=[1.0, 2.0, 99.0, 4.0, 0.0], invalid=[2])
+    assert found == pytest.approx([6.75, 1.5, 0.0, 6.75], abs=2e-6)
+
+
+def test_more_steps_than_rows():
+    # 1 + 0.5 * (3 + 1) - 10; the last row sees nothing.
+    assert priorities(5, q=[10.0, 3.0, 0.0], reward=[1.0, 2.0, 0.0]) == pytest.approx([7.0, 7.0], abs=2e-6)
+
+
+def test_a_slot_of_one_row_that_says_nothing():
+    assert priorities(3, q=[10.0, 3.0], reward=[1.0, 2.0]) == pytest.approx([1e-6])
+
+
+def test_lanes_do_not_mix():
+    one = rollout(q=[10.0, 3.0, 4.0], reward=[1.0, 2.0, 3.0])
+    other = rollout(q=[0.0, 0.0, 4.0], reward=[0.0, 0.0, 0.0], terminated=[0, 1])
+    both = {name: np.concatenate((values, other[name]), 1) for name, values in one.items()}
+    found = initial_priority(both, spec.ApexConfig(n_step=1, gamma=0.5))
+    assert found[:, 0].tolist() == pytest.approx([7.0, 7.0], abs=2e-6)
+    assert found[:, 1].tolist() == pytest.approx([0.0, 0.0], abs=2e-6)
+
+
+def test_ape_x_is_dqn_with_these_settings():
+    found = spec.spec(DISCRETE, spec.ApexConfig())
+    assert found.explore == Ladder(0.4, 7.0)
+    assert (found.table.capacity, found.table.n_step) == (1_000_000, 3)
+    assert found.table.priorities == Priorities(0.6, 0.4)
+    assert [(part.name, part.shape) for part in found.row] == [("q", (3,))]
+    assert load(found.initial_priority) is initial_priority
+    # With atoms q is still a value for each action.
+    assert spec.spec(DISCRETE, spec.ApexConfig(atoms=51)).row[0].shape == (3,)
+    plain = spec.spec(DISCRETE, spec.ApexConfig(prioritised=False))
+    assert (plain.row, plain.initial_priority) == ((), None)

@@ -11,7 +11,7 @@ EVERY_S = (4.0, 6.0)
 """From one fault to the next."""
 STOPS = 0.1
 """Share of faults that stop an environment's process instead of ending it."""
-UPTIME_S = 1.0
+UPTIME_S = 2.0
 """So far may an uptime be off that the run tells of: a life is reckoned from the supervisor's tick."""
 
 

@@ -94,8 +94,6 @@ class Sitting:
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 
-    # ---- one command
-
     def begin(self, *words: str) -> None:
         """Start a command of penstock, and return once it has reported its first update."""
         watched = self.watched
@@ -116,7 +114,11 @@ class Sitting:
         )
         limit = time.monotonic() + START_LIMIT_S
         while len(watched.reports) == self._first:
-            self._look()
+            # One that has little to do may have reported it and ended.
+            ended = self._running().poll() is not None
+            self._look(ends=True)
+            if ended and len(watched.reports) == self._first:
+                raise self._ended_early()
             if time.monotonic() > limit:
                 raise BrokenError(f"no update within {START_LIMIT_S:.0f} s of its start")
 
@@ -154,8 +156,6 @@ class Sitting:
                 os.kill(process.pid, signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
-
-    # ---- parts of a life
 
     def _rest(self, part: Part) -> None:
         """No faults: settle, then spans as long as those between faults."""
@@ -209,8 +209,6 @@ class Sitting:
                 raise BrokenError(f"{fault.process} was struck and its restart not told of in {FOUND_LIMIT_S:.0f} s")
             self._look()
 
-    # ---- watching
-
     def _until(self, at: float) -> None:
         while time.monotonic() < at:
             self._look()
@@ -219,9 +217,7 @@ class Sitting:
         """Watch for one tick: new lines at once, processes every second, the report every minute."""
         time.sleep(TICK_S)
         watched, now = self.watched, time.monotonic()
-        lines = self._new_lines()
-        watched.reports += reports_of(lines, now)
-        watched.told[-1] += told_in(lines, now)
+        self._take_lines(now)
         if now >= self._clock["sample"]:
             self._clock["sample"] = now + SAMPLE_S
             self._sample(now)
@@ -230,10 +226,15 @@ class Sitting:
             self._save(watched)
         if ends:
             return
-        if (status := self._running().poll()) is not None:
-            raise BrokenError(f"the command ended with status {status}; it said:\n{self._said()}")
+        if self._running().poll() is not None:
+            raise self._ended_early()
         if len(watched.reports) > self._first and now - watched.reports[-1].at > STALL_LIMIT_S:
             raise BrokenError(f"no update for {STALL_LIMIT_S:.0f} s")
+
+    def _take_lines(self, now: float) -> None:
+        lines = self._new_lines()
+        self.watched.reports += reports_of(lines, now)
+        self.watched.told[-1] += told_in(lines, now)
 
     def _new_lines(self) -> list[dict[str, Any]]:
         if self.watched.run is None:
@@ -256,8 +257,6 @@ class Sitting:
     def _processes(self) -> list[Process]:
         return processes(self._mark, self._process.pid if self._process else 0, self._members)
 
-    # ---- the end of a command
-
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise BrokenError("nothing was started")
@@ -272,6 +271,8 @@ class Sitting:
         end = time.monotonic() + LEFT_AFTER_S
         while (left := self._processes()) and time.monotonic() < end:
             time.sleep(TICK_S)
+        # What it has written last is none of the next command's.
+        self._take_lines(time.monotonic())
         first = self.watched.reports[self._first]
         begun = first.update, first.steps
         self.watched.ended.append(Ended(how, status, len(left), self._checkpoint(), begun, self._said()))
@@ -284,6 +285,9 @@ class Sitting:
         except CheckpointError:
             return None
         return int(manifest["update"]), int(manifest["steps"])
+
+    def _ended_early(self) -> BrokenError:
+        return BrokenError(f"the command ended with status {self._running().poll()}; it said:\n{self._said()}")
 
     def _said(self) -> str:
         if self._output is None:

@@ -92,7 +92,7 @@ def test_every_fault_is_told_of_once_for_each_node_of_its_process() -> None:
         ([told(100, "env.0", 1), told(101, "env.0", 1)], "told of 2 times"),
         ([told(100, "env.0", 1, status=1)], "status 1"),
         ([told(100, "env.0", 1, uptime_s=3.0)], "uptime 3.0 s, it was 10.0 s"),
-        ([told(100, "env.0", 1, uptime_s=12.0)], "uptime 12.0 s"),
+        ([told(100, "env.0", 1, uptime_s=13.0)], "uptime 13.0 s"),
         ([told(100, "env.0", 1)._replace(note="env.0 was started again (restart 1)")], "was started again"),
     ],
 )
@@ -360,6 +360,8 @@ def test_a_run_goes_on_behind_its_checkpoint() -> None:
 def test_a_sitting_at_its_smallest(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(faults, "EVERY_S", (0.4, 0.6))
     monkeypatch.setattr(faults, "STOPS", 0.0)
+    monkeypatch.setattr(faults, "UPTIME_S", 60.0)
+    monkeypatch.setattr(sitting, "LEFT_AFTER_S", 60.0)
     for module, name, value in ((sitting, "SETTLE_S", 0.2), (sitting, "SPAN_S", 0.5), (sitting, "SAMPLE_S", 0.1)):
         monkeypatch.setattr(module, name, value)
     small = {**SETTING, "num_steps": 64, "eval_interval": 0, "num_envs": 2}

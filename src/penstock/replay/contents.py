@@ -13,7 +13,7 @@ from penstock.types import Array, Arrays
 
 __all__ = ["contents", "contents_bytes", "restore"]
 
-_OF_SLOT = {"first_lane", "rollout", "lane_position", "continues"}
+_OF_SLOT = {"lane_position", "continues"}
 _PLACES = ("final_slot", "final_t", "final_lane")
 
 
@@ -27,6 +27,8 @@ def contents(table: Table, taken: Sequence[int]) -> Arrays:
     count = min(table.slots - 1, _readable(table, taken), *taken)
     places = [_indices(table, writer, taken[writer], count) for writer in range(table.writers)]
     arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table)}
+    # The ring begins where it began: what is drawn by priority depends on where a row lies.
+    arrays["sequence"] = np.array(max(taken), np.int64)
     arrays["continues"] = np.concatenate([table.arrays["continues"][place] for place in places], axis=1)
     arrays |= _finals(table, places)
     # Race: writers go on. What they have begun to overwrite by now may be torn.
@@ -36,7 +38,8 @@ def contents(table: Table, taken: Sequence[int]) -> Arrays:
     kept = arrays["final_slot"] >= lost
     finals = {name: values[kept] for name, values in arrays.items() if name.startswith("final")}
     finals["final_slot"] = finals["final_slot"] - lost
-    return {name: finals.get(name, values[lost:]) for name, values in arrays.items()}
+    later = {name: values[lost:] for name, values in arrays.items() if values.ndim}
+    return arrays | later | finals
 
 
 def contents_bytes(table: Table) -> int:
@@ -45,7 +48,7 @@ def contents_bytes(table: Table) -> int:
 
 
 def restore(table: Table, arrays: Arrays) -> int:
-    """Fill an empty table with what ``contents`` gave; how many slots each writer then has.
+    """Fill an empty table with what ``contents`` gave; the sequence at which each writer goes on.
 
     Where it has room for fewer slots the newest are kept. Where writers stood, and which rollout was a slot's, it does
     not know.
@@ -63,21 +66,28 @@ def restore(table: Table, arrays: Arrays) -> int:
             has = None if found is None else list(found.shape[1:])
             raise ValueError(f"of {name} it holds {has}, not {list(wanted)}")
     held = len(arrays["valid"])
-    count = min(held, table.slots - 1)
+    count, sequence = min(held, table.slots - 1), int(arrays["sequence"])
     for writer in range(table.writers):
-        places = _indices(table, writer, count, count)
+        places = _indices(table, writer, sequence, count)
         own = slice(writer * lanes, (writer + 1) * lanes)
         for name in names:
             table.arrays[name][places] = arrays[name][held - count :, :, own]
+        # Older than anything: a successor of this writer is told of its lanes by the learner's record.
+        table.arrays["rollout"][places] = -1
         table.arrays["continues"][places] = arrays["continues"][held - count :, own]
-        _restore_finals(table, writer, arrays, held - count)
-        table.begin(writer, count)
-    return count
+        _restore_finals(table, writer, arrays, held - count, places)
+        table.begin(writer, sequence)
+    return sequence
 
 
 def _row_fields(table: Table) -> list[str]:
-    """The fields that hold ``[T + 1, lanes, ...]`` in a slot: by name, since others may have such a shape by chance."""
-    return [name for name in table.arrays if name not in _OF_SLOT and not name.startswith(("final", "episode_"))]
+    """The fields that hold ``[T + 1, lanes, ...]`` in a slot; by name as well, since others may have such a shape."""
+    rows = table.arrays["valid"].shape
+    return [
+        name
+        for name, values in table.arrays.items()
+        if values.shape[:3] == rows and name not in _OF_SLOT and not name.startswith(("final", "episode_"))
+    ]
 
 
 def _readable(table: Table, taken: Sequence[int]) -> int:
@@ -116,13 +126,13 @@ def _final_fields(table: Table) -> list[str]:
     return [name for name in table.arrays if name.startswith("final.")]
 
 
-def _restore_finals(table: Table, writer: int, arrays: Arrays, dropped: int) -> None:
+def _restore_finals(table: Table, writer: int, arrays: Arrays, dropped: int, places: Array) -> None:
     lanes = table.arrays["valid"].shape[2]
     own = (arrays["final_lane"] // lanes == writer) & (arrays["final_slot"] >= dropped)
     slots = arrays["final_slot"][own] - dropped
-    table.arrays["final_count"][_indices(table, writer, int(table.slots), table.slots)] = 0
+    table.arrays["final_count"][places] = 0
     for slot in np.unique(slots):
-        place = table.index(writer, int(slot))
+        place = places[int(slot)]
         entries = np.nonzero(own)[0][slots == slot]
         table.arrays["final_count"][place] = len(entries)
         table.arrays["final_t"][place, : len(entries)] = arrays["final_t"][entries]

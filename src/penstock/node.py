@@ -83,6 +83,10 @@ class Ports(Protocol):
         """A table, to be looked at."""
         ...
 
+    def priorities(self, edge: str) -> Array | None:
+        """The bytes of the tree that ranks a table's rows; ``None`` if they are not ranked."""
+        ...
+
     def board_writer(self, edge: str) -> "BoardWriter":
         """The writing end of a board."""
         ...

@@ -6,6 +6,8 @@ import pytest
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents, restore
+from penstock.replay.priorities import Ranking, enter
+from penstock.replay.sum_tree import SumTree
 from penstock.types import Box, Discrete, Spaces
 
 NUM_ENVS, T, SLOTS = 4, 3, 5
@@ -14,10 +16,13 @@ SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))
 
 def empty(writers: int, slots: int = SLOTS) -> Table:
     specs = table_specs(SPACES, (), T, NUM_ENVS // writers, same_step=True)
-    nbytes = Table.required(specs, writers, slots)
+    return Table(memory(Table.required(specs, writers, slots)), specs, writers, slots)
+
+
+def memory(nbytes: int) -> np.ndarray:
     raw = np.zeros(nbytes + 64, np.uint8)
     first = -raw.ctypes.data % 64
-    return Table(raw[first : first + nbytes], specs, writers, slots)
+    return raw[first : first + nbytes]
 
 
 def filled(writers: int, count: int) -> Table:
@@ -43,6 +48,22 @@ def filled(writers: int, count: int) -> Table:
     return table
 
 
+def first_priority(slot: dict, config: None) -> np.ndarray:
+    return slot["reward"][:-1] / 1000
+
+
+def ranked(table: Table) -> tuple[Table, SumTree]:
+    """The slots that a table holds, ranked by their rewards as they would have been when they were written."""
+    tree = SumTree(memory(SumTree.required(10_000)), table.arrays["valid"].size)
+    ranking = Ranking(1.0, f"{__name__}:first_priority", None)
+    for writer in range(table.writers):
+        last = table.written(writer)
+        for sequence in range(max(0, last - SLOTS), last):
+            index = table.index(writer, sequence)
+            enter(tree, ranking, table.slot(index), index, sequence)
+    return table, tree
+
+
 def same(left: dict, right: dict) -> bool:
     return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
 
@@ -64,6 +85,26 @@ def test_a_restored_table_holds_the_same(before: int, after: int) -> None:
     assert restore(table, kept) == 9
     assert [table.written(writer) for writer in range(after)] == [9] * after
     assert same(kept, contents(table, [9] * after))
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (4, 1)])
+def test_priorities_come_back_exactly(before: int, after: int) -> None:
+    table, tree = ranked(filled(before, 9))
+    kept = contents(table, [9] * before, tree)
+    # The row of slot 7, step 1, lane 3 has (1000 * 7 + 10 + 3) / 1000; row T has none.
+    assert kept["priority"][2, 1, 3] == pytest.approx(7.013, abs=2**-22)
+    assert (kept["priority"][:, T] == 0).all()
+    again, copy = empty(after), SumTree(memory(SumTree.required(10_000)), empty(after).arrays["valid"].size)
+    restore(again, kept, copy)
+    assert same(kept, contents(again, [9] * after, copy))
+    assert copy.max_priority() == tree.max_priority() > 8.0
+    assert copy.total() == pytest.approx(kept["priority"].sum())
+
+
+def test_rows_without_priorities_do_not_fit_where_they_are_needed() -> None:
+    tree = SumTree(memory(SumTree.required(10_000)), empty(1).arrays["valid"].size)
+    with pytest.raises(ValueError, match="its rows have no priorities"):
+        restore(empty(1), contents(filled(1, 2), [2]), tree)
 
 
 def test_a_smaller_table_keeps_the_newest() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.experiments.checkpoints import prune_checkpoints, save_checkpoint
 from penstock.node import Ports
 from penstock.replay.contents import contents, contents_bytes
+from penstock.replay.priorities import tree_of
 from penstock.types import Arrays
 
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]
@@ -45,6 +46,8 @@ class CheckpointerNode:
         self._checkpoints = ports.stream_reader("checkpoints")
         name = self._settings.table
         self._table = None if name is None else ports.table(name)
+        ranks = None if name is None else ports.priorities(name)
+        self._tree = None if ranks is None or self._table is None else tree_of(self._table, ranks)
 
     def ready(self) -> bool:
         """True if a checkpoint waits."""
@@ -75,7 +78,7 @@ class CheckpointerNode:
         table = self._table
         if table is None or contents_bytes(table) > TABLE_LIMIT:
             return None
-        return contents(table, slot["taken"].tolist())
+        return contents(table, slot["taken"].tolist(), self._tree)
 
 
 def packed(slot: Arrays) -> Arrays:

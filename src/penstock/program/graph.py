@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from penstock.replay.limiter import RateLimiter
+from penstock.replay.priorities import Ranking
 from penstock.types import ArraySpec
 
 __all__ = [
@@ -79,6 +80,14 @@ class Table:
     """Of each writer."""
     limiter: RateLimiter
     """Writers wait where readers have drawn too little of what there is: the counters ``collected`` and ``drawn``."""
+    ranking: Ranking | None = None
+    """Rows are drawn by priorities, which a tree beside the table holds; ``None``: each is as likely."""
+
+    @property
+    def rows(self) -> int:
+        """Flat rows of all slots of all writers, those at the end of a slot among them."""
+        (valid,) = (spec for spec in self.arrays if spec.name == "valid")
+        return len(self.writers) * self.slots * valid.size
 
 
 @dataclass(frozen=True)

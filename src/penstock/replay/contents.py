@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.memory.table import Table
+from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 
 __all__ = ["contents", "contents_bytes", "restore"]
@@ -17,10 +18,11 @@ _OF_SLOT = {"lane_position", "continues"}
 _PLACES = ("final_slot", "final_t", "final_lane")
 
 
-def contents(table: Table, taken: Sequence[int]) -> Arrays:
+def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) -> Arrays:
     """A copy of the last slots below ``taken``, as many of one writer as of another.
 
-    All but one of a ring: that one may be filled while the others are copied.
+    All but one of a ring: that one may be filled while the others are copied. With the priorities of ``tree``, as they
+    are now.
 
     A slot that is overwritten while it is copied is left out, and those before it.
     """
@@ -31,6 +33,12 @@ def contents(table: Table, taken: Sequence[int]) -> Arrays:
     arrays["sequence"] = np.array(max(taken), np.int64)
     arrays["continues"] = np.concatenate([table.arrays["continues"][place] for place in places], axis=1)
     arrays |= _finals(table, places)
+    if tree is not None:
+        size = table.arrays["valid"][0].size
+        leaves = [place[:, None] * size + np.arange(size) for place in places]
+        ranks = [tree.read(own).reshape(-1, *table.arrays["valid"].shape[1:]) for own in leaves]
+        arrays["priority"] = np.concatenate(ranks, axis=2)
+        arrays["largest_priority"] = np.array(tree.max_priority())
     # Race: writers go on. What they have begun to overwrite by now may be torn.
     lost = count - min(count, _readable(table, taken))
     if lost == 0:
@@ -47,14 +55,14 @@ def contents_bytes(table: Table) -> int:
     return sum(table.arrays[name].nbytes for name in _row_fields(table))
 
 
-def restore(table: Table, arrays: Arrays) -> int:
+def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
     """Fill an empty table with what ``contents`` gave; the sequence at which each writer goes on.
 
     Where it has room for fewer slots the newest are kept. Where writers stood, and which rollout was a slot's, it does
     not know.
 
     Raises:
-        ValueError: the rows are of another layout.
+        ValueError: the rows are of another layout, or have no priorities and are to have some.
     """
     names = _row_fields(table)
     lanes = table.arrays["valid"].shape[2]
@@ -65,6 +73,8 @@ def restore(table: Table, arrays: Arrays) -> int:
         if found is None or found.shape[1:] != wanted or found.dtype != mine.dtype:
             has = None if found is None else list(found.shape[1:])
             raise ValueError(f"of {name} it holds {has}, not {list(wanted)}")
+    if tree is not None and "priority" not in arrays:
+        raise ValueError("its rows have no priorities")
     held = len(arrays["valid"])
     count, sequence = min(held, table.slots - 1), int(arrays["sequence"])
     for writer in range(table.writers):
@@ -77,7 +87,21 @@ def restore(table: Table, arrays: Arrays) -> int:
         table.arrays["continues"][places] = arrays["continues"][held - count :, own]
         _restore_finals(table, writer, arrays, held - count, places)
         table.begin(writer, sequence)
+        if tree is not None:
+            _restore_ranks(tree, table, places, arrays["priority"][held - count :, :, own], sequence - count)
+    if tree is not None and count:
+        # For a moment, so that the tree knows of it.
+        row = table.index(0, sequence - 1) * table.arrays["valid"][0].size
+        before = tree.read(np.array([row]))
+        tree.set(row, sequence - 1, arrays["largest_priority"].reshape(1))
+        tree.set(row, sequence - 1, before)
     return sequence
+
+
+def _restore_ranks(tree: SumTree, table: Table, places: Array, ranks: Array, first: int) -> None:
+    """The priorities ``[n, T + 1, lanes]`` of slots from sequence ``first`` on."""
+    for position, place in enumerate(places):
+        tree.set(int(place) * table.arrays["valid"][0].size, first + position, ranks[position].reshape(-1))
 
 
 def _row_fields(table: Table) -> list[str]:

@@ -23,6 +23,8 @@ from penstock.node import (
     StreamWriter,
 )
 from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream, Table
+from penstock.replay.priorities import enter
+from penstock.replay.sum_tree import SumTree
 from penstock.scheduler.asking import AnsweringEnd, AskingEnd
 from penstock.scheduler.ledger import Ledger, ledger
 from penstock.scheduler.trace import NodeTrace, NoTrace
@@ -91,9 +93,18 @@ class _TableEnd:
     """One writer's end of a table: a stream writer like any other, whose slots nobody has to give back."""
 
     def __init__(
-        self, memory: TableMemory, edge: Table, node: str, counters: Counters, wake: Callable[[], None]
+        self,
+        memory: TableMemory,
+        tree: SumTree | None,
+        edge: Table,
+        node: str,
+        *,
+        counters: Counters,
+        wake: Callable[[], None],
     ) -> None:
         self._memory = memory
+        self._tree = tree
+        self._ranking = edge.ranking
         self._writer = edge.writers.index(node)
         self._writers = len(edge.writers)
         self._limiter = edge.limiter
@@ -120,6 +131,9 @@ class _TableEnd:
         sequence = self._memory.written(self._writer)
         if self._memory.index(self._writer, sequence) != index:
             raise FencedError(f"slot {index} is not the one that this writer fills")
+        if self._tree is not None and self._ranking is not None:
+            # Before the push: a writer that dies in between leaves priorities of rows that cannot be read yet.
+            enter(self._tree, self._ranking, self._memory.slot(index), index, sequence)
         self._memory.push(self._writer, sequence)
         self._handed_on.add()
         self._wake()
@@ -178,7 +192,8 @@ class NodePorts:
         if isinstance(table, Table):
             wake = self._waker(table.readers)
             memory = self._wiring.table_memory(edge)
-            return _TableEnd(memory, table, self.name, self._counters, wake)
+            tree = self._wiring.tree(edge)
+            return _TableEnd(memory, tree, table, self.name, counters=self._counters, wake=wake)
         stream = self._stream(edge)
         return self._stream_end(stream, stream.readers)
 
@@ -190,6 +205,10 @@ class NodePorts:
     def table(self, edge: str) -> TableMemory:
         """A table, to be looked at."""
         return self._wiring.table_memory(edge)
+
+    def priorities(self, edge: str) -> Array | None:
+        """The bytes of the tree that ranks a table's rows; ``None`` if they are not ranked."""
+        return self._wiring.tree_bytes(edge)
 
     def _stream(self, name: str) -> Stream:
         edge = self._wiring.edge(name)

@@ -40,6 +40,8 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
             wiring.board(written.name).recover()
         if isinstance(written, Record) and written.owner in incarnations:
             wiring.record(written.name).recover()
+    for tree in wiring.trees():
+        tree.recover()
     wiring.bells.recover(wiring.bell_of(group))
     wiring.bells.ring_all()
     return True

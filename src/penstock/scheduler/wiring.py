@@ -17,6 +17,7 @@ from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream, Table
 from penstock.registry import NODES, load
+from penstock.replay.sum_tree import SumTree
 from penstock.scheduler.questions import Questions
 from penstock.types import Array
 
@@ -83,6 +84,8 @@ class Wiring:
         self._place("counters", Counters.required(self._rows, COUNTERS))
         for edge in edges:
             self._place(f"edge {edge.name}", _required(edge))
+            if isinstance(edge, Table) and edge.ranking is not None:
+                self._place(f"priorities {edge.name}", SumTree.required(edge.rows))
 
     def _place(self, name: str, nbytes: int) -> None:
         self._offsets[name] = self.nbytes
@@ -118,6 +121,20 @@ class Wiring:
         if not isinstance(edge, Table):
             raise TypeError(f"edge {name} is no table")
         return TableMemory(self.bytes_of(name), edge.arrays, len(edge.writers), edge.slots)
+
+    def tree_bytes(self, name: str) -> Array | None:
+        """The bytes of the tree beside a table; ``None`` if its rows are not ranked."""
+        at = self._offsets.get(f"priorities {name}")
+        return None if at is None else self._memory[at:]
+
+    def tree(self, name: str) -> SumTree | None:
+        """The tree beside a table; ``None`` if its rows are not ranked."""
+        edge, memory = self._edges[name], self.tree_bytes(name)
+        return SumTree(memory, edge.rows) if isinstance(edge, Table) and memory is not None else None
+
+    def trees(self) -> Iterator[SumTree]:
+        """Every tree of priorities."""
+        yield from filter(None, map(self.tree, self._edges))
 
     def record(self, name: str) -> RecordMemory:
         """The structure of a record."""

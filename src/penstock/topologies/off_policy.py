@@ -14,6 +14,7 @@ from penstock.program.graph import NodeSpec, Program, Table
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
 from penstock.replay.limiter import RateLimiter
+from penstock.replay.priorities import Ranking
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, keeper_settings, wire
 
 __all__ = ["build", "replayed"]
@@ -40,6 +41,9 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
         samples_per_insert=schedule.updates_per_step * schedule.mini_batch_size,
         tolerance=2 * turn,
     )
+    ranking = None
+    if kept.priorities is not None:
+        ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
     settings = ReplayLearnerSettings(
         keeper=keeper_settings(plan),
         update=plan.update,
@@ -56,7 +60,7 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
         open_limit_s=OPEN_LIMIT_S,
     )
     pattern = Pattern(
-        Table("rollouts", env_names(plan), ("learner",), rollout, slots, limiter),
+        Table("rollouts", env_names(plan), ("learner",), rollout, slots, limiter, ranking),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
         NodeSpec("learner", "replay_learner", settings, group="learner", threads=plan.learner_threads),
         max_lag,

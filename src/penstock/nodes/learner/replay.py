@@ -22,6 +22,7 @@ from penstock.nodes.learner.node import STEP_LIMIT_S, loss_values, refuse_bad_lo
 from penstock.nodes.learner.record import account
 from penstock.registry import load
 from penstock.replay.contents import restore
+from penstock.replay.priorities import tree_of
 from penstock.replay.sampler import Sampler
 from penstock.types import Array, Arrays, ReplayUpdater
 
@@ -68,13 +69,22 @@ class ReplayLearnerNode:
             self._updater: ReplayUpdater = load(settings.update)(settings.updater)
         lanes = settings.keeper.run.num_envs // self._table.writers
         fields = tuple(name for name, _ in settings.keeper.spaces.obs)
+        ranks = ports.priorities("rollouts")
+        self._tree = None if ranks is None else tree_of(self._table, ranks)
         self._sampler = Sampler(
-            self._table, lanes, fields, n_step=self._table_spec.n_step, gamma=self._table_spec.gamma, stack={}
+            self._table,
+            lanes,
+            fields,
+            n_step=self._table_spec.n_step,
+            gamma=self._table_spec.gamma,
+            stack={},
+            tree=self._tree,
         )
         size = self._schedule.mini_batch_size
         self._minibatch: Arrays = {
             part.name: np.zeros((size, *part.shape), part.dtype) for part in spec.drawn(settings.keeper.spaces)
         }
+        self._places: Arrays = {name: np.zeros(size, np.int64) for name in ("index", "stamp")}
         self._intake = Intake(self._table, settings.order)
         self._start()
         self._work = self._learn()
@@ -95,7 +105,7 @@ class ReplayLearnerNode:
             if held is None:
                 return 0
             try:
-                count = restore(self._table, held)
+                count = restore(self._table, held, self._tree)
             except ValueError as error:
                 raise CheckpointError(f"the table of checkpoint {checkpoint} does not fit this run: {error}") from None
         return count
@@ -176,6 +186,13 @@ class ReplayLearnerNode:
             ratio = {"replay/ratio": last * self._schedule.mini_batch_size / max(1, int(new["steps"]))}
             keeper.report(loss_values(metrics) | {"policy/lag": lag} | ratio)
 
+    def _rank(self, per_row: Arrays) -> None:
+        """Rows that were just learned from are ranked anew, where they still lie where they were drawn."""
+        ranking = self._table_spec.priorities
+        if self._tree is not None and ranking is not None:
+            priority = np.power(per_row["priority"].astype(np.float64), ranking.alpha)
+            self._tree.update(self._places["index"], self._places["stamp"], priority)
+
     def _due(self, rows: int) -> int:
         """Gradient steps that so many collected rows make due."""
         return max(0, math.floor((rows - self._schedule.min_rows) * self._schedule.updates_per_step))
@@ -188,13 +205,16 @@ class ReplayLearnerNode:
 
     def _gradient_steps(self, first: int, last: int, taken: list[int], progress: float) -> Work:
         """Gradient steps number ``first .. last - 1``, on rows of slots below ``taken``."""
+        ranking = self._table_spec.priorities
+        beta = 0.0 if ranking is None else ranking.beta + progress * (1.0 - ranking.beta)
         seed, deadline = self._settings.keeper.run.seed, time.monotonic() + STEP_LIMIT_S
         for number in range(first, last):
             if self._ports.stopping():
                 return
-            self._sampler.sample((seed, number), self._minibatch, taken)
+            self._sampler.sample((seed, number), self._minibatch | self._places, taken, beta)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
-                self._updater.learn(self._minibatch, progress)
+                per_row = self._updater.learn(self._minibatch, progress)
+            self._rank(per_row)
             self._ports.count("drawn", self._schedule.mini_batch_size)
             if time.monotonic() > deadline:
                 yield None

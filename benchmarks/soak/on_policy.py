@@ -41,6 +41,8 @@ SETTING = {
     "num_workers": 2,
     # It ends when it is told to.
     "timesteps": 1_000_000_000_000,
+    # A third of the usual: it goes on for hundreds of millions of steps after it has learned what there is.
+    "lr": 1e-4,
     "save_interval": 20,
     "eval_interval": 40,
     "eval_episodes": 16,
@@ -102,13 +104,13 @@ def soak(minutes: float, seed: int, path: Path, words: Sequence[str]) -> list[st
     sitting, mean_return, broken = Sitting(folder, MEMBERS, draw, under_way), None, None
     try:
         mean_return = sit(sitting, minutes, folder)
-    except (BrokenError, OSError, ValueError, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it was, what was seen is reported
         broken = f"broken off: {str(error) or type(error).__name__}; what it has written stands in {folder}"
     finally:
         sitting.give_up()
     found = save(path, asked, sitting.watched, mean_return, broken)
     for bar in found.bars:
-        print(bar.line(), flush=True)
+        print(bar.line() if math.isfinite(bar.value) else f"{bar.name}: too short to judge", flush=True)
     short = [*missed(found, minutes), *found.wrong, *([broken] if broken else [])]
     if not short:
         shutil.rmtree(folder)

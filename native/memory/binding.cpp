@@ -27,5 +27,6 @@ NB_MODULE(_native, module) {
     penstock::memory::bind_flow(module);
     penstock::memory::bind_records(module);
     penstock::memory::bind_table(module);
+    penstock::memory::bind_rounds(module);
     module.def("watch_lifeline", &watch);
 }

@@ -9,5 +9,6 @@ namespace penstock::memory {
 void bind_flow(nanobind::module_& module);
 void bind_records(nanobind::module_& module);
 void bind_table(nanobind::module_& module);
+void bind_rounds(nanobind::module_& module);
 
 }  // namespace penstock::memory

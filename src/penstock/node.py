@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.memory.action_log import Position, RolloutLog
 from penstock.memory.record import Committed
+from penstock.memory.rounds import Rounds
 from penstock.memory.table import Table
 from penstock.types import Array, Arrays, Question
 
@@ -105,6 +106,10 @@ class Ports(Protocol):
 
     def record(self, edge: str) -> "RecordPort":
         """The owner's end of a record."""
+        ...
+
+    def rounds(self, edge: str) -> Rounds:
+        """This node's end of rounds."""
         ...
 
     def action_log(self, edge: str) -> "ActionLogPort":

@@ -30,6 +30,7 @@ __all__ = [
     "Space",
     "Spaces",
     "StepResult",
+    "Team",
     "Updater",
     "Wanted",
 ]
@@ -326,4 +327,31 @@ class ReplayUpdater(Protocol):
 
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
+        ...
+
+
+class Team(Exchange, Protocol):
+    """What a learner knows of the others: how they agree on gradients, and when it may go on."""
+
+    def join(self, state: Mapping[str, Array]) -> Arrays | None:
+        """Become one of the learners, before the first gradient step; waits for the others.
+
+        Args:
+            state: what this learner would begin with.
+
+        Returns:
+            What it begins with. ``None``: the run is to end.
+        """
+        ...
+
+    def begin(self, updater: ReplayUpdater) -> bool:
+        """A gradient step is wanted: true if it may begin now. The updater may be given a newer state."""
+        ...
+
+    def end(self) -> None:
+        """A gradient step has ended."""
+        ...
+
+    def leave(self) -> None:
+        """The others go on without this learner."""
         ...

@@ -32,7 +32,7 @@ VIOLATIONS = [
             f"Files of {room} are independent{', save a variant of the pattern it varies' * (room == 'topologies')}",
             {f"{room}/planted.py": f"import penstock.{room}.other_planted", f"{room}/other_planted.py": ""},
         )
-        for room in ("nodes", "topologies", "inference", "updates", "runtime")
+        for room in ("nodes", "topologies", "inference", "updates", "exchange", "runtime")
     ],
     (
         "two algorithms",
@@ -46,7 +46,14 @@ VIOLATIONS = [
     ),
     *[
         (f"torch in {file}", TORCH, {file: "def late() -> None:\n    import torch"})
-        for file in ("nodes/planted.py", "envs/planted.py", "algorithms/ppo/spec.py", "inference/native.py", "types.py")
+        for file in (
+            "nodes/planted.py",
+            "envs/planted.py",
+            "exchange/planted.py",
+            "algorithms/ppo/spec.py",
+            "inference/native.py",
+            "types.py",
+        )
     ],
     (
         "torch through a third file",

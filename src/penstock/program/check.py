@@ -1,7 +1,19 @@
 """Is a program whole? Checks names, ends, capacities and placement before anything starts."""
 
 from penstock.errors import PenstockError
-from penstock.program.graph import ActionLog, Ask, Board, Edge, Program, Record, RemoteAnswer, Stream, Table, ends
+from penstock.program.graph import (
+    ActionLog,
+    Ask,
+    Board,
+    Edge,
+    Program,
+    Record,
+    RemoteAnswer,
+    Rounds,
+    Stream,
+    Table,
+    ends,
+)
 
 __all__ = ["ProgramError", "check"]
 
@@ -60,6 +72,8 @@ def _edge(program: Program, edge: Edge) -> list[str]:
         faults += _ask(program, edge)
     if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
         faults.append(f"action log {edge.name} needs at least one lane and one action")
+    if isinstance(edge, Rounds) and len(edge.members) < 2:
+        faults.append(f"rounds {edge.name} need at least two members")
     if isinstance(edge, Stream | Table | Board | Record):
         fields = [spec.name for spec in edge.arrays]
         faults += [

@@ -9,6 +9,7 @@ from penstock.program.graph import (
     Program,
     Record,
     RemoteAnswer,
+    Rounds,
     Stream,
     Table,
 )
@@ -49,6 +50,9 @@ def _edge(edge: Edge) -> str:
         case Record():
             size = sum(spec.nbytes for spec in edge.arrays)
             return f"record {edge.name:<12} {edge.owner}: two buffers of {_bytes(size)}"
+        case Rounds():
+            size = sum(spec.nbytes for spec in edge.state)
+            return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer is told {_bytes(size)}"
         case ActionLog():
             ends = f"{edge.writer} -> {_names(edge.readers)}"
             return f"log    {edge.name:<12} {ends}: {edge.lanes} lanes, {edge.capacity} actions each"

@@ -26,6 +26,7 @@ __all__ = [
     "Program",
     "Record",
     "RemoteAnswer",
+    "Rounds",
     "Stream",
     "Table",
 ]
@@ -166,7 +167,18 @@ class ActionLog:
     capacity: int
 
 
-Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog
+@dataclass(frozen=True)
+class Rounds:
+    """Nodes that meet in rounds: each brings arrays, all get the same mean. Who dies is waited for no more."""
+
+    name: str
+    members: tuple[str, ...]
+    """The first round waits for all of them."""
+    state: tuple[ArraySpec, ...]
+    """What a node that comes later is told; what is brought is no larger than its float32 arrays."""
+
+
+Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds
 
 
 @dataclass(frozen=True)
@@ -232,3 +244,5 @@ def ends(edge: Edge) -> Iterator[str]:
         case Record():
             yield edge.owner
             yield from edge.readers
+        case Rounds():
+            yield from edge.members

@@ -9,6 +9,7 @@ from penstock.errors import FencedError
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.counters import Cell, Counters
 from penstock.memory.doorbell import Doorbells
+from penstock.memory.rounds import Rounds as RoundsMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
 from penstock.node import (
@@ -295,6 +296,10 @@ class NodePorts:
     def record(self, edge: str) -> RecordPort:
         """The owner's end of a record."""
         return self._wiring.record(edge)
+
+    def rounds(self, edge: str) -> RoundsMemory:
+        """This node's end of rounds."""
+        return self._wiring.rounds(edge, self.name)
 
     def action_log(self, edge: str) -> ActionLogPort:
         """The action log of one node's lanes."""

@@ -4,7 +4,7 @@ Only after its process was killed *and* reaped: nothing protects a payload from 
 nothing.
 """
 
-from penstock.program.graph import Ask, Board, Program, Record, RemoteAnswer
+from penstock.program.graph import Ask, Board, Program, Record, RemoteAnswer, Rounds
 from penstock.scheduler.ledger import ledger
 from penstock.scheduler.wiring import Wiring
 
@@ -40,6 +40,9 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
             wiring.board(written.name).recover()
         if isinstance(written, Record) and written.owner in incarnations:
             wiring.record(written.name).recover()
+        if isinstance(written, Rounds):
+            for member in set(written.members) & set(incarnations):
+                wiring.rounds(written.name, member).remove()
     for tree in wiring.trees():
         tree.recover()
     wiring.bells.recover(wiring.bell_of(group))

@@ -13,9 +13,10 @@ from penstock.memory.board import Board as BoardMemory
 from penstock.memory.counters import Counters
 from penstock.memory.doorbell import Doorbells
 from penstock.memory.record import Record as RecordMemory
+from penstock.memory.rounds import Rounds as RoundsMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
-from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Stream, Table
+from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Rounds, Stream, Table
 from penstock.registry import NODES, load
 from penstock.replay.sum_tree import SumTree
 from penstock.scheduler.questions import Questions
@@ -157,6 +158,13 @@ class Wiring:
             raise TypeError(f"edge {name} is no action log")
         return ActionLogMemory(self.bytes_of(name), edge.lanes, edge.action, edge.fields, edge.capacity)
 
+    def rounds(self, name: str, member: str) -> RoundsMemory:
+        """The structure of rounds, as one member's end."""
+        edge = self._edges[name]
+        if not isinstance(edge, Rounds):
+            raise TypeError(f"edge {name} is no rounds")
+        return RoundsMemory(self.bytes_of(name), len(edge.members), edge.state, edge.members.index(member))
+
     def questions(self, edge: Ask) -> Questions:
         """The structure of an ask edge that nodes answer."""
         return Questions(self.bytes_of(edge.name), edge)
@@ -189,6 +197,8 @@ def _required(edge: Edge) -> int:
             return BoardMemory.required(edge.arrays)
         case Record():
             return RecordMemory.required(edge.arrays)
+        case Rounds():
+            return RoundsMemory.required(len(edge.members), edge.state)
         case ActionLog():
             return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity)
         case Ask():

@@ -1,0 +1,3 @@
+from tests.memory.conftest import program, segment
+
+__all__ = ["program", "segment"]

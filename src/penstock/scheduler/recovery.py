@@ -35,19 +35,24 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
         for owner in incarnations.values():
             stream.recover(owner)
     _count_redone(wiring, incarnations)
-    for written in program.edges:
-        if isinstance(written, Board) and written.writer in incarnations:
-            wiring.board(written.name).recover()
-        if isinstance(written, Record) and written.owner in incarnations:
-            wiring.record(written.name).recover()
-        if isinstance(written, Rounds):
-            for member in set(written.members) & set(incarnations):
-                wiring.rounds(written.name, member).remove()
+    _drop_written(wiring, program, incarnations)
     for tree in wiring.trees():
         tree.recover()
     wiring.bells.recover(wiring.bell_of(group))
     wiring.bells.ring_all()
     return True
+
+
+def _drop_written(wiring: Wiring, program: Program, incarnations: dict[str, int]) -> None:
+    """What the dead were writing as a whole is dropped; nobody waits for what they would have brought."""
+    for edge in program.edges:
+        if isinstance(edge, Board) and edge.writer in incarnations:
+            wiring.board(edge.name).recover()
+        if isinstance(edge, Record) and edge.owner in incarnations:
+            wiring.record(edge.name).recover()
+        if isinstance(edge, Rounds):
+            for member in set(edge.members) & set(incarnations):
+                wiring.rounds(edge.name, member).remove()
 
 
 def _count_redone(wiring: Wiring, incarnations: dict[str, int]) -> None:

@@ -1,0 +1,143 @@
+"""Nodes of whole runs die, or are stopped, at exact places; in lock step nobody can tell afterwards."""
+
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+import penstock.run
+from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from penstock.program.graph import Program
+from penstock.run import Result
+from tests.chaos import oracle
+from tests.chaos.test_kills import find, fingerprint, lines, train
+
+SETTINGS = {"env": "tests.environments:TargetEnv", "num_steps": 16, "mini_batch_size": 32, "save_interval": 5}
+UPDATES = 10
+SETTINGS |= {"timesteps": UPDATES * 16 * 4, "eval_interval": 3}
+KINDS = {"env.0": "FatedEnv", "learner": "FatedLearner", "monitor": "FatedMonitor", "evaluator": "FatedEvaluator"}
+KINDS |= {"checkpointer": "FatedCheckpointer"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict[str, str]:
+    return fingerprint(train(tmp_path_factory.mktemp("whole"), 0, **SETTINGS))
+
+
+@pytest.fixture
+def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str):
+    """Lets a node of the next run die in its first life, at a place."""
+
+    def choose(node: str, fate: str, number: signal.Signals = signal.SIGKILL) -> None:
+        topology = penstock.run._topology
+
+        def with_fate(*arguments) -> Program:
+            program: Program = topology(*arguments)
+            nodes = (
+                replace(spec, kind=f"tests.chaos.fated:{KINDS[node]}") if spec.name == node else spec
+                for spec in program.nodes
+            )
+            return replace(program, nodes=tuple(nodes))
+
+        monkeypatch.setattr("penstock.run._topology", with_fate)
+        monkeypatch.setenv("PYTHONPATH", fault_points)
+        monkeypatch.setenv("FATE", fate)
+        monkeypatch.setenv("PENSTOCK_FAULT_SIGNAL", str(number.value))
+
+    return choose
+
+
+def ends_right(result: Result, undisturbed: dict[str, str], node: str) -> None:
+    # What an evaluation found may be entered an update later, and one that was missed is made up for.
+    told = [line["note"] for line in lines(result) if "note" in line]
+    assert len(told) >= 1
+    assert all("was ended by SIGKILL" in note and note.endswith("(restart 1)") for note in told)
+    assert any(note.startswith(node) for note in told)
+    apart = {"best_evaluation", "since_best"}
+    found = fingerprint(result)
+    assert {k: v for k, v in found.items() if k not in apart} == {
+        k: v for k, v in undisturbed.items() if k not in apart
+    }
+    oracle.balanced(result)
+    for path in list_checkpoints(result.run_folder):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        "slots.claim.before:4",
+        "slots.claim.after:4",
+        "action_log.append.begun:99",
+        "action_log.append.stored:99",
+        "action_log.append.whole:99",
+        "action_log.append.after:99",
+        "slots.push.before:4",
+        "slots.push.after:4",
+    ],
+)
+def test_an_environment_node_dies_inside_the_writing_of_a_rollout(tmp_path, doom, undisturbed, fate: str) -> None:
+    doom("env.0", fate)
+    ends_right(train(tmp_path, 0, **SETTINGS), undisturbed, "env.0")
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        "slots.take.before:7",
+        "slots.take.after:7",
+        "slots.take.after:8",
+        "record.begin.before:5",
+        "record.begin.after:5",
+        "record.commit.before:5",
+        "record.commit.after:5",
+        "board.begin.after:5",
+        "board.store.after:5",
+        "board.finish.version:5",
+        "board.finish.stamp:5",
+        "board.finish.latest:5",
+        "slots.release.before:9",
+        "slots.release.after:9",
+        "slots.release.after:10",
+    ],
+)
+def test_a_learner_dies_around_its_commit(tmp_path, doom, undisturbed, fate: str) -> None:
+    doom("learner", fate)
+    ends_right(train(tmp_path, 0, **SETTINGS), undisturbed, "learner")
+
+
+@pytest.mark.parametrize(
+    "fate", ["fsync:before:1", "fsync:after:2", "fsync:after:3", "fsync:before:4", "rename:after:1"]
+)
+def test_a_checkpointer_dies_in_the_middle_of_a_checkpoint(tmp_path, doom, undisturbed, fate: str) -> None:
+    doom("checkpointer", fate)
+    result = train(tmp_path, 0, **SETTINGS)
+    ends_right(result, undisturbed, "checkpointer")
+    assert [path.name for path in list_checkpoints(result.run_folder)] == ["update-00000005", "update-00000010"]
+    assert not list(result.run_folder.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("wakes", [True, False])
+def test_a_process_that_is_stopped_in_the_middle_of_a_row(tmp_path, doom, undisturbed, wakes: bool) -> None:
+    """It wakes before its time is up and goes on, or it never does, and is ended before anything is taken back."""
+    doom("env.0", "action_log.append.stored:99", signal.SIGSTOP)
+
+    def wake() -> None:
+        process = find("env.0")
+        assert process is not None
+        while process.status() != "stopped":
+            time.sleep(0.01)
+        time.sleep(0.3)
+        process.resume()
+
+    waking = threading.Thread(target=wake if wakes else lambda: None)
+    waking.start()
+    result = train(tmp_path, 0, **SETTINGS, env_timeout=2.0)
+    waking.join()
+    if wakes:
+        assert fingerprint(result)["actor"] == undisturbed["actor"]
+        assert not [line for line in lines(result) if "note" in line]
+    else:
+        ends_right(result, undisturbed, "env.0")

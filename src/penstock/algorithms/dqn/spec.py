@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from penstock.algorithm import AlgorithmSpec, Explore, Falling, Priorities, TableSpec
-from penstock.algorithms.off_policy.spec import GRADIENT_STEPS, ReplayConfig, initial_arrays, off_policy_spec
+from penstock.algorithms.off_policy.spec import ReplayConfig, initial_arrays, off_policy_spec
 from penstock.config.fields import tunable
 from penstock.errors import ConfigError
 from penstock.models.architecture import Body, ModelName, q_network
@@ -81,9 +81,7 @@ def spec(spaces: Spaces, config: DQNConfig) -> AlgorithmSpec:
 
 def q_spec(spaces: Spaces, config: QConfig, graph: PolicyGraph, explore: Explore) -> AlgorithmSpec:
     """The spec of Q-learning that explores so."""
-    found = off_policy_spec(
-        spaces, config, graph, learned=(graph.actor.spec,), followed=("actor",), others=(GRADIENT_STEPS,)
-    )
+    found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), followed=("actor",))
     priorities = Priorities(config.priority_alpha, config.priority_beta) if config.prioritised else None
     return replace(
         found,

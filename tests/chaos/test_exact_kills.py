@@ -5,12 +5,15 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import penstock.run
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from penstock.metrics.report import EVAL_RETURN, STEPS_PER_SECOND
 from penstock.program.graph import Program
 from penstock.run import Result
+from penstock.scheduler.outcome import Outcome
 from tests.chaos import oracle
 from tests.chaos.test_kills import find, fingerprint, lines, train
 
@@ -50,19 +53,36 @@ def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str):
 
 
 def ends_right(result: Result, undisturbed: dict[str, str], node: str) -> None:
-    # What an evaluation found may be entered an update later, and one that was missed is made up for.
     told = [line["note"] for line in lines(result) if "note" in line]
     assert len(told) >= 1
     assert all("was ended by SIGKILL" in note and note.endswith("(restart 1)") for note in told)
     assert any(note.startswith(node) for note in told)
+    # What an evaluation found may be entered an update later.
     apart = {"best_evaluation", "since_best"}
     found = fingerprint(result)
     assert {k: v for k, v in found.items() if k not in apart} == {
         k: v for k, v in undisturbed.items() if k not in apart
     }
     oracle.balanced(result)
+    assert [line["update"] for line in lines(result) if STEPS_PER_SECOND in line] == list(range(1, UPDATES + 1))
+    judged(result)
     for path in list_checkpoints(result.run_folder):
         load_checkpoint(path)
+
+
+def judged(result: Result, dropped: int = 0) -> None:
+    """Each evaluation stands in the log once, and the verdict is that of the first so many of them."""
+    found = [(line["update"], line[EVAL_RETURN]) for line in lines(result) if EVAL_RETURN in line]
+    assert len({update for update, _ in found[:-1]}) == len(found[:-1])
+    verdicts = [(-np.inf, 0)]
+    # The last line is the final evaluation, unless that found what the evaluator had found of the same update.
+    for _, score in found:
+        best, since = verdicts[-1]
+        verdicts.append((score, 0) if score > best else (best, since + 1))
+    arrays = load_checkpoint(list_checkpoints(result.run_folder)[-1]).arrays
+    best, since = float(arrays["best_evaluation"]), int(arrays["since_best"])
+    # A monitor that does not keep up misses lines, not verdicts.
+    assert any(best == of and count <= since <= count + dropped for of, count in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +137,45 @@ def test_a_checkpointer_dies_in_the_middle_of_a_checkpoint(tmp_path, doom, undis
     ends_right(result, undisturbed, "checkpointer")
     assert [path.name for path in list_checkpoints(result.run_folder)] == ["update-00000005", "update-00000010"]
     assert not list(result.run_folder.rglob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        "slots.take.after:2",
+        "board.begin.after:2",
+        "board.finish.stamp:2",
+        "board.finish.latest:2",
+        "slots.claim.after:2",
+        "slots.push.before:2",
+        "slots.push.after:2",
+        "slots.release.before:2",
+        "slots.release.after:2",
+    ],
+)
+def test_an_evaluator_that_dies_forgets_nothing_and_says_nothing_twice(tmp_path, doom, monkeypatch, fate: str) -> None:
+    doom("evaluator", fate)
+    # Long enough for it to have begun while the others still learn.
+    longer = {"timesteps": 300 * 16 * 4, "eval_interval": 20, "save_interval": 250}
+    outcomes: list[Outcome] = []
+    launch = penstock.run._launch
+    monkeypatch.setattr("penstock.run._launch", lambda *arguments: outcomes.append(launch(*arguments)) or outcomes[0])
+    result = train(tmp_path, 0, **{**SETTINGS, **longer})
+    judged(result, outcomes[0].counters["evaluator"]["reports_dropped"])
+    assert [line["note"].split()[0] for line in lines(result) if "note" in line] == ["evaluator"]
+
+
+@pytest.mark.parametrize("fate", ["slots.claim.after:1", "slots.push.after:1", "slots.take.after:1"])
+def test_an_evaluator_that_dies_while_the_run_ends_does_not_keep_it(tmp_path, doom, undisturbed, fate: str) -> None:
+    doom("evaluator", fate)
+    result = train(tmp_path, 0, **{**SETTINGS, "eval_interval": UPDATES})
+    assert fingerprint(result)["actor"] == undisturbed["actor"]
+
+
+@pytest.mark.parametrize("fate", ["slots.take.after:3", "slots.release.before:3", "slots.release.after:3"])
+def test_a_monitor_that_dies_writes_nothing_twice(tmp_path, doom, undisturbed, fate: str) -> None:
+    doom("monitor", fate)
+    ends_right(train(tmp_path, 0, **SETTINGS), undisturbed, "monitor")
 
 
 @pytest.mark.parametrize("wakes", [True, False])

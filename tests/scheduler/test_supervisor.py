@@ -2,7 +2,17 @@
 
 from collections.abc import Sequence
 
-from penstock.scheduler.supervisor import HOPELESS, Exit, Limits, Restart, Silence, State, Supervisor, describe
+from penstock.scheduler.supervisor import (
+    HOPELESS,
+    KILLS_IN_A_ROW,
+    Exit,
+    Limits,
+    Restart,
+    Silence,
+    State,
+    Supervisor,
+    describe,
+)
 
 
 class Table:
@@ -242,6 +252,20 @@ def test_a_kill_from_outside_is_told_of_and_not_charged() -> None:
     assert [restart.number for restart in told] == list(range(1, 11))
 
 
+def test_kills_from_outside_that_never_let_it_come_any_further_end_the_run() -> None:
+    supervisor, table, signs = make(max_restarts=1)
+    die(supervisor, table, KILLS_IN_A_ROW - 1, -9)
+    signs.done["env.0"] += 1
+    die(supervisor, table, KILLS_IN_A_ROW - 1, -9)
+    assert (supervisor.state, supervisor.failure) == (State.RUNNING, None)
+    die(supervisor, table, 1, -9)
+    assert supervisor.state is State.STOPPING
+    assert supervisor.failure is not None
+    assert supervisor.failure.detail.startswith(
+        "process env.0 was ended by SIGKILL 20 times in a row, each time before"
+    )
+
+
 def test_a_crash_of_its_own_is_charged() -> None:
     supervisor, table, _ = make(max_restarts=1)
     die(supervisor, table, 2, -11)
@@ -274,6 +298,8 @@ def test_a_run_that_is_stopping_starts_only_whom_it_needs() -> None:
     table.end("learner", -9)
     assert supervisor.tick(0.1) is State.STOPPING
     assert table.started == ["learner"]
+    # What it held is taken back all the same: somebody may wait for it.
+    assert sorted(table.recovered) == ["env.0", "learner"]
     signs.learner_finished = signs.all_drained = True
     assert supervisor.tick(0.2) is State.ENDING
     table.end("monitor", -9)

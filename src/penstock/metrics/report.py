@@ -23,6 +23,7 @@ __all__ = [
     "Report",
     "Sink",
     "read_report",
+    "report_sequence",
     "report_specs",
     "write_report",
 ]
@@ -66,6 +67,11 @@ class Report(NamedTuple):
 def report_specs() -> tuple[ArraySpec, ...]:
     """The arrays of a stream's slot that carries a report."""
     return (ArraySpec("length", (), "int64"), ArraySpec("text", (_TEXT_BYTES,), "uint8"))
+
+
+def report_sequence(update: int, *, evaluation: bool = False) -> int:
+    """The sequence of an update's report in its stream, or of that of an evaluation of its parameters."""
+    return 2 * update + evaluation
 
 
 def write_report(report: Report, slot: Arrays) -> None:

@@ -15,7 +15,7 @@ from penstock.envs.finite import not_finite
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.metrics.report import Report, write_report
+from penstock.metrics.report import Report, report_sequence, write_report
 from penstock.network import PolicyGraph
 from penstock.node import Ports
 from penstock.registry import load
@@ -213,7 +213,7 @@ class EvaluatorNode:
             "since_best": np.array(0 if found > best else since_best + 1),
         }
         self._board.publish(verdict, self._update)
-        index = self._reports.claim(self._update)
+        index = self._reports.claim(report_sequence(self._update, evaluation=True))
         if index is None:
             self._ports.count("reports_dropped")
             return

@@ -13,11 +13,15 @@ from signal import Signals
 from penstock.errors import RunFolderError
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
-from penstock.metrics.report import EVAL_RETURN, RESTARTS, Report, Sink, read_report
+from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.node import Ports
 
 __all__ = ["MonitorNode", "MonitorSettings"]
+
+
+_KINDS = frozenset({EVAL_RETURN, STEPS_PER_SECOND})
+"""What a report of an evaluation holds, and what one of an update does, once it is written."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class MonitorNode:
         if not settings.quiet:
             self._sinks.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
         self._previous = ports.counters()
+        self._written = dict.fromkeys(_KINDS, settings.resumed_update)
         balance = ports.balance()
         steps = settings.resumed_steps if balance is None else max(settings.resumed_steps, balance.learned)
         self._seen = (time.monotonic(), steps)
@@ -75,10 +80,14 @@ class MonitorNode:
         if index is None:
             return
         report = read_report(self._reports.slot(index))
-        if EVAL_RETURN not in report.values:
+        kind = EVAL_RETURN if EVAL_RETURN in report.values else STEPS_PER_SECOND
+        if kind is STEPS_PER_SECOND:
             self._last = report
             report = report._replace(values={**report.values, **self._throughput(report.steps)})
-        self._write(report)
+        # One that died before it gave the slot back, or whose sender died before it knew that it had sent it.
+        if report.update > self._written[kind]:
+            self._write(report)
+            self._written[kind] = report.update
         # Not before: a report that cannot be written is no progress.
         self._reports.release(index)
 
@@ -133,6 +142,8 @@ class MonitorNode:
         told: list[tuple[str, int]] = []
         for report in each_report(self._settings.folder):
             self._last = report._replace(values={})
+            for kind in _KINDS & report.values.keys():
+                self._written[kind] = max(self._written[kind], report.update)
             restarts = ((name, count) for name, count in report.values.items() if name.startswith(RESTARTS))
             told += [(name.removeprefix(RESTARTS), int(count)) for name, count in restarts]
         # One more than there were at the start, so that zero is: no life has come this far.
@@ -145,7 +156,7 @@ class MonitorNode:
         """Steps per second and each node's idle share since the last report, and the counts of rows so far."""
         now, counters = time.monotonic(), self._ports.counters()
         then, before = self._seen
-        values = {"throughput/steps_per_second": (steps - before) / max(now - then, 1e-9)}
+        values = {STEPS_PER_SECOND: (steps - before) / max(now - then, 1e-9)}
         for node, counts in counters.items():
             past = self._previous.get(node, {})
             busy = counts["busy_ns"] - past.get("busy_ns", 0)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 __all__ = [
     "HOPELESS",
+    "KILLS_IN_A_ROW",
     "Exit",
     "Limits",
     "ProcessTable",
@@ -25,6 +26,9 @@ HOPELESS = 112
 """Exit status of a process whose error another life would meet again: bad data, wrong usage."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """What a process that was ended by somebody else shows; those that the supervisor kills are not told of as exits."""
+KILLS_IN_A_ROW = 20
+"""A process that is ended from outside so often, each time before it came any further, would be for ever: by a system
+that is out of memory, say."""
 
 
 class Exit(NamedTuple):
@@ -178,8 +182,8 @@ class Supervisor:
         self._limits = limits
         self._tell = tell
         self._lives = {group: _Lives(now) for group in table.running()}
-        self._dead: dict[str, Restart] = {}
-        """Groups that are to be started again once what they held is taken back."""
+        self._dead: dict[str, Restart | None] = {}
+        """Groups whose slots are to be taken back; then they are started again, or are not needed any more."""
         self._progress: Hashable = None
         self._progress_at = now
         self._since = now
@@ -206,7 +210,7 @@ class Supervisor:
         self._take_stall(now)
         if self.state is State.RUNNING and self._signs.finished():
             self.stop(now)
-        living = {*self._table.running(), *self._dead}
+        living = {*self._table.running(), *(group for group, restart in self._dead.items() if restart is not None)}
         if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(living):
             self._signs.end()
             self._enter(State.ENDING, now)
@@ -239,15 +243,23 @@ class Supervisor:
     def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
         """A process has died before its time: it is started again, or the run fails."""
         lives, wanted = self._lives[ended.group], self.state is State.RUNNING or self._signs.needed(ended.group)
+        # Who is left may wait for a slot that it held, whether or not it is started again.
+        self._dead[ended.group] = None
         if not wanted and outside:
             return
         if not wanted or ended.status == HOPELESS or self._limits.max_restarts == 0:
             self._fail(ended, now)
-        elif lives.fruitless(self._signs.handed_on(ended.group), charged=not outside) > self._limits.max_restarts:
+            return
+        lives.end(self._signs.handed_on(ended.group), outside=outside)
+        if lives.fruitless > self._limits.max_restarts:
             times = (
                 f"{ended.group} was started {self._limits.max_restarts} times more, without any progress; at last:\n"
             )
             self._fail(ended._replace(detail=times + (ended.detail or describe(ended))), now)
+        elif lives.killed >= KILLS_IN_A_ROW:
+            often = f"{lives.killed} times in a row, each time before it came any further"
+            line = f"{describe(ended)} {often}; where nobody did that on purpose the machine may be short of memory"
+            self._fail(ended._replace(detail=line), now)
         else:
             self._dead[ended.group] = Restart(ended, now - lives.begun, lives.restarts + 1)
 
@@ -257,7 +269,8 @@ class Supervisor:
             if not self._table.recover(group):
                 continue
             del self._dead[group]
-            if self.state is State.RUNNING or (self.state is State.STOPPING and self._signs.needed(group)):
+            again = self.state is State.RUNNING or (self.state is State.STOPPING and self._signs.needed(group))
+            if restart is not None and again:
                 self._lives[group].begin(now)
                 self._table.start(group)
                 self._tell(restart)
@@ -303,21 +316,24 @@ class _Lives:
     def __init__(self, now: float) -> None:
         self.begun = now
         self.restarts = 0
+        self.fruitless = 0
+        """In a row, those that ended by their own fault and without progress."""
+        self.killed = 0
+        """In a row, those that were ended from outside and without progress."""
         self._handed_on = 0
-        self._fruitless = 0
 
     def begin(self, now: float) -> None:
         """The next one begins."""
         self.begun = now
         self.restarts += 1
 
-    def fruitless(self, handed_on: int, *, charged: bool) -> int:
-        """How many lives in a row, the one that ended now included, ended by their own fault and without progress."""
+    def end(self, handed_on: int, *, outside: bool) -> None:
+        """One ends, by its own fault or from outside, when the process has handed on so much."""
         if handed_on > self._handed_on:
-            self._fruitless = 0
+            self.fruitless = self.killed = 0
         self._handed_on = handed_on
-        self._fruitless += charged
-        return self._fruitless
+        self.fruitless += not outside
+        self.killed += outside
 
 
 def describe(ended: Exit) -> str:

@@ -16,7 +16,7 @@ from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
-from penstock.metrics.report import Report, write_report
+from penstock.metrics.report import Report, report_sequence, write_report
 from penstock.node import Ports
 from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, begin_anew, why_done
 from penstock.registry import load
@@ -141,12 +141,21 @@ class Keeper:
             self._request_evaluation()
 
     def again_behind_commit(self) -> Work:
-        """For a life that takes over: the one before may have ended between a commit and its checkpoint.
+        """For a life that takes over: the one before may have ended between a commit and what that made due.
 
-        A checkpoint that is there already stays.
+        What is there already stays: a checkpoint, a line of the log (whose losses this life does not know), a verdict.
         """
-        if int(self.committed["update"]) % self._settings.run.save_interval == 0:
+        run, update = self._settings.run, int(self.committed["update"])
+        if update % run.save_interval == 0:
             yield from self.checkpoint()
+        # The first record is what the run began with: nobody learned it.
+        if self._record.number() == 0 or self._ports.stopping():
+            return
+        if report_sequence(update) not in self._reports.written():
+            self.report({})
+        due = run.eval_interval and update % run.eval_interval == 0
+        if due and self._verdict.version() < update and update not in self._requests.written():
+            self._request_evaluation()
 
     def written_down(self) -> Work:
         """Waits until every checkpoint handed over is on the disk, or the run stops."""
@@ -162,7 +171,7 @@ class Keeper:
             values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
         values["rollout/episodes"] = float(committed["episodes"])
         report = Report(int(committed["update"]), int(committed["steps"]), float(committed["elapsed_s"]), values)
-        index = self._reports.claim(report.update)
+        index = self._reports.claim(report_sequence(report.update))
         if index is None:
             self._ports.count("reports_dropped")
             return

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import penstock
+from tests.end_to_end.test_replay import fingerprint as of_table_run
 from tests.end_to_end.test_same_answer import fingerprint, train
 from tests.processes import left_behind
 
@@ -38,3 +40,23 @@ def test_collection_that_overlaps_learning_ends_in_order(tmp_path: Path) -> None
     result = train(tmp_path, env="CartPole-v1", num_workers=2, sync_mode="non_blocking", timesteps=2048, **NODE)
     assert result.steps >= 2048
     assert left_behind() == []
+
+
+# Blind actions first, noise of a fixed scale, a scale that falls; heads without a value.
+FROM_A_TABLE = {
+    "sac": {"algo": "sac", "env": "Pendulum-v1"},
+    "td3": {"algo": "td3", "env": "Pendulum-v1"},
+    "dqn": {"algo": "dqn", "env": "CartPole-v1"},
+}
+
+
+@pytest.mark.parametrize("name", FROM_A_TABLE)
+def test_a_policy_node_explores_as_policies_in_place_do(tmp_path: Path, name: str) -> None:
+    sizes = {"num_envs": 4, "num_steps": 16, "mini_batch_size": 16, "min_rows": 100, "hidden_sizes": (8, 8)}
+    run = {"num_workers": 2, "runtime": "inline", "inference": "native", "timesteps": 640, "eval_episodes": 1}
+    fingerprints = []
+    for placement in ("env", "node"):
+        values = {**sizes, **run, **FROM_A_TABLE[name], "log_dir": str(tmp_path / placement)}
+        result = penstock.train(values | {"policy_placement": placement}, quiet=True)
+        fingerprints.append(of_table_run(result))
+    assert fingerprints[0] == fingerprints[1]

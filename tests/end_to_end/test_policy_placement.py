@@ -42,11 +42,12 @@ def test_collection_that_overlaps_learning_ends_in_order(tmp_path: Path) -> None
     assert left_behind() == []
 
 
-# Blind actions first, noise of a fixed scale, a scale that falls; heads without a value.
+# Blind actions first, noise of a fixed scale, a scale that falls, one for each lane.
 FROM_A_TABLE = {
     "sac": {"algo": "sac", "env": "Pendulum-v1"},
     "td3": {"algo": "td3", "env": "Pendulum-v1"},
     "dqn": {"algo": "dqn", "env": "CartPole-v1"},
+    "apex": {"algo": "apex", "env": "CartPole-v1"},
 }
 
 

@@ -152,6 +152,8 @@ ALGORITHMS = Table(
         "ppo": _shipped_algorithm("ppo", "PPOConfig"),
         "a2c": _shipped_algorithm("a2c", "A2CConfig"),
         "sac": _from_table("sac", "SACConfig", "bounded"),
+        "dsac": _from_table("dsac", "DSACConfig", "bounded"),
+        "dsact": _from_table("dsact", "DSACTConfig", "bounded"),
         "td3": _from_table("td3", "TD3Config", "bounded"),
         "ddpg": _from_table("ddpg", "DDPGConfig", "bounded"),
         "dqn": _from_table("dqn", "DQNConfig", "discrete"),

@@ -24,7 +24,6 @@ class ApexConfig(QConfig):
         1_000_000, "rows the table keeps: more remembers longer and takes memory (100,000 to 2,000,000)", min=1
     )
     dueling: bool = tunable(True, "the last layer adds a state's value and its actions' advantages (on or off)")
-    n_step: int = tunable(3, "rewards summed before a target's value: more is faster and off-policy (1 to 5)", min=1)
     prioritised: bool = tunable(True, "draw rows by how wrong their value was, instead of all alike (on or off)")
     epsilon_base: float = tunable(
         0.4,

@@ -28,13 +28,16 @@ class QConfig(ReplayConfig):
     lr: float = tunable(5e-4, "step size: too large and values diverge, too small and they creep (5e-5 to 1e-3)", min=0)
     max_grad_norm: float = tunable(10.0, "longer gradients are scaled down to this norm (0.5 to 40)", min=0)
     target_every: int = tunable(
-        250, "gradient steps between copies to the target: more is steadier and slower (100 to 10,000)", min=1
+        100, "gradient steps between copies to the target: more is steadier and slower (100 to 10,000)", min=1
+    )
+    hidden_sizes: tuple[int, ...] = tunable(
+        (128, 128), "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 512,512)", min=1
     )
     double: bool = tunable(
         True, "the network chooses the action that its target judges: less overestimation (on or off)"
     )
     dueling: bool = tunable(False, "the last layer adds a state's value and its actions' advantages (off or on)")
-    n_step: int = tunable(1, "rewards summed before a target's value: more is faster and off-policy (1 to 5)", min=1)
+    n_step: int = tunable(3, "rewards summed before a target's value: more is faster and off-policy (1 to 5)", min=1)
     prioritised: bool = tunable(False, "draw rows by how wrong their value was, instead of all alike (off or on)")
     priority_alpha: float = tunable(
         0.6, "of prioritised drawing: 0 draws all alike, 1 by the error itself (0.4 to 0.8)", min=0, max=1

@@ -1,0 +1,156 @@
+"""Distributional soft actor-critic, DSAC (Duan et al. 2021, https://arxiv.org/abs/2001.02811).
+
+    Z(s, a)  ~ N(Q(s, a), sigma(s, a)^2)                              returns, less the entropy that is to come
+    y        = r + gamma (Z'(s', a') - alpha log pi'(a' | s')),   Z' and a' drawn from the targets        (equation 9)
+    gradient of  -E[ log P(y | Z(s, a)) ]                                                      (equations 12 and 22)
+             = -E[ (y - Q) / sigma^2 grad Q + ((clip(y, Q - b, Q + b) - Q)^2 - sigma^2) / sigma^3 grad sigma ]
+
+Actor and temperature are SAC's, on Q, every d-th step; then the targets of actor and critic move by tau.
+
+Deviations: 0.1 is added to sigma^2 and sigma^3 below the line, as in the authors' later code, instead of a smallest
+sigma; step sizes stay as they are; those of SAC.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, init_state, return_network
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
+from penstock.algorithms.sac.learn import actor_gradients, actor_update, drawn
+from penstock.algorithms.sac.spec import policy_graph
+from penstock.models.ensemble import Ensemble
+from penstock.models.gradients import gradients_of
+from penstock.models.policy import Policy
+from penstock.ops.losses import share_of
+from penstock.types import NoiseSpec, Spaces
+
+__all__ = [
+    "EPSILON",
+    "Returns",
+    "actor_phase",
+    "build",
+    "critic_noise",
+    "critic_target",
+    "drawn_return",
+    "metrics_of",
+    "return_terms",
+    "returns_of",
+]
+
+EPSILON = 0.1
+"""Added where something is divided by a power of the deviation, in the units of returns."""
+REACH = 3.0
+"""A return is drawn from within so many deviations."""
+
+
+class Returns(NamedTuple):
+    """What critics say of returns, ``[critics, n]`` each."""
+
+    mean: Tensor
+    deviation: Tensor
+
+
+def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
+    """DSAC on ``spaces`` as pure functions."""
+    graph = policy_graph(spaces, config, "dsac")
+    of = Networks(Policy(graph), Ensemble(return_network(graph, config), 1))
+    critic = Phase(
+        "critic", partial(critic_gradients, of, config), partial(critic_update, config), noise=critic_noise(of)
+    )
+    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor_phase(of, config))
+
+
+def critic_noise(of: Networks) -> tuple[tuple[str, NoiseSpec], ...]:
+    """For the next action, and for the return behind it."""
+    return (("next_action", of.policy.graph.head.noise), ("next_return", NoiseSpec("normal", ())))
+
+
+def actor_phase(of: Networks, config: DistributionalConfig) -> Phase:
+    """SAC's step of actor and temperature; then the targets follow."""
+    return Phase(
+        "actor",
+        partial(actor_gradients, of, config),
+        partial(delayed_update, config),
+        every=config.policy_delay,
+        noise=(("action", of.policy.graph.head.noise),),
+    )
+
+
+def returns_of(of: Networks, state: Tensors, name: str, obs: Tensors, action: Tensor) -> Returns:
+    """How the critics of the vector ``name`` say that returns are distributed."""
+    outputs = of.values(state, name, obs, action)
+    return Returns(outputs[:, :, 0], functional.softplus(outputs[:, :, 1]))
+
+
+def drawn_return(returns: Returns, noise: Tensor) -> Tensor:
+    """A return of each critic's distribution: ``[critics, n]`` for ``noise`` ``[n]``."""
+    return returns.mean + returns.deviation * noise.clamp(-REACH, REACH)
+
+
+def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Tensor:
+    """``y`` of equation 9: ``[m]``."""
+    obs = next_obs(of.policy, minibatch)
+    action, log_prob = drawn(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
+    returns = returns_of(of, state, "target.critic", obs, action)
+    soft = drawn_return(returns, noise["next_return"])[0] - state["log_alpha"].exp() * log_prob
+    target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
+    return target
+
+
+def return_terms(returns: Returns, target: Tensor, bounded: Tensor) -> Tensor:
+    """Terms ``[critics, n]`` whose gradient is that of ``-log P`` (see the module), not terms to be looked at.
+
+    Args:
+        returns: of the rows' actions.
+        target: ``[n]``: what the mean moves to.
+        bounded: ``[critics, n]``: what the deviation is judged by.
+    """
+    mean, deviation = returns.mean.detach(), returns.deviation.detach()
+    of_mean = (target - mean) / (deviation.square() + EPSILON)
+    of_deviation = ((bounded - mean).square() - deviation.square()) / (deviation.pow(3) + EPSILON)
+    return -of_mean * returns.mean - of_deviation * returns.deviation
+
+
+def critic_gradients(of: Networks, config: DSACConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradient of the returns' negative log-probability with respect to the critic."""
+    share = share_of(minibatch["weight"])
+    with torch.no_grad():
+        target = critic_target(of, state, minibatch, noise)
+
+    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Returns]:
+        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"])
+        mean = returns.mean.detach()
+        bounded = mean + (target - mean).clamp(-config.bound, config.bound)
+        return (return_terms(returns, target, bounded) @ share).sum(), returns
+
+    found, returns = gradients_of(loss, state, ["critic"])
+    return Gradients(found, metrics_of(returns, target, share), {})
+
+
+def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Tensor]:
+    """Squared error and mean of the values, and the returns' deviation: means over the critics."""
+    mean, deviation = returns.mean.detach(), returns.deviation.detach()
+    return {
+        "value_loss": ((mean - target).square() @ share).mean(),
+        "value": (mean @ share).mean(),
+        "deviation": (deviation @ share).mean(),
+    }
+
+
+def critic_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for the critic."""
+    return stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+
+
+def delayed_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:
+    """SAC's step of actor and temperature; then both targets follow."""
+    changed = {**actor_update(config, state, found)}
+    changed |= followed(state, "actor", changed["actor"], config.tau)
+    return changed | followed(state, "critic", state["critic"], config.tau)

@@ -1,0 +1,107 @@
+"""Distributional soft actor-critic with three refinements, DSAC-T (Duan et al. 2025, https://arxiv.org/abs/2310.05858).
+
+    y_q = r + gamma (min_i Q'_i(s', a') - alpha log pi'(a' | s')): the mean moves to an expected value   (section IV-A)
+    y_z = r + gamma (Z'_j(s', a') - alpha log pi'(a' | s')),   j the critic of the smallest mean         (section IV-B)
+    b_i = xi E[sigma_i],   w_i = E[sigma_i^2], both moving averages:                                     (section IV-C)
+    gradient  -(w_i + eps) E[ (y_q - Q_i) / (sigma_i^2 + eps) grad Q_i
+                            + ((clip(y_z, Q_i - b_i, Q_i + b_i) - Q_i)^2 - sigma_i^2) / (sigma_i^3 + eps) grad sigma_i ]
+
+Actor and temperature are SAC's, on the smallest Q, every d-th step; then the targets of actor and critics move by tau.
+
+Deviations: a step is scaled by the averages as they were before it, so that it is the same whether one learner looks at
+a minibatch or several at its parts; step sizes stay as they are; those of SAC.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.dsac.learn import (
+    EPSILON,
+    Returns,
+    actor_phase,
+    critic_noise,
+    drawn_return,
+    metrics_of,
+    return_terms,
+    returns_of,
+)
+from penstock.algorithms.dsac.spec import return_network
+from penstock.algorithms.dsact.spec import DSACTConfig, init_state
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, next_obs, stepped
+from penstock.algorithms.sac.learn import drawn
+from penstock.algorithms.sac.spec import policy_graph
+from penstock.models.ensemble import Ensemble
+from penstock.models.gradients import gradients_of
+from penstock.models.policy import Policy
+from penstock.ops.losses import share_of
+from penstock.ops.optimizers import polyak
+from penstock.types import Spaces
+
+__all__ = ["Targets", "build", "critic_targets"]
+
+
+class Targets(NamedTuple):
+    """What critics learn from, ``[m]`` each."""
+
+    expected: Tensor
+    """``y_q``: for the mean."""
+    drawn: Tensor
+    """``y_z``: for the deviation."""
+
+
+def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
+    """DSAC-T on ``spaces`` as pure functions."""
+    graph = policy_graph(spaces, config, "dsact")
+    of = Networks(Policy(graph), Ensemble(return_network(graph, config), config.critics))
+    critic = Phase(
+        "critic", partial(critic_gradients, of, config), partial(critic_update, config), noise=critic_noise(of)
+    )
+    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor_phase(of, config))
+
+
+def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:
+    """``y_q`` and ``y_z``, both of the critic whose mean is the smallest."""
+    obs = next_obs(of.policy, minibatch)
+    action, log_prob = drawn(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
+    returns = returns_of(of, state, "target.critic", obs, action)
+    smallest = returns.mean.argmin(0, keepdim=True)
+    least = Returns(*(part.gather(0, smallest) for part in returns))
+    bonus = state["log_alpha"].exp() * log_prob
+    reward, discount = minibatch["reward"], minibatch["discount"]
+    found = (least.mean, drawn_return(least, noise["next_return"]))
+    return Targets(*(reward + discount * (part.squeeze(0) - bonus) for part in found))
+
+
+def critic_gradients(
+    of: Networks, config: DSACTConfig, state: Tensors, minibatch: Tensors, noise: Tensors
+) -> Gradients:
+    """The critics' gradient; and what their averages move to, which learners have to agree on like on a gradient."""
+    share = share_of(minibatch["weight"])
+    with torch.no_grad():
+        target = critic_targets(of, state, minibatch, noise)
+    bound = (config.bound_scale * state["mean_deviation"]).unsqueeze(1)
+
+    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Returns]:
+        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"])
+        mean = returns.mean.detach()
+        bounded = mean + torch.minimum(torch.maximum(target.drawn - mean, -bound), bound)
+        terms = return_terms(returns, target.expected, bounded) @ share
+        return torch.dot(state["mean_variance"] + EPSILON, terms), returns
+
+    found, returns = gradients_of(loss, state, ["critic"])
+    deviation = returns.deviation.detach()
+    found |= {"mean_deviation": deviation @ share, "mean_variance": deviation.square() @ share}
+    return Gradients(found, metrics_of(returns, target.expected, share), {})
+
+
+def critic_update(config: DSACTConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for all critics; their averages follow."""
+    changed = stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+    averages = ("mean_deviation", "mean_variance")
+    return changed | {name: polyak(state[name], found[name], config.tau) for name in averages}

@@ -87,6 +87,10 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     profile = probe(source, run.vector_env)
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
+    if run.learners > 1 and spec.table is None:
+        raise ConfigError(
+            f"--algo {run.algo} has one learner; --learners is for those that learn from a table (penstock algos)"
+        )
     config = resolve(config, fused=_fused_applies(config, algorithm, spec), image=spec.policy.sees_image)
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))

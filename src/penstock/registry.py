@@ -194,6 +194,7 @@ NODES = Table(
         "policy_node": "penstock.nodes.policy_node:PolicyNode",
         "learner": "penstock.nodes.learner:LearnerNode",
         "replay_learner": "penstock.nodes.learner:ReplayLearnerNode",
+        "replica": "penstock.nodes.learner:ReplicaNode",
         "evaluator": "penstock.nodes.evaluator:EvaluatorNode",
         "checkpointer": "penstock.nodes.checkpointer:CheckpointerNode",
         "monitor": "penstock.nodes.monitor:MonitorNode",

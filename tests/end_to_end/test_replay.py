@@ -122,3 +122,36 @@ def test_collecting_may_overlap_learning(tmp_path, workers: int) -> None:
     assert result.steps >= 20 * TURN
     # As many gradient steps as the rows collected make due.
     assert arrays["gradient_steps"] == (result.steps - 100) // 8
+
+
+@pytest.mark.parametrize("learners", [2, 3])
+def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -> None:
+    # With two critics' losses the mean over minibatches drawn apart is another sample: so steps are compared by count,
+    # and the numbers by tests/exchange. Here: whole runs go through, and their ends are told.
+    result = train(tmp_path, 12, runtime="local", num_workers=2, learners=learners, mini_batch_size=24)
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert result.steps == 12 * TURN
+    assert arrays["gradient_steps"] == (12 * TURN - 100) // 8
+
+
+@pytest.mark.parametrize("group", ["learner", "learner.1"])
+def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
+    over = threading.Event()
+    killed = 0
+
+    def kill() -> None:
+        nonlocal killed
+        while killed < 2 and not over.wait(1.0):
+            process = of_group(group)
+            if process is not None:
+                process.kill()
+                killed += 1
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2)
+    over.set()
+    killer.join()
+    assert killed
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert arrays["gradient_steps"] == (40 * TURN - 100) // 8

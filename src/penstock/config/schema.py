@@ -60,6 +60,12 @@ class RunConfig:
         min=1,
         max=1024,
     )
+    learners: int = _setting(
+        1,
+        "learner processes that share each minibatch and step together; for algorithms that learn from a table",
+        min=1,
+        max=12,
+    )
     seed: int = _setting(0, "makes a run repeatable", min=0, max=2**63 - 1)
     log_dir: str = _setting("./logs", "run folders go here", pattern=r"(?s).+", form="a folder")
     save_interval: int = _setting(50, "updates between checkpoints", min=1)
@@ -126,6 +132,8 @@ def _check_together(run: RunConfig) -> None:
         raise ConfigError(
             "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
         )
+    if run.learners > 1 and run.runtime == "inline":
+        raise ConfigError("--learners of more than 1 need --runtime local: they wait for each other")
     if run.policy_nodes > 1 and run.policy_placement != "node":
         raise ConfigError("--policy_nodes needs --policy_placement node: else environment processes answer themselves")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:

@@ -5,12 +5,19 @@ its minibatches from there.
 """
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from penstock.algorithm import ReplaySchedule, UpdaterSettings
-from penstock.errors import PenstockError
-from penstock.nodes.learner import ReplayLearnerSettings, replay_record_specs
-from penstock.program.graph import NodeSpec, Program, Table
+from penstock.errors import ConfigError, PenstockError
+from penstock.nodes.learner import (
+    ReplayLearnerSettings,
+    ReplicaSettings,
+    StepSettings,
+    replay_record_specs,
+    turn_specs,
+)
+from penstock.program.graph import Board, Edge, NodeSpec, Program, Rounds, Table
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
 from penstock.replay.limiter import RateLimiter
@@ -44,26 +51,65 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
     ranking = None
     if kept.priorities is not None:
         ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
-    settings = ReplayLearnerSettings(
-        keeper=keeper_settings(plan),
-        update=plan.update,
-        updater=UpdaterSettings(
-            learn=plan.learn,
-            config=plan.algorithm_config,
-            spec=spec,
-            spaces=plan.spaces,
-            device=run.device,
-            threads=plan.learner_threads,
-            seed=run.seed,
-        ),
-        order=order,
-        open_limit_s=OPEN_LIMIT_S,
+    learners = learner_names(run.learners)
+    steps = [
+        StepSettings(
+            update=plan.update,
+            updater=UpdaterSettings(
+                learn=plan.learn,
+                config=plan.algorithm_config,
+                spec=replace(spec, schedule=replace(schedule, mini_batch_size=_share(plan, schedule))),
+                spaces=plan.spaces,
+                device=run.device,
+                threads=plan.learner_threads,
+                seed=run.seed,
+                learner=number,
+            ),
+            learners=run.learners,
+            open_limit_s=OPEN_LIMIT_S,
+        )
+        for number in range(run.learners)
+    ]
+    kinds = ("replay_learner", *("replica" for _ in learners[1:]))
+    settings = (
+        ReplayLearnerSettings(keeper_settings(plan), steps[0], order),
+        *(ReplicaSettings(own, plan.initial) for own in steps[1:]),
     )
+    together: tuple[Edge, ...] = ()
+    if run.learners > 1:
+        together = (
+            # Gradients, and the state for who comes later.
+            Rounds("gradients", learners, spec.state),
+            # Up to where all step, and what they draw from.
+            Board("turns", learners[0], learners[1:], turn_specs(plan.num_workers)),
+        )
     pattern = Pattern(
-        Table("rollouts", env_names(plan), ("learner",), rollout, slots, limiter, ranking),
+        Table("rollouts", env_names(plan), learners, rollout, slots, limiter, ranking),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
-        NodeSpec("learner", "replay_learner", settings, group="learner", threads=plan.learner_threads),
+        tuple(
+            NodeSpec(name, kind, own, group=name, threads=plan.learner_threads)
+            for name, kind, own in zip(learners, kinds, settings, strict=True)
+        ),
         max_lag,
         niceness,
+        together,
     )
     return wire(plan, pattern)
+
+
+def learner_names(count: int) -> tuple[str, ...]:
+    """The learners; the first keeps what all have learned."""
+    return ("learner", *(f"learner.{number}" for number in range(1, count)))
+
+
+def _share(plan: Plan, schedule: ReplaySchedule) -> int:
+    """Rows of a minibatch that one learner takes.
+
+    Raises:
+        ConfigError: the learners cannot share it evenly.
+    """
+    share, rest = divmod(schedule.mini_batch_size, plan.run.learners)
+    if rest:
+        size, count = schedule.mini_batch_size, plan.run.learners
+        raise ConfigError(f"--mini_batch_size {size} cannot be shared by {count} learners; give a multiple of {count}")
+    return share

@@ -35,7 +35,7 @@ def streamed(
     pattern = Pattern(
         Stream("rollouts", env_names(plan), ("learner",), rollout, slots, "wait"),
         record_specs(plan.spec, run.num_envs, plan.num_workers),
-        NodeSpec("learner", "learner", settings, group="learner", threads=plan.learner_threads),
+        (NodeSpec("learner", "learner", settings, group="learner", threads=plan.learner_threads),),
         max_lag,
         niceness,
     )

@@ -53,11 +53,14 @@ class Pattern:
     """Where environment nodes write what they experience, and the learner reads it."""
     record: tuple[ArraySpec, ...]
     """What the learner commits."""
-    learner: NodeSpec
+    learners: tuple[NodeSpec, ...]
+    """The first keeps what is learned."""
     max_lag: int | None
     """Of the board ``policy``: 0 in lock step, ``None`` where nobody waits for a version."""
     niceness: int
     """Of the environment nodes."""
+    together: tuple[Edge, ...] = ()
+    """What joins several learners."""
 
 
 def env_names(plan: Plan) -> tuple[str, ...]:
@@ -89,6 +92,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
     edges: list[Edge] = [
         # What environments experience: written once, in place, read in place.
         pattern.rollouts,
+        *pattern.together,
         # What restores each lane's episode; the learner copies it into checkpoints.
         *(ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY) for env in envs),
         # What the learner has committed: its successor continues from there, and those of environment nodes look up
@@ -112,7 +116,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
     nodes = [
         *(_env(plan, worker, lanes, pattern.niceness) for worker in range(plan.num_workers)),
         *(_policy(plan, name) for name in policies),
-        pattern.learner,
+        *pattern.learners,
         *(_evaluator(plan) for _ in evaluators),
         _checkpointer(plan, pattern.rollouts.name if isinstance(pattern.rollouts, Table) else None),
         _monitor(plan),

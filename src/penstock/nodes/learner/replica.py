@@ -1,0 +1,88 @@
+"""ReplicaNode: a learner that steps with the one that keeps what all have learned, on rows of its own.
+
+Its state equals the others' to the bit, so it commits nothing: its next life is told the state by those who live.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.node import Ports
+from penstock.nodes.learner.keeper import Wake, Work
+from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
+from penstock.registry import load
+from penstock.types import Array, ArraySpec
+
+__all__ = ["ReplicaNode", "ReplicaSettings", "turn_specs", "turn_values"]
+
+
+@dataclass(frozen=True)
+class ReplicaSettings:
+    """What one ReplicaNode learns."""
+
+    steps: StepSettings
+    initial: str
+    """``module:init_state`` of the algorithm, for the shapes of a state."""
+
+
+def turn_specs(writers: int) -> tuple[ArraySpec, ...]:
+    """The arrays of board ``turns``: what a `Turn` says."""
+    return (
+        ArraySpec("last", (), "int64"),
+        ArraySpec("taken", (writers,), "int64"),
+        ArraySpec("progress", (), "float64"),
+    )
+
+
+def turn_values(turn: Turn) -> Mapping[str, Array]:
+    """A turn as board ``turns`` has it."""
+    return {"last": np.array(turn.last), "taken": np.array(turn.taken, np.int64), "progress": np.array(turn.progress)}
+
+
+class ReplicaNode:
+    """Follows board ``turns``."""
+
+    def __init__(self, settings: ReplicaSettings) -> None:
+        self._settings = settings
+        self._work: Work | None = None
+        self._wake: Wake | None = None
+
+    def open(self, ports: Ports) -> None:
+        """Build the updater and join the other learners."""
+        updater = self._settings.steps.updater
+        self._ports = ports
+        self._turns = ports.board_reader("turns")
+        self._steps = GradientSteps(self._settings.steps, ports)
+        self._steps.start(load(self._settings.initial)(updater.spaces, updater.config, updater.seed))
+        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in turn_specs(self._steps.table.writers)}
+        self._version = -1
+        self._work = self._learn()
+
+    def ready(self) -> bool:
+        """True while a turn is under way, or once the next is told."""
+        return self._work is not None and (self._wake is None or self._wake())
+
+    def step(self) -> None:
+        """Go on learning."""
+        if self._work is None:
+            return
+        try:
+            self._wake = next(self._work)
+        except StopIteration:
+            self._work = None
+            self._ports.finished()
+
+    def close(self) -> None:
+        """Nothing outlives the process."""
+
+    def _learn(self) -> Work:
+        while not self._ports.stopping():
+            if self._turns.version() == self._version:
+                yield lambda: self._turns.version() != self._version or self._ports.stopping()
+                continue
+            self._version = self._turns.read(self._told)
+            taken = tuple(map(int, self._told["taken"]))
+            with self._ports.span("turn"):
+                yield from self._steps.until(Turn(int(self._told["last"]), taken, float(self._told["progress"])))
+        self._steps.leave()

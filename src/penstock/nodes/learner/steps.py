@@ -1,0 +1,144 @@
+"""GradientSteps: draws minibatches from a table and steps by them, alone or with other learners.
+
+It knows which step comes next, not how many are due, and nothing of what an update means.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.algorithm import ReplaySchedule, TableSpec, UpdaterSettings
+from penstock.errors import PenstockError
+from penstock.exchange.all_reduce import AllReduce
+from penstock.node import Ports
+from penstock.nodes.learner.keeper import Work
+from penstock.registry import load
+from penstock.replay.priorities import tree_of
+from penstock.replay.sampler import Sampler
+from penstock.types import Array, Arrays, ReplayUpdater, Team
+
+__all__ = ["GradientSteps", "StepSettings", "Turn"]
+
+STEP_LIMIT_S = 0.05
+"""How long one call of ``step`` may go on before the scheduler is given its turn."""
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """How one learner steps."""
+
+    update: str
+    """``module:build_replay`` of the updater: eager or compiled."""
+    updater: UpdaterSettings
+    """Its schedule's minibatch is this learner's share."""
+    learners: int
+    """How many there are; ``updater.learner`` is which of them this one is. The first keeps what all have learned."""
+    open_limit_s: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Up to where to step, and what to draw from."""
+
+    last: int
+    """Gradient steps of the whole run once the turn is over."""
+    taken: tuple[int, ...]
+    """Rows are drawn from slots below these, one number a writer."""
+    progress: float
+    """In [0, 1]."""
+
+
+class GradientSteps:
+    """One learner's sampler, updater and ends of what it shares with the others.
+
+    Attributes:
+        done: gradient steps that the state has behind it.
+        table: what is drawn from.
+        tree: the priorities of its rows, if they have some.
+        updater: holds the state.
+    """
+
+    def __init__(self, settings: StepSettings, ports: Ports) -> None:
+        spec = settings.updater.spec
+        if not isinstance(spec.schedule, ReplaySchedule) or spec.table is None:
+            raise PenstockError("a table is learned from by a replay schedule")
+        self._settings = settings
+        self._ports = ports
+        self._table_spec: TableSpec = spec.table
+        self._size = spec.schedule.mini_batch_size
+        self.table = ports.table("rollouts")
+        ranks = ports.priorities("rollouts")
+        self.tree = None if ranks is None else tree_of(self.table, ranks)
+        self._sampler = Sampler(
+            self.table,
+            self.table.arrays["valid"].shape[2],
+            tuple(name for name, _ in settings.updater.spaces.obs),
+            n_step=self._table_spec.n_step,
+            gamma=self._table_spec.gamma,
+            stack={},
+            tree=self.tree,
+        )
+        specs = spec.drawn(settings.updater.spaces)
+        self._minibatch: Arrays = {part.name: np.zeros((self._size, *part.shape), part.dtype) for part in specs}
+        self._places: Arrays = {name: np.zeros(self._size, np.int64) for name in ("index", "stamp")}
+        self._team = self._make_team() if settings.learners > 1 else None
+        with ports.busy("build the update", settings.open_limit_s):
+            self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
+        self.done = 0
+
+    def start(self, state: Mapping[str, Array]) -> None:
+        """Begin with this state, or with that of the other learners."""
+        state = {part.name: state[part.name] for part in self._settings.updater.spec.state}
+        if self._team is not None:
+            with self._ports.busy("wait for the other learners", self._settings.open_limit_s):
+                state = self._team.join(state) or state
+        self.updater.load(state)
+        self.done = int(state["gradient_steps"])
+
+    def until(self, turn: Turn) -> Work:
+        """Step until the turn's last step is done, or the run stops."""
+        priorities, deadline = self._table_spec.priorities, time.monotonic() + STEP_LIMIT_S
+        beta = 0.0 if priorities is None else priorities.beta + turn.progress * (1.0 - priorities.beta)
+        while self.done < turn.last and not self._ports.stopping():
+            if self._team is not None and not self._team.begin(self.updater):
+                yield None
+                time.sleep(0.001)
+                continue
+            self._sampler.sample(self._key(), self._minibatch | self._places, list(turn.taken), beta)
+            with self._ports.busy("gradient step", self._settings.open_limit_s):
+                self._rank(self.updater.learn(self._minibatch, turn.progress))
+            self.done += 1
+            self._ports.count("drawn", self._size)
+            if self._team is not None:
+                self._team.end()
+            if time.monotonic() > deadline:
+                yield None
+                deadline = time.monotonic() + STEP_LIMIT_S
+
+    def leave(self) -> None:
+        """The other learners go on without this one."""
+        if self._team is not None:
+            self._team.leave()
+
+    def _key(self) -> tuple[int, int]:
+        """Of what is drawn for the next step: other rows for each learner."""
+        updater = self._settings.updater
+        return updater.seed, self.done * self._settings.learners + updater.learner
+
+    def _rank(self, per_row: Arrays) -> None:
+        """Rows that were just learned from are ranked anew, where they still lie where they were drawn."""
+        priorities = self._table_spec.priorities
+        if self.tree is not None and priorities is not None:
+            ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
+            self.tree.update(self._places["index"], self._places["stamp"], ranks)
+
+    def _make_team(self) -> Team:
+        sign = self._ports.sign()
+
+        def alive() -> bool:
+            sign[0] += 1
+            return self._ports.stopping()
+
+        return AllReduce(self._ports.rounds("gradients"), me=self._settings.updater.learner, keeper=0, alive=alive)

@@ -73,6 +73,21 @@ def test_a_run_is_found_by_path_by_name_and_as_latest(tmp_path):
     assert RunFolder.find("latest", tmp_path) == first
 
 
+def test_latest_is_the_run_that_was_begun_or_resumed_last_whatever_the_clock_says(tmp_path):
+    first, second, third = made(tmp_path), made(tmp_path), made(tmp_path)
+    for seconds, folder in ((300, first), (100, second)):
+        with folder.claim():
+            os.utime(folder.config_path, (seconds, seconds))
+    os.utime(third.config_path, (900, 900))
+    # The third was begun by a version that did not number runs.
+    assert list_runs(tmp_path) == [third.path, first.path, second.path]
+    with first.claim():
+        pass
+    assert RunFolder.find("latest", tmp_path) == first
+    (second.path / ".number").write_text("no number")
+    assert list_runs(tmp_path) == [second.path, third.path, first.path]
+
+
 def test_a_run_that_is_not_there(tmp_path):
     made(tmp_path)
     with pytest.raises(RunFolderError, match=r"did you mean Pendulum-v1-ppo-20260102-120000\?"):

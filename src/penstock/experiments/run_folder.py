@@ -5,11 +5,14 @@ Holds the names of what is in it; what is written there is others' work.
 
 import contextlib
 import fcntl
+import os
 import re
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from penstock.config.schema import Config
 from penstock.config.sources import to_toml
@@ -19,6 +22,8 @@ from penstock.experiments.durable import remove_folder, sweep, write_file
 __all__ = ["RunFolder", "list_runs"]
 
 CONFIG = "config.toml"
+NUMBER = ".number"
+"""How many runs of the folder had been begun, or resumed, when this one was begun last."""
 _NAME_LIMIT = 100
 
 
@@ -98,13 +103,23 @@ class RunFolder:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
         # The lock is the kernel's, so a process that dies gives it back.
         with lock:
+            _LOCKS.add(lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise RunFolderError(f"run {self.path} is in use by another process; wait for its end") from error
             sweep(self.path)
             sweep(self.checkpoints)
+            self._enter()
             yield
+
+    def _enter(self) -> None:
+        """Number this run as the last one of its folder that was begun: clocks may be set back."""
+        numbers = [_number(path) for path in self.path.parent.iterdir() if path != self.path]
+        try:
+            (self.path / NUMBER).write_text(f"{max(numbers, default=0) + 1}\n")
+        except OSError as error:
+            raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
 
     def write_config(self, config: Config) -> None:
         """Keep the whole resolved config.
@@ -159,12 +174,37 @@ class RunFolder:
 
 
 def list_runs(log_dir: Path) -> list[Path]:
-    """The run folders in ``log_dir``, the one that started last at the end."""
+    """The run folders in ``log_dir``, the one that started or was resumed last at the end."""
     try:
-        found = [(path, (path / CONFIG).stat().st_mtime_ns) for path in log_dir.iterdir() if (path / CONFIG).is_file()]
+        found = [
+            (_number(path), (path / CONFIG).stat().st_mtime_ns, path.name, path)
+            for path in log_dir.iterdir()
+            if (path / CONFIG).is_file()
+        ]
     except (OSError, ValueError):
         return []
-    return [path for path, _ in sorted(found, key=lambda pair: (pair[1], pair[0].name))]
+    return [path for *_, path in sorted(found)]
+
+
+def _number(path: Path) -> int:
+    """The how-manieth run of its folder this was when it was last begun; 0 where nothing says so."""
+    try:
+        return int((path / NUMBER).read_bytes()[:20])
+    except (OSError, ValueError):
+        return 0
+
+
+_LOCKS: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
+"""Of the runs that this process has claimed."""
+
+
+def _let_go() -> None:
+    """A script that forks itself while it trains does not keep the run's lock once the launcher is gone."""
+    for lock in _LOCKS:
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _fresh(log_dir: Path, name: str) -> Path:

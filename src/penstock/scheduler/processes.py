@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +35,18 @@ SHARED = ("gymnasium",)
 STACKS_WAIT_S = 0.5
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
+
+
+_OPEN: "weakref.WeakSet[Processes]" = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """A script that forks itself while it trains must not keep the run alive once the launcher is gone."""
+    for processes in _OPEN:
+        processes.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class Processes:
@@ -61,6 +74,13 @@ class Processes:
         if FORKS:
             program = [sys.executable, "-c", template.COMMAND, *(name for name in SHARED if name in sys.modules)]
             self._ask("template", "", [os.fsencode(part) for part in program], _environment(1))
+
+        _OPEN.add(self)
+
+    def let_go(self) -> None:
+        """Close what keeps a run alive, and end nothing: for a process that this one was forked into."""
+        self._control.close()
+        self._lifeline.close()
 
     def start(self, segment: Segment, spec: WorkerSpec, threads: int) -> None:
         """Start the process of a placement group, and do not wait until it runs.

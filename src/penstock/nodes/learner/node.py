@@ -160,7 +160,8 @@ class LearnerNode:
                 return
             metrics.append(self._updater.metrics())
             refuse_bad_losses(metrics[-1], update + 1)
-            if schedule.target_kl is not None and metrics[-1]["approx_kl"] > schedule.target_kl:
+            # Not above: a divergence that is no number is no small one either.
+            if schedule.target_kl is not None and not metrics[-1]["approx_kl"] <= schedule.target_kl:
                 break
         with self._ports.span("statistics"):
             self._updater.finish(slots)

@@ -1,12 +1,14 @@
 """The balance of transitions, wherever its writers and readers are interrupted."""
 
+import numpy as np
 import pytest
 
 from penstock.memory.record import Record
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
+from penstock.memory.table import Table
 from penstock.node import Balance
-from penstock.scheduler.ledger import Ledger
+from penstock.scheduler.ledger import Ledger, Streamed, Tabled
 from penstock.types import ArraySpec
 
 LANES, STEPS = 2, 3
@@ -33,7 +35,7 @@ class Run:
     def __init__(self) -> None:
         self.stream = Stream(Segment.create(Stream.required(ROLLOUT, 4), "test").bytes, ROLLOUT, 4)
         self.record = Record(Segment.create(Record.required(RECORD), "test").bytes, RECORD)
-        self.ledger = Ledger(self.stream, self.record)
+        self.ledger = Ledger(Streamed(self.stream), self.record)
         self.given = [0, 0]
         self.commit([], 0)
 
@@ -157,4 +159,50 @@ def test_a_rollout_that_comes_meanwhile_is_looked_at_again(monkeypatch: pytest.M
 def test_before_the_first_commit_nothing_is_collected() -> None:
     run = Run()
     record = Record(Segment.create(Record.required(RECORD), "test").bytes, RECORD)
-    assert Ledger(run.stream, record).balance() == Balance(0, 0, 0, 0, 0)
+    assert Ledger(Streamed(run.stream), record).balance() == Balance(0, 0, 0, 0, 0)
+
+
+class ReplayRun:
+    """Two environment nodes that write into rings of three slots, and a learner that takes note of them."""
+
+    RECORD = (*RECORD[:4], ArraySpec("taken", (2,), "int64"))
+
+    def __init__(self) -> None:
+        memory = Segment.create(Table.required(ROLLOUT, 2, 3), "test").bytes
+        self.table = Table(memory, ROLLOUT, 2, 3)
+        self.record = Record(Segment.create(Record.required(self.RECORD), "test").bytes, list(self.RECORD))
+        self.ledger = Ledger(Tabled(self.table), self.record)
+        self.commit([0, 0])
+
+    def push(self, worker: int) -> None:
+        sequence = self.table.written(worker)
+        slot = self.table.slot(self.table.claim(worker, sequence))
+        slot["valid"][...] = True
+        slot["first_lane"][...] = LANES * worker
+        slot["lane_collected"][...] = STEPS * (sequence + 1)
+        self.table.push(worker, sequence)
+
+    def commit(self, taken: list[int]) -> None:
+        new = self.record.begin()
+        new["steps"][...] = STEPS * LANES * sum(taken)
+        new["stale"][...] = new["lane_spoilt"][...] = 0
+        new["lane_collected"][...] = STEPS * np.repeat(taken, LANES)
+        new["taken"][...] = taken
+        self.record.commit(self.record.number() + 1)
+
+
+def test_rows_of_a_table_are_in_flight_until_a_commit_takes_note_of_them() -> None:
+    run = ReplayRun()
+    run.push(0)
+    run.push(0)
+    run.push(1)
+    assert run.ledger.balance() == Balance(collected=18, learned=0, in_flight=18, stale=0, spoilt=0)
+    run.commit([1, 1])
+    assert run.ledger.balance() == Balance(collected=18, learned=12, in_flight=6, stale=0, spoilt=0)
+    # A slot that is being filled is nobody's yet; who fills it may die.
+    run.table.claim(1, 1)
+    assert run.ledger.balance() == Balance(collected=18, learned=12, in_flight=6, stale=0, spoilt=0)
+    run.push(1)
+    run.commit([2, 2])
+    assert run.ledger.balance() == Balance(collected=24, learned=24, in_flight=0, stale=0, spoilt=0)
+    assert run.ledger.returned(LEARNER) == 0

@@ -269,6 +269,7 @@ def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> E
             name=prepared.profile.name,
             episodes=episodes,
             seed=seed,
+            bad_numbers=run.bad_numbers,
         )
         played = [episode for episode in playing if isinstance(episode, Episode)]
     returns = np.array([episode.episode_return for episode in played])

@@ -119,6 +119,17 @@ class SeldomNan(TargetEnv):
         return (np.full(1, np.nan, np.float32), *values[1:]) if self.spoilt else values
 
 
+@pytest.mark.parametrize("during", [0, 2])
+def test_an_evaluation_leaves_spoilt_episodes_out_where_that_is_asked_for(tmp_path, during):
+    settings = {**SMALL, **SKIPPING, "env": SeldomNan, "eval_episodes": 30, "eval_interval": during}
+    result = penstock.train({**settings, "log_dir": str(tmp_path)}, quiet=True)
+    assert result.evaluation is not None
+    # An episode is 10 steps, and one step in 90 spoils one of thirty.
+    assert 20 <= result.evaluation.episodes < 30
+    assert np.isfinite(result.evaluation.mean_return)
+    assert result.evaluation.mean_length == 10
+
+
 class AlwaysNan(TargetEnv):
     def step(self, action):
         return super().step(action)[0], float("nan"), False, False, {}

@@ -117,6 +117,7 @@ def asked() -> tuple[EvaluatorNode, Ports]:
         episodes=1,
         lanes=4,
         seed=0,
+        bad_numbers="stop",
         open_limit_s=10.0,
     )
     node, ports = EvaluatorNode(settings), Ports()

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.types import Array, Arrays
 
-__all__ = ["BadNumber", "earliest", "not_finite", "spoilt_lanes"]
+__all__ = ["BadNumber", "earliest", "not_finite", "spoilt_lanes", "spoilt_rows"]
 
 
 class BadNumber(NamedTuple):
@@ -26,6 +26,15 @@ def not_finite(values: Array) -> list[tuple[int, ...]]:
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return []
     return [tuple(map(int, np.argwhere(~np.isfinite(values))[0]))]
+
+
+def spoilt_rows(obs: Arrays, reward: Array) -> list[int]:
+    """The lanes whose observation or reward, ``[lanes, ...]`` each, holds NaN or infinity."""
+    bad = np.zeros(len(reward), bool)
+    for values in (*obs.values(), reward):
+        if values.dtype.kind == "f":
+            bad |= ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    return np.flatnonzero(bad).tolist()
 
 
 def earliest(rollout: Arrays, fields: Sequence[str], num_steps: int) -> BadNumber | None:

@@ -5,13 +5,13 @@ Its episodes are its own: they touch no lane of the training run. ``play`` serve
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from penstock.envs.finite import not_finite
+from penstock.envs.finite import not_finite, spoilt_rows
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
@@ -50,6 +50,8 @@ class EvaluatorSettings:
     episodes: int
     lanes: int
     seed: int
+    bad_numbers: Literal["stop", "skip"]
+    """What becomes of an episode with NaN or infinity: an error, or it does not count."""
     open_limit_s: float
 
 
@@ -62,11 +64,13 @@ def play(
     name: str,
     episodes: int,
     seed: int,
+    bad_numbers: Literal["stop", "skip"],
 ) -> Iterator[Episode | None]:
     """Play greedy episodes; yields each as it ends, and ``None`` after every other vector step.
 
     Raises:
-        BadDataError: an observation or a reward is NaN or infinite; it names environment, field, lane and step.
+        BadDataError: an observation or a reward is NaN or infinite; it names environment, field, lane and step. Where
+            episodes with such numbers are skipped: all were, or the source resets no lane alone.
 
     Lane i plays episodes i, i + lanes, ...: which episodes count is fixed beforehand, so short ones are not favoured.
     Actions are greedy: their noise has the shape that ``noise`` says, and is zero. The source stays the caller's, to be
@@ -89,22 +93,44 @@ def play(
     explore, none = np.zeros(lanes, np.float32), np.zeros((lanes, *noise.shape), np.float32)
     returns, lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
     left = [len(range(lane, episodes, lanes)) for lane in range(lanes)]
+    counted = 0
     _refuse_not_finite(name, obs, np.zeros(lanes), lengths)
     while any(left):
         backend.act(obs, none, explore, {"action": action})
         to_environment(action, spaces.action, outgoing)
         result = source.step(outgoing, next_seed)
-        _refuse_not_finite(name, result.obs, result.reward, lengths)
+        spoilt = spoilt_rows(result.obs, result.reward)
+        if spoilt and (bad_numbers == "stop" or not _begin_anew(source, result.obs, spoilt, next_seed)):
+            _refuse_not_finite(name, result.obs, result.reward, lengths)
+        for given_up in spoilt:
+            left[given_up] = max(0, left[given_up] - 1)
+            returns[given_up], lengths[given_up] = 0.0, 0
         played = ~result.reset
-        returns += result.reward * played
+        played[spoilt] = False
+        returns += np.where(played, result.reward, 0.0)
         lengths += played
         for lane in np.flatnonzero((result.terminated | result.truncated) & played):
             if left[lane]:
                 left[lane] -= 1
+                counted += 1
                 yield Episode(float(returns[lane]), int(lengths[lane]))
             returns[lane], lengths[lane] = 0.0, 0
         obs = result.obs
         yield None
+    if not counted:
+        raise BadDataError(f"evaluation: every episode of {name} held NaN or infinity")
+
+
+def _begin_anew(source: EnvSource, obs: Arrays, lanes: Sequence[int], next_seed: Callable[[int], int]) -> bool:
+    """Give the episodes of these lanes up and begin the next ones in ``obs``; false if the source cannot."""
+    for lane in lanes:
+        begun = source.replay(lane, next_seed(lane), np.empty(0))
+        if begun is None:
+            return False
+        first, _ = next(begun)
+        for field, values in obs.items():
+            values[lane] = first[field][lane]
+    return True
 
 
 def _refuse_not_finite(name: str, obs: Arrays, reward: Array, steps: Array) -> None:
@@ -186,6 +212,7 @@ class EvaluatorNode:
             name=display_name(settings.env),
             episodes=settings.episodes,
             seed=settings.seed,
+            bad_numbers=settings.bad_numbers,
         )
 
     def _out_of_time(self) -> bool:

@@ -226,6 +226,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
         episodes=plan.run.eval_episodes,
         lanes=plan.run.num_envs,
         seed=plan.run.seed,
+        bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
     )
     limit = _step_limit_s(plan, plan.run.num_envs)

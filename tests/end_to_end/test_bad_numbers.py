@@ -10,7 +10,7 @@ from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.metrics.jsonl import read_reports
 from penstock.nodes.evaluator import EVALUATION_LANE
 from penstock.seeding import episode_seed
-from tests.environments import ClockVectorEnv, TargetEnv
+from tests.environments import ClockVectorEnv, CorridorEnv, TargetEnv
 from tests.processes import left_behind
 
 SMALL = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
@@ -182,3 +182,35 @@ def test_a_source_that_resets_no_lane_alone_cannot_skip(tmp_path):
 def test_lock_step_cannot_skip():
     with pytest.raises(ConfigError, match=r"--bad_numbers skip needs --sync_mode non_blocking"):
         penstock.from_mapping({"env": "X", "bad_numbers": "skip"})
+
+
+class Outside(TargetEnv):
+    """What it shows lies outside its Box more often than not."""
+
+    def _show(self):
+        return super()._show() * 100
+
+
+class NoSuchCell(CorridorEnv):
+    """Shows a cell that its space does not have, at the end."""
+
+    def step(self, action):
+        cell, *rest = super().step(action)
+        return cell + 1 if self.steps > 20 else cell, *rest[:1], False, *rest[2:]
+
+
+def test_bounds_of_observations_are_not_relied_on(tmp_path):
+    settings = {**SMALL, "env": Outside, "runtime": "inline", "timesteps": 16 * 4 * 10, "log_dir": str(tmp_path)}
+    result = penstock.train(settings, quiet=True)
+    assert result.steps == 16 * 4 * 10
+    assert all(
+        np.isfinite(values).all()
+        for values in load_checkpoint(list_checkpoints(result.run_folder)[-1]).arrays.values()
+        if values.ndim
+    )
+
+
+def test_a_number_outside_a_discrete_space_is_named(tmp_path):
+    settings = {**SMALL, "env": NoSuchCell, "runtime": "inline", "timesteps": 16 * 4 * 40, "log_dir": str(tmp_path)}
+    with pytest.raises(BadDataError, match=r"obs of lane \d of .*NoSuchCell is 8, outside its space 0 .. 7"):
+        penstock.train(settings, quiet=True)

@@ -8,6 +8,7 @@ import pytest
 import penstock
 from penstock.errors import BadDataError, PenstockError
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from penstock.updates.eager import EagerUpdater
 from tests.environments import ClockEnv
 
 SMALL = {"num_steps": 8, "num_envs": 2, "num_workers": 1, "epochs": 1, "mini_batch_size": 4, "runtime": "inline"}
@@ -45,3 +46,14 @@ def test_a_loss_that_is_no_number_is_named_and_what_came_before_it_is_kept(tmp_p
     saved = load_checkpoint(path)
     assert saved.manifest["update"] == 12
     assert all(np.isfinite(values).all() for name, values in saved.arrays.items() if name != "best_evaluation")
+
+
+@pytest.mark.parametrize(("divergence", "epochs"), [(0.0, 4), (float("nan"), 1), (float("inf"), 1)])
+def test_a_divergence_that_is_no_number_ends_the_epochs(tmp_path, monkeypatch, divergence, epochs) -> None:
+    found = EagerUpdater.metrics
+    monkeypatch.setattr(EagerUpdater, "metrics", lambda updater: found(updater) | {"approx_kl": divergence})
+    settings = {**SMALL, "env": "CartPole-v1", "backend": "eager", "epochs": 4, "target_kl": 0.5, "timesteps": 3 * 16}
+    result = penstock.train({**settings, "log_dir": str(tmp_path)}, quiet=True)
+    (path, *_) = reversed(list_checkpoints(result.run_folder))
+    # Sixteen rows in minibatches of four.
+    assert load_checkpoint(path).arrays["adam_step"] == 3 * epochs * 4

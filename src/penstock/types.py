@@ -325,6 +325,15 @@ class ReplayUpdater(Protocol):
         """
         ...
 
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
+        """One gradient step by gradients that another updater has found, from a state that may be older.
+
+        Args:
+            gradients: phase -> network -> ``[n]``. A phase that has gradients and is not named does not step.
+            progress: in [0, 1].
+        """
+        ...
+
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
         ...

@@ -146,6 +146,26 @@ def test_an_exchange_stands_between_gradients_and_step_once_a_phase_that_has_gra
     assert [phase for phase, _, _ in calls] == ["critic", "actor", "critic"]
 
 
+def test_gradients_that_another_has_found_make_the_same_step(make):
+    found = {}
+
+    def note(phase, gradients, weight):
+        found[phase] = {name: values.copy() for name, values in gradients.items()}
+        return gradients
+
+    finder, other = make(PART, note), make(PART, note)
+    for step in range(3):
+        found.clear()
+        finder.learn(tracking.minibatch(PART, step), 0.25)
+        other.apply(found, 0.25)
+        for name, values in finder.state().items():
+            assert values.tobytes() == other.state()[name].tobytes(), (step, name)
+    critic = copied(other)
+    other.apply({}, 0.25)
+    assert other.state()["critic"].tobytes() == critic["critic"].tobytes()
+    assert int(other.state()["gradient_steps"]) == 4
+
+
 def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):
     """K times B/K is 1 times B: the noise of a row is that of its place among all learners' rows."""
     minibatch = tracking.minibatch(ROWS)

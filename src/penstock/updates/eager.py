@@ -96,6 +96,11 @@ class EagerReplayUpdater:
         weights = minibatch["weight"].reshape(len(parts), -1).sum(1).tolist()
         return {name: values.cpu().numpy() for name, values in self._stepper.step(parts, weights).items()}
 
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
+        """One gradient step by gradients that another updater has found. As `penstock.types.ReplayUpdater.apply`."""
+        self.load({"progress": np.asarray(progress, np.float64)})
+        self._stepper.apply(gradients)
+
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
         return self._stepper.meter.take()
@@ -113,6 +118,7 @@ class _Stepper:
     def __init__(self, phases: Sequence[Phase], settings: UpdaterSettings, exchange: Exchange | None) -> None:
         self.meter = Meter()
         self._phases = phases
+        self._settings = settings
         self._exchange = exchange
         self._learner = settings.learner
         self._device = torch.device(settings.device)
@@ -159,12 +165,32 @@ class _Stepper:
             self._state.update(phase.apply(self._state, gradients))
             metrics.update(_mean([part.metrics for part in found], weights))
             per_row.update({name: torch.cat([part.per_row[name] for part in found]) for name in found[0].per_row})
-        self._turns.count += 1
-        if "gradient_steps" in self._state:
-            self._state["gradient_steps"] = torch.tensor(self._turns.count, device=self._device)
+        self._count_on()
         if metrics:
             self.meter.add(metrics)
         return per_row
+
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
+        """One gradient step: phases with gradients step down these, those that never have any have their turn."""
+        due = self._turns.due()
+        for index, phase in enumerate(self._phases):
+            if phase.name in gradients or (index in due and self._silent(index)):
+                given = gradients.get(phase.name, {})
+                here = {name: torch.tensor(values, device=self._device) for name, values in given.items()}
+                self._state.update(phase.apply(self._state, here))
+        self._count_on()
+
+    def _silent(self, index: int) -> bool:
+        """True for a phase without gradients, which asking it for a row shows."""
+        phase, settings = self._phases[index], self._settings
+        row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in settings.spec.drawn(settings.spaces)}
+        minibatch = {name: torch.from_numpy(values).to(self._device) for name, values in row.items()}
+        return not phase.gradients(self._state, minibatch, *self._noise(index, 1, 1)).gradients
+
+    def _count_on(self) -> None:
+        self._turns.count += 1
+        if "gradient_steps" in self._state:
+            self._state["gradient_steps"] = torch.tensor(self._turns.count, device=self._device)
 
     def _noise(self, phase: int, parts: int, size: int) -> list[dict[str, Tensor]]:
         """The noise of a phase for each part; the learners' rows are numbered one learner after the other."""

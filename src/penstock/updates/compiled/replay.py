@@ -57,6 +57,11 @@ class CompiledReplayUpdater:
         self._stepper.put(parts[0])
         return self._stepper.step()
 
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
+        """One gradient step by gradients that another updater has found. As `penstock.types.ReplayUpdater.apply`."""
+        self._stepper.progress(progress)
+        self._stepper.apply(gradients)
+
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
         return self._stepper.metrics()

@@ -125,10 +125,24 @@ class Stepper:
                 for name, agreed in exchange(self._phases[index].name, mine, sum(weights)).items():
                     find.gradients[name].copy_(torch.from_numpy(agreed))
             apply.run()
+        self._count_on()
+        return {name: torch.cat(values).cpu().numpy() for name, values in found.items()}
+
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
+        """One gradient step: phases with gradients step down these, those that never have any have their turn."""
+        due = self._turns.due()
+        for index, phase in enumerate(self._phases):
+            find, apply = self._part(index)
+            if phase.name in gradients or (index in due and not find.gradients):
+                for name, values in gradients.get(phase.name, {}).items():
+                    find.gradients[name].copy_(torch.from_numpy(values))
+                apply.run()
+        self._count_on()
+
+    def _count_on(self) -> None:
         self._turns.count += 1
         if "gradient_steps" in self._buffers.state:
             self._buffers.state["gradient_steps"].fill_(self._turns.count)
-        return {name: torch.cat(values).cpu().numpy() for name, values in found.items()}
 
     def put(self, part: Mapping[str, Tensor]) -> None:
         """Make this minibatch, ``[m, ...]`` each, the one that the rows hold."""

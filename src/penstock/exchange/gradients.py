@@ -1,0 +1,146 @@
+"""Learners that do not wait for each other: each hands its gradients on, a step at a time, to who owns the parameters.
+
+All gradients of a step are one slot of a stream. A learner goes through the phases of a step on a replica, and begins
+the next one from the latest parameters that are published. Knows no algorithm.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.node import BoardReader, StreamWriter
+from penstock.types import Array, Arrays, ArraySpec, ReplayUpdater
+
+__all__ = ["GradientStream", "board_specs", "gradients_in", "slot_specs"]
+
+NAP_S = 0.05
+NAME_BYTES = 32
+"""Of a phase's name, at most."""
+
+
+def board_specs(state: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
+    """What is published: the state, and of each learner the number of the last step that was settled."""
+    return (*state, ArraySpec("settled", (learners,), "int64"))
+
+
+def slot_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+    """What is handed on: the gradients of one step, no larger than the state's float32 arrays.
+
+    ``step`` counts this learner's, from 1; ``version`` is the count of gradient steps that its parameters had seen.
+    """
+    parts = 2 * len(state)
+    return (
+        ArraySpec("values", (sum(spec.size for spec in state if spec.dtype == "float32"),), "float32"),
+        ArraySpec("phase", (parts, NAME_BYTES), "uint8"),
+        ArraySpec("network", (parts,), "int64"),
+        ArraySpec("parts", (), "int64"),
+        ArraySpec("learner", (), "int64"),
+        ArraySpec("step", (), "int64"),
+        ArraySpec("version", (), "int64"),
+    )
+
+
+def gradients_in(slot: Arrays, state: Sequence[ArraySpec]) -> dict[str, Arrays]:
+    """Phase -> network -> gradient, as views of a slot."""
+    found: dict[str, Arrays] = {}
+    first = 0
+    for part in range(int(slot["parts"])):
+        phase = slot["phase"][part].tobytes().rstrip(b"\0").decode()
+        network = state[int(slot["network"][part])]
+        found.setdefault(phase, {})[network.name] = slot["values"][first : first + network.size]
+        first += network.size
+    return found
+
+
+class GradientStream:
+    """One learner's end.
+
+    Args:
+        gradients: the stream, of slots as `slot_specs` says.
+        parameters: the board, of arrays as `board_specs` says.
+        state: of the algorithm.
+        learner: which one this is.
+        learners: how many there are.
+        alive: called while it waits; true once the run is to end.
+    """
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        gradients: StreamWriter,
+        parameters: BoardReader,
+        state: Sequence[ArraySpec],
+        learner: int,
+        learners: int,
+        alive: Callable[[], bool],
+    ) -> None:
+        self._gradients = gradients
+        self._parameters = parameters
+        self._places = {spec.name: index for index, spec in enumerate(state)}
+        self._latest = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board_specs(state, learners)}
+        self._learner = learner
+        self._learners = learners
+        self._alive = alive
+        self._version = -1
+        self._step = 0
+        self._slot: Arrays | None = None
+        self._index = -1
+
+    def join(self, state: Mapping[str, Array]) -> Arrays | None:
+        """Wait for the first parameters and take them; as `penstock.types.Team`."""
+        while self._parameters.version() < 0:
+            if self._alive():
+                return None
+            time.sleep(NAP_S)
+        # What an earlier life handed on is in the stream or settled. In this order: a slot that is freed in between was
+        # published as settled before.
+        mine = [sequence for sequence in self._gradients.written() if sequence % self._learners == self._learner]
+        self._version = self._parameters.read(self._latest)
+        handed_on = max(mine, default=0) // self._learners
+        self._step = max(handed_on, int(self._latest["settled"][self._learner]))
+        return {name: self._latest[name] for name in state}
+
+    def begin(self, updater: ReplayUpdater) -> bool:
+        """A gradient step is wanted: it begins from the latest parameters. False while there is no slot for it."""
+        if self._slot is None:
+            sequence = (self._step + 1) * self._learners + self._learner
+            index = self._gradients.claim(sequence)
+            if index is None:
+                return False
+            self._index, self._slot = index, self._gradients.slot(index)
+            self._step += 1
+        if self._parameters.version() != self._version:
+            self._version = self._parameters.read(self._latest)
+            updater.load({name: self._latest[name] for name in self._places})
+        slot = self._slot
+        slot["parts"][...] = 0
+        slot["learner"][...] = self._learner
+        slot["step"][...] = self._step
+        slot["version"][...] = self._version
+        self._filled = 0
+        return True
+
+    def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
+        """Note the gradients of a phase, and go on with them."""
+        del weight
+        slot = self._slot
+        if slot is None:
+            raise PenstockError("gradients were found outside of a step")
+        name = phase.encode()
+        for network, values in gradients.items():
+            part = int(slot["parts"])
+            slot["phase"][part] = np.frombuffer(name.ljust(NAME_BYTES, b"\0"), np.uint8)
+            slot["network"][part] = self._places[network]
+            slot["values"][self._filled : self._filled + values.size] = values
+            self._filled += values.size
+            slot["parts"][...] = part + 1
+        return gradients
+
+    def end(self) -> None:
+        """The step has ended: hand its gradients on."""
+        self._slot = None
+        self._gradients.push(self._index)
+
+    def leave(self) -> None:
+        """Nobody waits for this learner; a slot that it had begun to fill is freed when its life ends."""

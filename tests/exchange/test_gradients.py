@@ -1,0 +1,163 @@
+"""Gradients that are handed on a step at a time, and applied by who owns the parameters."""
+
+import numpy as np
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.exchange.gradients import GradientStream, board_specs, gradients_in, slot_specs
+from penstock.memory.board import Board
+from penstock.memory.stream import Stream
+from penstock.updates.eager import build_replay
+from tests.updates import tracking
+
+ROWS = 8
+STATE = tracking.spec(ROWS).state
+SLOTS = 3
+LEARNERS = 2
+
+
+class Writer:
+    """The writing end of a stream, as a scheduler hands it out."""
+
+    def __init__(self, stream, owner):
+        self.stream, self.owner = stream, owner
+        self.slots, self.slot, self.written = SLOTS, stream.slot, stream.written
+
+    def claim(self, sequence):
+        return self.stream.claim(self.owner, sequence)
+
+    def push(self, index):
+        self.stream.push(index, self.owner)
+
+
+@pytest.fixture
+def stream(segment):
+    return Stream(segment(Stream.required(slot_specs(STATE), SLOTS)).bytes, slot_specs(STATE), SLOTS)
+
+
+@pytest.fixture
+def board(segment):
+    specs = board_specs(STATE, LEARNERS)
+    return Board(segment(Board.required(specs)).bytes, specs)
+
+
+def initial():
+    return {part.name: np.zeros(part.shape, part.dtype) for part in STATE} | tracking.init_state(0)
+
+
+def team(stream, board, learner, owner=None, stopping=False):
+    writer = Writer(stream, 10 + learner if owner is None else owner)
+    return GradientStream(writer, board, STATE, learner, LEARNERS, lambda: stopping)
+
+
+def publish(board, master, settled=(0, 0)):
+    state = master.state()
+    board.publish({**state, "settled": np.array(settled)}, int(state["gradient_steps"]))
+
+
+def learner_of(part, learner=0):
+    updater = build_replay(tracking.settings(ROWS, learner=learner), part)
+    updater.load(part.join(initial()))
+    return updater
+
+
+def master_of():
+    master = build_replay(tracking.settings(ROWS))
+    master.load(initial())
+    return master
+
+
+def test_a_learner_that_is_never_behind_and_its_master_are_one_learner(stream, board) -> None:
+    alone, master = master_of(), master_of()
+    publish(board, master)
+    part = team(stream, board, 0)
+    learner = learner_of(part)
+    for step in range(5):
+        minibatch = tracking.minibatch(ROWS, step)
+        alone.learn(minibatch, 0.5)
+        assert part.begin(learner)
+        learner.learn(minibatch, 0.5)
+        part.end()
+        index = stream.take(1)
+        slot = stream.slot(index)
+        assert (int(slot["learner"]), int(slot["step"]), int(slot["version"])) == (0, step + 1, step)
+        found = gradients_in(slot, STATE)
+        assert set(found) == ({"critic", "actor"} if step % 2 == 0 else {"critic"})
+        master.apply(found, 0.5)
+        stream.release(index, 1)
+        publish(board, master, (step + 1, 0))
+        for name, values in alone.state().items():
+            assert master.state()[name].tobytes() == values.tobytes(), name
+
+
+def test_a_learner_waits_where_its_gradients_are_not_taken(stream, board) -> None:
+    publish(board, master_of())
+    part = team(stream, board, 0)
+    learner = learner_of(part)
+    for step in range(SLOTS):
+        assert part.begin(learner)
+        assert part.begin(learner)  # asked again before it began
+        learner.learn(tracking.minibatch(ROWS, step), 0.0)
+        part.end()
+    assert not part.begin(learner)
+    stream.release(stream.take(1), 1)
+    assert part.begin(learner)
+
+
+def test_what_a_learner_handed_on_tells_which_parameters_it_came_from(stream, board) -> None:
+    master = master_of()
+    publish(board, master)
+    slow, fast = team(stream, board, 0), team(stream, board, 1)
+    learners = [learner_of(slow), learner_of(fast, 1)]
+    assert slow.begin(learners[0])
+    for step in range(2):
+        assert fast.begin(learners[1])
+        learners[1].learn(tracking.minibatch(ROWS, step), 0.0)
+        fast.end()
+        index = stream.take(1)
+        master.apply(gradients_in(stream.slot(index), STATE), 0.0)
+        stream.release(index, 1)
+        publish(board, master, (0, step + 1))
+    learners[0].learn(tracking.minibatch(ROWS, 5), 0.0)
+    slow.end()
+    slot = stream.slot(stream.take(1))
+    assert (int(slot["learner"]), int(slot["version"])) == (0, 0)
+    assert int(master.state()["gradient_steps"]) - int(slot["version"]) == 2
+    assert slow.begin(learners[0])
+    assert learners[0].state()["critic"].tobytes() == master.state()["critic"].tobytes()
+
+
+def test_a_new_life_counts_on_behind_what_was_handed_on_or_settled(stream, board) -> None:
+    publish(board, master_of())
+    first = team(stream, board, 1)
+    learner = learner_of(first)
+    for _ in range(2):
+        assert first.begin(learner)
+        learner.learn(tracking.minibatch(ROWS), 0.0)
+        first.end()
+    assert first.begin(learner)  # and dies
+    stream.recover(11)
+    second = team(stream, board, 1, owner=20)
+    learner = learner_of(second)
+    assert second.begin(learner)
+    learner.learn(tracking.minibatch(ROWS), 0.0)
+    second.end()
+    steps = [int(stream.slot(stream.take(1))["step"]) for _ in range(3)]
+    assert sorted(steps) == [1, 2, 3]
+    publish(board, master_of(), (0, 7))
+    third = team(stream, board, 1, owner=30)
+    learner_of(third)
+    for index in range(3):
+        stream.release(index, 1)
+    assert third.begin(learner)
+    third.end()
+    assert int(stream.slot(stream.take(1))["step"]) == 8
+
+
+def test_nobody_waits_for_parameters_where_the_run_is_to_end(stream, board) -> None:
+    assert team(stream, board, 0, stopping=True).join(initial()) is None
+
+
+def test_gradients_outside_of_a_step_are_refused(stream, board) -> None:
+    with pytest.raises(PenstockError, match="outside of a step"):
+        team(stream, board, 0)("critic", {}, 1.0)

@@ -58,6 +58,10 @@ class ReplaySchedule:
     min_rows: int
     """Rows in the table before the first gradient step."""
 
+    def progress(self, gradient_steps: int, timesteps: int) -> float:
+        """How far a run is, in [0, 1], by its gradient steps alone: so that learners that step together agree."""
+        return min(1.0, (self.min_rows + gradient_steps / self.updates_per_step) / timesteps)
+
 
 @dataclass(frozen=True)
 class Priorities:

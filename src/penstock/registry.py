@@ -195,6 +195,8 @@ NODES = Table(
         "learner": "penstock.nodes.learner:LearnerNode",
         "replay_learner": "penstock.nodes.learner:ReplayLearnerNode",
         "replica": "penstock.nodes.learner:ReplicaNode",
+        "parameter": "penstock.nodes.learner:ParameterNode",
+        "follower": "penstock.nodes.learner:FollowerNode",
         "evaluator": "penstock.nodes.evaluator:EvaluatorNode",
         "checkpointer": "penstock.nodes.checkpointer:CheckpointerNode",
         "monitor": "penstock.nodes.monitor:MonitorNode",

@@ -304,6 +304,11 @@ class Exchange(Protocol):
 class ReplayUpdater(Protocol):
     """Holds a learner's state on its device and steps it by minibatches drawn from a table: eager or compiled."""
 
+    @property
+    def gradient_steps(self) -> int:
+        """How many the state has seen; since it was loaded, where it does not count them itself."""
+        ...
+
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state (initial, or of a checkpoint), or the arrays of it that are named."""
         ...

@@ -8,13 +8,27 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from penstock.algorithm import UpdaterSettings
 from penstock.memory.rounds import Joined, Rounds
+from penstock.node import Ports
 from penstock.types import Array, Arrays, ReplayUpdater
 
-__all__ = ["AllReduce"]
+__all__ = ["AllReduce", "build"]
 
 NAP_S = 0.05
 """How long a learner waits for others before it gives a sign of life."""
+
+
+def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "AllReduce":
+    """A node's part in rounds ``gradients``; learner 0 keeps what all learn."""
+    del learners
+    sign = ports.sign()
+
+    def alive() -> bool:
+        sign[0] += 1
+        return ports.stopping()
+
+    return AllReduce(ports.rounds("gradients"), me=settings.learner, keeper=0, alive=alive)
 
 
 class AllReduce:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
-from penstock.node import BoardReader, StreamWriter
+from penstock.node import BoardReader, Ports, StreamWriter
 from penstock.types import Array, Arrays, ArraySpec, ReplayUpdater
 
-__all__ = ["GradientStream", "board_specs", "gradients_in", "slot_specs"]
+__all__ = ["GradientStream", "board_specs", "build", "gradients_in", "slot_specs"]
 
 NAP_S = 0.05
 NAME_BYTES = 32
@@ -52,6 +53,24 @@ def gradients_in(slot: Arrays, state: Sequence[ArraySpec]) -> dict[str, Arrays]:
         found.setdefault(phase, {})[network.name] = slot["values"][first : first + network.size]
         first += network.size
     return found
+
+
+def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "GradientStream":
+    """A node's end of stream ``gradients``, and its view of board ``parameters``."""
+    sign = ports.sign()
+
+    def alive() -> bool:
+        sign[0] += 1
+        return ports.stopping()
+
+    return GradientStream(
+        ports.stream_writer("gradients"),
+        ports.board_reader("parameters"),
+        settings.spec.state,
+        settings.learner,
+        learners,
+        alive,
+    )
 
 
 class GradientStream:

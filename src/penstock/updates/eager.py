@@ -81,6 +81,11 @@ class EagerReplayUpdater:
         self._stepper = _Stepper(algorithm.phases, settings, exchange)
         self._inbox = Inbox(settings.spec.schedule.mini_batch_size, settings.accumulate, torch.device(settings.device))
 
+    @property
+    def gradient_steps(self) -> int:
+        """How many the state has seen."""
+        return self._stepper.count
+
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
         self._stepper.load(state)
@@ -132,6 +137,11 @@ class _Stepper:
             settings.seed,
             counted="gradient_steps" in self._state,
         )
+
+    @property
+    def count(self) -> int:
+        """Gradient steps so far."""
+        return self._turns.count
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""

@@ -96,7 +96,7 @@ class Keeper:
         else:
             saved = load_checkpoint(settings.checkpoint).arrays
             # Which slots an earlier life had consumed says nothing of this one's, nor how many workers it had.
-            for name in new.keys() - {"consumed_slot", "consumed_sequence", "taken"}:
+            for name in new.keys() - {"consumed_slot", "consumed_sequence", "taken", "settled"}:
                 new[name][...] = saved[name]
             state = {spec.name: saved[spec.name] for spec in settings.spec.state}
         for name, values in {**state, **counts}.items():

@@ -17,6 +17,7 @@ __all__ = [
     "begin_anew",
     "drop",
     "follow",
+    "parameter_record_specs",
     "record_specs",
     "replay_record_specs",
     "why_done",
@@ -49,6 +50,19 @@ def replay_record_specs(spec: AlgorithmSpec, num_envs: int, writers: int) -> tup
     ``taken`` holds how many slots of each writer are accounted for; the rest is as in `record_specs`.
     """
     return (*_common(spec, num_envs), ArraySpec("taken", (writers,), "int64"))
+
+
+def parameter_record_specs(spec: AlgorithmSpec, num_envs: int, writers: int, learners: int) -> tuple[ArraySpec, ...]:
+    """The arrays of a commit record of who applies the gradients of learners from a table.
+
+    ``settled`` holds the number of each learner's last step that was applied or dropped, ``applied`` and ``too_old``
+    count both; ``owed`` gradient steps are due and not applied yet. The rest is as in `replay_record_specs`.
+    """
+    return (
+        *replay_record_specs(spec, num_envs, writers),
+        ArraySpec("settled", (learners,), "int64"),
+        *(ArraySpec(name, (), "int64") for name in ("applied", "too_old", "owed")),
+    )
 
 
 def _common(spec: AlgorithmSpec, num_envs: int) -> tuple[ArraySpec, ...]:

@@ -39,6 +39,11 @@ class CompiledReplayUpdater:
         self._stepper = Stepper(algorithm.phases, settings, rows, dict)
         self._stepper.prepare(in_parts=self._in_parts)
 
+    @property
+    def gradient_steps(self) -> int:
+        """How many the state has seen."""
+        return self._stepper.count
+
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
         self._stepper.load(state)

@@ -54,6 +54,11 @@ class Stepper:
         self._steps: dict[tuple[int, ...], Step] = {}
         self._parts: dict[int, tuple[FindGradients, Apply]] = {}
 
+    @property
+    def count(self) -> int:
+        """Gradient steps so far."""
+        return self._turns.count
+
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
         for name, values in state.items():

@@ -1,0 +1,190 @@
+"""ParameterNode: steps the parameters by gradients that learners hand on, each exactly once; commits and publishes.
+
+It owns the run's state: what a gradient made of it, and that this gradient was settled, are one commit. It finds no
+gradient itself, and waits for no learner in particular.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.algorithm import ReplaySchedule, UpdaterSettings
+from penstock.errors import PenstockError
+from penstock.exchange.gradients import gradients_in
+from penstock.node import Ports
+from penstock.nodes.learner.intake import Intake
+from penstock.nodes.learner.keeper import Keeper, KeeperSettings, Wake, Work
+from penstock.nodes.learner.record import account
+from penstock.registry import load
+from penstock.types import Array, Arrays, ReplayUpdater
+
+__all__ = ["ParameterNode", "ParameterSettings"]
+
+STEP_LIMIT_S = 0.05
+
+
+@dataclass(frozen=True)
+class ParameterSettings:
+    """What one ParameterNode keeps."""
+
+    keeper: KeeperSettings
+    update: str
+    """``module:build_replay`` of the updater whose phases step the parameters."""
+    updater: UpdaterSettings
+    max_gradient_lag: int
+    """Gradients found from parameters that are more steps old are dropped and counted."""
+    open_limit_s: float
+
+
+class ParameterNode:
+    """Takes gradients from stream ``gradients``, and publishes on boards ``parameters`` and ``policy``."""
+
+    def __init__(self, settings: ParameterSettings) -> None:
+        schedule = settings.keeper.spec.schedule
+        if not isinstance(schedule, ReplaySchedule):
+            raise PenstockError("a table is learned from by a replay schedule")
+        self._schedule = schedule
+        self._settings = settings
+        self._work: Work | None = None
+        self._wake: Wake | None = None
+        self._lags: list[int] = []
+
+    def open(self, ports: Ports) -> None:
+        """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
+        settings = self._settings
+        self._ports = ports
+        self._table = ports.table("rollouts")
+        self._gradients = ports.stream_reader("gradients")
+        self._parameters = ports.board_writer("parameters")
+        self._keeper = Keeper(settings.keeper, ports)
+        with ports.busy("build the update", settings.open_limit_s):
+            self._updater: ReplayUpdater = load(settings.update)(settings.updater)
+        self._intake = Intake(self._table, "by_arrival")
+        committed = self._keeper.former()
+        if committed is None:
+            self._updater.load(self._keeper.begin(taken=0, settled=0))
+        else:
+            self._updater.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
+            self._keeper.take_over(committed)
+        self._publish()
+        self._work = self._keep()
+
+    def ready(self) -> bool:
+        """True while there is work, or once what the node waits for is there."""
+        return self._work is not None and (self._wake is None or self._wake())
+
+    def step(self) -> None:
+        """Go on."""
+        if self._work is None:
+            return
+        try:
+            self._wake = next(self._work)
+        except StopIteration:
+            self._work = None
+            self._ports.finished()
+
+    def close(self) -> None:
+        """Nothing outlives the process."""
+
+    def _keep(self) -> Work:
+        """The whole life of the node; yields at least every ``STEP_LIMIT_S``, and while it waits."""
+        keeper, ports = self._keeper, self._ports
+        if ports.former:
+            yield from keeper.again_behind_commit()
+        while not ports.stopping() and not (keeper.done() and self._owed() == 0):
+            if self._new() > 0:
+                self._take_rollouts()
+                yield from keeper.behind_commit()
+            elif self._applicable():
+                with ports.span("gradients"):
+                    self._apply()
+                yield None
+            else:
+                yield lambda: self._new() > 0 or self._applicable() or ports.stopping()
+        yield from keeper.checkpoint()
+
+    def _new(self) -> int:
+        return 0 if self._keeper.done() else self._intake.waiting(self._keeper.committed["taken"])
+
+    def _owed(self) -> int:
+        return int(self._keeper.committed["owed"])
+
+    def _applicable(self) -> bool:
+        return self._owed() > 0 and self._gradients.ready() > 0
+
+    def _take_rollouts(self) -> None:
+        """Take note of new rollouts: their rows make gradient steps due."""
+        keeper = self._keeper
+        committed = keeper.committed
+        taken = committed["taken"].copy()
+        slots = self._intake.take(taken)
+        version = int(committed["update"])
+        lag = float(np.mean([version - slot["policy_version"][0, 0] for slot in slots]))
+        new = keeper.next()
+        account(new, committed, slots)
+        new["taken"][...] = taken
+        if self._held(taken) >= self._schedule.min_rows:
+            new["owed"] += self._due(int(new["steps"])) - self._due(int(committed["steps"]))
+        keeper.commit(new, self._updater.state())
+        lags = self._lags or [0]
+        self._lags = []
+        keeper.report(
+            {
+                "policy/lag": lag,
+                "gradients/lag": float(np.mean(lags)),
+                "gradients/lag_max": float(max(lags)),
+                "gradients/applied": float(new["applied"]),
+                "gradients/owed": float(new["owed"]),
+            }
+        )
+
+    def _due(self, rows: int) -> int:
+        """Gradient steps that so many collected rows make due."""
+        return max(0, math.floor((rows - self._schedule.min_rows) * self._schedule.updates_per_step))
+
+    def _held(self, taken: Array) -> int:
+        """How many rows there are to draw from."""
+        rows, lanes = map(int, self._table.arrays["valid"].shape[1:])
+        return int(np.minimum(taken, self._table.slots - 1).sum()) * (rows - 1) * lanes
+
+    def _apply(self) -> None:
+        """Step by the gradients that wait, as far as steps are due; commit once, publish, give back their slots."""
+        keeper, run = self._keeper, self._settings.keeper.run
+        committed, deadline = keeper.committed, time.monotonic() + STEP_LIMIT_S
+        progress = min(1.0, float(committed["steps"]) / run.timesteps)
+        new = keeper.next()
+        for name, values in new.items():
+            values[...] = committed[name]
+        used: list[int] = []
+        while new["owed"] > 0 and time.monotonic() < deadline:
+            index = self._gradients.take()
+            if index is None:
+                break
+            used.append(index)
+            self._settle(self._gradients.slot(index), new, progress)
+        keeper.commit(new, self._updater.state())
+        self._publish()
+        for index in used:
+            self._gradients.release(index)
+
+    def _settle(self, slot: Arrays, new: Arrays, progress: float) -> None:
+        """Step by one learner's gradients, unless they are too old or were settled before the last death."""
+        learner, step = int(slot["learner"]), int(slot["step"])
+        if step <= new["settled"][learner]:
+            return
+        new["settled"][learner] = step
+        lag = int(new["applied"] - slot["version"])
+        if lag > self._settings.max_gradient_lag:
+            new["too_old"] += 1
+            return
+        self._lags.append(lag)
+        with self._ports.busy("gradient step", self._settings.open_limit_s):
+            self._updater.apply(gradients_in(slot, self._settings.keeper.spec.state), progress)
+        new["applied"] += 1
+        new["owed"] -= 1
+
+    def _publish(self) -> None:
+        committed = self._keeper.committed
+        self._parameters.publish(committed, int(committed["applied"]))

@@ -1,0 +1,56 @@
+"""Several learners of one table: gradients and rows add up, whoever is killed in between."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.topologies import async_off_policy
+from tests.chaos.test_kills import Killer
+from tests.nodes import teams
+
+SMALL = {
+    "env": "Pendulum-v1",
+    "algo": "sac",
+    "sync_mode": "non_blocking",
+    "num_envs": 4,
+    "num_steps": 8,
+    "num_workers": 1,
+    "mini_batch_size": 16,
+    "updates_per_step": 0.25,
+    "min_rows": 200,
+    "hidden_sizes": (8, 8),
+    "eval_episodes": 1,
+    "backend": "eager",
+}
+
+
+def train(monkeypatch, log_dir: Path, build, timesteps: int, **settings: object) -> penstock.Result:
+    monkeypatch.setattr(async_off_policy, "build", build)
+    return penstock.train({**SMALL, "log_dir": str(log_dir), "timesteps": timesteps, **settings}, quiet=True)
+
+
+def test_each_gradient_that_is_due_is_applied_once(monkeypatch, tmp_path) -> None:
+    result = train(monkeypatch, tmp_path, lambda plan: teams.asynchronous(plan, 2), 1600)
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert result.steps == int(arrays["steps"]) >= 1600
+    assert int(arrays["owed"]) == 0
+    assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
+    assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
+    assert (arrays["settled"] > 0).all()
+
+
+@pytest.mark.parametrize("group", ["learner", "learner.1", "env.0"])
+def test_a_death_loses_no_gradient_and_doubles_none(monkeypatch, tmp_path, group: str) -> None:
+    with Killer([group] * 3, [6.0, 2.0, 2.0]) as killer:
+        result = train(monkeypatch, tmp_path, lambda plan: teams.asynchronous(plan, 2), 8000)
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert killer.killed
+    assert int(arrays["owed"]) == 0
+    assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
+    assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
+    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    lags = [line["gradients/lag_max"] for line in lines if "gradients/lag_max" in line]
+    assert 0 <= min(lags) <= max(lags) <= teams.MAX_GRADIENT_LAG

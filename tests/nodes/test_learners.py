@@ -7,10 +7,10 @@ import pytest
 
 import penstock
 from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
-from penstock.topologies import async_off_policy
+from penstock.run import Result
 from tests.chaos.test_kills import Killer
-from tests.nodes import teams
 
+LAG = 5
 SMALL = {
     "env": "Pendulum-v1",
     "algo": "sac",
@@ -24,16 +24,17 @@ SMALL = {
     "hidden_sizes": (8, 8),
     "eval_episodes": 1,
     "backend": "eager",
+    "learners": 2,
+    "max_policy_lag": LAG,
 }
 
 
-def train(monkeypatch, log_dir: Path, build, timesteps: int, **settings: object) -> penstock.Result:
-    monkeypatch.setattr(async_off_policy, "build", build)
+def train(log_dir: Path, timesteps: int, **settings: object) -> Result:
     return penstock.train({**SMALL, "log_dir": str(log_dir), "timesteps": timesteps, **settings}, quiet=True)
 
 
-def test_each_gradient_that_is_due_is_applied_once(monkeypatch, tmp_path) -> None:
-    result = train(monkeypatch, tmp_path, lambda plan: teams.asynchronous(plan, 2), 1600)
+def test_each_gradient_that_is_due_is_applied_once(tmp_path) -> None:
+    result = train(tmp_path, 1600)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert result.steps == int(arrays["steps"]) >= 1600
     assert int(arrays["owed"]) == 0
@@ -43,9 +44,9 @@ def test_each_gradient_that_is_due_is_applied_once(monkeypatch, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("group", ["learner", "learner.1", "env.0"])
-def test_a_death_loses_no_gradient_and_doubles_none(monkeypatch, tmp_path, group: str) -> None:
+def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> None:
     with Killer([group] * 3, [6.0, 2.0, 2.0]) as killer:
-        result = train(monkeypatch, tmp_path, lambda plan: teams.asynchronous(plan, 2), 8000)
+        result = train(tmp_path, 8000)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert killer.killed
     assert int(arrays["owed"]) == 0
@@ -53,4 +54,4 @@ def test_a_death_loses_no_gradient_and_doubles_none(monkeypatch, tmp_path, group
     assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
     lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
     lags = [line["gradients/lag_max"] for line in lines if "gradients/lag_max" in line]
-    assert 0 <= min(lags) <= max(lags) <= teams.MAX_GRADIENT_LAG
+    assert 0 <= min(lags) <= max(lags) <= LAG

@@ -1,18 +1,60 @@
 """Learning from replay while experience is collected: either side waits only where the table's limiter says so.
 
-Where cores are short the learner goes first, as it does with a stream.
+Where cores are short the learner goes first, as it does with a stream. Several learners do not wait for each other
+either: node ``learner`` then owns the parameters and applies the gradients that they hand on.
 """
 
-from penstock.program.graph import Program
+from penstock.exchange.gradients import board_specs, slot_specs
+from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
+from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.topologies.off_policy import replayed
+from penstock.registry import REPLAY_UPDATES
+from penstock.topologies.off_policy import replayed, step_settings, table
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, wire
 
 __all__ = ["build"]
 
 NICENESS = 5
 """Of environment processes; see ``async_on_policy``."""
+SLOTS = 2
+"""Of the stream of gradients, for each learner: one that it fills while the other waits."""
 
 
 def build(plan: Plan) -> Program:
     """The graph of ``off_policy`` without waiting for versions."""
+    if plan.run.learners > 1:
+        return _apart(plan)
     return replayed(plan, max_lag=None, order="by_arrival", niceness=NICENESS)
+
+
+def _apart(plan: Plan) -> Program:
+    run, spec = plan.run, plan.spec
+    learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
+    size = spec.schedule.mini_batch_size
+    team = "penstock.exchange.gradients:build"
+    steps = [step_settings(plan, number, size, team) for number in range(run.learners)]
+    # The optimizer's step alone, on one thread: it starts at once, where compiling it would take as long as the rest.
+    update = REPLAY_UPDATES["eager"]
+    parameter = ParameterSettings(keeper_settings(plan), update, steps[0].updater, run.max_policy_lag, OPEN_LIMIT_S)
+    pattern = Pattern(
+        table(plan, ("learner", *learners)),
+        parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners),
+        (
+            NodeSpec("learner", "parameter", parameter, group="learner"),
+            *(
+                NodeSpec(
+                    name, "follower", FollowerSettings(own, run.timesteps), group=name, threads=plan.learner_threads
+                )
+                for name, own in zip(learners, steps, strict=True)
+            ),
+        ),
+        None,
+        NICENESS,
+        (
+            # All gradients of a step, to be applied once.
+            Stream("gradients", learners, ("learner",), slot_specs(spec.state), SLOTS * run.learners, "wait"),
+            # What they made of the state, and which of them were settled.
+            Board("parameters", "learner", learners, board_specs(spec.state, run.learners)),
+        ),
+    )
+    return wire(plan, pattern)

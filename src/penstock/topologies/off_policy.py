@@ -24,7 +24,7 @@ from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, keeper_settings, wire
 
-__all__ = ["build", "replayed"]
+__all__ = ["build", "replayed", "step_settings", "table"]
 
 
 def build(plan: Plan) -> Program:
@@ -33,43 +33,14 @@ def build(plan: Plan) -> Program:
 
 
 def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_arrival"], niceness: int) -> Program:
-    """Rollouts go into a table that the learner draws from; ``niceness`` is the environment nodes'."""
+    """Rollouts go into a table that the learner draws from; ``niceness`` is the environment nodes'.
+
+    Several learners share each minibatch and step together.
+    """
     run, spec = plan.run, plan.spec
-    schedule, kept = spec.schedule, spec.table
-    if not isinstance(schedule, ReplaySchedule) or kept is None:
-        raise PenstockError(f"{run.algo} says nothing of a table to learn from")
-    lanes = run.num_envs // plan.num_workers
-    rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
-    turn = run.num_envs * plan.num_steps
-    # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
-    slots = max(2, math.ceil(kept.capacity / turn)) + 1
-    limiter = RateLimiter(
-        min_rows=schedule.min_rows,
-        samples_per_insert=schedule.updates_per_step * schedule.mini_batch_size,
-        tolerance=2 * turn,
-    )
-    ranking = None
-    if kept.priorities is not None:
-        ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
     learners = learner_names(run.learners)
-    steps = [
-        StepSettings(
-            update=plan.update,
-            updater=UpdaterSettings(
-                learn=plan.learn,
-                config=plan.algorithm_config,
-                spec=replace(spec, schedule=replace(schedule, mini_batch_size=_share(plan, schedule))),
-                spaces=plan.spaces,
-                device=run.device,
-                threads=plan.learner_threads,
-                seed=run.seed,
-                learner=number,
-            ),
-            learners=run.learners,
-            open_limit_s=OPEN_LIMIT_S,
-        )
-        for number in range(run.learners)
-    ]
+    share, team = _share(plan), "penstock.exchange.all_reduce:build" if run.learners > 1 else None
+    steps = [step_settings(plan, number, share, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     settings = (
         ReplayLearnerSettings(keeper_settings(plan), steps[0], order),
@@ -84,7 +55,7 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
             Board("turns", learners[0], learners[1:], turn_specs(plan.num_workers)),
         )
     pattern = Pattern(
-        Table("rollouts", env_names(plan), learners, rollout, slots, limiter, ranking),
+        table(plan, learners),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
         tuple(
             NodeSpec(name, kind, own, group=name, threads=plan.learner_threads)
@@ -97,19 +68,64 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
     return wire(plan, pattern)
 
 
+def table(plan: Plan, readers: tuple[str, ...]) -> Table:
+    """Where environment nodes keep their rollouts."""
+    run, spec = plan.run, plan.spec
+    schedule, kept = _schedule(plan), spec.table
+    if kept is None:
+        raise PenstockError(f"{run.algo} says nothing of a table to learn from")
+    lanes = run.num_envs // plan.num_workers
+    rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
+    turn = run.num_envs * plan.num_steps
+    # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
+    slots = max(2, math.ceil(kept.capacity / turn)) + 1
+    limiter = RateLimiter(
+        min_rows=schedule.min_rows,
+        samples_per_insert=schedule.updates_per_step * schedule.mini_batch_size,
+        tolerance=2 * turn,
+    )
+    ranking = None
+    if kept.priorities is not None:
+        ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
+    return Table("rollouts", env_names(plan), readers, rollout, slots, limiter, ranking)
+
+
+def step_settings(plan: Plan, learner: int, mini_batch_size: int, team: str | None) -> StepSettings:
+    """How one learner steps, on minibatches of so many rows."""
+    run, schedule = plan.run, _schedule(plan)
+    updater = UpdaterSettings(
+        learn=plan.learn,
+        config=plan.algorithm_config,
+        spec=replace(plan.spec, schedule=replace(schedule, mini_batch_size=mini_batch_size)),
+        spaces=plan.spaces,
+        device=run.device,
+        threads=plan.learner_threads,
+        seed=run.seed,
+        learner=learner,
+    )
+    return StepSettings(plan.update, updater, run.learners, team, OPEN_LIMIT_S)
+
+
 def learner_names(count: int) -> tuple[str, ...]:
     """The learners; the first keeps what all have learned."""
     return ("learner", *(f"learner.{number}" for number in range(1, count)))
 
 
-def _share(plan: Plan, schedule: ReplaySchedule) -> int:
+def _schedule(plan: Plan) -> ReplaySchedule:
+    schedule = plan.spec.schedule
+    if not isinstance(schedule, ReplaySchedule):
+        raise PenstockError(f"{plan.run.algo} says nothing of how it learns from a table")
+    return schedule
+
+
+def _share(plan: Plan) -> int:
     """Rows of a minibatch that one learner takes.
 
     Raises:
         ConfigError: the learners cannot share it evenly.
     """
-    share, rest = divmod(schedule.mini_batch_size, plan.run.learners)
+    size, count = _schedule(plan).mini_batch_size, plan.run.learners
+    share, rest = divmod(size, count)
     if rest:
-        size, count = schedule.mini_batch_size, plan.run.learners
         raise ConfigError(f"--mini_batch_size {size} cannot be shared by {count} learners; give a multiple of {count}")
     return share

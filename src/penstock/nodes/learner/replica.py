@@ -78,11 +78,16 @@ class ReplicaNode:
 
     def _learn(self) -> Work:
         while not self._ports.stopping():
-            if self._turns.version() == self._version:
-                yield lambda: self._turns.version() != self._version or self._ports.stopping()
+            if not self._told_anew():
+                yield lambda: self._told_anew() or self._ports.stopping()
                 continue
             self._version = self._turns.read(self._told)
             taken = tuple(map(int, self._told["taken"]))
             with self._ports.span("turn"):
                 yield from self._steps.until(Turn(int(self._told["last"]), taken, float(self._told["progress"])))
         self._steps.leave()
+
+    def _told_anew(self) -> bool:
+        # Who keeps what is learned may have died in between: it cannot tell of a turn before it is let in again.
+        self._steps.welcome()
+        return self._turns.version() != self._version

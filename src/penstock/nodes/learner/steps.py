@@ -11,7 +11,6 @@ import numpy as np
 
 from penstock.algorithm import ReplaySchedule, TableSpec, UpdaterSettings
 from penstock.errors import PenstockError
-from penstock.exchange.all_reduce import AllReduce
 from penstock.node import Ports
 from penstock.nodes.learner.keeper import Work
 from penstock.registry import load
@@ -34,7 +33,9 @@ class StepSettings:
     updater: UpdaterSettings
     """Its schedule's minibatch is this learner's share."""
     learners: int
-    """How many there are; ``updater.learner`` is which of them this one is. The first keeps what all have learned."""
+    """How many there are; ``updater.learner`` is which of them this one is."""
+    team: str | None
+    """``module:build`` of how it works with the others: ``(ports, updater settings, learners) -> Team``."""
     open_limit_s: float
 
 
@@ -83,7 +84,9 @@ class GradientSteps:
         specs = spec.drawn(settings.updater.spaces)
         self._minibatch: Arrays = {part.name: np.zeros((self._size, *part.shape), part.dtype) for part in specs}
         self._places: Arrays = {name: np.zeros(self._size, np.int64) for name in ("index", "stamp")}
-        self._team = self._make_team() if settings.learners > 1 else None
+        self._team: Team | None = None
+        if settings.team is not None:
+            self._team = load(settings.team)(ports, settings.updater, settings.learners)
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
         self.done = 0
@@ -117,6 +120,11 @@ class GradientSteps:
                 yield None
                 deadline = time.monotonic() + STEP_LIMIT_S
 
+    def welcome(self) -> None:
+        """Between two turns: let in who has come in the meantime."""
+        if self._team is not None:
+            self._team.begin(self.updater)
+
     def leave(self) -> None:
         """The other learners go on without this one."""
         if self._team is not None:
@@ -133,12 +141,3 @@ class GradientSteps:
         if self.tree is not None and priorities is not None:
             ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
             self.tree.update(self._places["index"], self._places["stamp"], ranks)
-
-    def _make_team(self) -> Team:
-        sign = self._ports.sign()
-
-        def alive() -> bool:
-            sign[0] += 1
-            return self._ports.stopping()
-
-        return AllReduce(self._ports.rounds("gradients"), me=self._settings.updater.learner, keeper=0, alive=alive)

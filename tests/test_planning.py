@@ -9,7 +9,7 @@ from penstock.config.sources import from_mapping
 from penstock.errors import CheckpointError, ConfigError, DeviceError, EnvError
 from penstock.experiments.checkpoints import Checkpoint
 from penstock.planning import Prepared, check_fits, plan, prepare
-from penstock.registry import INFERENCE
+from penstock.registry import INFERENCE, TOPOLOGIES, load
 
 
 def prepared(**settings: object) -> Prepared:
@@ -65,6 +65,24 @@ def test_a_checkpoint_of_other_shapes_is_refused() -> None:
         check_fits(prepared(hidden_sizes=(16,)), checkpoint)
     with pytest.raises(CheckpointError, match="of actor it has nothing"):
         check_fits(small, checkpoint._replace(arrays={}))
+
+
+def test_a_table_that_keeps_less_than_is_drawn_from_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--capacity 100 keeps too few rows: 1,000 are there before .*at least 1000"):
+        prepared(algo="dqn", capacity=100, min_rows=1000)
+    with pytest.raises(ConfigError, match=r"and 512 come at once; give at least 1024"):
+        prepared(algo="dqn", capacity=1000, min_rows=10, num_envs=8, num_steps=64)
+
+
+def test_several_learners_are_for_tables() -> None:
+    with pytest.raises(ConfigError, match="--algo ppo has one learner"):
+        prepared(learners=2)
+    with pytest.raises(ConfigError, match="--learners of more than 1 need --runtime local"):
+        prepared(algo="dqn", learners=2, runtime="inline")
+    with pytest.raises(ConfigError, match="--mini_batch_size 64 cannot be shared by 3 learners; give a multiple of 3"):
+        load(TOPOLOGIES["off_policy"])(
+            plan(prepared(algo="dqn", learners=3, mini_batch_size=64), Path("run"), quiet=True)
+        )
 
 
 def test_images_are_not_for_the_native_kernel() -> None:

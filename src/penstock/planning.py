@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from penstock import __version__
-from penstock.algorithm import AlgorithmSpec
+from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.config.resolve import available_cores, resolve
 from penstock.config.schema import Config
 from penstock.envs.names import reference
@@ -91,11 +91,25 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         raise ConfigError(
             f"--algo {run.algo} has one learner; --learners is for those that learn from a table (penstock algos)"
         )
+    if spec.table is not None and isinstance(spec.schedule, ReplaySchedule):
+        _check_table(spec.table, spec.schedule, run.num_envs * config.algorithm.num_steps)
     config = resolve(config, fused=_fused_applies(config, algorithm, spec), image=spec.policy.sees_image)
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)
     return Prepared(config, reference(source), profile, algorithm, spec, backend)
+
+
+def _check_table(table: TableSpec, schedule: ReplaySchedule, turn: int) -> None:
+    """Return if what a run keeps suffices for what it draws; ``turn`` is how many rows come at once.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    least = max(schedule.min_rows, 2 * turn)
+    if table.capacity < least:
+        why = f"{schedule.min_rows:,} are there before the first is drawn, and {turn:,} come at once"
+        raise ConfigError(f"--capacity {table.capacity} keeps too few rows: {why}; give at least {least}")
 
 
 def _fused_applies(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> bool:

@@ -1,6 +1,8 @@
 """A run that does not fit into the machine is refused in one line, before anything starts."""
 
+import re
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,20 @@ def test_a_million_environments_are_refused_before_anything_is_there(tmp_path, c
     assert "and 16.0 GiB are free; a smaller --num_envs needs less" in said
     assert said.count("\n") == 1
     assert not (tmp_path / "logs").exists()
+
+
+def test_a_table_that_is_too_large_is_told_how_large_it_may_be(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(room, "available_memory", lambda: 1 << 30)
+    settings = ["train", "--env", "Pendulum-v1", "--algo", "sac", "--num_workers", "1", "--log_dir", str(tmp_path)]
+    assert main([*settings, "--capacity", "1000000000"]) == 1
+    said = capsys.readouterr().err
+    fits = re.search(r"1\.0 GiB are free; a replay table of --capacity (\d+) rows fits\n$", said)
+    assert fits is not None
+    # What it says fits does, and ten percent more does not.
+    monkeypatch.setattr("penstock.run._launch", lambda *_: sys.exit("started"))
+    with pytest.raises(SystemExit, match="started"):
+        main([*settings, "--capacity", fits[1]])
+    assert main([*settings, "--capacity", str(int(fits[1]) * 11 // 10)]) == 1
 
 
 def test_processes_count_too(tmp_path, monkeypatch) -> None:

@@ -87,8 +87,17 @@ class Table:
     @property
     def rows(self) -> int:
         """Flat rows of all slots of all writers, those at the end of a slot among them."""
-        (valid,) = (spec for spec in self.arrays if spec.name == "valid")
-        return len(self.writers) * self.slots * valid.size
+        return len(self.writers) * self.slots * self._valid.size
+
+    @property
+    def turn(self) -> int:
+        """Rows that carry transitions in one slot of every writer."""
+        steps, lanes = self._valid.shape
+        return len(self.writers) * (steps - 1) * lanes
+
+    @property
+    def _valid(self) -> ArraySpec:
+        return next(spec for spec in self.arrays if spec.name == "valid")
 
 
 @dataclass(frozen=True)

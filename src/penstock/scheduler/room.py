@@ -8,7 +8,7 @@ import resource
 from pathlib import Path
 
 from penstock.errors import ResourceError
-from penstock.program.graph import Program
+from penstock.program.graph import Program, Table
 from penstock.scheduler.wiring import Wiring
 
 __all__ = ["available_memory", "check_room", "shared_memory"]
@@ -38,7 +38,7 @@ def check_room(program: Program, processes: int) -> None:
     if free is not None and need > free:
         raise ResourceError(
             f"this run needs at least {_gib(need)} of memory ({_gib(shared)} shared by {processes:,} processes), and "
-            f"{_gib(free)} are free; a smaller --num_envs needs less, so does a smaller --num_workers or --num_steps"
+            f"{_gib(free)} are free; {_advice(program, need - free)}"
         )
     files, limit = OWN_FILES + processes * PROCESS_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit not in {resource.RLIM_INFINITY, -1} and files > limit:
@@ -46,6 +46,17 @@ def check_room(program: Program, processes: int) -> None:
             f"this run needs {files:,} open files, and {limit:,} are allowed; type ulimit -n {files}, or give fewer "
             "--num_workers"
         )
+
+
+def _advice(program: Program, missing: int) -> str:
+    """What to type so that a run needs ``missing`` bytes less."""
+    for edge in program.edges:
+        if isinstance(edge, Table):
+            slot = sum(spec.nbytes for spec in edge.arrays) * len(edge.writers)
+            fits = (edge.slots - 1 - -(-missing // slot)) * edge.turn
+            if fits > 0:
+                return f"a replay table of --capacity {fits} rows fits"
+    return "a smaller --num_envs needs less, so does a smaller --num_workers or --num_steps"
 
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:

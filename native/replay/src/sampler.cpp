@@ -71,7 +71,6 @@ Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains,
 
 void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                      double beta) {
-    look(before);
     m_ = m;
     share_.resize(tree_ != nullptr ? m : 0);
     pending_.resize(m);
@@ -83,6 +82,8 @@ void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m
     };
     Draw draw = key;
     for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
+        // Each time anew: this process may have slept while writers went round their rings.
+        look(before);
         this->draw(draw, items);
         take();
     }

@@ -4,12 +4,12 @@
 
 namespace penstock::replay {
 
-Chains::Chains(const Rows& rows, int n_step, double gamma, int depth) : rows_(rows), n_step_(n_step), depth_(depth) {
+Chains::Chains(const Rows& rows, int n_step, double gamma, int depth) : rows_(rows), n_step_(n_step), depth_(depth), gamma_(static_cast<float>(gamma)) {
     powers_.push_back(1.0);
     for (int k = 0; k < n_step; ++k) powers_.push_back(powers_.back() * gamma);
 }
 
-bool Chains::follow(const Window& window, Sample& sample) const {
+bool Chains::follow_steps(const Window& window, Sample& sample, Place& last) const {
     const Rows& rows = rows_;
     Place at = sample.place;
     std::int64_t row = rows.row(at.slot, at.t, at.lane);
@@ -18,7 +18,7 @@ bool Chains::follow(const Window& window, Sample& sample) const {
     if (!rows.valid[row]) return false;
     double reward = 0.0;
     for (std::size_t n = 0;;) {
-        sample.last = at;
+        last = at;
         reward += powers_[n++] * static_cast<double>(rows.reward[row]);
         const bool terminated = rows.terminated[row] != 0;
         sample.discount = terminated ? 0.0F : static_cast<float>(powers_[n]);

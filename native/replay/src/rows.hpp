@@ -50,7 +50,6 @@ struct Place {
 
 struct Sample {
     Place place;
-    Place last;           // of the row whose step led to the next observation
     std::int64_t row;     // flat
     std::int64_t next;    // flat row of the observation up to n steps on; ~entry where it stands in the side area
     std::uint64_t first;  // the oldest sequence that was looked at
@@ -63,8 +62,23 @@ class Chains {
     // depth: frames before the row's own.
     Chains(const Rows& rows, int n_step, double gamma, int depth);
 
-    // Fills in the rest of a sample whose place is given. False if it cannot be drawn, (any more, or not yet).
-    bool follow(const Window& window, Sample& sample) const;
+    // Fills in the rest of a sample whose place is given, and the place of the row whose step led to the next observation.
+    // False if it cannot be drawn (any more, or not yet).
+    bool follow(const Window& window, Sample& sample, Place& last) const {
+        const Place& place = sample.place;
+        const std::int64_t row = rows_.row(place.slot, place.t, place.lane);
+        // One step that ends in the row behind: most of all draws.
+        if (n_step_ == 1 && rows_.valid[row] && !rows_.truncated[row]) {
+            sample.row = row;
+            sample.next = row + rows_.lanes;
+            sample.first = place.sequence;
+            sample.reward = rows_.reward[row];
+            sample.discount = rows_.terminated[row] ? 0.0F : gamma_;
+            last = place;
+            return true;
+        }
+        return follow_steps(window, sample, last);
+    }
 
     // The flat rows of the frame at a place and of the `depth` before it, oldest first: an episode's first frame stands
     // in for those before it. Lowers `first`. False if one of them cannot be read any more.
@@ -73,6 +87,7 @@ class Chains {
     [[nodiscard]] int depth() const { return depth_; }
 
   private:
+    bool follow_steps(const Window& window, Sample& sample, Place& last) const;
     // The side area's entry of a truncated row, or -1.
     [[nodiscard]] std::int64_t final_entry(std::int64_t slot, std::int64_t t, std::int64_t lane) const;
     [[nodiscard]] std::int32_t neighbour(const Place& place, std::int32_t by) const;
@@ -80,6 +95,7 @@ class Chains {
     Rows rows_;
     int n_step_;
     int depth_;
+    float gamma_;
     std::vector<double> powers_;  // of gamma, up to n_step
 };
 

@@ -18,13 +18,18 @@ constexpr std::uint32_t stratified = 8;
 // So often all rows are looked at, where writers overtake every one that is found.
 constexpr std::uint32_t searches = 16;
 constexpr std::size_t line = 64;
+// Rows that are looked at together.
+constexpr std::size_t chunk = 128;
 // Lines of a row that are asked for ahead; behind these the processor reads on by itself.
 constexpr std::size_t lines_ahead = 4;
 
-void ask_for(const std::byte* from, std::size_t nbytes) {
+// Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
+[[gnu::always_inline]] inline void ask_for_row(const std::byte* from, std::size_t nbytes) {
     const std::size_t end = std::min(nbytes, lines_ahead * line);
-    for (std::size_t at = 0; at < end; at += line) __builtin_prefetch(from + at);
-    __builtin_prefetch(from + end - 1);
+    __builtin_prefetch(from);
+    for (std::size_t at = line; at < end; at += line) __builtin_prefetch(from + at);
+    // Small rows seldom lie across two lines.
+    if (nbytes > line / 4) __builtin_prefetch(from + end - 1);
 }
 
 // A constant size makes a copy a few moves.
@@ -75,22 +80,17 @@ void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m
     share_.resize(tree_ != nullptr ? m : 0);
     pending_.resize(m);
     std::iota(pending_.begin(), pending_.end(), 0U);
-    const auto take = [&] {
-        follow_all();
-        gather(items);
-        check();
-    };
     Draw draw = key;
     for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
         // Each time anew: this process may have slept while writers went round their rings.
         look(before);
-        this->draw(draw, items);
-        take();
+        this->draw(draw);
+        take(items);
     }
     for (; draw.attempt < attempts + searches && !pending_.empty() && tree_ == nullptr; ++draw.attempt) {
         look(before);
         draw_from_all(draw);
-        take();
+        take(items);
     }
     if (!pending_.empty())
         throw Nothing(tree_ == nullptr
@@ -149,7 +149,7 @@ bool Sampler::placed(std::size_t row, Place& place) const {
 std::uint64_t Sampler::bits(std::size_t i) const { return words_[i] | std::uint64_t{words_[pending_.size() + i]} << 32; }
 
 // Turns what is pending into candidates, and what could not be placed into what is pending.
-void Sampler::draw(const Draw& key, std::span<const Item> items) {
+void Sampler::draw(const Draw& key) {
     words_.resize(4 * pending_.size());
     level_.draw(key, pending_.data(), pending_.size(), words_.data());
     candidates_.resize(pending_.size());
@@ -158,7 +158,6 @@ void Sampler::draw(const Draw& key, std::span<const Item> items) {
     } else {
         draw_by_age();
     }
-    for (const Candidate& candidate : candidates_) prefetch(candidate.sample.place, items);
 }
 
 void Sampler::draw_by_age() {
@@ -209,19 +208,6 @@ void Sampler::draw_by_priority(const Draw& key) {
     pending_.resize(failed);
 }
 
-void Sampler::prefetch(const Place& place, std::span<const Item> items) const {
-    const std::int64_t row = rows_.row(place.slot, place.t, place.lane);
-    __builtin_prefetch(rows_.valid + row);
-    __builtin_prefetch(rows_.terminated + row);
-    __builtin_prefetch(rows_.truncated + row);
-    __builtin_prefetch(rows_.reward + row);
-    for (const Item& item : items) {
-        if (item.column == nullptr) continue;
-        const std::int64_t from = item.kind == Kind::next ? row + rows_.lanes : row;
-        ask_for(item.column->rows + static_cast<std::size_t>(from) * item.column->nbytes, item.column->nbytes);
-    }
-}
-
 // Schaul et al. 2016: (N P)^-beta over the largest of the batch, in which N cancels.
 void Sampler::weigh(std::span<const Item> items, double beta) const {
     const double least = *std::min_element(share_.begin(), share_.end());
@@ -233,40 +219,64 @@ void Sampler::weigh(std::span<const Item> items, double beta) const {
 bool Sampler::follow(Candidate& candidate, std::size_t kept) {
     Sample& sample = candidate.sample;
     const Window& window = windows_[static_cast<std::size_t>(sample.place.writer)];
-    if (!chains_.follow(window, sample)) return false;
+    Place last;
+    if (!chains_.follow(window, sample, last)) return false;
     if (frames_ == 0) return true;
     std::int64_t* stacks = stacks_.data() + 2 * frames_ * kept;
     return chains_.frames(window, sample.place, sample.first, stacks) &&
-           chains_.frames(window, sample.last, sample.first, stacks + frames_);
+           chains_.frames(window, last, sample.first, stacks + frames_);
 }
 
-void Sampler::follow_all() {
-    stacks_.resize(2 * frames_ * candidates_.size());
-    std::size_t kept = 0;
-    for (Candidate& candidate : candidates_) {
-        if (!follow(candidate, kept)) {
-            pending_.push_back(candidate.position);
-            continue;
+inline void Sampler::ask_for(std::size_t begin, std::size_t end, std::span<const Item> items) const {
+    for (std::size_t i = begin; i < end; ++i) {
+        const Place& place = candidates_[i].sample.place;
+        const std::int64_t row = rows_.row(place.slot, place.t, place.lane);
+        __builtin_prefetch(rows_.valid + row);
+        __builtin_prefetch(rows_.terminated + row);
+        __builtin_prefetch(rows_.truncated + row);
+        __builtin_prefetch(rows_.reward + row);
+        for (const Item& item : items) {
+            if (item.column == nullptr) continue;
+            const std::int64_t from = item.kind == Kind::next ? row + rows_.lanes : row;
+            ask_for_row(item.column->rows + static_cast<std::size_t>(from) * item.column->nbytes, item.column->nbytes);
         }
-        if (&candidates_[kept] != &candidate) candidates_[kept] = candidate;
-        ++kept;
+    }
+}
+
+// Some candidates at a time, as many as the nearest cache holds: while these are followed and copied, memory is asked for
+// what the next ones will be read at.
+void Sampler::take(std::span<const Item> items) {
+    stacks_.resize(2 * frames_ * candidates_.size());
+    const std::size_t count = candidates_.size();
+    std::size_t kept = 0;
+    ask_for(0, std::min(chunk, count), items);
+    for (std::size_t first = 0; first < count; first += chunk) {
+        const std::size_t end = std::min(first + chunk, count);
+        ask_for(end, std::min(end + chunk, count), items);
+        const std::size_t begin = kept;
+        for (std::size_t i = first; i < end; ++i) {
+            if (!follow(candidates_[i], kept)) {
+                pending_.push_back(candidates_[i].position);
+                continue;
+            }
+            if (kept != i) candidates_[kept] = candidates_[i];
+            ++kept;
+        }
+        for (const Item& item : items) {
+            if (item.column != nullptr && item.column->frames > 1) {
+                gather_stacks(item, begin, kept);
+            } else {
+                gather(item, std::span(candidates_).subspan(begin, kept - begin));
+            }
+        }
     }
     candidates_.resize(kept);
+    check();
 }
 
-void Sampler::gather(std::span<const Item> items) const {
-    for (const Item& item : items) {
-        if (item.column != nullptr && item.column->frames > 1) {
-            gather_stacks(item);
-        } else {
-            gather(item);
-        }
-    }
-}
-
-void Sampler::gather(const Item& item) const {
+void Sampler::gather(const Item& item, std::span<const Candidate> candidates) {
     const auto put_all = [&](auto value_of) {
-        for (const Candidate& candidate : candidates_) put(item.to, candidate.position, value_of(candidate.sample));
+        for (const Candidate& candidate : candidates) put(item.to, candidate.position, value_of(candidate.sample));
     };
     switch (item.kind) {
         case Kind::reward: return put_all([](const Sample& sample) { return sample.reward; });
@@ -278,25 +288,25 @@ void Sampler::gather(const Item& item) const {
         case Kind::row:
             return with_size(item.column->nbytes, [&](auto nbytes) {
                 const std::byte* rows = item.column->rows;
-                for (const Candidate& candidate : candidates_)
+                for (const Candidate& candidate : candidates)
                     std::memcpy(item.to + candidate.position * nbytes,
                                 rows + static_cast<std::size_t>(candidate.sample.row) * nbytes, nbytes);
             });
         case Kind::next:
             return with_size(item.column->nbytes, [&](auto nbytes) {
-                for (const Candidate& candidate : candidates_)
+                for (const Candidate& candidate : candidates)
                     std::memcpy(item.to + candidate.position * nbytes, next_of(*item.column, candidate.sample, nbytes),
                                 nbytes);
             });
     }
 }
 
-void Sampler::gather_stacks(const Item& item) const {
+void Sampler::gather_stacks(const Item& item, std::size_t begin, std::size_t end) const {
     const Column& column = *item.column;
     const std::size_t nbytes = column.nbytes;
     // Of the deepest stack's rows, the newest; before the next observation stand all but the oldest of these.
     const std::size_t skipped = frames_ - column.frames;
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    for (std::size_t i = begin; i < end; ++i) {
         const Sample& sample = candidates_[i].sample;
         const std::int64_t* rows = stacks_.data() + 2 * frames_ * i + skipped;
         std::byte* to = item.to + candidates_[i].position * column.frames * nbytes;
@@ -347,7 +357,6 @@ void Sampler::draw_from_all(const Draw& key) {
         candidates_[i].sample.place = found[below(bits(i), found.size())];
     }
     pending_.clear();
-    follow_all();
 }
 
 }  // namespace penstock::replay

@@ -50,24 +50,24 @@ class Sampler {
                 double beta);
 
   private:
-    struct Candidate {
+    struct alignas(memory::cache_line) Candidate {
         Sample sample;
         std::uint32_t position;  // in the batch
     };
 
     void look(std::span<const std::uint64_t> before);
-    void draw(const Draw& key, std::span<const Item> items);
+    void draw(const Draw& key);
     void draw_by_age();
     void draw_by_priority(const Draw& key);
     [[nodiscard]] bool placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Place& place) const;
     [[nodiscard]] bool placed(std::size_t row, Place& place) const;
-    void prefetch(const Place& place, std::span<const Item> items) const;
     void weigh(std::span<const Item> items, double beta) const;
     [[nodiscard]] bool follow(Candidate& candidate, std::size_t kept);
-    void follow_all();
-    void gather(std::span<const Item> items) const;
-    void gather(const Item& item) const;
-    void gather_stacks(const Item& item) const;
+    void take(std::span<const Item> items);
+    // Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
+    [[gnu::always_inline]] void ask_for(std::size_t begin, std::size_t end, std::span<const Item> items) const;
+    static void gather(const Item& item, std::span<const Candidate> candidates);
+    void gather_stacks(const Item& item, std::size_t begin, std::size_t end) const;
     void check();
     void draw_from_all(const Draw& key);
     [[nodiscard]] std::uint64_t bits(std::size_t i) const;

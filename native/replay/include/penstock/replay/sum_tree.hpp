@@ -264,7 +264,8 @@ class SumTree {
         return arity;
     }
 
-    static void prefetch(const Word* first) {
+    // Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
+    [[gnu::always_inline]] static void prefetch(const Word* first) {
         const auto* at = reinterpret_cast<const unsigned char*>(first);
         __builtin_prefetch(at);
         __builtin_prefetch(at + memory::cache_line);

@@ -1,7 +1,7 @@
 """Inserting rows into a replay table and drawing them, beside torchrl's and stable-baselines3's buffers.
 
     python -m benchmarks.replay                # about 3 minutes on 2 cores, peers' environments not counted
-    python -m benchmarks.replay --peers ''     # penstock alone
+    python -m benchmarks.replay --peers none   # without them
     python -m benchmarks.replay --write FILE
 
 Rows are as of Pendulum-v1: observation [3], action [1], reward, two flags; a table holds 1,000,000 of them. One process
@@ -9,8 +9,10 @@ inserts rollouts of 128 steps of 8 lanes while another draws batches of 256 from
 priority and gives every row of the batch a new one. Times are of one insertion of 1,024 rows, or of one batch: at least
 5,000,000 rows/s inserted while 15,000,000 are drawn, and 4,000,000 drawn by priority and changed.
 
+The limit is NumPy, which takes rows that are known from arrays of the same size, one field after the other.
+
 Images are [4, 84, 84] uint8, observation and next observation: from a table of stacks, and put together from single
-frames. The limit there is NumPy's copy of as many bytes, one block to another.
+frames. The limit there, and where rows are inserted, is NumPy's copy of as many bytes, one block to another.
 """
 
 import multiprocessing
@@ -35,7 +37,7 @@ from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays, Box, Spaces
 
-ROWS, STEPS, LANES, BATCH = 1_000_000, 128, 8, 256
+STEPS, LANES, BATCH = 128, 8, 256
 INSERT_MAY_BE_US = STEPS * LANES / 5.0
 SAMPLE_MAY_BE_US = BATCH / 15.0
 PRIORITISED_MAY_BE_US = BATCH / 4.0
@@ -63,6 +65,11 @@ class Shape(NamedTuple):
         """One observation, one action of one number."""
         return Spaces((("obs", self.obs),), Box((1,), "float32", (-2.0,), (2.0,)))
 
+    @property
+    def rows(self) -> int:
+        """Rows that can be drawn: the slot that is filled next is left out."""
+        return (self.slots - 1) * self.steps * self.lanes
+
     def batch(self, *frames: int) -> Arrays:
         """What a batch of SAC holds, or of DQN."""
         obs = (BATCH, *frames, *self.obs.shape)
@@ -75,7 +82,11 @@ class Shape(NamedTuple):
         }
 
 
-PENDULUM = Shape(Box((3,), "float32", (-8.0,) * 3, (8.0,) * 3), STEPS, LANES, -(-ROWS // (STEPS * LANES)) + 1)
+def pendulum(rows: int) -> Shape:
+    """A table of so many rows that can be drawn."""
+    return Shape(Box((3,), "float32", (-8.0,) * 3, (8.0,) * 3), STEPS, LANES, -(-rows // (STEPS * LANES)) + 1)
+
+
 STACKS = Shape(Box((4, 84, 84), "uint8", (0.0,), (255.0,)), 16, 4, 128)
 FRAMES = Shape(Box((84, 84), "uint8", (0.0,), (255.0,)), 16, 4, 512)
 
@@ -91,7 +102,8 @@ class Inserting:
         self._rollout = {name: (255 * rng.random(slot[name].shape)).astype(slot[name].dtype) for name in kept}
         self._rollout["terminated"][:], self._rollout["truncated"][:] = False, False
         self._rollout["valid"][:], self._rollout["continues"][:] = True, True
-        self._fields = [(name, array) for name, array in self._rollout.items()]
+        self._fields = list(self._rollout.items())
+        self.nbytes = sum(array.nbytes for array in self._rollout.values())
 
     def __call__(self) -> None:
         """Insert one rollout."""
@@ -144,18 +156,35 @@ class Prioritised:
 
 
 class Copying:
-    """NumPy copies as many bytes as a batch has."""
+    """NumPy copies so many bytes."""
 
-    def __init__(self, batch: Arrays) -> None:
-        self._to = np.zeros(sum(array.nbytes for array in batch.values()), np.uint8)
-        # Not the same bytes each time: a batch's rows come from memory, too.
-        self._from = np.ones((8, self._to.size), np.uint8)
+    def __init__(self, nbytes: int) -> None:
+        self._to = np.zeros(nbytes, np.uint8)
+        # Not the same bytes each time: rows come from memory, too.
+        self._from = np.ones((8, nbytes), np.uint8)
         self._number = 0
 
     def __call__(self) -> None:
         """Copy one block."""
         self._number += 1
         np.copyto(self._to, self._from[self._number % 8])
+
+
+class Taking:
+    """NumPy takes rows by index from flat arrays: no draw, no end of an episode, nobody who writes."""
+
+    def __init__(self, rows: int, batch: Arrays) -> None:
+        rng = np.random.default_rng(0)
+        self._fields = [(np.ones((rows, *array.shape[1:]), array.dtype), array) for array in batch.values()]
+        self._indices = rng.integers(0, rows, (512, BATCH))
+        self._number = 0
+
+    def __call__(self) -> None:
+        """Take one batch."""
+        self._number += 1
+        indices = self._indices[self._number % 512]
+        for array, to in self._fields:
+            np.take(array, indices, 0, to, "clip")
 
 
 def filled(shape: Shape) -> Table:
@@ -186,53 +215,54 @@ def inserting(shape: Shape, segment: Segment) -> Iterator[None]:
     process.join()
 
 
-def together(rounds: int, calls: int) -> list[Measured]:
+def together(shape: Shape, rounds: int, calls: int) -> list[Measured]:
     """One process inserts while this one draws."""
-    specs = table_specs(PENDULUM.spaces, (), STEPS, LANES, same_step=True)
-    segment = Segment.create(Table.required(specs, 1, PENDULUM.slots), "replay")
-    table = PENDULUM.make(segment.bytes)
+    specs = table_specs(shape.spaces, (), STEPS, LANES, same_step=True)
+    segment = Segment.create(Table.required(specs, 1, shape.slots), "replay")
+    table = shape.make(segment.bytes)
     insert = Inserting(table)
-    for _ in range(PENDULUM.slots):
+    for _ in range(shape.slots):
         insert()
-    draw = Drawing(table, PENDULUM.batch(), {})
-    inserted: list[float] = []
+    batch = shape.batch()
+    draw, inserted = each_call(Drawing(table, batch, {}), calls), []
 
     def run() -> Array:
         begun, before = time.perf_counter(), table.written(0)
-        seconds = each_call(draw, calls)()
+        seconds = draw()
         inserted.append((time.perf_counter() - begun) / max(1, table.written(0) - before))
         return seconds
 
-    with inserting(PENDULUM, segment):
-        drawn = compare("insert while drawing", [Contestant("draw 256 rows", "penstock", run)], rounds)[0]
+    taking = each_call(Taking(shape.rows, batch), calls)
+    with inserting(shape, segment):
+        ways = [Contestant("penstock", "penstock", run), Contestant("NumPy takes known rows", "limit", taking)]
+        drawn, *others = compare("draw 256 rows while another process inserts", ways, rounds)
+    case = "insert 1,024 rows while another process draws"
     us = round(float(np.median(inserted[1:])) * 1e6, 3)
+    copying = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(insert.nbytes), calls))
     return [
         drawn._replace(may_be_us=SAMPLE_MAY_BE_US),
-        Measured(drawn.case, "insert 1,024 rows", "penstock", us, None, INSERT_MAY_BE_US),
+        *others,
+        Measured(case, "penstock", "penstock", us, None, INSERT_MAY_BE_US),
+        *compare(case, [copying], rounds),
     ]
 
 
-def alone(rounds: int, calls: int, peers: Sequence[str]) -> list[Measured]:
+def alone(shape: Shape, rounds: int, calls: int, peers: Sequence[str]) -> list[Measured]:
     """One process that draws only, uniformly and by priority; and the peers, each in an environment of its own."""
-    table = filled(PENDULUM)
-    uniform = Contestant("penstock", "penstock", each_call(Drawing(table, PENDULUM.batch(), {}), calls))
-    prioritised = Contestant("penstock", "penstock", each_call(Prioritised(PENDULUM, table), calls))
-    found = {
-        "draw 256 of 1,000,000 rows": compare("draw 256 of 1,000,000 rows", [uniform], rounds),
-        "by priority: draw 256 of 1,000,000 rows, and change them": compare(
-            "by priority: draw 256 of 1,000,000 rows, and change them", [prioritised], rounds
-        ),
-    }
-    case = list(found)
-    found[case[1]][0] = found[case[1]][0]._replace(may_be_us=PRIORITISED_MAY_BE_US)
+    table, batch = filled(shape), shape.batch()
+    limit = Contestant("NumPy takes known rows", "limit", each_call(Taking(shape.rows, batch), calls))
+    uniform = Contestant("penstock", "penstock", each_call(Drawing(table, batch, {}), calls))
+    ranked = Contestant("penstock", "penstock", each_call(Prioritised(shape, table), calls))
+    uniform_rows = compare(f"draw 256 of {shape.rows:,} rows", [uniform, limit], rounds)
+    ranked_rows = compare(f"draw 256 of {shape.rows:,} rows by priority, and change them", [ranked, limit], rounds)
+    ranked_rows[0] = ranked_rows[0]._replace(may_be_us=PRIORITISED_MAY_BE_US)
     for peer in peers:
-        script = HERE / f"peers/{peer}_replay.py"
-        command = [python_of(peer), script, "--rows", str(ROWS), "--batch", str(BATCH)]
+        command = [python_of(peer), HERE / f"peers/{peer}_replay.py", "--rows", str(shape.rows), "--batch", str(BATCH)]
         result = parse(subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout)
-        for key, name in (("uniform_us", case[0]), ("prioritised_us", case[1])):
+        for key, rows in (("uniform_us", uniform_rows), ("prioritised_us", ranked_rows)):
             if key in result:
-                found[name].append(Measured(name, PEERS[peer], "peer", round(result[key], 3)))
-    return [row for rows in found.values() for row in rows]
+                rows.append(Measured(rows[0].case, PEERS[peer], "peer", round(result[key], 3)))
+    return [*uniform_rows, *ranked_rows]
 
 
 def images(rounds: int, calls: int) -> list[Measured]:
@@ -242,31 +272,36 @@ def images(rounds: int, calls: int) -> list[Measured]:
         ("stacks put together from frames", Drawing(filled(FRAMES), FRAMES.batch(4), {"obs": 4})),
     ]
     contestants = [Contestant(what, "penstock", each_call(way, calls)) for what, way in ways]
-    limit = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(STACKS.batch()), calls))
+    limit = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(image_bytes()), calls))
     return compare("draw 256 images and the next ones", [*contestants, limit], rounds)
+
+
+def image_bytes() -> int:
+    """Bytes of one batch of images."""
+    return sum(array.nbytes for array in STACKS.batch().values())
 
 
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("replay", __doc__, rounds=7)
     arguments.add_argument("--calls", type=int, default=20_000, help="batches of a round; of images a hundredth")
-    arguments.add_argument("--peers", default=",".join(PEERS), help="which of them, separated by commas")
+    arguments.add_argument("--rows", type=int, default=1_000_000, help="rows of a table")
+    arguments.add_argument("--peers", nargs="+", choices=[*PEERS, "none"], default=list(PEERS), help="which of them")
     args = arguments.parse_args()
-    peers = [peer for peer in args.peers.split(",") if peer]
+    shape = pendulum(args.rows)
     # The second process comes first: it is forked before anything else has run.
-    rows = [*together(args.rounds, args.calls), *alone(args.rounds, args.calls, peers)]
+    rows = together(shape, args.rounds, args.calls)
+    rows += alone(shape, args.rounds, args.calls, [peer for peer in args.peers if peer != "none"])
     rows += images(args.rounds, max(1, args.calls // 100))
-    image_bytes = sum(array.nbytes for array in STACKS.batch().values())
-    speeds = {f"{row.case}: {row.what}": _speed(row, image_bytes) for row in rows}
-    report(arguments, args, rows, {"speeds": speeds})
-    for what, speed in speeds.items():
-        print(f"  {what:90} {speed}")
+    report(arguments, args, rows, {"speeds": {f"{row.case}: {row.what}": _speed(row) for row in rows}})
+    for row in rows:
+        print(f"  {row.case + ': ' + row.what:90} {_speed(row)}")
 
 
-def _speed(row: Measured, image_bytes: int) -> str:
+def _speed(row: Measured) -> str:
     if "images" in row.case:
-        return f"{image_bytes / row.us / 1000:.2f} GB/s"
-    rows = STEPS * LANES if row.what.startswith("insert") else BATCH
+        return f"{image_bytes() / row.us / 1000:.2f} GB/s"
+    rows = STEPS * LANES if row.case.startswith("insert") else BATCH
     return f"{rows / row.us * 1e6:,.0f} rows/s"
 
 

@@ -38,6 +38,7 @@ SUITE = (
     Entry("act", "act", "--rounds 3 --calls 200"),
     Entry("update", "update", "--rounds 3 --minibatches 64"),
     Entry("env_step", "env_step", "--rounds 3"),
+    Entry("replay", "replay", "--rounds 2 --calls 2000"),
     Entry("start", "start", "--rounds 2"),
     Entry("first_steps", "first_steps", "--rounds 2"),
     Entry("end_to_end_fused", "end_to_end --backend fused", "--rounds 1 --updates 8 --peer_updates 1"),

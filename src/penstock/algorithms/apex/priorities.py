@@ -4,12 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.algorithms.dqn.spec import QConfig
+from penstock.algorithms.dqn.spec import LEAST_PRIORITY, QConfig
 from penstock.types import Array
 
 __all__ = ["initial_priority"]
-
-LEAST_PRIORITY = 1e-6
 
 
 def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:

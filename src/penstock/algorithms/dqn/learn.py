@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
-from penstock.algorithms.dqn.spec import DQNConfig, QConfig, init_state, policy_graph
+from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, init_state, policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, action_values
@@ -32,9 +32,6 @@ from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.types import Spaces
 
 __all__ = ["Judgement", "build", "judged", "phases"]
-
-LEAST_PRIORITY = 1e-6
-"""A row without error may be drawn again, too. Source: Schaul et al. 2016, https://arxiv.org/abs/1511.05952."""
 
 
 class Judgement(NamedTuple):

@@ -11,7 +11,11 @@ from penstock.models.architecture import Body, ModelName, q_network
 from penstock.network import PolicyGraph
 from penstock.types import Arrays, Spaces
 
-__all__ = ["DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
+__all__ = ["LEAST_PRIORITY", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
+
+LEAST_PRIORITY = 0.01
+"""Added to every error, so that a row without one may be drawn again. Schaul et al. 2016 want it small; but importance
+is measured by the rarest row, and one of 1e-6 that turns out wrong would outweigh thousands: values diverged so."""
 
 
 @dataclass(frozen=True, kw_only=True)

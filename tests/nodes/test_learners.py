@@ -41,9 +41,22 @@ def test_each_gradient_that_is_due_is_applied_once(tmp_path) -> None:
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
     assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
     assert (arrays["settled"] > 0).all()
+    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    found = [line for line in lines if "gradients/lag" in line]
+    assert {"loss/value", "loss/entropy", "replay/ratio"} <= set(found[-1])
+    assert all(0 <= line["gradients/lag_max"] <= LAG for line in found)
 
 
-@pytest.mark.parametrize("group", ["learner", "learner.1", "env.0"])
+def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> None:
+    first = train(tmp_path, 800)
+    second = penstock.resume(first.run_folder, timesteps=1200, quiet=True)
+    arrays = load_checkpoint(find_checkpoint(second.run_folder)).arrays
+    assert second.steps >= 1200
+    assert int(arrays["owed"]) == 0
+    assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (second.steps - 200) // 4
+
+
+@pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> None:
     with Killer([group] * 3, [6.0, 2.0, 2.0]) as killer:
         result = train(tmp_path, 8000)
@@ -52,6 +65,3 @@ def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> Non
     assert int(arrays["owed"]) == 0
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
     assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
-    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
-    lags = [line["gradients/lag_max"] for line in lines if "gradients/lag_max" in line]
-    assert 0 <= min(lags) <= max(lags) <= LAG

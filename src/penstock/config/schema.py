@@ -62,7 +62,7 @@ class RunConfig:
     )
     learners: int = _setting(
         1,
-        "learner processes that share each minibatch and step together; for algorithms that learn from a table",
+        "learner processes, for algorithms that learn from a table; in lock step they share each minibatch",
         min=1,
         max=12,
     )

@@ -14,11 +14,13 @@ from penstock.errors import PenstockError
 from penstock.node import BoardReader, Ports, StreamWriter
 from penstock.types import Array, Arrays, ArraySpec, ReplayUpdater
 
-__all__ = ["GradientStream", "board_specs", "build", "gradients_in", "slot_specs"]
+__all__ = ["GradientStream", "board_specs", "build", "gradients_in", "metrics_in", "slot_specs"]
 
 NAP_S = 0.05
 NAME_BYTES = 32
-"""Of a phase's name, at most."""
+"""Of the name of a phase or of a metric, at most."""
+METRICS = 16
+"""Of a step, at most."""
 
 
 def board_specs(state: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
@@ -37,6 +39,8 @@ def slot_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
         ArraySpec("phase", (parts, NAME_BYTES), "uint8"),
         ArraySpec("network", (parts,), "int64"),
         ArraySpec("parts", (), "int64"),
+        ArraySpec("metric", (METRICS, NAME_BYTES), "uint8"),
+        ArraySpec("metric_value", (METRICS,), "float64"),
         ArraySpec("learner", (), "int64"),
         ArraySpec("step", (), "int64"),
         ArraySpec("version", (), "int64"),
@@ -48,11 +52,17 @@ def gradients_in(slot: Arrays, state: Sequence[ArraySpec]) -> dict[str, Arrays]:
     found: dict[str, Arrays] = {}
     first = 0
     for part in range(int(slot["parts"])):
-        phase = slot["phase"][part].tobytes().rstrip(b"\0").decode()
+        phase = _name(slot["phase"][part])
         network = state[int(slot["network"][part])]
         found.setdefault(phase, {})[network.name] = slot["values"][first : first + network.size]
         first += network.size
     return found
+
+
+def metrics_in(slot: Arrays) -> dict[str, float]:
+    """What the learner's phases found of interest."""
+    named = zip(slot["metric"], slot["metric_value"].tolist(), strict=True)
+    return {_name(name): value for name, value in named if name.any()}
 
 
 def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "GradientStream":
@@ -104,6 +114,7 @@ class GradientStream:
         self._version = -1
         self._step = 0
         self._slot: Arrays | None = None
+        self._updater: ReplayUpdater | None = None
         self._index = -1
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
@@ -132,6 +143,7 @@ class GradientStream:
         if self._parameters.version() != self._version:
             self._version = self._parameters.read(self._latest)
             updater.load({name: self._latest[name] for name in self._places})
+        self._updater = updater
         slot = self._slot
         slot["parts"][...] = 0
         slot["learner"][...] = self._learner
@@ -146,10 +158,9 @@ class GradientStream:
         slot = self._slot
         if slot is None:
             raise PenstockError("gradients were found outside of a step")
-        name = phase.encode()
         for network, values in gradients.items():
             part = int(slot["parts"])
-            slot["phase"][part] = np.frombuffer(name.ljust(NAME_BYTES, b"\0"), np.uint8)
+            slot["phase"][part] = _bytes(phase)
             slot["network"][part] = self._places[network]
             slot["values"][self._filled : self._filled + values.size] = values
             self._filled += values.size
@@ -157,9 +168,23 @@ class GradientStream:
         return gradients
 
     def end(self) -> None:
-        """The step has ended: hand its gradients on."""
+        """The step has ended: hand its gradients on, and what was found of interest."""
+        if self._slot is None or self._updater is None:
+            raise PenstockError("no step has begun")
+        names = self._slot["metric"]
+        names[:] = 0
+        for place, (name, value) in zip(range(METRICS), self._updater.metrics().items(), strict=False):
+            names[place], self._slot["metric_value"][place] = _bytes(name), value
         self._slot = None
         self._gradients.push(self._index)
 
     def leave(self) -> None:
         """Nobody waits for this learner; a slot that it had begun to fill is freed when its life ends."""
+
+
+def _bytes(name: str) -> Array:
+    return np.frombuffer(name.encode().ljust(NAME_BYTES, b"\0"), np.uint8)
+
+
+def _name(held: Array) -> str:
+    return str(held.tobytes().rstrip(b"\0").decode())

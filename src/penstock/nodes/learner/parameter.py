@@ -11,13 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithm import ReplaySchedule, UpdaterSettings
-from penstock.errors import PenstockError
-from penstock.exchange.gradients import gradients_in
+from penstock.errors import BadDataError, PenstockError
+from penstock.exchange.gradients import gradients_in, metrics_in
 from penstock.node import Ports
 from penstock.nodes.learner.intake import Intake
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings, Wake, Work
+from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
+from penstock.nodes.learner.refill import refill
 from penstock.registry import load
+from penstock.replay.priorities import tree_of
 from penstock.types import Array, Arrays, ReplayUpdater
 
 __all__ = ["ParameterNode", "ParameterSettings"]
@@ -50,6 +53,7 @@ class ParameterNode:
         self._work: Work | None = None
         self._wake: Wake | None = None
         self._lags: list[int] = []
+        self._metrics: list[dict[str, float]] = []
 
     def open(self, ports: Ports) -> None:
         """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
@@ -64,7 +68,11 @@ class ParameterNode:
         self._intake = Intake(self._table, "by_arrival")
         committed = self._keeper.former()
         if committed is None:
-            self._updater.load(self._keeper.begin(taken=0, settled=0))
+            with ports.busy("refill the table", settings.open_limit_s):
+                ranks = ports.priorities("rollouts")
+                tree = None if ranks is None else tree_of(self._table, ranks)
+                taken = refill(self._table, tree, settings.keeper.checkpoint)
+            self._updater.load(self._keeper.begin(taken=taken, settled=0))
         else:
             self._updater.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
             self._keeper.take_over(committed)
@@ -99,11 +107,20 @@ class ParameterNode:
                 yield from keeper.behind_commit()
             elif self._applicable():
                 with ports.span("gradients"):
-                    self._apply()
+                    yield from self._apply_or_keep()
                 yield None
             else:
                 yield lambda: self._new() > 0 or self._applicable() or ports.stopping()
         yield from keeper.checkpoint()
+
+    def _apply_or_keep(self) -> Work:
+        """Apply; where that breaks the numbers, see that what was committed before is on the disk, then fail."""
+        try:
+            self._apply()
+        except BadDataError:
+            yield from self._keeper.checkpoint()
+            yield from self._keeper.written_down()
+            raise
 
     def _new(self) -> int:
         return 0 if self._keeper.done() else self._intake.waiting(self._keeper.committed["taken"])
@@ -128,17 +145,18 @@ class ParameterNode:
         if self._held(taken) >= self._schedule.min_rows:
             new["owed"] += self._due(int(new["steps"])) - self._due(int(committed["steps"]))
         keeper.commit(new, self._updater.state())
-        lags = self._lags or [0]
-        self._lags = []
-        keeper.report(
-            {
-                "policy/lag": lag,
-                "gradients/lag": float(np.mean(lags)),
-                "gradients/lag_max": float(max(lags)),
-                "gradients/applied": float(new["applied"]),
-                "gradients/owed": float(new["owed"]),
-            }
-        )
+        keeper.report(self._found() | {"policy/lag": lag})
+
+    def _found(self) -> dict[str, float]:
+        """What there is to report of the gradients since the last report."""
+        committed, lags, metrics = self._keeper.committed, self._lags, self._metrics
+        self._lags, self._metrics = [], []
+        names = dict.fromkeys(name for one in metrics for name in one)
+        means = {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
+        counts = {f"gradients/{name}": float(committed[name]) for name in ("applied", "too_old", "owed")}
+        lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
+        drawn = float(committed["applied"]) * self._schedule.mini_batch_size
+        return loss_values(means) | lag | counts | {"replay/ratio": drawn / max(1.0, float(committed["steps"]))}
 
     def _due(self, rows: int) -> int:
         """Gradient steps that so many collected rows make due."""
@@ -179,7 +197,10 @@ class ParameterNode:
         if lag > self._settings.max_gradient_lag:
             new["too_old"] += 1
             return
+        metrics = metrics_in(slot)
+        refuse_bad_losses(metrics, int(new["update"]) + 1)
         self._lags.append(lag)
+        self._metrics.append(metrics)
         with self._ports.busy("gradient step", self._settings.open_limit_s):
             self._updater.apply(gradients_in(slot, self._settings.keeper.spec.state), progress)
         new["applied"] += 1

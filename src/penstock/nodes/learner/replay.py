@@ -6,22 +6,20 @@ algorithm's, run by an updater. Which rows a minibatch holds its sampler draws; 
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from penstock.algorithm import ReplaySchedule
-from penstock.errors import BadDataError, CheckpointError, PenstockError
-from penstock.experiments.checkpoints import load_table
+from penstock.errors import BadDataError, PenstockError
 from penstock.node import Ports
 from penstock.nodes.learner.intake import Intake
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings, Wake, Work
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
+from penstock.nodes.learner.refill import refill
 from penstock.nodes.learner.replica import turn_values
 from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
-from penstock.replay.contents import restore
 from penstock.types import Array
 
 __all__ = ["ReplayLearnerNode", "ReplayLearnerSettings"]
@@ -68,24 +66,14 @@ class ReplayLearnerNode:
 
     def _start(self) -> None:
         """Go on behind what an earlier life committed, or begin."""
-        committed, checkpoint = self._keeper.former(), self._settings.keeper.checkpoint
+        committed = self._keeper.former()
         if committed is None:
-            self._steps.start(self._keeper.begin(taken=0 if checkpoint is None else self._refill(checkpoint)))
+            with self._ports.busy("refill the table", self._settings.steps.open_limit_s):
+                taken = refill(self._table, self._steps.tree, self._settings.keeper.checkpoint)
+            self._steps.start(self._keeper.begin(taken=taken))
         else:
             self._steps.start(committed)
             self._keeper.take_over(committed)
-
-    def _refill(self, checkpoint: Path) -> int:
-        """Put back what the table held, where that was kept; how many slots each writer then has."""
-        with self._ports.busy("refill the table", self._settings.steps.open_limit_s):
-            held = load_table(checkpoint)
-            if held is None:
-                return 0
-            try:
-                count = restore(self._table, held, self._steps.tree)
-            except ValueError as error:
-                raise CheckpointError(f"the table of checkpoint {checkpoint} does not fit this run: {error}") from None
-        return count
 
     def ready(self) -> bool:
         """True while a turn is under way, or once what the learner waits for is there."""

@@ -89,5 +89,5 @@ class ReplicaNode:
 
     def _told_anew(self) -> bool:
         # Who keeps what is learned may have died in between: it cannot tell of a turn before it is let in again.
-        self._steps.welcome()
+        self._steps.may_begin()
         return self._turns.version() != self._version

@@ -105,9 +105,8 @@ class GradientSteps:
         priorities, deadline = self._table_spec.priorities, time.monotonic() + STEP_LIMIT_S
         beta = 0.0 if priorities is None else priorities.beta + turn.progress * (1.0 - priorities.beta)
         while self.done < turn.last and not self._ports.stopping():
-            if self._team is not None and not self._team.begin(self.updater):
-                yield None
-                time.sleep(0.001)
+            if not self.may_begin():
+                yield lambda: self.may_begin() or self._ports.stopping()
                 continue
             self._sampler.sample(self._key(), self._minibatch | self._places, list(turn.taken), beta)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
@@ -120,10 +119,9 @@ class GradientSteps:
                 yield None
                 deadline = time.monotonic() + STEP_LIMIT_S
 
-    def welcome(self) -> None:
-        """Between two turns: let in who has come in the meantime."""
-        if self._team is not None:
-            self._team.begin(self.updater)
+    def may_begin(self) -> bool:
+        """True if a gradient step may begin. To be asked between two turns as well: so newcomers are let in."""
+        return self._team is None or self._team.begin(self.updater)
 
     def leave(self) -> None:
         """The other learners go on without this one."""

@@ -1,0 +1,63 @@
+"""Learning from a table as values: what joins several learners, and how far they may run apart."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config.sources import from_mapping
+from penstock.errors import ConfigError
+from penstock.planning import plan, prepare
+from penstock.program.check import check
+from penstock.program.draw import draw
+from penstock.program.graph import Board, Program, Rounds, Stream, Table
+from penstock.topologies import async_off_policy, off_policy
+
+
+def program(pattern, **settings: object) -> Program:
+    prepared = prepare(from_mapping({"env": "Pendulum-v1", "algo": "sac", "num_workers": 2, "num_envs": 4, **settings}))
+    return check(pattern.build(plan(prepared, Path("run"), quiet=True)))
+
+
+def shares(of: Program, *names: str) -> list[tuple[int, int]]:
+    """Which learner each node is, and the rows of its minibatches."""
+    updaters = [of.node(name).settings.steps.updater for name in names]
+    return [(updater.learner, updater.spec.schedule.mini_batch_size) for updater in updaters]
+
+
+def test_learners_in_lock_step_share_each_minibatch_and_meet_in_rounds() -> None:
+    together = program(off_policy, learners=2, mini_batch_size=64)
+    assert together.node("learner").kind == "replay_learner"
+    assert together.node("learner.1").kind == "replica"
+    assert shares(together, "learner", "learner.1") == [(0, 32), (1, 32)]
+    rounds = together.edge("gradients")
+    assert isinstance(rounds, Rounds)
+    assert rounds.members == ("learner", "learner.1")
+    assert "rounds gradients" in draw(together)
+
+
+def test_learners_that_overlap_hand_their_gradients_to_who_owns_the_parameters() -> None:
+    apart = program(async_off_policy, sync_mode="non_blocking", learners=3, mini_batch_size=64, max_policy_lag=7)
+    names = ("learner.1", "learner.2", "learner.3")
+    assert apart.node("learner").kind == "parameter"
+    assert apart.node("learner").settings.max_gradient_lag == 7
+    assert [apart.node(name).kind for name in names] == ["follower"] * 3
+    assert shares(apart, *names) == [(0, 64), (1, 64), (2, 64)]
+    gradients, parameters, table = apart.edge("gradients"), apart.edge("parameters"), apart.edge("rollouts")
+    assert isinstance(gradients, Stream)
+    assert (gradients.writers, gradients.readers, gradients.slots) == (names, ("learner",), 6)
+    assert isinstance(parameters, Board)
+    assert (parameters.writer, parameters.readers) == ("learner", names)
+    assert isinstance(table, Table)
+    assert table.readers == ("learner", *names)
+
+
+def test_a_minibatch_that_cannot_be_shared_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--mini_batch_size 64 cannot be shared by 3 learners"):
+        program(off_policy, learners=3, mini_batch_size=64)
+    program(async_off_policy, sync_mode="non_blocking", learners=3, mini_batch_size=64)
+
+
+@pytest.mark.parametrize("pattern", [off_policy, async_off_policy])
+def test_one_learner_is_joined_to_no_other(pattern) -> None:
+    names = {edge.name for edge in program(pattern).edges}
+    assert not names & {"gradients", "turns", "parameters"}

@@ -46,6 +46,8 @@ class View {
     Py_buffer view_{};
 };
 
+using Before = std::optional<std::vector<std::uint64_t>>;
+
 // What a batch may hold under a name.
 struct Offered {
     Kind kind;
@@ -58,10 +60,12 @@ struct Offered {
 struct Bound {
     std::vector<std::pair<nb::object, View>> arrays;  // name, array
     std::vector<Item> items;
+    std::size_t leading = 1;  // dimensions before a row's: [m], or [length, m] of sequences
+    std::size_t length = 1;
     std::size_t m = 0;
 
-    [[nodiscard]] bool is(const nb::dict& out) const {
-        if (out.size() != arrays.size()) return false;
+    [[nodiscard]] bool is(const nb::dict& out, std::size_t dimensions) const {
+        if (out.size() != arrays.size() || dimensions != leading) return false;
         auto known = arrays.begin();
         for (const auto& [name, array] : out) {
             if (!name.is(known->first) || !array.is(known->second.source())) return false;
@@ -81,7 +85,8 @@ class PySampler {
           heads_(memory::structure_memory("a table", heads, memory::Buffer::writable, memory::Table<>::required(writers))),
           table_(heads_.data(), writers, slots),
           rows_(find_rows(arrays, static_cast<std::int64_t>(writers), static_cast<std::int64_t>(slots), fields)),
-          sampler_(table_, rows_, Chains(rows_, n_step, gamma, depth(stacks)), tree_of(tree),
+          sampler_(table_, rows_, Chains(rows_, n_step, gamma, depth(stacks)),
+                   Chains(rows_, 1, gamma, depth(stacks)), tree_of(tree),
                    level ? replay::level(level->c_str()) : best_level()) {
         for (const auto& [key, array] : arrays) offer(nb::cast<std::string>(key), fields, stacks);
         const nb::object float32 = views_.at("reward").dtype(), int64 = views_.at("final_count").dtype();
@@ -95,28 +100,49 @@ class PySampler {
             offered_[name] = {kind, nullptr, {}, kind == Kind::index || kind == Kind::stamp ? int64 : float32};
     }
 
-    void sample(std::uint64_t seed, std::uint64_t number, const nb::dict& out,
-                const std::optional<std::vector<std::uint64_t>>& before, double beta) {
+    void sample(std::uint64_t seed, std::uint64_t number, const nb::dict& out, const Before& before, double beta) {
+        const Bound& batch = bound(out, 1);
+        draw(before, [&](std::span<const std::uint64_t> below) {
+            sampler_.sample({seed, number, 0}, batch.items, batch.m, below, beta);
+        });
+    }
+
+    void sequences(std::uint64_t seed, std::uint64_t number, const nb::dict& out, const Before& before) {
+        const Bound& batch = bound(out, 2);
+        if (batch.length < 2) throw nb::value_error("a sequence has at least one row, and the observation behind it");
+        draw(before, [&](std::span<const std::uint64_t> below) {
+            sampler_.sample_sequences({seed, number, 0}, batch.items, batch.m, batch.length - 1, below);
+        });
+    }
+
+    std::uint64_t in_order(std::uint64_t position, const nb::dict& out, const Before& before) {
+        const Bound& batch = bound(out, 1);
+        draw(before, [&](std::span<const std::uint64_t> below) {
+            position = sampler_.take_in_order(position, batch.items, batch.m, below);
+        });
+        return position;
+    }
+
+  private:
+    static constexpr std::size_t most_bound = 16;
+
+    template <class Drawing>
+    void draw(const Before& before, const Drawing& drawing) {
         if (before && before->size() != table_.writers())
             throw nb::value_error(("before has " + std::to_string(before->size()) + " sequences, the table " +
                                    std::to_string(table_.writers()) + " writers").c_str());
-        const Bound& batch = bound(out);
         std::optional<Nothing> nothing;
         {
             const nb::gil_scoped_release released;
             const std::lock_guard locked(mutex_);
             try {
-                sampler_.sample({seed, number, 0}, batch.items, batch.m,
-                                before ? std::span<const std::uint64_t>(*before) : std::span<const std::uint64_t>(), beta);
+                drawing(before ? std::span<const std::uint64_t>(*before) : std::span<const std::uint64_t>());
             } catch (const Nothing& error) {
                 nothing = error;
             }
         }
         if (nothing) raise("ResourceError", nothing->what());
     }
-
-  private:
-    static constexpr std::size_t most_bound = 16;
 
     static int depth(const std::vector<std::tuple<std::string, int>>& stacks) {
         int deepest = 1;
@@ -196,10 +222,11 @@ class PySampler {
         if (observed) offered_["next." + name] = {Kind::next, &column, shape, view.dtype()};
     }
 
-    const Bound& bound(const nb::dict& out) {
+    const Bound& bound(const nb::dict& out, std::size_t leading) {
         for (const Bound& known : bound_)
-            if (known.is(out)) return known;
+            if (known.is(out, leading)) return known;
         Bound made;
+        made.leading = leading;
         for (const auto& [key, array] : out) {
             const auto name = nb::cast<std::string>(key);
             const auto found = offered_.find(name);
@@ -208,11 +235,15 @@ class PySampler {
             const View& view = made.arrays.back().second;
             std::vector<std::int64_t> shape = view.shape();
             const Offered& offered = found->second;
-            if (shape.empty() || !view.dtype().equal(offered.dtype) ||
-                !std::equal(shape.begin() + 1, shape.end(), offered.shape.begin(), offered.shape.end()) ||
-                (made.m != 0 && made.m != static_cast<std::size_t>(shape[0])))
+            const auto head = static_cast<std::ptrdiff_t>(leading);
+            const bool fits = shape.size() >= leading && view.dtype().equal(offered.dtype) &&
+                              std::equal(shape.begin() + head, shape.end(), offered.shape.begin(), offered.shape.end());
+            const std::size_t length = fits && leading == 2 ? static_cast<std::size_t>(shape[0]) : 1;
+            const std::size_t m = fits ? static_cast<std::size_t>(shape[leading - 1]) : 0;
+            if (!fits || (!made.items.empty() && (m != made.m || length != made.length)))
                 throw nb::value_error((name + " does not have the dtype and shape of a batch's").c_str());
-            made.m = static_cast<std::size_t>(shape[0]);
+            made.m = m;
+            made.length = length;
             made.items.push_back({offered.kind, offered.column, view.data()});
         }
         if (made.m == 0) throw nb::value_error("a batch has at least one row");
@@ -240,7 +271,9 @@ void bind_sampler(nb::module_& module) {
                       const std::vector<std::tuple<std::string, int>>&, nb::object, const std::optional<std::string>&>(),
              nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
              nb::arg().none())
-        .def("sample", &PySampler::sample, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg());
+        .def("sample", &PySampler::sample, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
+        .def("sequences", &PySampler::sequences, nb::arg(), nb::arg(), nb::arg(), nb::arg().none())
+        .def("in_order", &PySampler::in_order, nb::arg(), nb::arg(), nb::arg().none());
     module.def("levels", [] {
         std::vector<std::string> names;
         for (const Level* known : levels()) names.emplace_back(known->name);

@@ -32,22 +32,25 @@ bool Chains::follow_steps(const Window& window, Sample& sample, Place& last) con
             break;
         }
         if (n == static_cast<std::size_t>(n_step_)) break;
-        if (at.t + 1 < rows.steps) {
-            ++at.t;
-            row = sample.next;
-        } else {
-            // Whether the lane goes on in the next slot is written there.
-            if (at.sequence + 1 >= window.high) return false;
-            at.slot = neighbour(at, 1);
-            ++at.sequence;
-            at.t = 0;
-            if (!rows.continues[at.slot * rows.lanes + at.lane]) break;
-            row = rows.row(at.slot, 0, at.lane);
-        }
+        // Whether the lane goes on in the next slot is written there.
+        if (at.t + 1 == rows.steps && at.sequence + 1 >= window.high) return false;
+        if (!advance(window, at)) break;
+        row = rows.row(at.slot, at.t, at.lane);
         // A row that is not valid carries no transition, but its observation is where this one led.
         if (!rows.valid[row]) break;
     }
     sample.reward = static_cast<float>(reward);
+    return true;
+}
+
+bool Chains::advance(const Window& window, Place& place) const {
+    if (place.t + 1 < rows_.steps) {
+        ++place.t;
+        return true;
+    }
+    const std::int32_t slot = neighbour(place, 1);
+    if (place.sequence + 1 >= window.high || !rows_.continues[slot * rows_.lanes + place.lane]) return false;
+    place = {place.sequence + 1, place.writer, slot, 0, place.lane};
     return true;
 }
 

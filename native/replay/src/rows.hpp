@@ -84,6 +84,9 @@ class Chains {
     // in for those before it. Lowers `first`. False if one of them cannot be read any more.
     bool frames(const Window& window, Place at, std::uint64_t& first, std::int64_t* rows) const;
 
+    // On to the lane's next row: in the same slot, or in the next one if that is written and continues it.
+    bool advance(const Window& window, Place& place) const;
+
     [[nodiscard]] int depth() const { return depth_; }
 
   private:

@@ -42,12 +42,24 @@ struct Item {
 class Sampler {
   public:
     // tree: leaf = flat row; without one, every row is as likely.
-    Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const SumTree<>* tree, const Level& level);
+    // steps: as chains, but of one step.
+    Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Chains& steps, const SumTree<>* tree,
+            const Level& level);
 
     // Fills a batch of m samples. `before`: one sequence a writer, or nothing; only sequences below are drawn. `beta`: of
     // importance weights, with a tree. Throws Nothing where no row can be drawn.
     void sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                 double beta);
+
+    // Fills [length + 1, m] rows: so many in a row of one lane each, and the observation behind them. The first is valid;
+    // each is followed one step far. Uniformly, whatever the tree says.
+    void sample_sequences(const Draw& key, std::span<const Item> items, std::size_t m, std::size_t length,
+                          std::span<const std::uint64_t> before);
+
+    // Fills a batch with the next m rows from a position on, oldest first; the position behind them. Positions count
+    // (step, lane) of all lanes from the table's beginning on. What was overwritten is skipped.
+    std::uint64_t take_in_order(std::uint64_t position, std::span<const Item> items, std::size_t m,
+                                std::span<const std::uint64_t> before);
 
   private:
     struct alignas(memory::cache_line) Candidate {
@@ -64,6 +76,9 @@ class Sampler {
     void weigh(std::span<const Item> items, double beta) const;
     [[nodiscard]] bool follow(Candidate& candidate, std::size_t kept);
     void take(std::span<const Item> items);
+    void gather_all(std::span<const Item> items, std::size_t begin, std::size_t end) const;
+    [[nodiscard]] bool unroll(const Candidate& start, std::size_t length);
+    void find_in_order(std::uint64_t& position, std::size_t m);
     // Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
     [[gnu::always_inline]] void ask_for(std::size_t begin, std::size_t end, std::span<const Item> items) const;
     static void gather(const Item& item, std::span<const Candidate> candidates);
@@ -75,6 +90,7 @@ class Sampler {
     memory::Table<>& table_;
     Rows rows_;
     Chains chains_;
+    Chains steps_;  // of one step, for sequences
     const SumTree<>* tree_;
     const Level& level_;
     std::size_t frames_;             // of the deepest stack; 0: none
@@ -82,9 +98,11 @@ class Sampler {
     std::vector<Window> windows_;
     std::int64_t largest_ = 0;       // window
     std::size_t m_ = 0;
+    bool by_priority_ = false;
     std::vector<std::uint32_t> pending_;
     std::vector<std::uint32_t> words_;
     std::vector<Candidate> candidates_;
+    std::vector<Candidate> starts_;  // of sequences
     std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: of the row, and of the one before the next observation
     std::vector<std::uint64_t> oldest_;
     std::vector<std::uint64_t> points_;  // into the sum of all priorities

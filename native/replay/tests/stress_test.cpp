@@ -173,8 +173,10 @@ void read(const World& world, std::int64_t reader, std::uint64_t seed) {
     Table<> table(world.heads, writers, slots);
     SumTree<> tree(world.tree, all_rows, best_level().sums);
     const Rows rows = world.rows();
-    Sampler uniform(table, rows, Chains(rows, n_step, 1.0, 0), nullptr, best_level());
-    Sampler prioritised(table, rows, Chains(rows, n_step, 1.0, 0), &tree, best_level());
+    const Chains chains(rows, n_step, 1.0, 0);
+    const Chains one(rows, 1, 1.0, 0);
+    Sampler uniform(table, rows, chains, one, nullptr, best_level());
+    Sampler prioritised(table, rows, chains, one, &tree, best_level());
     const Column column{reinterpret_cast<const std::byte*>(world.obs), reinterpret_cast<const std::byte*>(world.finals),
                         sizeof(Observation), 1};
     Batch drawn;

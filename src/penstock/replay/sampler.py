@@ -96,3 +96,38 @@ class Sampler:
             ValueError: an array's dtype or shape does not fit.
         """
         self._sampler.sample(key[0], key[1], out, before, beta)
+
+    def sequences(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None) -> None:
+        """Fill m sequences of L consecutive rows of one lane, each as likely as another, for recurrent learners.
+
+        The first row is valid; episodes may end and begin on the way. Each row is followed one step far, whatever
+        ``n_step`` says. A lane that does not go on in the next slot ends no sequence: there is none that crosses it.
+
+        Args:
+            key: as for `sample`.
+            out: name -> ``[L + 1, m, ...]``, names as for `sample`, with ``valid``. Row L is the observation behind the
+                sequence; what else it holds means nothing, and it is not valid.
+            before: as for `sample`.
+
+        Raises:
+            KeyError: ``out`` holds a name that is not known.
+            ResourceError: nothing can be drawn.
+            ValueError: an array's dtype or shape does not fit.
+        """
+        self._sampler.sequences(key[0], key[1], out, before)
+
+    def in_order(self, position: int, out: Arrays, before: Sequence[int] | None = None) -> int:
+        """Fill a batch with the next m rows that can be drawn, oldest first: by step, then by lane.
+
+        Args:
+            position: where to begin: 0, or what the call before gave. What was overwritten since is left out.
+            out: as for `sample`.
+            before: as for `sample`.
+
+        Returns:
+            The position behind these rows.
+
+        Raises:
+            ResourceError: there are not so many yet.
+        """
+        return self._sampler.in_order(position, out, before)

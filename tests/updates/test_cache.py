@@ -1,5 +1,8 @@
 """The compiled update is built once and found again."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -50,3 +53,29 @@ def test_the_key_names_threads(monkeypatch):
     torch.set_num_threads(1)
     assert len({one, two, library._key(graph, [torch.zeros(4)])}) == 3
     assert library._key(graph, [torch.zeros(3)]) == one
+
+
+def test_who_asks_while_another_compiles_waits_and_finds_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiled_by = []
+
+    def compile_slowly(graph, inputs, path):
+        compiled_by.append(threading.get_ident())
+        began.set()
+        waiting.wait(10)
+        path.write_bytes(b"")
+
+    class Found:
+        def __init__(self, path, count):
+            self.run = path
+
+    began, waiting = threading.Event(), threading.Event()
+    monkeypatch.setattr(library, "_compile", compile_slowly)
+    monkeypatch.setattr(torch._C._aoti, "AOTIModelContainerRunnerCpu", Found)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(library.library, torch.neg, [torch.zeros(3)], [])
+        began.wait(10)
+        second = pool.submit(library.library, torch.neg, [torch.zeros(3)], [])
+        waiting.set()
+        assert first.result()[0] == second.result()[0]
+    assert len(compiled_by) == 1

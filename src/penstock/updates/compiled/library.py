@@ -3,6 +3,7 @@
 What has been built once is found in the user's cache at the next start. Knows no algorithm.
 """
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -56,7 +57,11 @@ def library(
     graph, inputs = trace(function, inputs, rewrites, tuned)
     path = _cache() / f"{_key(graph, inputs)}.so"
     if not path.exists():
-        _compile(graph, inputs, path)
+        # Several learners ask for the same libraries at once: one of them compiles each.
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                _compile(graph, inputs, path)
     runners = torch._C._aoti  # noqa: SLF001 - the loaders of torch's own ahead-of-time libraries have no public name
     if device.type == "cpu":
         return runners.AOTIModelContainerRunnerCpu(str(path), 1).run, inputs

@@ -215,7 +215,7 @@ void Sampler::weigh(std::span<const Item> items, double beta) const {
     const double least = *std::min_element(share_.begin(), share_.end());
     for (const Item& item : items)
         if (item.kind == Kind::importance)
-            for (std::size_t i = 0; i < m_; ++i) put(item.to, i, static_cast<float>(std::pow(least / share_[i], beta)));
+            for (std::size_t i = 0; i < m_; ++i) put(item.to, i, std::pow(static_cast<float>(least / share_[i]), static_cast<float>(beta)));
 }
 
 bool Sampler::follow(Candidate& candidate, std::size_t kept) {

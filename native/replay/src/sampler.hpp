@@ -80,7 +80,7 @@ class Sampler {
     [[nodiscard]] bool unroll(const Candidate& start, std::size_t length);
     void find_in_order(std::uint64_t& position, std::size_t m);
     // Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
-    [[gnu::always_inline]] void ask_for(std::size_t begin, std::size_t end, std::span<const Item> items) const;
+    [[gnu::always_inline]] inline void ask_for(std::size_t begin, std::size_t end, std::span<const Item> items) const;
     static void gather(const Item& item, std::span<const Candidate> candidates);
     void gather_stacks(const Item& item, std::size_t begin, std::size_t end) const;
     void check();

@@ -1,8 +1,6 @@
 #include "sampler.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "penstock/replay/below.hpp"
@@ -11,12 +9,8 @@ namespace penstock::replay {
 
 namespace {
 
-// So many draws at one position of a batch before all rows are looked at.
-constexpr std::uint32_t attempts = 256;
 // So many of them stay in the position's own part of all priorities.
 constexpr std::uint32_t stratified = 8;
-// So often all rows are looked at, where writers overtake every one that is found.
-constexpr std::uint32_t searches = 16;
 constexpr std::size_t line = 64;
 // Rows that are looked at together.
 constexpr std::size_t chunk = 128;
@@ -30,32 +24,6 @@ constexpr std::size_t lines_ahead = 4;
     for (std::size_t at = line; at < end; at += line) __builtin_prefetch(from + at);
     // Small rows seldom lie across two lines.
     if (nbytes > line / 4) __builtin_prefetch(from + end - 1);
-}
-
-// A constant size makes a copy a few moves.
-template <class Copies>
-void with_size(std::size_t nbytes, const Copies& copies) {
-    switch (nbytes) {
-        case 1: return copies(std::integral_constant<std::size_t, 1>());
-        case 4: return copies(std::integral_constant<std::size_t, 4>());
-        case 8: return copies(std::integral_constant<std::size_t, 8>());
-        case 12: return copies(std::integral_constant<std::size_t, 12>());
-        case 16: return copies(std::integral_constant<std::size_t, 16>());
-        case 24: return copies(std::integral_constant<std::size_t, 24>());
-        case 32: return copies(std::integral_constant<std::size_t, 32>());
-        case 64: return copies(std::integral_constant<std::size_t, 64>());
-        default: return copies(nbytes);
-    }
-}
-
-const std::byte* next_of(const Column& column, const Sample& sample, std::size_t nbytes) {
-    return sample.next < 0 ? column.finals + static_cast<std::size_t>(~sample.next) * nbytes
-                           : column.rows + static_cast<std::size_t>(sample.next) * nbytes;
-}
-
-template <class Value>
-void put(std::byte* to, std::size_t at, Value value) {
-    std::memcpy(to + at * sizeof value, &value, sizeof value);
 }
 
 }  // namespace
@@ -72,7 +40,8 @@ Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains,
       windows_(table.writers()),
       oldest_(table.writers()) {
     for (std::int64_t writer = 0; writer < rows_.writers; ++writer)
-        for (std::int64_t lane = 0; lane < rows_.lanes; ++lane) lanes_.push_back({0, static_cast<std::int32_t>(writer), 0, 0, static_cast<std::int32_t>(lane)});
+        for (std::int64_t lane = 0; lane < rows_.lanes; ++lane)
+            lanes_.push_back({0, static_cast<std::int32_t>(writer), 0, 0, static_cast<std::int32_t>(lane)});
 }
 
 void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
@@ -210,14 +179,6 @@ void Sampler::draw_by_priority(const Draw& key) {
     pending_.resize(failed);
 }
 
-// Schaul et al. 2016: (N P)^-beta over the largest of the batch, in which N cancels.
-void Sampler::weigh(std::span<const Item> items, double beta) const {
-    const double least = *std::min_element(share_.begin(), share_.end());
-    for (const Item& item : items)
-        if (item.kind == Kind::importance)
-            for (std::size_t i = 0; i < m_; ++i) put(item.to, i, std::pow(static_cast<float>(least / share_[i]), static_cast<float>(beta)));
-}
-
 bool Sampler::follow(Candidate& candidate, std::size_t kept) {
     Sample& sample = candidate.sample;
     const Window& window = windows_[static_cast<std::size_t>(sample.place.writer)];
@@ -270,65 +231,6 @@ void Sampler::take(std::span<const Item> items) {
     check();
 }
 
-void Sampler::gather_all(std::span<const Item> items, std::size_t begin, std::size_t end) const {
-    for (const Item& item : items) {
-        if (item.column != nullptr && item.column->frames > 1) {
-            gather_stacks(item, begin, end);
-        } else {
-            gather(item, std::span(candidates_).subspan(begin, end - begin));
-        }
-    }
-}
-
-void Sampler::gather(const Item& item, std::span<const Candidate> candidates) {
-    const auto put_all = [&](auto value_of) {
-        for (const Candidate& candidate : candidates) put(item.to, candidate.position, value_of(candidate.sample));
-    };
-    switch (item.kind) {
-        case Kind::reward: return put_all([](const Sample& sample) { return sample.reward; });
-        case Kind::discount: return put_all([](const Sample& sample) { return sample.discount; });
-        case Kind::index: return put_all([](const Sample& sample) { return sample.row; });
-        case Kind::stamp: return put_all([](const Sample& sample) { return sample.place.sequence; });
-        case Kind::importance:
-        case Kind::weight: return put_all([](const Sample&) { return 1.0F; });
-        case Kind::row:
-            return with_size(item.column->nbytes, [&](auto nbytes) {
-                const std::byte* rows = item.column->rows;
-                for (const Candidate& candidate : candidates)
-                    std::memcpy(item.to + candidate.position * nbytes,
-                                rows + static_cast<std::size_t>(candidate.sample.row) * nbytes, nbytes);
-            });
-        case Kind::next:
-            return with_size(item.column->nbytes, [&](auto nbytes) {
-                for (const Candidate& candidate : candidates)
-                    std::memcpy(item.to + candidate.position * nbytes, next_of(*item.column, candidate.sample, nbytes),
-                                nbytes);
-            });
-    }
-}
-
-void Sampler::gather_stacks(const Item& item, std::size_t begin, std::size_t end) const {
-    const Column& column = *item.column;
-    const std::size_t nbytes = column.nbytes;
-    // Of the deepest stack's rows, the newest; before the next observation stand all but the oldest of these.
-    const std::size_t skipped = frames_ - column.frames;
-    for (std::size_t i = begin; i < end; ++i) {
-        const Sample& sample = candidates_[i].sample;
-        const std::int64_t* rows = stacks_.data() + 2 * frames_ * i + skipped;
-        std::byte* to = item.to + candidates_[i].position * column.frames * nbytes;
-        const auto copy_rows = [&](const std::int64_t* from, std::size_t count) {
-            for (std::size_t k = 0; k < count; ++k, to += nbytes)
-                std::memcpy(to, column.rows + static_cast<std::size_t>(from[k]) * nbytes, nbytes);
-        };
-        if (item.kind == Kind::row) {
-            copy_rows(rows, column.frames);
-        } else {
-            copy_rows(rows + frames_ + 1, column.frames - 1);
-            std::memcpy(to, next_of(column, sample, nbytes), nbytes);
-        }
-    }
-}
-
 // What was copied counts only if nothing of it was being overwritten by now.
 void Sampler::check() {
     constexpr std::uint64_t unasked = ~std::uint64_t{0};
@@ -364,118 +266,6 @@ void Sampler::draw_from_all(const Draw& key) {
         candidates_[i].sample.place = found[below(bits(i), found.size())];
     }
     pending_.clear();
-}
-
-void Sampler::sample_sequences(const Draw& key, std::span<const Item> items, std::size_t m, std::size_t length,
-                               std::span<const std::uint64_t> before) {
-    m_ = m;
-    by_priority_ = false;
-    pending_.resize(m);
-    std::iota(pending_.begin(), pending_.end(), 0U);
-    Draw draw = key;
-    for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
-        look(before);
-        this->draw(draw);
-        starts_.swap(candidates_);
-        candidates_.clear();
-        stacks_.resize(2 * frames_ * starts_.size() * (length + 1));
-        for (const Candidate& start : starts_)
-            if (!unroll(start, length)) pending_.push_back(start.position);
-        gather_all(items, 0, candidates_.size());
-        check();
-    }
-    if (!pending_.empty()) throw Nothing("no lane has so many rows in a row that can be drawn");
-    // The row behind a sequence is an observation alone.
-    for (const Item& item : items)
-        if (item.column != nullptr && item.column->rows == reinterpret_cast<const std::byte*>(rows_.valid))
-            std::memset(item.to + length * m, 0, m);
-}
-
-// Appends the rows of one sequence to the candidates, or nothing.
-bool Sampler::unroll(const Candidate& start, std::size_t length) {
-    const std::size_t begin = candidates_.size();
-    Place place = start.sample.place;
-    const Window& window = windows_[static_cast<std::size_t>(place.writer)];
-    const auto whole = [&] {
-        for (std::size_t j = 0; j <= length; ++j) {
-            Candidate& candidate = candidates_.emplace_back();
-            candidate.position = static_cast<std::uint32_t>(j * m_ + start.position);
-            Sample& sample = candidate.sample;
-            sample.place = place;
-            const std::int64_t row = rows_.row(place.slot, place.t, place.lane);
-            Place last = place;
-            if (j < length && rows_.valid[row]) {
-                if (!steps_.follow(window, sample, last)) return false;
-            } else if (j == 0) {
-                return false;
-            } else {
-                // It carries no transition.
-                const std::int64_t next = place.t == rows_.steps ? row : row + rows_.lanes;
-                sample = {place, row, next, place.sequence, 0.0F, 0.0F};
-            }
-            if (frames_ != 0) {
-                std::int64_t* stacks = stacks_.data() + 2 * frames_ * (candidates_.size() - 1);
-                if (!chains_.frames(window, place, sample.first, stacks)) return false;
-                std::copy_n(stacks, frames_, stacks + frames_);
-            }
-            if (j + 1 == length && place.t + 1 == rows_.steps) {
-                ++place.t;  // the observation behind the slot's last row stands there
-            } else if (j < length && !chains_.advance(window, place)) {
-                return false;
-            }
-        }
-        return true;
-    };
-    if (whole()) return true;
-    candidates_.resize(begin);
-    return false;
-}
-
-std::uint64_t Sampler::take_in_order(std::uint64_t position, std::span<const Item> items, std::size_t m,
-                                     std::span<const std::uint64_t> before) {
-    m_ = m;
-    for (std::uint32_t search = 0; search < searches; ++search) {
-        look(before);
-        std::uint64_t end = position;
-        find_in_order(end, m);
-        gather_all(items, 0, m);
-        pending_.clear();
-        check();
-        if (pending_.empty()) return end;
-    }
-    throw Nothing("rows are overwritten faster than they can be taken: the table is too small for its writers");
-}
-
-void Sampler::find_in_order(std::uint64_t& position, std::size_t m) {
-    const std::uint64_t lanes = lanes_.size();
-    const auto steps = static_cast<std::uint64_t>(rows_.steps);
-    std::uint64_t low = ~std::uint64_t{0};
-    std::uint64_t high = low;
-    for (const Window& window : windows_) {
-        low = std::min(low, window.low);
-        high = std::min(high, window.high);  // nobody is overtaken by the others
-    }
-    candidates_.clear();
-    stacks_.resize(2 * frames_ * (m + 1));
-    for (position = std::max(position, low * steps * lanes); candidates_.size() < m && position < high * steps * lanes; ++position) {
-        Candidate candidate{};
-        Place& place = candidate.sample.place;
-        place = lanes_[position % lanes];
-        const Window& window = windows_[static_cast<std::size_t>(place.writer)];
-        place.sequence = position / lanes / steps;
-        if (place.sequence < window.low) continue;
-        place.slot = static_cast<std::int32_t>(place.writer * rows_.slots) +
-                     static_cast<std::int32_t>(place.sequence % static_cast<std::uint64_t>(rows_.slots));
-        place.t = static_cast<std::int32_t>(position / lanes % steps);
-        candidate.position = static_cast<std::uint32_t>(candidates_.size());
-        if (follow(candidate, candidates_.size())) {
-            candidates_.push_back(candidate);
-        } else if (rows_.valid[rows_.row(place.slot, place.t, place.lane)] && place.sequence + 1 == window.high) {
-            break;  // its successors are yet to come
-        }
-    }
-    if (candidates_.size() < m)
-        throw Nothing("only " + std::to_string(candidates_.size()) + " of " + std::to_string(m) + " rows are there");
 }
 
 }  // namespace penstock::replay

@@ -62,6 +62,11 @@ class Sampler {
                                 std::span<const std::uint64_t> before);
 
   private:
+    // So many draws at one position of a batch before all rows are looked at.
+    static constexpr std::uint32_t attempts = 256;
+    // So often all rows are looked at, where writers overtake every one that is found.
+    static constexpr std::uint32_t searches = 16;
+
     struct alignas(memory::cache_line) Candidate {
         Sample sample;
         std::uint32_t position;  // in the batch

@@ -173,8 +173,9 @@ class ParameterNode:
         committed, deadline = keeper.committed, time.monotonic() + STEP_LIMIT_S
         progress = min(1.0, float(committed["steps"]) / run.timesteps)
         new = keeper.next()
-        for name, values in new.items():
-            values[...] = committed[name]
+        # The state is written whole by the commit.
+        for name in new.keys() - {spec.name for spec in self._settings.keeper.spec.state}:
+            new[name][...] = committed[name]
         used: list[int] = []
         while new["owed"] > 0 and time.monotonic() < deadline:
             index = self._gradients.take()

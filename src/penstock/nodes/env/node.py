@@ -5,49 +5,24 @@ It does not know where the policy runs, which algorithm learns, or whether anybo
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from penstock.envs.finite import BadNumber, earliest, spoilt_lanes
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
-from penstock.kernels.actions import environment_array, to_environment
+from penstock.kernels.actions import environment_array
 from penstock.kernels.rollout import RolloutWriter, rollout_writer
-from penstock.memory.action_log import Position, RolloutLog
-from penstock.node import LaneStart, PolicyPort, Ports, StreamWriter
-from penstock.seeding import episode_seed
-from penstock.types import Array, Arrays, EnvReference, EnvSource, Spaces
+from penstock.memory.action_log import RolloutLog
+from penstock.node import PolicyPort, Ports, StreamWriter
+from penstock.nodes.env.lanes import Lanes
+from penstock.nodes.env.settings import EnvSettings
+from penstock.nodes.env.takeover import lane_starts
+from penstock.types import Arrays, EnvSource
 
-__all__ = ["EnvNode", "EnvSettings"]
+__all__ = ["EnvNode"]
 
 STEP_LIMIT_S = 0.05
 """How long one call of ``step`` may go on before the scheduler is given its turn."""
-
-
-@dataclass(frozen=True)
-class EnvSettings:
-    """What one EnvNode steps."""
-
-    env: EnvReference
-    vector: bool
-    """Ask Gymnasium for its own vector environment of this id."""
-    spaces: Spaces
-    worker: int
-    num_workers: int
-    """This is worker ``worker`` of so many; each steps as many lanes."""
-    first_lane: int
-    lanes: int
-    num_steps: int
-    """T: steps a rollout."""
-    seed: int
-    starts: tuple[LaneStart, ...]
-    """One for each lane."""
-    bad_numbers: Literal["stop", "skip"]
-    """What becomes of a rollout with NaN or infinity: an error, or it is dropped."""
-    open_limit_s: float
-    """How long making and resetting the environments may take, in seconds."""
 
 
 BOUND_SLOTS = 1024
@@ -67,26 +42,11 @@ class _Slot(NamedTuple):
     log: RolloutLog
 
 
-class _HandedOver(NamedTuple):
-    """What stands of the last rollout that is with the learner or committed."""
-
-    rollout: int
-    position: Array
-    """``[lanes, 4]``"""
-    collected: Array
-    """``[lanes]``"""
-    spoilt: Array
-    """``[lanes]``"""
-
-
 class EnvNode:
     """Steps lanes ``first_lane .. first_lane + lanes - 1``."""
 
     def __init__(self, settings: EnvSettings) -> None:
         self._settings = settings
-        self._returns = np.zeros(settings.lanes, np.float64)
-        self._lengths = np.zeros(settings.lanes, np.int64)
-        self._continues = np.zeros(settings.lanes, bool)
         self._slots: dict[int, _Slot] = {}
         self._work: Iterator[None] | None = None
         self._deadline = 0.0
@@ -106,21 +66,17 @@ class EnvNode:
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
             )
         self._source.watch(ports.sign())
-        starts = self._starts(self._source)
+        starts = lane_starts(settings, ports, self._stream, self._log, restorable=self._source.restorable)
         self._rollout, self._step = starts[0].rollout, starts[0].step
-        self._episodes = [start.episode for start in starts]
-        self._collected = np.array([start.collected for start in starts])
-        self._spoilt = np.array([start.spoilt for start in starts])
-        obs = self._source.reset([self._seed(lane) for lane in range(settings.lanes)])
+        self._lanes = Lanes(settings, self._source, self._log, starts)
+        obs = self._lanes.reset()
         for lane, start in enumerate(starts):
-            self._begin_episode(lane, obs)
             if start.position is None:
                 continue
             # Each lane for itself: the time that restoring takes grows with the lanes, what may be slow does not.
             with ports.busy("restore an episode", settings.open_limit_s):
-                self._continues[lane] = self._restore(self._source, lane, start)
-            if not self._continues[lane]:
-                ports.count("not_restored")
+                if not self._lanes.restore(lane, start):
+                    ports.count("not_restored")
         self._obs = {name: values.copy() for name, values in obs.items()}
 
     def ready(self) -> bool:
@@ -153,7 +109,11 @@ class EnvNode:
                 self._policy.unbind(self._slots.pop(next(iter(self._slots))).handle)
             slot = self._stream.slot(index)
             writer = rollout_writer(
-                slot, self._fields, same_step=same_step, running_return=self._returns, running_length=self._lengths
+                slot,
+                self._fields,
+                same_step=same_step,
+                running_return=self._lanes.returns,
+                running_length=self._lanes.lengths,
             )
             self._slots[index] = _Slot(slot, self._policy.bind(slot), writer, self._log.bind(slot["action"], slot))
         return self._slots[index]
@@ -177,9 +137,9 @@ class EnvNode:
         slot["final_count"][...] = 0
         slot["episode_count"][...] = 0
         if "continues" in slot:
-            slot["continues"][...] = self._continues
+            slot["continues"][...] = self._lanes.continues
         # Looked up once: a method costs 30 ns to find, six of them a vector step.
-        step, next_seed, ask, answered = source.step, self._next_seed, policy.ask, policy.answered
+        step, next_seed, ask, answered = source.step, self._lanes.next_seed, policy.ask, policy.answered
         store, append, now = writer.store, log.append, time.monotonic
         for t in range(num_steps):
             ask(handle, t, self._step)
@@ -194,8 +154,8 @@ class EnvNode:
             self._step += 1
             for lane in begun:
                 # A same-step source has asked for the next episode's seed, and so counted it.
-                self._episodes[lane] += not source.same_step
-                log.begin_episode(lane, self._episodes[lane], t + 1)
+                self._lanes.episodes[lane] += not source.same_step
+                log.begin_episode(lane, self._lanes.episodes[lane], t + 1)
             if now() > self._deadline:
                 yield
         for name in self._fields:
@@ -209,88 +169,6 @@ class EnvNode:
         yield from self._bootstrap(slot)
         self._finish(slot, index)
         return True
-
-    def _starts(self, source: EnvSource) -> tuple[LaneStart, ...]:
-        """Where the lanes begin in this life: where the run says, or behind what earlier lives handed over."""
-        settings, handed_over = self._settings, self._handed_over() if self._ports.former else None
-        if handed_over is None or handed_over.rollout < settings.starts[0].rollout:
-            return settings.starts
-        rollout, starts = handed_over.rollout + 1, []
-        for lane, row in enumerate(handed_over.position):
-            position = Position(*map(int, row))
-            start = LaneStart(
-                position.episode,
-                rollout * settings.num_steps,
-                rollout,
-                collected=int(handed_over.collected[lane]),
-                spoilt=int(handed_over.spoilt[lane]),
-            )
-            actions = self._log.content(lane, position) if source.restorable else None
-            if actions is None:
-                self._ports.count("not_restored")
-                starts.append(replace(start, episode=position.episode + 1))
-            else:
-                # The same actions will be written over themselves.
-                self._log.rewind(lane, position._replace(steps=0))
-                starts.append(replace(start, position=position, actions=actions))
-        return tuple(starts)
-
-    def _handed_over(self) -> _HandedOver | None:
-        """The last rollout that is with the learner or committed, and where it left the lanes."""
-        settings, record = self._settings, self._ports.record("learner")
-        own = {
-            sequence: index
-            for sequence, index in self._stream.written().items()
-            if sequence % settings.num_workers == settings.worker
-        }
-        slots = {index: self._stream.slot(index) for index in own.values()}
-        seen = {index: self._left_by(slot, slice(None), int(slot["rollout"])) for index, slot in slots.items()}
-        # Race: the learner goes on. What it has released meanwhile it committed before, so the record is looked at
-        # after the slots, and of these count only those that are still there.
-        committed = record.copy()
-        while committed is None and record.number() >= 0:
-            committed = record.copy()
-        still = self._stream.written()
-        found = [seen[index] for sequence, index in own.items() if still.get(sequence) == index]
-        if committed is not None:
-            lanes = slice(settings.first_lane, settings.first_lane + settings.lanes)
-            rollout = int(committed.arrays["lane_rollout"][settings.first_lane]) - 1
-            found.append(self._left_by(committed.arrays, lanes, rollout))
-        return max(found, key=lambda last: last.rollout, default=None)
-
-    @staticmethod
-    def _left_by(arrays: Arrays, lanes: slice, rollout: int) -> _HandedOver:
-        """What a slot, or these lanes of the record, say of a rollout: copied."""
-        names = ("lane_position", "lane_collected", "lane_spoilt")
-        return _HandedOver(rollout, *(arrays[name][lanes].copy() for name in names))
-
-    def _restore(self, source: EnvSource, lane: int, start: LaneStart) -> bool:
-        """Bring a lane back to where its last life left it; where it observes something else, it begins anew."""
-        actions = np.empty(0) if start.actions is None else start.actions
-        space = self._settings.spaces.action
-        replay = source.replay(
-            lane, self._seed(lane), to_environment(actions, space, environment_array(space, len(actions)))
-        )
-        if replay is None:
-            return False
-        obs, _ = next(replay)
-        self._begin_episode(lane, obs)
-        for action, (obs, reward) in zip(actions, replay, strict=False):
-            self._log.append_lane(lane, action, obs)
-            self._returns[lane] += reward
-            self._lengths[lane] += 1
-        here, there = self._log.position(lane), start.position
-        if there is not None and (here.steps, here.hash) == (there.steps, there.hash):
-            return True
-        for obs, _ in source.replay(lane, self._seed(lane), actions[:0]) or ():
-            self._begin_episode(lane, obs)
-        return False
-
-    def _begin_episode(self, lane: int, obs: Arrays) -> None:
-        """An episode has begun in ``lane`` (of this node) with ``obs``; its number already stands in ``_episodes``."""
-        self._returns[lane] = 0.0
-        self._lengths[lane] = 0
-        self._log.begin_episode(lane, self._episodes[lane], obs)
 
     def _bootstrap(self, slot: Arrays) -> Iterator[None]:
         """Ask for the values of row T and of the last observations of truncated episodes, where values are stored."""
@@ -315,12 +193,12 @@ class EnvNode:
         slot["rollout"][...] = self._rollout
         self._log.positions(slot["lane_position"])
         # With the rollout, so that who pushes it has counted it, and who dies before has not.
-        self._collected += slot["valid"][: settings.num_steps].sum(axis=0)
-        slot["lane_collected"][...] = self._collected
-        slot["lane_spoilt"][...] = self._spoilt
+        self._lanes.collected += slot["valid"][: settings.num_steps].sum(axis=0)
+        slot["lane_collected"][...] = self._lanes.collected
+        slot["lane_spoilt"][...] = self._lanes.spoilt
         self._ports.count("collected", int(slot["valid"][: settings.num_steps].sum()))
         self._stream.push(index)
-        self._continues[...] = True
+        self._lanes.continues[...] = True
         self._rollout += 1
         self._skipped = 0
 
@@ -342,26 +220,17 @@ class EnvNode:
         if self._skipped > SKIP_LIMIT:
             raise BadDataError(f"{self._refuse(bad)}; {SKIP_LIMIT} rollouts in a row were skipped before this one")
         for lane in spoilt_lanes(slot, self._fields, num_steps):
-            self._episodes[lane] += 1
-            begun = source.replay(lane, self._seed(lane), environment_array(space, 0))
+            self._lanes.episodes[lane] += 1
+            begun = source.replay(lane, self._lanes.seed(lane), environment_array(space, 0))
             if begun is None:
                 raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source resets no lane alone")
             obs, _ = next(begun)
-            self._begin_episode(lane, obs)
-            self._continues[lane] = False
+            self._lanes.begin_episode(lane, obs)
             for name in self._fields:
                 self._obs[name][lane] = obs[name][lane]
         # The next rollout that is handed over carries these counts.
         rows = slot["valid"][:num_steps].sum(axis=0)
-        self._collected += rows
-        self._spoilt += rows
+        self._lanes.collected += rows
+        self._lanes.spoilt += rows
         self._ports.count("skipped")
         self._rollout += 1
-
-    def _seed(self, lane: int) -> int:
-        return episode_seed(self._settings.seed, self._settings.first_lane + lane, self._episodes[lane])
-
-    def _next_seed(self, lane: int) -> int:
-        """The seed of the next episode of a lane that just ended; only same-step sources ask for it."""
-        self._episodes[lane] += 1
-        return self._seed(lane)

@@ -1,0 +1,88 @@
+"""Lanes: what an EnvNode knows of each of its lanes: its episode, what that gave so far, all that the lane gave."""
+
+import numpy as np
+
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.node import ActionLogPort, LaneStart
+from penstock.nodes.env.settings import EnvSettings
+from penstock.seeding import episode_seed
+from penstock.types import Arrays, EnvSource
+
+__all__ = ["Lanes"]
+
+
+class Lanes:
+    """The lanes of one node, by their number within it.
+
+    Args:
+        settings: the node's.
+        source: steps them.
+        log: keeps their actions.
+        starts: where each begins.
+
+    Attributes:
+        returns: ``[lanes]`` float64, of each lane's episode so far.
+        lengths: ``[lanes]`` int64, likewise.
+        episodes: number of each lane's episode.
+        continues: ``[lanes]`` bool: whether the next rollout goes on where the one before ended.
+        collected: ``[lanes]`` int64: rows that each lane gave in the whole run.
+        spoilt: ``[lanes]`` int64: those of them that were dropped.
+    """
+
+    def __init__(
+        self, settings: EnvSettings, source: EnvSource, log: ActionLogPort, starts: tuple[LaneStart, ...]
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._log = log
+        self.returns = np.zeros(settings.lanes, np.float64)
+        self.lengths = np.zeros(settings.lanes, np.int64)
+        self.continues = np.zeros(settings.lanes, bool)
+        self.episodes = [start.episode for start in starts]
+        self.collected = np.array([start.collected for start in starts])
+        self.spoilt = np.array([start.spoilt for start in starts])
+
+    def reset(self) -> Arrays:
+        """Begin an episode in every lane: the first observations, the source's own arrays."""
+        obs = self._source.reset([self.seed(lane) for lane in range(self._settings.lanes)])
+        for lane in range(self._settings.lanes):
+            self.begin_episode(lane, obs)
+        return obs
+
+    def restore(self, lane: int, start: LaneStart) -> bool:
+        """Bring a lane back to where its last life left it; where it observes something else, it begins anew."""
+        actions = np.empty(0) if start.actions is None else start.actions
+        space = self._settings.spaces.action
+        replay = self._source.replay(
+            lane, self.seed(lane), to_environment(actions, space, environment_array(space, len(actions)))
+        )
+        if replay is None:
+            return False
+        obs, _ = next(replay)
+        self.begin_episode(lane, obs)
+        for action, (obs, reward) in zip(actions, replay, strict=False):
+            self._log.append_lane(lane, action, obs)
+            self.returns[lane] += reward
+            self.lengths[lane] += 1
+        here, there = self._log.position(lane), start.position
+        self.continues[lane] = there is not None and (here.steps, here.hash) == (there.steps, there.hash)
+        if not self.continues[lane]:
+            for obs, _ in self._source.replay(lane, self.seed(lane), actions[:0]) or ():
+                self.begin_episode(lane, obs)
+        return bool(self.continues[lane])
+
+    def begin_episode(self, lane: int, obs: Arrays) -> None:
+        """An episode has begun in ``lane`` with ``obs``; its number already stands in ``episodes``."""
+        self.returns[lane] = 0.0
+        self.lengths[lane] = 0
+        self.continues[lane] = False
+        self._log.begin_episode(lane, self.episodes[lane], obs)
+
+    def seed(self, lane: int) -> int:
+        """The seed of the lane's episode."""
+        return episode_seed(self._settings.seed, self._settings.first_lane + lane, self.episodes[lane])
+
+    def next_seed(self, lane: int) -> int:
+        """The seed of the next episode of a lane that just ended; only same-step sources ask for it."""
+        self.episodes[lane] += 1
+        return self.seed(lane)

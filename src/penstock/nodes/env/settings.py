@@ -1,0 +1,33 @@
+"""What one EnvNode steps, as plain data."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.node import LaneStart
+from penstock.types import EnvReference, Spaces
+
+__all__ = ["EnvSettings"]
+
+
+@dataclass(frozen=True)
+class EnvSettings:
+    """What one EnvNode steps."""
+
+    env: EnvReference
+    vector: bool
+    """Ask Gymnasium for its own vector environment of this id."""
+    spaces: Spaces
+    worker: int
+    num_workers: int
+    """This is worker ``worker`` of so many; each steps as many lanes."""
+    first_lane: int
+    lanes: int
+    num_steps: int
+    """T: steps a rollout."""
+    seed: int
+    starts: tuple[LaneStart, ...]
+    """One for each lane."""
+    bad_numbers: Literal["stop", "skip"]
+    """What becomes of a rollout with NaN or infinity: an error, or it is dropped."""
+    open_limit_s: float
+    """How long making and resetting the environments may take, in seconds."""

@@ -1,0 +1,81 @@
+"""Where the lanes of an EnvNode begin in this life: where the run says, or behind what earlier lives handed over."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from penstock.memory.action_log import Position
+from penstock.node import ActionLogPort, LaneStart, Ports, StreamWriter
+from penstock.nodes.env.settings import EnvSettings
+from penstock.types import Array, Arrays
+
+__all__ = ["lane_starts"]
+
+
+class _HandedOver(NamedTuple):
+    """What stands of the last rollout that is with the learner or committed."""
+
+    rollout: int
+    position: Array
+    """``[lanes, 4]``"""
+    collected: Array
+    """``[lanes]``"""
+    spoilt: Array
+    """``[lanes]``"""
+
+
+def lane_starts(
+    settings: EnvSettings, ports: Ports, stream: StreamWriter, log: ActionLogPort, *, restorable: bool
+) -> tuple[LaneStart, ...]:
+    """One start for each lane; a lane whose episode cannot be restored is counted and begins its next one."""
+    handed_over = _handed_over(settings, ports, stream) if ports.former else None
+    if handed_over is None or handed_over.rollout < settings.starts[0].rollout:
+        return settings.starts
+    rollout, starts = handed_over.rollout + 1, []
+    for lane, row in enumerate(handed_over.position):
+        position = Position(*map(int, row))
+        start = LaneStart(
+            position.episode,
+            rollout * settings.num_steps,
+            rollout,
+            collected=int(handed_over.collected[lane]),
+            spoilt=int(handed_over.spoilt[lane]),
+        )
+        actions = log.content(lane, position) if restorable else None
+        if actions is None:
+            ports.count("not_restored")
+            starts.append(replace(start, episode=position.episode + 1))
+        else:
+            # The same actions will be written over themselves.
+            log.rewind(lane, position._replace(steps=0))
+            starts.append(replace(start, position=position, actions=actions))
+    return tuple(starts)
+
+
+def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _HandedOver | None:
+    """The last rollout that is with the learner or committed, and where it left the lanes."""
+    record = ports.record("learner")
+    own = {
+        sequence: index
+        for sequence, index in stream.written().items()
+        if sequence % settings.num_workers == settings.worker
+    }
+    slots = {index: stream.slot(index) for index in own.values()}
+    seen = {index: _left_by(slot, slice(None), int(slot["rollout"])) for index, slot in slots.items()}
+    # Race: the learner goes on. What it has released meanwhile it committed before, so the record is looked at
+    # after the slots, and of these count only those that are still there.
+    committed = record.copy()
+    while committed is None and record.number() >= 0:
+        committed = record.copy()
+    still = stream.written()
+    found = [seen[index] for sequence, index in own.items() if still.get(sequence) == index]
+    if committed is not None:
+        lanes = slice(settings.first_lane, settings.first_lane + settings.lanes)
+        rollout = int(committed.arrays["lane_rollout"][settings.first_lane]) - 1
+        found.append(_left_by(committed.arrays, lanes, rollout))
+    return max(found, key=lambda last: last.rollout, default=None)
+
+
+def _left_by(arrays: Arrays, lanes: slice, rollout: int) -> _HandedOver:
+    """What a slot, or these lanes of the record, say of a rollout: copied."""
+    names = ("lane_position", "lane_collected", "lane_spoilt")
+    return _HandedOver(rollout, *(arrays[name][lanes].copy() for name in names))

@@ -135,6 +135,10 @@ class Ports(Protocol):
         """Add to one of this node's counters in shared memory, at the source of what is counted."""
         ...
 
+    def note(self, counter: str, value: int) -> None:
+        """Set one of this node's counters, to what its next life would set it to as well."""
+        ...
+
     def counters(self) -> dict[str, dict[str, int]]:
         """The counters of every node: node -> counter -> value."""
         ...

@@ -178,6 +178,9 @@ class Ports:
     def count(self, counter: str, amount: int = 1) -> None:
         self.counted[counter] = self.counted.get(counter, 0) + amount
 
+    def note(self, counter: str, value: int) -> None:
+        self.counted[counter] = value
+
     def stopping(self) -> bool:
         return self.is_stopping
 

@@ -10,7 +10,7 @@ from penstock.metrics.jsonl import METRICS
 from penstock.metrics.report import Report
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
 
-COUNTS = dict.fromkeys(("collected", "drawn", "skipped", "busy_ns", "idle_ns"), 0)
+COUNTS = dict.fromkeys(("skipped", "busy_ns", "idle_ns"), 0)
 DEATHS = {**COUNTS, "restarts": 0, "ended_by": 0, "uptime_ms": 0, "told_at_start": 0}
 
 

@@ -129,9 +129,9 @@ class MonitorNode:
     def _rows(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:
         """What became of every transition so far, and what was learned from twice, which is none of the sum."""
         balance = self._ports.balance()
-        counted = ("collected", "drawn") if balance is None else ("redone",)
-        rows = {} if balance is None else balance._asdict()
-        rows |= {name: sum(counts[name] for counts in counters.values()) for name in counted}
+        if balance is None:
+            return {}
+        rows = {**balance._asdict(), "redone": sum(counts["redone"] for counts in counters.values())}
         return {f"rows/{name}": float(count) for name, count in rows.items()}
 
     def _told_so_far(self) -> dict[str, int]:

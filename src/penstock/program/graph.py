@@ -80,7 +80,7 @@ class Table:
     slots: int
     """Of each writer."""
     limiter: RateLimiter
-    """Writers wait where readers have drawn too little of what there is: the counters ``collected`` and ``drawn``."""
+    """Writers wait where too few gradient steps are done for what there is: the counters ``collected`` and ``paid``."""
     ranking: Ranking | None = None
     """Rows are drawn by priorities, which a tree beside the table holds; ``None``: each is as likely."""
 

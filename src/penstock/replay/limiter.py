@@ -1,5 +1,6 @@
-"""How far collecting and learning may run apart: a formula over two counts. Holds no state."""
+"""How far collecting and learning may run apart: formulas over counts of rows and steps. Holds no state."""
 
+import math
 from dataclasses import dataclass
 
 __all__ = ["RateLimiter"]
@@ -7,26 +8,32 @@ __all__ = ["RateLimiter"]
 
 @dataclass(frozen=True)
 class RateLimiter:
-    """Rows drawn follow rows inserted: ``drawn <= samples_per_insert (inserted - min_rows)``, both within a tolerance.
+    """So many gradient steps follow each row beyond the first ``min_rows``; collecting may be ahead by a tolerance.
 
-    As in Reverb (Cassirer et al. 2021, https://arxiv.org/abs/2102.04736).
+    Samples per insert are ``steps_per_row`` times the rows of a minibatch. As in Reverb (Cassirer et al. 2021,
+    https://arxiv.org/abs/2102.04736), but counted in whole gradient steps.
     """
 
     min_rows: int
     """Nothing is drawn before so many rows are there."""
-    samples_per_insert: float
-    """How often each row is drawn on average."""
-    tolerance: float
-    """How many inserted rows collecting may be ahead of learning."""
+    steps_per_row: float
+    """Gradient steps for each row."""
+    tolerance: int
+    """How many rows collecting may be ahead of the steps that are done for them."""
 
-    def may_insert(self, inserted: int, drawn: int) -> bool:
+    def due(self, rows: int) -> int:
+        """Gradient steps that so many rows make due."""
+        return max(0, math.floor((rows - self.min_rows) * self.steps_per_row))
+
+    def paid(self, rows: int, owed: int) -> int:
+        """The rows among so many whose gradient steps are done, while ``owed`` steps are not."""
+        return rows - (math.ceil(owed / self.steps_per_row) if owed else 0)
+
+    def may_insert(self, inserted: int, paid: int) -> bool:
         """True if another row may be inserted now."""
-        return inserted < self.min_rows + self.tolerance + drawn / self.samples_per_insert
-
-    def may_draw(self, inserted: int, drawn: int, size: int) -> bool:
-        """True if ``size`` rows may be drawn now."""
-        return drawn + size <= self.samples_per_insert * (inserted - self.min_rows)
+        return inserted - paid < self.tolerance
 
     def __str__(self) -> str:
         """What a drawing of the program says of it."""
-        return f"{self.samples_per_insert:g} drawn for each inserted from {self.min_rows:,} on"
+        steps = f"{self.steps_per_row:g} gradient steps a row from {self.min_rows:,} rows on"
+        return f"{steps}, at most {self.tolerance:,} rows ahead"

@@ -110,16 +110,16 @@ class _TableEnd:
         self._writers = len(edge.writers)
         self._limiter = edge.limiter
         self._collected = [counters.cell(name, "collected") for name in edge.writers]
-        self._drawn = [counters.cell(name, "drawn") for name in edge.readers]
+        self._paid = [counters.cell(name, "paid") for name in edge.readers]
         self._handed_on = counters.cell(node, "handed_on")
         self._wake = wake
         self.slots = memory.slots
         self.slot = memory.slot
 
     def free(self) -> int:
-        """1, or 0 while readers have to draw more first."""
+        """1, or 0 while gradient steps have to be done first."""
         inserted = sum(cell.get() for cell in self._collected)
-        return int(self._limiter.may_insert(inserted, sum(cell.get() for cell in self._drawn)))
+        return int(self._limiter.may_insert(inserted, max(cell.get() for cell in self._paid)))
 
     def claim(self, sequence: int) -> int | None:
         """The next slot of the writer's ring, whatever the sequence: a ring has no gaps, where rollouts are skipped."""
@@ -330,6 +330,10 @@ class NodePorts:
     def count(self, counter: str, amount: int = 1) -> None:
         """Add to one of this node's counters."""
         self._counters.add(self.name, counter, amount)
+
+    def note(self, counter: str, value: int) -> None:
+        """Set one of this node's counters."""
+        self._counters.set(self.name, counter, value)
 
     def counters(self) -> dict[str, dict[str, int]]:
         """The counters of every node."""

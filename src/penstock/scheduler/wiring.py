@@ -30,9 +30,10 @@ VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finish
 DEATHS = ("restarts", "ended_by", "uptime_ms", "redone")
 """Written by the supervisor: how often a node was started again, how its last life ended (see ``Exit.status``), and how
 many rows its lives were learning from when they ended: others learn from them again."""
-FLOW = ("collected", "drawn")
-"""Rows in this start of the run, for the rate limiter of a table. A death may lose or double some; the balance of all
-transitions is the ledger's."""
+FLOW = ("collected", "paid")
+"""Rows of the whole run for the rate limiter of a table: what each environment node gave, and of how many the learner
+that keeps what is learned has done all gradient steps. Set, not added to, so that a death loses and doubles none. The
+balance of all transitions is the ledger's."""
 COUNTERS = (
     *VITALS,
     *DEATHS,

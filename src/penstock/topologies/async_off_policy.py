@@ -9,7 +9,7 @@ from penstock.nodes.learner import FollowerSettings, ParameterSettings, paramete
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import REPLAY_UPDATES
-from penstock.topologies.off_policy import replayed, step_settings, table
+from penstock.topologies.off_policy import limiter, replayed, step_settings, table
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, wire
 
 __all__ = ["build"]
@@ -35,7 +35,9 @@ def _apart(plan: Plan) -> Program:
     steps = [step_settings(plan, number, size, team) for number in range(run.learners)]
     # The optimizer's step alone, on one thread: it starts at once, where compiling it would take as long as the rest.
     update = REPLAY_UPDATES["eager"]
-    parameter = ParameterSettings(keeper_settings(plan), update, steps[0].updater, run.max_policy_lag, OPEN_LIMIT_S)
+    parameter = ParameterSettings(
+        keeper_settings(plan), update, steps[0].updater, limiter(plan), run.max_policy_lag, OPEN_LIMIT_S
+    )
     pattern = Pattern(
         table(plan, ("learner", *learners)),
         parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners),

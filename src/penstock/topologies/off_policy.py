@@ -43,7 +43,7 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
     steps = [step_settings(plan, number, share, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     settings = (
-        ReplayLearnerSettings(keeper_settings(plan), steps[0], order),
+        ReplayLearnerSettings(keeper_settings(plan), steps[0], limiter(plan), order),
         *(ReplicaSettings(own, plan.initial) for own in steps[1:]),
     )
     together: tuple[Edge, ...] = ()
@@ -71,7 +71,7 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
 def table(plan: Plan, readers: tuple[str, ...]) -> Table:
     """Where environment nodes keep their rollouts."""
     run, spec = plan.run, plan.spec
-    schedule, kept = _schedule(plan), spec.table
+    kept = spec.table
     if kept is None:
         raise PenstockError(f"{run.algo} says nothing of a table to learn from")
     lanes = run.num_envs // plan.num_workers
@@ -79,15 +79,16 @@ def table(plan: Plan, readers: tuple[str, ...]) -> Table:
     turn = run.num_envs * plan.num_steps
     # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
     slots = max(2, math.ceil(kept.capacity / turn)) + 1
-    limiter = RateLimiter(
-        min_rows=schedule.min_rows,
-        samples_per_insert=schedule.updates_per_step * schedule.mini_batch_size,
-        tolerance=2 * turn,
-    )
     ranking = None
     if kept.priorities is not None:
         ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
-    return Table("rollouts", env_names(plan), readers, rollout, slots, limiter, ranking)
+    return Table("rollouts", env_names(plan), readers, rollout, slots, limiter(plan), ranking)
+
+
+def limiter(plan: Plan) -> RateLimiter:
+    """Collecting may be two turns ahead: one that is learned from, one that waits."""
+    schedule, turn = _schedule(plan), plan.run.num_envs * plan.num_steps
+    return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * turn)
 
 
 def step_settings(plan: Plan, learner: int, mini_batch_size: int, team: str | None) -> StepSettings:

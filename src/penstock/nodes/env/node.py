@@ -196,7 +196,7 @@ class EnvNode:
         self._lanes.collected += slot["valid"][: settings.num_steps].sum(axis=0)
         slot["lane_collected"][...] = self._lanes.collected
         slot["lane_spoilt"][...] = self._lanes.spoilt
-        self._ports.count("collected", int(slot["valid"][: settings.num_steps].sum()))
+        self._ports.note("collected", int((self._lanes.collected - self._lanes.spoilt).sum()))
         self._stream.push(index)
         self._lanes.continues[...] = True
         self._rollout += 1

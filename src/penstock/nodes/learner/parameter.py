@@ -4,7 +4,6 @@ It owns the run's state: what a gradient made of it, and that this gradient was 
 gradient itself, and waits for no learner in particular.
 """
 
-import math
 import time
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.refill import refill
 from penstock.registry import load
+from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import tree_of
 from penstock.types import Array, Arrays, ReplayUpdater
 
@@ -36,6 +36,7 @@ class ParameterSettings:
     update: str
     """``module:build_replay`` of the updater whose phases step the parameters."""
     updater: UpdaterSettings
+    limiter: RateLimiter
     max_gradient_lag: int
     """Gradients found from parameters that are more steps old are dropped and counted."""
     open_limit_s: float
@@ -76,6 +77,7 @@ class ParameterNode:
         else:
             self._updater.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
             self._keeper.take_over(committed)
+        self._note_paid(self._keeper.committed)
         self._publish()
         self._work = self._keep()
 
@@ -143,7 +145,9 @@ class ParameterNode:
         account(new, committed, slots)
         new["taken"][...] = taken
         if self._held(taken) >= self._schedule.min_rows:
-            new["owed"] += self._due(int(new["steps"])) - self._due(int(committed["steps"]))
+            limiter = self._settings.limiter
+            new["owed"] += limiter.due(int(new["steps"])) - limiter.due(int(committed["steps"]))
+        self._note_paid(new)
         keeper.commit(new, self._updater.state())
         keeper.report(self._found() | {"policy/lag": lag})
 
@@ -158,9 +162,9 @@ class ParameterNode:
         drawn = float(committed["applied"]) * self._schedule.mini_batch_size
         return loss_values(means) | lag | counts | {"replay/ratio": drawn / max(1.0, float(committed["steps"]))}
 
-    def _due(self, rows: int) -> int:
-        """Gradient steps that so many collected rows make due."""
-        return max(0, math.floor((rows - self._schedule.min_rows) * self._schedule.updates_per_step))
+    def _note_paid(self, record: Arrays) -> None:
+        """Of how many rows all gradient steps are done: before the bell that tells environment nodes."""
+        self._ports.note("paid", self._settings.limiter.paid(int(record["steps"]), int(record["owed"])))
 
     def _held(self, taken: Array) -> int:
         """How many rows there are to draw from."""
@@ -183,6 +187,7 @@ class ParameterNode:
                 break
             used.append(index)
             self._settle(self._gradients.slot(index), new, progress)
+        self._note_paid(new)
         keeper.commit(new, self._updater.state())
         self._publish()
         for index in used:

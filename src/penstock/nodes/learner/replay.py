@@ -4,7 +4,6 @@ It owns the schedule (how many gradient steps for what was collected) and knows 
 algorithm's, run by an updater. Which rows a minibatch holds its sampler draws; what was learned its keeper commits.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +19,7 @@ from penstock.nodes.learner.record import account
 from penstock.nodes.learner.refill import refill
 from penstock.nodes.learner.replica import turn_values
 from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
+from penstock.replay.limiter import RateLimiter
 from penstock.types import Array
 
 __all__ = ["ReplayLearnerNode", "ReplayLearnerSettings"]
@@ -31,6 +31,7 @@ class ReplayLearnerSettings:
 
     keeper: KeeperSettings
     steps: StepSettings
+    limiter: RateLimiter
     order: Literal["by_lane", "by_arrival"]
     """``by_lane``: a turn begins with one rollout of every lane. ``by_arrival``: with whatever came first."""
 
@@ -74,6 +75,7 @@ class ReplayLearnerNode:
         else:
             self._steps.start(committed)
             self._keeper.take_over(committed)
+        self._note_paid(int(self._keeper.committed["steps"]))
 
     def ready(self) -> bool:
         """True while a turn is under way, or once what the learner waits for is there."""
@@ -145,23 +147,25 @@ class ReplayLearnerNode:
             new = keeper.next()
             account(new, committed, slots)
             new["taken"][...] = taken
+            self._note_paid(int(new["steps"]))
             keeper.commit(new, self._steps.updater.state())
         with self._ports.span("report"):
             drawn = turn.last * self._schedule.mini_batch_size
             ratio = {"replay/ratio": drawn / max(1, int(new["steps"]))}
             keeper.report(loss_values(metrics) | {"policy/lag": lag} | ratio)
 
+    def _note_paid(self, rows: int) -> None:
+        """All gradient steps that so many rows made due are done: before the bell that tells environment nodes."""
+        self._ports.note("paid", self._settings.limiter.paid(rows, 0))
+
     def _turn_of(self, collected: int, taken: Array) -> Turn:
         """The turn that begins with so many new rows."""
         committed = self._keeper.committed
         before = int(committed["steps"])
-        due = self._due(before + collected) - self._due(before) if self._held(taken) >= self._schedule.min_rows else 0
+        limiter, enough = self._settings.limiter, self._held(taken) >= self._schedule.min_rows
+        due = limiter.due(before + collected) - limiter.due(before) if enough else 0
         progress = min(1.0, before / self._settings.keeper.run.timesteps)
         return Turn(int(committed["gradient_steps"]) + due, tuple(map(int, taken)), progress)
-
-    def _due(self, rows: int) -> int:
-        """Gradient steps that so many collected rows make due."""
-        return max(0, math.floor((rows - self._schedule.min_rows) * self._schedule.updates_per_step))
 
     def _held(self, taken: Array) -> int:
         """How many rows there are to draw from: fewer than were collected, if a resume found no table."""

@@ -112,7 +112,6 @@ class GradientSteps:
             with self._ports.busy("gradient step", self._settings.open_limit_s):
                 self._rank(self.updater.learn(self._minibatch, turn.progress))
             self.done += 1
-            self._ports.count("drawn", self._size)
             if self._team is not None:
                 self._team.end()
             if time.monotonic() > deadline:

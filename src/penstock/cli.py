@@ -154,7 +154,7 @@ def _conclude(result: Any) -> int:  # noqa: ANN401
         _say(f"stopped after {result.steps:,} steps; continue with: {_program()} resume {run}")
         return INTERRUPTED
     lines = (
-        _evaluated(result.evaluation),
+        *(() if result.evaluation is None else (_evaluated(result.evaluation),)),
         f"run folder: {result.run_folder}",
         f"evaluate:   {_program()} eval {run}",
         f"curves:     {_program()} plot --logdir {run}",

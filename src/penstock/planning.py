@@ -84,7 +84,7 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
     source: EnvReference | EnvFactory = run.env if env is None else env
-    profile = probe(source, run.vector_env)
+    profile = probe(source, run.vector_env, reset_limit_s=run.env_timeout)
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
     if run.learners > 1 and spec.table is None:

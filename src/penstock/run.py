@@ -5,16 +5,18 @@ final evaluation, the exported policy, the card).
 """
 
 import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from penstock.config.schema import Config
+from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, from_toml
 from penstock.endings import begun_empty, differences, ended_early, leave_failed, log_final, over_already, skipped
+from penstock.envs.deadline import deadline
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import open_source
 from penstock.errors import EnvError, PenstockError
@@ -59,7 +61,7 @@ class Result:
 
     run_folder: Path
     evaluation: Evaluation | None
-    """``None`` if the run was interrupted."""
+    """``None`` if the run was interrupted, or its evaluation given up: then a note says why."""
     policy: Policy
     steps: int
     updates: int
@@ -232,12 +234,18 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     steps, updates = int(record["steps"]), int(record["update"])
     # Twice: an evaluation may be long, or be interrupted, and the run is of use without it.
     write_card(folder, prepared.config, steps, updates, None)
-    evaluation = None if outcome.interrupted else _evaluate(prepared, policy, run.eval_episodes, run.seed)
+    evaluation: Evaluation | None = None
+    given_up: tuple[str, ...] = ()
+    if not outcome.interrupted:
+        try:
+            evaluation = _evaluate(prepared, policy, run.eval_episodes, run.seed)
+        except EnvError as error:
+            given_up = (str(error),)
     if evaluation is not None:
         write_card(folder, prepared.config, steps, updates, evaluation)
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    notes = (*skipped(outcome.counters), *(() if outcome.interrupted else ended_early(run, record)))
+    notes = (*skipped(outcome.counters), *given_up, *(() if outcome.interrupted else ended_early(run, record)))
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
@@ -257,6 +265,28 @@ def _policy(prepared: Prepared, record: Arrays) -> Policy:
     return Policy(prepared.profile.spaces, prepared.spec.policy, backend, record)
 
 
+def _played(playing: Iterator[Episode | None], run: RunConfig, env: str) -> list[Episode]:
+    """The episodes as they end.
+
+    Raises:
+        EnvError: a step takes too long, or none has ended for too long.
+    """
+    played: list[Episode] = []
+    latest = time.monotonic()
+    limit = run.env_timeout * max(1, run.num_envs)
+    while time.monotonic() - latest < run.stall_timeout:
+        with deadline(limit, f"a step of environment {env} in its evaluation"):
+            try:
+                episode = next(playing)
+            except StopIteration:
+                return played
+        if episode is not None:
+            played.append(episode)
+            latest = time.monotonic()
+    waited = f"no episode of {env} has ended for {run.stall_timeout:g} s (--stall_timeout)"
+    raise EnvError(f"the evaluation was given up: {waited}; {len(played)} had before")
+
+
 def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evaluation:
     run, spaces = prepared.config.run, prepared.profile.spaces
     source = open_source(prepared.env, run.vector_env, min(run.num_envs, episodes), seed=seed + EVALUATION_LANE)
@@ -271,7 +301,7 @@ def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> E
             seed=seed,
             bad_numbers=run.bad_numbers,
         )
-        played = [episode for episode in playing if isinstance(episode, Episode)]
+        played = _played(playing, run, prepared.profile.name)
     returns = np.array([episode.episode_return for episode in played])
     lengths = np.array([episode.length for episode in played])
     return Evaluation(

@@ -62,6 +62,20 @@ def test_a_sign_that_changes_is_one_of_life(monkeypatch) -> None:
     assert run.signs.silent(["monitor", "learner"]) is not None
 
 
+def test_while_a_run_stops_silence_is_borne_for_a_shorter_time(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.at(6.0, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.signs.stop()
+    assert run.signs.silent(["monitor", "learner"]) is not None
+    run.at(4.9, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    # Work that was announced has its time all the same.
+    run.wiring.counters.set("monitor", "busy_until_ns", 300 * SECOND)
+    run.at(200.0, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+
+
 def test_announced_work_of_one_node_excuses_the_others_of_its_group(monkeypatch) -> None:
     run = Run(monkeypatch)
     run.wiring.counters.set("checkpointer", "busy_until_ns", 300 * SECOND)

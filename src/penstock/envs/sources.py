@@ -3,9 +3,11 @@
 It does not decide how lanes are shared out to processes.
 """
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from penstock.envs.deadline import deadline
 from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.legacy import declares
 from penstock.envs.names import display_name, find, reference
@@ -29,28 +31,39 @@ class EnvProfile:
     kind: Literal["scalar", "vector"]
 
 
-def probe(env: EnvReference | EnvFactory, vector: bool = False) -> EnvProfile:
+def probe(
+    env: EnvReference | EnvFactory, vector: bool = False, *, make_limit_s: float = 300.0, reset_limit_s: float = 60.0
+) -> EnvProfile:
     """Make an environment and reset it once, read what a run needs to know of it, and close it.
 
     Args:
         env: as for ``find``.
         vector: as for ``find``.
+        make_limit_s: how long making it may take.
+        reset_limit_s: how long resetting it may take.
 
     Raises:
-        EnvError: unknown, or it cannot be made or reset.
+        EnvError: unknown, or it cannot be made, reset or closed, or not in time.
         SpaceError: a space that is not supported.
     """
-    many = declares(find(env, vector), "num_envs")
-    # Whether lanes can be seeded one by one shows only where there are two.
-    source = open_source(env, vector, num_lanes=2 if many else 1)
+    name, many = display_name(env), declares(find(env, vector), "num_envs")
+    with deadline(make_limit_s, f"making environment {name}"):
+        # Whether lanes can be seeded one by one shows only where there are two.
+        source = open_source(env, vector, num_lanes=2 if many else 1)
     kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
+    doing = "reset"
     try:
-        source.reset(range(source.num_lanes))
-    except Exception as error:
-        why = f"{type(error).__name__}: {one_line(error, 300)}"
-        raise EnvError(f"environment {display_name(env)} cannot be reset: {why}") from error
-    finally:
+        with deadline(reset_limit_s, f"resetting environment {name}"):
+            source.reset(range(source.num_lanes))
+        doing = "closed"
         source.close()
+    except EnvError:
+        raise
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            source.close()
+        why = f"{type(error).__name__}: {one_line(error, 300)}"
+        raise EnvError(f"environment {name} cannot be {doing}: {why}") from error
     return EnvProfile(display_name(env), source.spaces, source.same_step, source.restorable, kind)
 
 

@@ -9,7 +9,7 @@ import time
 from penstock.errors import NodeError
 from penstock.memory.segment import Segment
 from penstock.program.check import check
-from penstock.program.graph import Program
+from penstock.program.graph import Program, Record
 from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
 from penstock.scheduler.processes import Processes
@@ -68,14 +68,21 @@ def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -
     while True:
         seen = wiring.bells.word(0)
         now = time.monotonic()
-        if interrupts.count == 1:
-            supervisor.stop(now)
-        if interrupts.count > 1:
+        if interrupts.count > 1 or (interrupts.count and not _committed(wiring)):
+            # A second one, or there is nothing yet that could be written down.
             supervisor.kill()
+        elif interrupts.count:
+            supervisor.stop(now)
         if supervisor.tick(now) is State.ENDED:
             return
         # While loops end nobody rings for an exit, and an end should take milliseconds.
         wiring.bells.wait(0, seen, TICK_S if supervisor.state is State.RUNNING else 0.005)
+
+
+def _committed(wiring: Wiring) -> bool:
+    """True if a node has committed something in this start of the run, or none ever will."""
+    records = [wiring.record(edge.name) for edge in wiring.edges() if isinstance(edge, Record)]
+    return not records or any(record.number() >= 0 for record in records)
 
 
 class Nodes:

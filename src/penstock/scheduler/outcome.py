@@ -11,6 +11,9 @@ from penstock.types import Arrays
 
 __all__ = ["Outcome", "SharedSigns", "final_record"]
 
+STOPPING_SILENCE_S = 5.0
+"""So long may a node of a run that is to end give no sign of life."""
+
 
 class Outcome(NamedTuple):
     """How a run ended."""
@@ -125,7 +128,11 @@ class SharedSigns:
             busy_until = max(counters.get(node.name, "busy_until_ns") for node in nodes)
             latest = max(nodes, key=lambda node: self._alive_ns(node.name, now))
             silence = (now - self._alive_ns(latest.name, now)) / 1e9
-            if now > busy_until and silence > max(node.silence_limit_s for node in nodes):
+            limit = max(node.silence_limit_s for node in nodes)
+            if counters.get(SUPERVISOR, "stopping"):
+                # Nothing new is begun, and somebody waits for the end.
+                limit = min(limit, STOPPING_SILENCE_S)
+            if now > busy_until and silence > limit:
                 return Silence(latest.name, group, silence)
         return None
 

@@ -71,6 +71,26 @@ def test_it_trains_once(tmp_path: Path, source: str, how: str) -> None:
     assert len(list((tmp_path / "logs").iterdir())) == 1
 
 
+def test_a_script_that_ends_while_a_daemon_thread_trains_ends_the_run(tmp_path: Path) -> None:
+    script = f"""
+import threading, time, penstock
+from tests.processes import left_behind
+settings = {{**{SMALL!r}, "timesteps": 10**9, "log_dir": {str(tmp_path / "logs")!r}}}
+train = lambda: penstock.train({{"env": "tests.environments:ClockEnv", **settings}}, quiet=True)
+threading.Thread(target=train, daemon=True).start()
+while not any(process.name() == "learner" for process in left_behind()):
+    time.sleep(0.01)
+time.sleep(0.5)
+print("the script ends")
+"""
+    surroundings = {**os.environ, "PYTHONPATH": ROOT}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=surroundings, timeout=60
+    )
+    # Without a word of `terminate called without an active exception`.
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the script ends\n", "")
+
+
 def test_a_factory_that_cannot_be_sent_to_another_process_is_named_before_anything_starts(tmp_path: Path) -> None:
     numbers = (number for number in range(3))
 

@@ -1,11 +1,15 @@
 """Ctrl-C, SIGTERM and SIGHUP as a count, for as long as a run lasts."""
 
+import atexit
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any
 
 __all__ = ["Interrupts"]
+
+EXIT_LIMIT_S = 5.0
+"""How long the end of the interpreter waits for a run in a thread."""
 
 
 class Interrupts:
@@ -14,7 +18,8 @@ class Interrupts:
     Args:
         patience: after so many, the next one raises KeyboardInterrupt all the same; ``None``: none ever does.
 
-    Signals reach only the main thread; in another thread this counts nothing and the process keeps its own handlers.
+    Signals reach only the main thread; in another thread this counts none and the process keeps its own handlers. There
+    the end of the interpreter counts as two, if it would not wait for the thread by itself.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -22,12 +27,16 @@ class Interrupts:
     def __init__(self, patience: int | None = None) -> None:
         self.count = 0
         self._patience = patience
+        self._thread = threading.current_thread()
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
                 self._previous[number] = signal.signal(number, self._interrupt)
+        elif threading.current_thread().daemon:
+            self._thread = threading.current_thread()
+            atexit.register(self._end)
         return self
 
     def __exit__(
@@ -35,6 +44,12 @@ class Interrupts:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        """The interpreter ends. A thread that it leaves within native code would end the whole process by an abort."""
+        self.count = 2
+        self._thread.join(EXIT_LIMIT_S)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1

@@ -85,6 +85,14 @@ def test_several_learners_are_for_tables() -> None:
         )
 
 
+def test_parts_of_a_minibatch_are_for_tables_and_even() -> None:
+    with pytest.raises(ConfigError, match="--accumulate is for algorithms that learn from a table"):
+        prepared(accumulate=2)
+    wrong = prepared(algo="dqn", accumulate=3, learners=2, mini_batch_size=64)
+    with pytest.raises(ConfigError, match="64 cannot be shared by 2 learners in 3 parts; give a multiple of 6"):
+        load(TOPOLOGIES["off_policy"])(plan(wrong, Path("run"), quiet=True))
+
+
 def test_images_are_not_for_the_native_kernel() -> None:
     name = f"{__name__}:ImageEnv"
     assert prepared(env=name).inference.build == INFERENCE["onnx"]

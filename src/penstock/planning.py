@@ -91,6 +91,8 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         raise ConfigError(
             f"--algo {run.algo} has one learner; --learners is for those that learn from a table (penstock algos)"
         )
+    if run.accumulate > 1 and spec.table is None:
+        raise ConfigError("--accumulate is for algorithms that learn from a table (penstock algos)")
     if spec.table is not None and isinstance(spec.schedule, ReplaySchedule):
         _check_table(spec.table, spec.schedule, run.num_envs * config.algorithm.num_steps)
     config = resolve(config, fused=_fused_applies(config, algorithm, spec), image=spec.policy.sees_image)

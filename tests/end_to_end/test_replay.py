@@ -124,6 +124,15 @@ def test_collecting_may_overlap_learning(tmp_path, workers: int) -> None:
     assert arrays["gradient_steps"] == (result.steps - 100) // 8
 
 
+def test_a_minibatch_in_parts_gives_what_it_gives_whole(tmp_path) -> None:
+    # The first turn that learns: later the rounding of sums would grow, in what is drawn as well.
+    whole, parts = (train(tmp_path / str(n), 2, accumulate=n, num_workers=1) for n in (1, 4))
+    one, other = (load_checkpoint(find_checkpoint(result.run_folder)).arrays for result in (whole, parts))
+    assert one["gradient_steps"] == other["gradient_steps"] == 3
+    for name in ("critic", "target.critic"):
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("learners", [2, 3])
 def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -> None:
     # With two critics' losses the mean over minibatches drawn apart is another sample: so steps are compared by count,

@@ -66,6 +66,12 @@ class RunConfig:
         min=1,
         max=12,
     )
+    accumulate: int = _setting(
+        1,
+        "parts of a minibatch, whose gradients are averaged before a step: for minibatches too large for memory; for "
+        "algorithms that learn from a table",
+        min=1,
+    )
     seed: int = _setting(0, "makes a run repeatable", min=0, max=2**63 - 1)
     log_dir: str = _setting("./logs", "run folders go here", pattern=r"(?s).+", form="a folder")
     save_interval: int = _setting(50, "updates between checkpoints", min=1)

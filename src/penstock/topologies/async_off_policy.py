@@ -30,9 +30,8 @@ def build(plan: Plan) -> Program:
 def _apart(plan: Plan) -> Program:
     run, spec = plan.run, plan.spec
     learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
-    size = spec.schedule.mini_batch_size
     team = "penstock.exchange.gradients:build"
-    steps = [step_settings(plan, number, size, team) for number in range(run.learners)]
+    steps = [step_settings(plan, number, 1, team) for number in range(run.learners)]
     # The optimizer's step alone, on one thread: it starts at once, where compiling it would take as long as the rest.
     update = REPLAY_UPDATES["eager"]
     parameter = ParameterSettings(

@@ -39,8 +39,8 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
     """
     run, spec = plan.run, plan.spec
     learners = learner_names(run.learners)
-    share, team = _share(plan), "penstock.exchange.all_reduce:build" if run.learners > 1 else None
-    steps = [step_settings(plan, number, share, team) for number in range(run.learners)]
+    team = "penstock.exchange.all_reduce:build" if run.learners > 1 else None
+    steps = [step_settings(plan, number, run.learners, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     settings = (
         ReplayLearnerSettings(keeper_settings(plan), steps[0], limiter(plan), order),
@@ -91,18 +91,19 @@ def limiter(plan: Plan) -> RateLimiter:
     return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * turn)
 
 
-def step_settings(plan: Plan, learner: int, mini_batch_size: int, team: str | None) -> StepSettings:
-    """How one learner steps, on minibatches of so many rows."""
+def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> StepSettings:
+    """How one learner steps, where so many share each minibatch."""
     run, schedule = plan.run, _schedule(plan)
     updater = UpdaterSettings(
         learn=plan.learn,
         config=plan.algorithm_config,
-        spec=replace(plan.spec, schedule=replace(schedule, mini_batch_size=mini_batch_size)),
+        spec=replace(plan.spec, schedule=replace(schedule, mini_batch_size=_part(plan, sharing))),
         spaces=plan.spaces,
         device=run.device,
         threads=plan.learner_threads,
         seed=run.seed,
         learner=learner,
+        accumulate=run.accumulate,
     )
     return StepSettings(plan.update, updater, run.learners, team, OPEN_LIMIT_S)
 
@@ -119,14 +120,17 @@ def _schedule(plan: Plan) -> ReplaySchedule:
     return schedule
 
 
-def _share(plan: Plan) -> int:
-    """Rows of a minibatch that one learner takes.
+def _part(plan: Plan, sharing: int) -> int:
+    """Rows of a minibatch that one learner takes at a time.
 
     Raises:
-        ConfigError: the learners cannot share it evenly.
+        ConfigError: it cannot be parted evenly.
     """
-    size, count = _schedule(plan).mini_batch_size, plan.run.learners
-    share, rest = divmod(size, count)
+    size, count = _schedule(plan).mini_batch_size, sharing * plan.run.accumulate
+    part, rest = divmod(size, count)
     if rest:
-        raise ConfigError(f"--mini_batch_size {size} cannot be shared by {count} learners; give a multiple of {count}")
-    return share
+        who = (
+            f"{sharing} learners" if plan.run.accumulate == 1 else f"{sharing} learners in {plan.run.accumulate} parts"
+        )
+        raise ConfigError(f"--mini_batch_size {size} cannot be shared by {who}; give a multiple of {count}")
+    return part

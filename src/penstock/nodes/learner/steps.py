@@ -68,7 +68,7 @@ class GradientSteps:
         self._settings = settings
         self._ports = ports
         self._table_spec: TableSpec = spec.table
-        self._size = spec.schedule.mini_batch_size
+        self._size = spec.schedule.mini_batch_size * settings.updater.accumulate
         self.table = ports.table("rollouts")
         ranks = ports.priorities("rollouts")
         self.tree = None if ranks is None else tree_of(self.table, ranks)

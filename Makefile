@@ -50,9 +50,10 @@ test-python: install
 fuzz: install  ## feed altered files of a run folder to what reads them, for some minutes (FUZZ_EXAMPLES each)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)
 
-soak: install  ## train for 40 minutes, 30 of them with a fault every 5 s, and judge what is left (SOAK_MINUTES)
+soak: install build/native-tests/none/.built  ## train for 40 minutes, 30 of them with a fault every 5 s, then ten of tables under kills (SOAK_MINUTES)
 	$(BIN)/python -m benchmarks.soak.on_policy --minutes $(SOAK_MINUTES) \
 		--write $(if $(filter 30,$(SOAK_MINUTES)),benchmarks/results,build/benchmarks)/soak_on_policy.json
+	PENSTOCK_STRESS_S=$$((20 * $(SOAK_MINUTES))) build/native-tests/none/native/replay/tests/replay_tests stress
 
 faults: build/faults/.installed  ## build native modules with fault points into build/faults: processes die where told to
 

@@ -172,6 +172,7 @@ def test_each_failure_has_its_exit_code(monkeypatch, capsys, error, code, says):
     [
         ("Traceback ...\npenstock.errors.BadDataError: env.0: obs is nan\n", "env.0: obs is nan"),
         ("Traceback ...\npenstock.errors.CheckpointError: cannot write: No space left", "cannot write: No space left"),
+        ("Traceback ...\npenstock.errors.DamagedError: board policy: altered", "board policy: altered"),
         ("Traceback ...\npenstock.errors.FencedError: slot 3", None),
         ("Traceback ...\nmine.errors.BadDataError: what", None),
         ("Traceback ...\npenstock.errors.BadDataError", None),

@@ -1,13 +1,18 @@
 // Python's view of what is written as a whole: board, commit record, action log.
 #include "binding.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -21,20 +26,17 @@ namespace {
 
 class PyBoard {
   public:
-    PyBoard(nb::handle bytes, std::size_t words, std::size_t buffers, bool writable)
+    // name: what errors call it.
+    PyBoard(nb::handle bytes, std::size_t words, std::size_t buffers, bool writable, std::string name)
         : buffer_(structure_memory("a board", bytes, writable ? Buffer::writable : Buffer::readable,
                                    Board<>::required(words, buffers))),
           board_(buffer_.data(), words, buffers),
-          words_(words) {}
+          words_(words),
+          name_(std::move(name)) {}
 
-    // offsets: where each array starts, in bytes, a multiple of 8.
+    // offsets: where each array starts, in bytes, a multiple of 8. No two arrays overlap.
     void publish(const std::vector<nb::object>& arrays, const std::vector<std::size_t>& offsets, std::int64_t version) {
-        std::vector<Buffer> sources;
-        sources.reserve(arrays.size());
-        for (std::size_t i = 0; i < arrays.size(); ++i) {
-            sources.emplace_back(arrays[i], Buffer::readable);
-            check_place(sources[i], offsets.at(i));
-        }
+        const std::vector<Buffer> sources = buffers(arrays, offsets, Buffer::readable);
         board_.begin();
         for (std::size_t i = 0; i < sources.size(); ++i) {
             board_.store(offsets[i] / word_bytes, sources[i].data(), sources[i].size());
@@ -43,31 +45,44 @@ class PyBoard {
     }
 
     std::int64_t read(const std::vector<nb::object>& arrays, const std::vector<std::size_t>& offsets) const {
-        std::vector<Buffer> targets;
-        targets.reserve(arrays.size());
-        for (std::size_t i = 0; i < arrays.size(); ++i) {
-            targets.emplace_back(arrays[i], Buffer::writable);
-            check_place(targets[i], offsets.at(i));
-        }
-        return board_.read([&](const Board<>::Word* words) {
-            for (std::size_t i = 0; i < targets.size(); ++i) {
-                load_words<std::atomic>(targets[i].data(), words + offsets[i] / word_bytes, targets[i].size(),
-                                        std::memory_order_acquire);
+        const std::vector<Buffer> targets = buffers(arrays, offsets, Buffer::writable);
+        std::vector<std::size_t> ascending(targets.size());
+        std::iota(ascending.begin(), ascending.end(), std::size_t{0});
+        std::sort(ascending.begin(), ascending.end(), [&](std::size_t a, std::size_t b) { return offsets[a] < offsets[b]; });
+        return checked(board_.read([&](Board<>::Source& from) {
+            for (const std::size_t i : ascending) {
+                from.load(offsets[i] / word_bytes, targets[i].data(), targets[i].size());
             }
-        });
+        }));
     }
 
-    std::int64_t version() const { return board_.version(); }
+    std::int64_t version() const { return checked(board_.version()); }
     bool recover() { return board_.recover(); }
 
   private:
-    void check_place(const Buffer& buffer, std::size_t offset) const {
-        check_index("word", offset / word_bytes + words_for(buffer.size()), words_ + 1);
+    std::vector<Buffer> buffers(const std::vector<nb::object>& arrays, const std::vector<std::size_t>& offsets,
+                                int access) const {
+        std::vector<Buffer> all;
+        all.reserve(arrays.size());
+        for (std::size_t i = 0; i < arrays.size(); ++i) {
+            all.emplace_back(arrays[i], access);
+            check_index("word", offsets.at(i) / word_bytes + words_for(all[i].size()), words_ + 1);
+        }
+        return all;
+    }
+
+    std::int64_t checked(const Board<>::Reading& reading) const {
+        if (!reading.whole) {
+            raise("DamagedError", name_ + ", version " + std::to_string(reading.version) +
+                                      ": it does not hold what was published, so something else wrote into its shared memory");
+        }
+        return reading.version;
     }
 
     Buffer buffer_;
     Board<> board_;
     std::size_t words_;
+    std::string name_;
 };
 
 
@@ -234,7 +249,7 @@ class PyRolloutLog {
 
 void bind_records(nb::module_& module) {
     nb::class_<PyBoard>(module, "Board")
-        .def(nb::init<nb::handle, std::size_t, std::size_t, bool>())
+        .def(nb::init<nb::handle, std::size_t, std::size_t, bool, std::string>())
         .def_static("required", &Board<>::required)
         .def("publish", &PyBoard::publish)
         .def("read", &PyBoard::read)

@@ -10,6 +10,7 @@ PenstockError
 │   └── CheckpointError   a checkpoint that is missing, truncated, altered or of another environment
 ├── NodeError             a node failed while it ran: its name and its own traceback
 ├── FencedError           a transition by an owner whose slots were taken back
+├── DamagedError          shared memory does not hold what was stored there
 ├── BadDataError          an environment handed out data that cannot be learned from
 └── ResourceError         a limit of this machine or of a structure was reached
 """
@@ -21,6 +22,7 @@ __all__ = [
     "BadDataError",
     "CheckpointError",
     "ConfigError",
+    "DamagedError",
     "DeviceError",
     "EnvError",
     "FencedError",
@@ -94,12 +96,16 @@ class NodeError(PenstockError):
         kind, colon, text = (lines[-1] if lines else "").partition(": ")
         module, _, name = kind.rpartition(".")
         found = globals().get(name) if module == __name__ and colon else None
-        plain = isinstance(found, type) and issubclass(found, UsageError | BadDataError | ResourceError)
+        plain = isinstance(found, type) and issubclass(found, UsageError | BadDataError | DamagedError | ResourceError)
         return text if plain and not any(line.endswith(_CHAINED) for line in lines) else None
 
 
 class FencedError(PenstockError):
     """A transition of a slot by an owner that does not hold it (any more): it was taken back, or never claimed."""
+
+
+class DamagedError(PenstockError):
+    """Shared memory does not hold what was stored there: something else wrote into it. The text names the structure."""
 
 
 class BadDataError(PenstockError):

@@ -3,6 +3,7 @@ import signal
 import numpy as np
 import pytest
 
+from penstock.errors import DamagedError
 from penstock.memory.board import Board
 from penstock.types import ArraySpec
 
@@ -46,6 +47,17 @@ def test_a_part_can_be_read(board: Board) -> None:
     assert part["obs_mean"].tolist() == [5, 5, 5]
 
 
+def test_arrays_may_be_read_in_any_order_and_may_be_empty(segment) -> None:
+    specs = [ArraySpec("none", (0, 3), "float32"), *SPECS[:2], ArraySpec("nothing", (0,), "int64"), SPECS[2]]
+    board = Board(segment(Board.required(specs)).bytes, specs)
+    board.publish({spec.name: np.full(spec.shape, 6, spec.dtype) for spec in specs}, 6)
+    into = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
+    for order in (list(into), list(reversed(into)), ["obs_mean", "none", "actor"]):
+        assert board.read({name: into[name] for name in order}) == 6
+        assert all((into[name] == 6).all() for name in order)
+        into["actor"][...] = 0
+
+
 def test_a_version_may_be_published_again(board: Board) -> None:
     board.publish(record(1), 4)
     board.publish(record(2), 4)
@@ -86,6 +98,44 @@ def test_memory_that_is_not_writable_will_do_for_reading(segment) -> None:
     assert reader.read(record(0)) == 2
     with pytest.raises(ValueError, match="for reading only"):
         reader.publish(record(3), 3)
+
+
+def test_a_word_that_somebody_else_wrote_is_named_by_board_and_version(segment) -> None:
+    memory = segment(Board.required(SPECS)).bytes
+    board = Board(memory, SPECS, "board policy")
+    for version in range(4, 9):
+        board.publish(record(version + 0.5), version)
+    floats = memory.view(np.float32)
+    current = np.flatnonzero(floats == 8.5)
+    assert current.size == SPECS[0].size
+    into = record(0)
+    says = (
+        "^board policy, version 8: it does not hold what was published, so something else wrote into its shared memory$"
+    )
+    for place in current[[0, 500, -1]]:
+        floats[place] = -8.5
+        with pytest.raises(DamagedError, match=says):
+            board.read(into)
+        with pytest.raises(DamagedError, match=says):
+            board.read({"obs_count": np.zeros((), np.int64)})  # what it did not ask for is looked at all the same
+        assert board.version() == 8
+        floats[place] = 8.5
+        assert board.read(into) == 8
+    floats[current[0]] = 0
+    board.publish(record(9), 9)
+    assert board.read(into) == 9
+    assert all((array == 9).all() for array in into.values())
+
+
+def test_a_number_that_no_writer_stored_keeps_nobody_waiting(segment) -> None:
+    memory = segment(Board.required(SPECS)).bytes
+    board = Board(memory, SPECS)
+    board.publish(record(1), 0)
+    memory.view(np.uint64)[0] += 1  # the number of the latest publication
+    with pytest.raises(DamagedError, match="a board, version 0: it does not hold what was published"):
+        board.read(record(0))
+    with pytest.raises(DamagedError, match="a board"):
+        board.version()
 
 
 def test_a_writer_killed_in_the_middle_disturbs_nobody(segment, program) -> None:

@@ -48,10 +48,8 @@ std::int64_t check_published(unsigned char* memory) {
     };
     CHECK(!current || whole(reinterpret_cast<const std::uint64_t*>(record.words(current->index)), number));
     std::array<std::uint64_t, few> value{};
-    const auto copy = [&value](const Board<>::Word* from) {
-        load_words<std::atomic>(value.data(), from, sizeof value, std::memory_order_acquire);
-    };
-    const std::int64_t version = board.read(copy);
+    const auto [version, intact] = board.read([&value](Board<>::Source& from) { from.load(0, value.data(), sizeof value); });
+    CHECK(intact);
     CHECK(version == Board<>::nothing || (whole(value.data(), version) && version <= number && version >= number - 1));
     return number;
 }
@@ -66,7 +64,8 @@ TEST(kills, a_commit_and_a_publication) {
     };
     const auto check = [](unsigned char* memory, const std::string& point) {
         static const std::set<std::string> in_publication{"board.begin.after", "board.store.after",
-                                                          "board.finish.version", "board.finish.stamp"};
+                                                          "board.finish.version", "board.finish.checksum",
+                                                          "board.finish.stamp"};
         static const std::set<std::string> in_commit{"record.begin.after", "record.commit.before"};
         const bool cut_publication = Board<>(memory + board_offset, few, 2).recover();
         const bool cut_commit = Record<>(memory, record_bytes).recover();
@@ -96,9 +95,7 @@ TEST(kills, a_reader_of_record_and_board) {
             load_words<Fallible>(value.data(), from, sizeof value, std::memory_order_relaxed);
         }) == 2);
         const Board<Fallible> board(memory + board_offset, few, 2);
-        CHECK(board.read([&value](const Board<Fallible>::Word* from) {
-            load_words<Fallible>(value.data(), from, sizeof value, std::memory_order_acquire);
-        }) == 2);
+        CHECK(board.read([&value](Board<Fallible>::Source& from) { from.load(0, value.data(), sizeof value); }) == 2);
     };
     const auto check = [](unsigned char* memory, const std::string&) {
         CHECK(check_published(memory) == 2);

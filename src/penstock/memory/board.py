@@ -1,4 +1,7 @@
-"""A board: the latest value wins. A reader never waits for the writer and never sees a torn record. Rings no bell."""
+"""A board: the latest value wins. A reader never waits for the writer and never sees a torn record. Rings no bell.
+
+A checksum travels with each version: a reader finds out where something else has written into the memory.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,15 +22,15 @@ class Board:
         specs: the arrays of a record.
     """
 
-    def __init__(self, bytes: Array, specs: Sequence[ArraySpec]) -> None:  # noqa: A002
+    def __init__(self, bytes: Array, specs: Sequence[ArraySpec], name: str = "a board") -> None:  # noqa: A002
         """Attach to ``required(specs)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
 
-        Memory that is not writable will do for reading.
+        Memory that is not writable will do for reading. Errors call it by its name.
         """
         layout = Layout(specs)
         self.specs = layout.specs
         self._writable = bool(bytes.flags.writeable)
-        self._board = _native.Board(bytes, layout.nbytes // 8, _BUFFERS, self._writable)
+        self._board = _native.Board(bytes, layout.nbytes // 8, _BUFFERS, self._writable, name)
         self._fields = {spec.name: (layout.offsets[spec.name], spec) for spec in layout.specs}
 
     @staticmethod
@@ -52,19 +55,26 @@ class Board:
         self._board.publish(sources, [offset for offset, _ in self._fields.values()], version)
 
     def read(self, into: Mapping[str, Array]) -> int:
-        """Copy the latest value into ``into``: of one publication, whole.
+        """Copy the latest value into ``into``: of one publication, whole, and checked by its checksum.
 
         Args:
             into: some or all of the specs' arrays, C-contiguous.
 
         Returns:
             Its version, or -1 before the first; then ``into`` is untouched.
+
+        Raises:
+            DamagedError: the memory does not hold what was published. ``into`` then holds rubbish.
         """
         targets = [_checked(array, self._fields[name][1]) for name, array in into.items()]
         return self._board.read(targets, [self._fields[name][0] for name in into])
 
     def version(self) -> int:
-        """The latest version, or -1 before the first."""
+        """The latest version, or -1 before the first.
+
+        Raises:
+            DamagedError: as ``read``, though the arrays are not looked at here.
+        """
         return self._board.version()
 
     def recover(self) -> bool:

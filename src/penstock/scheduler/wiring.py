@@ -150,7 +150,7 @@ class Wiring:
         edge = self._edges[name]
         if not isinstance(edge, Board):
             raise TypeError(f"edge {name} is no board")
-        return BoardMemory(self.bytes_of(name), edge.arrays)
+        return BoardMemory(self.bytes_of(name), edge.arrays, f"board {name}")
 
     def action_log(self, name: str) -> ActionLogMemory:
         """The structure of an action log."""

@@ -14,7 +14,7 @@ import sys
 import traceback
 from typing import NamedTuple, NoReturn
 
-from penstock.errors import BadDataError, UsageError
+from penstock.errors import BadDataError, DamagedError, UsageError
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
 from penstock.scheduler.loop import Loop, Placed
@@ -85,7 +85,7 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
         run_nodes(spec, segment)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the supervisor is told
         os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
-        _leave(HOPELESS if isinstance(error, BadDataError | UsageError) else 1)
+        _leave(HOPELESS if isinstance(error, BadDataError | DamagedError | UsageError) else 1)
     _leave(0)
 
 

@@ -100,11 +100,11 @@ class Training final : public Scenario {
 
     void learn(std::uint64_t owner) {
         State state = committed();
-        HOLDS(board_.version() <= state.number);  // what was published was committed
+        HOLDS(board_.version().version <= state.number);  // what was published was committed
         if (order_ != Order::nothing_freed_on_taking_over) {
             slots_.release_consumed(owner, state.consumed);
         }
-        if (state.number > board_.version()) {
+        if (state.number > board_.version().version) {
             publish(state);
         }
         for (;;) {

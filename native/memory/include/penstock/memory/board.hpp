@@ -4,14 +4,19 @@
 // Publication n (from 1) goes into buffer n % buffers; `latest` names the last complete one. A reader is disturbed only if
 // the writer publishes buffers - 1 times while it copies; then it copies again. Stamps count publications, not versions,
 // because a version may be published twice (a learner that redoes an update): a stamp never comes back.
+//
+// A checksum of the words, the version and the number of the publication stands beside the stamp. The protocol does not
+// need it: it shows that the memory was written by somebody else, or that the protocol is broken.
 // Zero-filled memory is a valid board, nothing published.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 
+#include "penstock/memory/checksum.hpp"
 #include "penstock/memory/fault.hpp"
 #include "penstock/memory/words.hpp"
 
@@ -23,6 +28,45 @@ class Board {
     using Word = Atomic<std::uint64_t>;
     static constexpr std::int64_t nothing = -1;
 
+    // What a look at the board came to.
+    struct Reading {
+        std::int64_t version;  // or `nothing`
+        bool whole = true;     // false: this is not what was published; whatever was copied must not be used
+
+        constexpr Reading(std::int64_t of, bool is_whole = true) : version(of), whole(is_whole) {}
+        friend constexpr bool operator==(const Reading&, const Reading&) = default;
+    };
+
+    // A record while it is read: each word once, in ascending order.
+    class Source {
+      public:
+        // Copies nbytes from word `first` on, which stands behind all that was copied before.
+        void load(std::size_t first, void* to, std::size_t nbytes) {
+            pass(first);
+            // acquire: whoever sees a word of a later record sees that record's open stamp too.
+            load_words<Atomic>(to, words_ + first, nbytes, std::memory_order_acquire, SumInto{checksum_, first});
+            next_ = std::max(next_, first + words_for(nbytes));  // an array of no words stands where another does
+        }
+
+      private:
+        friend class Board;
+        explicit Source(const Word* words) : words_(words) {}
+
+        // Goes on to word `end`; what nobody wants belongs to the checksum all the same.
+        void pass(std::size_t end) {
+            RunningSums<std::uint64_t> sums;
+            const std::size_t from = next_;
+            for (; next_ < end; ++next_) {
+                sums.add(words_[next_].load(std::memory_order_acquire));  // as in load()
+            }
+            SumInto{checksum_, from}.add(sums, 0, next_ - from);
+        }
+
+        const Word* words_;
+        std::size_t next_ = 0;
+        Checksum checksum_;
+    };
+
     static constexpr std::size_t required(std::size_t words, std::size_t buffers) {
         return sizeof(Head) + buffers * (sizeof(Buffer) + round_to_line(words * sizeof(Word)));
     }
@@ -30,6 +74,7 @@ class Board {
     // words: length of one record; buffers: 2 or more.
     Board(void* memory, std::size_t words, std::size_t buffers)
         : memory_(static_cast<unsigned char*>(memory)),
+          words_(words),
           stride_(sizeof(Buffer) + round_to_line(words * sizeof(Word))),
           buffers_(buffers) {}
 
@@ -37,26 +82,30 @@ class Board {
     void begin() {
         const std::uint64_t next = head().latest.load(std::memory_order_relaxed) + 1;  // relaxed: the writer's own word
         // release: a compiler may not move it before the number of the publication that finish() stored last. A death in
-        // between would leave the latest buffer marked as open, and its readers waiting for the next writer. Readers need
+        // between would leave the latest buffer marked as open, which readers take for damage. Beyond that readers need
         // no order here: each payload word is stored with release, so whoever sees one of them sees this stamp too.
         buffer(next).stamp.store(2 * next + 1, std::memory_order_release);
+        stored_ = {};
         PENSTOCK_FAULT_POINT("board.begin.after");
     }
 
-    // Copies nbytes into the open buffer from word `first` on.
+    // Copies nbytes into the open buffer from word `first` on. No word is stored twice; those that never are stay zero.
     void store(std::size_t first, const void* from, std::size_t nbytes) {
         Word* payload = words(head().latest.load(std::memory_order_relaxed) + 1);
-        store_words<Atomic>(payload + first, from, nbytes, std::memory_order_release);
+        store_words<Atomic>(payload + first, from, nbytes, std::memory_order_release, SumInto{stored_, first});
         PENSTOCK_FAULT_POINT("board.store.after");
     }
 
-    // Makes the open buffer the latest value.
+    // Makes the open buffer the latest value. The writer that began it does.
     void finish(std::int64_t version) {
         const std::uint64_t next = head().latest.load(std::memory_order_relaxed) + 1;
         Buffer& written = buffer(next);
         // release: as a payload word.
         written.version.store(version, std::memory_order_release);
         PENSTOCK_FAULT_POINT("board.finish.version");
+        // release: as a payload word.
+        written.checksum.store(checksum(stored_, next, version), std::memory_order_release);
+        PENSTOCK_FAULT_POINT("board.finish.checksum");
         // release: whoever sees the whole stamp sees the whole record.
         written.stamp.store(2 * next, std::memory_order_release);
         PENSTOCK_FAULT_POINT("board.finish.stamp");
@@ -65,27 +114,23 @@ class Board {
         PENSTOCK_FAULT_POINT("board.finish.latest");
     }
 
-    // Calls copy(const Word*) on the latest record, again if it was overwritten meanwhile; returns its version, or
-    // `nothing` (without a call) before the first publication.
+    // Calls copy(Source&) on the latest record, again if it was overwritten meanwhile; returns its version, or
+    // `nothing` (without a call) before the first publication. All of the record is checked, however little is copied.
     template <class Copy>
-    std::int64_t read(Copy&& copy) const {
-        for (;;) {
-            const std::uint64_t number = head().latest.load(std::memory_order_acquire);  // pairs with finish()
-            if (number == 0) {
-                return nothing;
-            }
-            const Buffer& latest = buffer(number);
-            const std::int64_t version = latest.version.load(std::memory_order_acquire);  // as a payload word
-            copy(words(number));
-            // relaxed: the copy's acquiring loads come before it, and any new word brought its stamp along.
-            if (latest.stamp.load(std::memory_order_relaxed) == 2 * number) {
-                return version;
-            }
-        }
+    [[nodiscard]] Reading read(Copy&& copy) const {
+        return look([&](std::uint64_t number, std::int64_t version) {
+            Source source(words(number));
+            copy(source);
+            source.pass(words_);
+            // acquire: as a payload word.
+            const std::uint64_t published = buffer(number).checksum.load(std::memory_order_acquire);
+            return published == checksum(source.checksum_, number, version);
+        });
     }
 
-    [[nodiscard]] std::int64_t version() const {
-        return read([](const Word*) {});
+    // The version that read() would give, of a record that it may find not to be whole.
+    [[nodiscard]] Reading version() const {
+        return look([](std::uint64_t, std::int64_t) { return true; });
     }
 
     // After the writer was killed and reaped: true if it died in the middle of a publication, which never was the latest
@@ -97,8 +142,8 @@ class Board {
         if (stamp != 2 * next && stamp != 2 * next + 1) {
             return false;
         }
-        // relaxed: no reader looks at a buffer that is not the latest.
-        open.stamp.store(0, std::memory_order_relaxed);
+        // release: a reader that is still at what this buffer held before learns that there is something later.
+        open.stamp.store(0, std::memory_order_release);
         return true;
     }
 
@@ -109,7 +154,32 @@ class Board {
     struct alignas(cache_line) Buffer {
         Word stamp;  // 2 n: holds publication n; 2 n + 1: n is being written
         Atomic<std::int64_t> version;
+        Word checksum;
     };
+
+    static std::uint64_t checksum(const Checksum& payload, std::uint64_t number, std::int64_t version) {
+        return payload.value(number, static_cast<std::uint64_t>(version));
+    }
+
+    // Calls whole(number, version) on the latest publication, and again for as long as later ones overtake it.
+    template <class Whole>
+    Reading look(Whole&& whole) const {
+        std::uint64_t number = head().latest.load(std::memory_order_acquire);  // pairs with finish()
+        while (number != 0) {
+            const Buffer& latest = buffer(number);
+            const std::int64_t version = latest.version.load(std::memory_order_acquire);  // as a payload word
+            const bool is_whole = whole(number, version);
+            // acquire: the loads above come before it, and any new word brought its stamp along. Another stamp brings the
+            // number along that the writer stored before it, so there is a later one; or no writer stored that stamp.
+            const bool overtaken = latest.stamp.load(std::memory_order_acquire) != 2 * number;
+            const std::uint64_t now = overtaken ? head().latest.load(std::memory_order_acquire) : number;  // as above
+            if (now <= number) {
+                return {version, is_whole && !overtaken};
+            }
+            number = now;
+        }
+        return nothing;
+    }
 
     [[nodiscard]] Head& head() const { return *std::launder(reinterpret_cast<Head*>(memory_)); }
 
@@ -126,8 +196,10 @@ class Board {
     }
 
     unsigned char* memory_;
+    std::size_t words_;
     std::size_t stride_;
     std::size_t buffers_;
+    Checksum stored_;  // of the open buffer; only its writer's own
 };
 
 }  // namespace penstock::memory

@@ -48,26 +48,43 @@ constexpr std::size_t words_for(std::size_t nbytes) { return (nbytes + word_byte
 constexpr std::size_t round_to_line(std::size_t nbytes) { return (nbytes + cache_line - 1) / cache_line * cache_line; }
 
 #ifdef PENSTOCK_PAIRS
-// Two words, of any alignment that a word may have.
+// Two words in a register, and in memory, there of any alignment that a word may have.
+using Lanes [[gnu::vector_size(16)]] = std::uint64_t;
 using Pair [[gnu::vector_size(16), gnu::aligned(8), gnu::may_alias]] = std::uint64_t;
 
 // Copies count pairs in ascending order, as relaxed atomics would on x86 and no weaker.
-inline void copy_pairs(volatile Pair* to, const volatile Pair* from, std::size_t count) {
+template <class Sums>
+void copy_pairs(volatile Pair* to, const volatile Pair* from, std::size_t count, Sums& sums) {
     std::atomic_signal_fence(std::memory_order_acq_rel);
     PENSTOCK_UNROLL
     for (std::size_t i = 0; i < count; ++i) {
-        to[i] = from[i];
+        const Pair pair = from[i];
+        to[i] = pair;
+        sums.add(pair);
     }
     std::atomic_signal_fence(std::memory_order_acq_rel);
 }
 #endif
 
+// Sums nothing of what is copied. What does is in checksum.hpp.
+struct Unsummed {
+    template <class Lane>
+    struct Sums {
+        void add(Lane) {}
+    };
+    template <class Lane>
+    void add(const Sums<Lane>&, std::size_t, std::size_t) {}
+};
+
 // How many of `whole` words were copied in pairs: none where words must be single atomics.
-template <template <class> class Atomic>
-std::size_t copied_in_pairs([[maybe_unused]] void* to, [[maybe_unused]] const void* from, [[maybe_unused]] std::size_t whole) {
+template <template <class> class Atomic, class Summed>
+std::size_t copied_in_pairs([[maybe_unused]] void* to, [[maybe_unused]] const void* from, [[maybe_unused]] std::size_t whole,
+                            [[maybe_unused]] Summed& summed) {
 #ifdef PENSTOCK_PAIRS
     if constexpr (std::is_same_v<Atomic<std::uint64_t>, std::atomic<std::uint64_t>>) {
-        copy_pairs(static_cast<volatile Pair*>(to), static_cast<const volatile Pair*>(from), whole / 2);
+        typename Summed::template Sums<Lanes> sums;
+        copy_pairs(static_cast<volatile Pair*>(to), static_cast<const volatile Pair*>(from), whole / 2, sums);
+        summed.add(sums, 0, whole / 2);
         return whole / 2 * 2;
     }
 #endif
@@ -75,39 +92,49 @@ std::size_t copied_in_pairs([[maybe_unused]] void* to, [[maybe_unused]] const vo
 }
 
 // Stores nbytes of plain memory into words; the rest of a last part word becomes zero.
-template <template <class> class Atomic>
-void store_words(Atomic<std::uint64_t>* to, const void* from, std::size_t nbytes, std::memory_order order) {
+template <template <class> class Atomic, class Summed = Unsummed>
+void store_words(Atomic<std::uint64_t>* to, const void* from, std::size_t nbytes, std::memory_order order,
+                 Summed summed = {}) {
     const auto* source = static_cast<const unsigned char*>(from);
     const std::size_t whole = nbytes / word_bytes;
-    const std::size_t done = copied_in_pairs<Atomic>(to, from, whole);
+    const std::size_t done = copied_in_pairs<Atomic>(to, from, whole, summed);
+    typename Summed::template Sums<std::uint64_t> sums;
     PENSTOCK_UNROLL
     for (std::size_t i = done; i < whole; ++i) {
         std::uint64_t word;
         std::memcpy(&word, source + i * word_bytes, word_bytes);
         to[i].store(word, order);
+        sums.add(word);
     }
     if (const std::size_t rest = nbytes % word_bytes; rest != 0) {
         std::uint64_t word = 0;
         std::memcpy(&word, source + whole * word_bytes, rest);
         to[whole].store(word, order);
+        sums.add(word);
     }
+    summed.add(sums, done, words_for(nbytes) - done);
 }
 
 // Loads nbytes into plain memory.
-template <template <class> class Atomic>
-void load_words(void* to, const Atomic<std::uint64_t>* from, std::size_t nbytes, std::memory_order order) {
+template <template <class> class Atomic, class Summed = Unsummed>
+void load_words(void* to, const Atomic<std::uint64_t>* from, std::size_t nbytes, std::memory_order order,
+                Summed summed = {}) {
     auto* target = static_cast<unsigned char*>(to);
     const std::size_t whole = nbytes / word_bytes;
-    const std::size_t done = copied_in_pairs<Atomic>(to, from, whole);
+    const std::size_t done = copied_in_pairs<Atomic>(to, from, whole, summed);
+    typename Summed::template Sums<std::uint64_t> sums;
     PENSTOCK_UNROLL
     for (std::size_t i = done; i < whole; ++i) {
         const std::uint64_t word = from[i].load(order);
         std::memcpy(target + i * word_bytes, &word, word_bytes);
+        sums.add(word);
     }
     if (const std::size_t rest = nbytes % word_bytes; rest != 0) {
         const std::uint64_t word = from[whole].load(order);
         std::memcpy(target + whole * word_bytes, &word, rest);
+        sums.add(word);
     }
+    summed.add(sums, done, words_for(nbytes) - done);
 }
 
 }  // namespace penstock::memory

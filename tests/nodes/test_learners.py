@@ -58,8 +58,8 @@ def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> 
 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> None:
-    with Killer([group] * 3, [6.0, 2.0, 2.0]) as killer:
-        result = train(tmp_path, 8000)
+    with Killer([group] * 3, [3.0, 1.5, 1.5]) as killer:
+        result = train(tmp_path, 24_000)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert killer.killed
     assert int(arrays["owed"]) == 0

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from penstock.errors import PenstockError
 from penstock.network import PolicyGraph
 from penstock.types import Array, ArraySpec, NoiseSpec, Spaces
 
@@ -167,6 +168,16 @@ class AlgorithmSpec:
     initial_priority: str | None = None
     """``module:function`` in NumPy: ``(rollout, config) -> priorities [T, B]`` of a slot's own rows before anybody has
     learned from them. ``None``: the largest priority so far."""
+
+    def replay(self) -> tuple[ReplaySchedule, TableSpec]:
+        """How it learns from a table, and from which.
+
+        Raises:
+            PenstockError: it learns from a stream.
+        """
+        if not isinstance(self.schedule, ReplaySchedule) or self.table is None:
+            raise PenstockError("a table is learned from by a replay schedule")
+        return self.schedule, self.table
 
     def published(self) -> tuple[ArraySpec, ...]:
         """Specs of the published record."""

@@ -93,8 +93,8 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         )
     if run.accumulate > 1 and spec.table is None:
         raise ConfigError("--accumulate is for algorithms that learn from a table (penstock algos)")
-    if spec.table is not None and isinstance(spec.schedule, ReplaySchedule):
-        _check_table(spec.table, spec.schedule, run.num_envs * config.algorithm.num_steps)
+    if spec.table is not None:
+        _check_table(*spec.replay(), run.num_envs * config.algorithm.num_steps)
     config = resolve(config, fused=_fused_applies(config, algorithm, spec), image=spec.policy.sees_image)
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
@@ -102,7 +102,7 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     return Prepared(config, reference(source), profile, algorithm, spec, backend)
 
 
-def _check_table(table: TableSpec, schedule: ReplaySchedule, turn: int) -> None:
+def _check_table(schedule: ReplaySchedule, table: TableSpec, turn: int) -> None:
     """Return if what a run keeps suffices for what it draws; ``turn`` is how many rows come at once.
 
     Raises:

@@ -8,8 +8,8 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from penstock.algorithm import ReplaySchedule, UpdaterSettings
-from penstock.errors import ConfigError, PenstockError
+from penstock.algorithm import UpdaterSettings
+from penstock.errors import ConfigError
 from penstock.nodes.learner import (
     ReplayLearnerSettings,
     ReplicaSettings,
@@ -71,9 +71,7 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
 def table(plan: Plan, readers: tuple[str, ...]) -> Table:
     """Where environment nodes keep their rollouts."""
     run, spec = plan.run, plan.spec
-    kept = spec.table
-    if kept is None:
-        raise PenstockError(f"{run.algo} says nothing of a table to learn from")
+    _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
     rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
     turn = run.num_envs * plan.num_steps
@@ -87,13 +85,13 @@ def table(plan: Plan, readers: tuple[str, ...]) -> Table:
 
 def limiter(plan: Plan) -> RateLimiter:
     """Collecting may be two turns ahead: one that is learned from, one that waits."""
-    schedule, turn = _schedule(plan), plan.run.num_envs * plan.num_steps
+    (schedule, _), turn = plan.spec.replay(), plan.run.num_envs * plan.num_steps
     return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * turn)
 
 
 def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> StepSettings:
     """How one learner steps, where so many share each minibatch."""
-    run, schedule = plan.run, _schedule(plan)
+    run, (schedule, _) = plan.run, plan.spec.replay()
     updater = UpdaterSettings(
         learn=plan.learn,
         config=plan.algorithm_config,
@@ -113,20 +111,14 @@ def learner_names(count: int) -> tuple[str, ...]:
     return ("learner", *(f"learner.{number}" for number in range(1, count)))
 
 
-def _schedule(plan: Plan) -> ReplaySchedule:
-    schedule = plan.spec.schedule
-    if not isinstance(schedule, ReplaySchedule):
-        raise PenstockError(f"{plan.run.algo} says nothing of how it learns from a table")
-    return schedule
-
-
 def _part(plan: Plan, sharing: int) -> int:
     """Rows of a minibatch that one learner takes at a time.
 
     Raises:
         ConfigError: it cannot be parted evenly.
     """
-    size, count = _schedule(plan).mini_batch_size, sharing * plan.run.accumulate
+    schedule, _ = plan.spec.replay()
+    size, count = schedule.mini_batch_size, sharing * plan.run.accumulate
     part, rest = divmod(size, count)
     if rest:
         who = (

@@ -4,10 +4,10 @@ Whoever owns the run's state has one: a learner, or the node that applies many l
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +19,13 @@ from penstock.memory.action_log import Position
 from penstock.metrics.report import Report, report_sequence, write_report
 from penstock.node import Ports
 from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, begin_anew, why_done
+from penstock.nodes.learner.work import Work
 from penstock.registry import load
 from penstock.types import Arrays, Spaces
 
-__all__ = ["NOTHING_KEPT", "Keeper", "KeeperSettings", "Wake", "Work"]
+__all__ = ["NOTHING_KEPT", "Keeper", "KeeperSettings"]
 
 NOTHING_KEPT = "nothing of it was kept; a smaller --lr, or rewards of a smaller scale, may help"
-
-Wake: TypeAlias = Callable[[], bool]
-"""True once what was waited for is there."""
-Work: TypeAlias = Iterator[Wake | None]
-"""Work in parts: it yields where it must not go on now, with what it waits for, if it waits."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +152,15 @@ class Keeper:
         due = run.eval_interval and update % run.eval_interval == 0
         if due and self._verdict.version() < update and update not in self._requests.written():
             self._request_evaluation()
+
+    def or_keep(self, work: Work) -> Work:
+        """``work``; where it breaks the numbers, what was committed before is on the disk first, then it fails."""
+        try:
+            yield from work
+        except BadDataError:
+            yield from self.checkpoint()
+            yield from self.written_down()
+            raise
 
     def written_down(self) -> Work:
         """Waits until every checkpoint handed over is on the disk, or the run stops."""

@@ -15,15 +15,13 @@ from penstock.algorithm import Schedule, UpdaterSettings
 from penstock.errors import BadDataError, PenstockError
 from penstock.node import Ports
 from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows
-from penstock.nodes.learner.keeper import NOTHING_KEPT, Keeper, KeeperSettings, Wake, Work
+from penstock.nodes.learner.keeper import NOTHING_KEPT, Keeper, KeeperSettings
 from penstock.nodes.learner.record import drop, follow
+from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Updater
 
 __all__ = ["LearnerNode", "LearnerSettings", "loss_values", "refuse_bad_losses"]
-
-STEP_LIMIT_S = 0.05
-"""How long one call of ``step`` may go on before the scheduler is given its turn."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class LearnerSettings:
     open_limit_s: float
 
 
-class LearnerNode:
+class LearnerNode(WorkingNode):
     """Learns from stream ``rollouts`` and publishes on board ``policy``."""
 
     def __init__(self, settings: LearnerSettings) -> None:
@@ -50,15 +48,12 @@ class LearnerNode:
             raise PenstockError("a stream of rollouts is learned from in epochs")
         self._schedule = settings.keeper.spec.schedule
         self._settings = settings
-        self._work: Work | None = None
-        self._wake: Wake | None = None
         self._seconds_per_minibatch = 0.0
 
-    def open(self, ports: Ports) -> None:
+    def _begin(self, ports: Ports) -> Work:
         """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
         settings = self._settings
         kept = settings.keeper
-        self._ports = ports
         self._rollouts = ports.stream_reader("rollouts")
         self._keeper = Keeper(kept, ports)
         with ports.busy("build the update", settings.open_limit_s):
@@ -82,7 +77,7 @@ class LearnerNode:
             drop=self._drop,
         )
         self._start()
-        self._work = self._learn()
+        return self._learn()
 
     def _start(self) -> None:
         """Go on behind what an earlier life committed, what it used up is freed, the rest is learned anew; or begin."""
@@ -95,23 +90,6 @@ class LearnerNode:
         self._rollouts.release_consumed(used.tolist())
         self._keeper.take_over(committed)
 
-    def ready(self) -> bool:
-        """True while an update is under way, or once what the learner waits for is there."""
-        return self._work is not None and (self._wake is None or self._wake())
-
-    def step(self) -> None:
-        """Go on learning."""
-        if self._work is None:
-            return
-        try:
-            self._wake = next(self._work)
-        except StopIteration:
-            self._work = None
-            self._ports.finished()
-
-    def close(self) -> None:
-        """Nothing outlives the process."""
-
     def _learn(self) -> Work:
         """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
@@ -121,7 +99,7 @@ class LearnerNode:
             slots = self._assembly.gather(int(keeper.committed["update"]))
             if slots is not None:
                 with ports.span("update"):
-                    yield from self._update_or_keep(slots)
+                    yield from keeper.or_keep(self._update(slots))
             if ports.stopping():
                 break
             if slots is None:
@@ -129,15 +107,6 @@ class LearnerNode:
                 continue
             yield from keeper.behind_commit()
         yield from keeper.checkpoint()
-
-    def _update_or_keep(self, slots: Sequence[int]) -> Work:
-        """Update; where that breaks the numbers, see that what was committed before is on the disk, then fail."""
-        try:
-            yield from self._update(slots)
-        except BadDataError:
-            yield from self._keeper.checkpoint()
-            yield from self._keeper.written_down()
-            raise
 
     def _update(self, slots: Sequence[int]) -> Work:
         """One batch: targets, epochs of minibatches, statistics; then commit, publish, free, report.

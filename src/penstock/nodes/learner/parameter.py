@@ -9,23 +9,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import ReplaySchedule, UpdaterSettings
-from penstock.errors import BadDataError, PenstockError
+from penstock.algorithm import UpdaterSettings
 from penstock.exchange.gradients import gradients_in, metrics_in
 from penstock.node import Ports
-from penstock.nodes.learner.intake import Intake
-from penstock.nodes.learner.keeper import Keeper, KeeperSettings, Wake, Work
+from penstock.nodes.learner.intake import Intake, drawable
+from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.refill import refill
+from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import tree_of
-from penstock.types import Array, Arrays, ReplayUpdater
+from penstock.types import Arrays, ReplayUpdater
 
 __all__ = ["ParameterNode", "ParameterSettings"]
-
-STEP_LIMIT_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,24 +40,18 @@ class ParameterSettings:
     open_limit_s: float
 
 
-class ParameterNode:
+class ParameterNode(WorkingNode):
     """Takes gradients from stream ``gradients``, and publishes on boards ``parameters`` and ``policy``."""
 
     def __init__(self, settings: ParameterSettings) -> None:
-        schedule = settings.keeper.spec.schedule
-        if not isinstance(schedule, ReplaySchedule):
-            raise PenstockError("a table is learned from by a replay schedule")
-        self._schedule = schedule
+        self._schedule, _ = settings.keeper.spec.replay()
         self._settings = settings
-        self._work: Work | None = None
-        self._wake: Wake | None = None
         self._lags: list[int] = []
         self._metrics: list[dict[str, float]] = []
 
-    def open(self, ports: Ports) -> None:
+    def _begin(self, ports: Ports) -> Work:
         """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
         settings = self._settings
-        self._ports = ports
         self._table = ports.table("rollouts")
         self._gradients = ports.stream_reader("gradients")
         self._parameters = ports.board_writer("parameters")
@@ -79,24 +71,7 @@ class ParameterNode:
             self._keeper.take_over(committed)
         self._note_paid(self._keeper.committed)
         self._publish()
-        self._work = self._keep()
-
-    def ready(self) -> bool:
-        """True while there is work, or once what the node waits for is there."""
-        return self._work is not None and (self._wake is None or self._wake())
-
-    def step(self) -> None:
-        """Go on."""
-        if self._work is None:
-            return
-        try:
-            self._wake = next(self._work)
-        except StopIteration:
-            self._work = None
-            self._ports.finished()
-
-    def close(self) -> None:
-        """Nothing outlives the process."""
+        return self._keep()
 
     def _keep(self) -> Work:
         """The whole life of the node; yields at least every ``STEP_LIMIT_S``, and while it waits."""
@@ -109,20 +84,10 @@ class ParameterNode:
                 yield from keeper.behind_commit()
             elif self._applicable():
                 with ports.span("gradients"):
-                    yield from self._apply_or_keep()
-                yield None
+                    yield from keeper.or_keep(self._apply())
             else:
                 yield lambda: self._new() > 0 or self._applicable() or ports.stopping()
         yield from keeper.checkpoint()
-
-    def _apply_or_keep(self) -> Work:
-        """Apply; where that breaks the numbers, see that what was committed before is on the disk, then fail."""
-        try:
-            self._apply()
-        except BadDataError:
-            yield from self._keeper.checkpoint()
-            yield from self._keeper.written_down()
-            raise
 
     def _new(self) -> int:
         return 0 if self._keeper.done() else self._intake.waiting(self._keeper.committed["taken"])
@@ -144,7 +109,7 @@ class ParameterNode:
         new = keeper.next()
         account(new, committed, slots)
         new["taken"][...] = taken
-        if self._held(taken) >= self._schedule.min_rows:
+        if drawable(self._table, taken) >= self._schedule.min_rows:
             limiter = self._settings.limiter
             new["owed"] += limiter.due(int(new["steps"])) - limiter.due(int(committed["steps"]))
         self._note_paid(new)
@@ -166,12 +131,7 @@ class ParameterNode:
         """Of how many rows all gradient steps are done: before the bell that tells environment nodes."""
         self._ports.note("paid", self._settings.limiter.paid(int(record["steps"]), int(record["owed"])))
 
-    def _held(self, taken: Array) -> int:
-        """How many rows there are to draw from."""
-        rows, lanes = map(int, self._table.arrays["valid"].shape[1:])
-        return int(np.minimum(taken, self._table.slots - 1).sum()) * (rows - 1) * lanes
-
-    def _apply(self) -> None:
+    def _apply(self) -> Work:
         """Step by the gradients that wait, as far as steps are due; commit once, publish, give back their slots."""
         keeper, run = self._keeper, self._settings.keeper.run
         committed, deadline = keeper.committed, time.monotonic() + STEP_LIMIT_S
@@ -192,6 +152,7 @@ class ParameterNode:
         self._publish()
         for index in used:
             self._gradients.release(index)
+        yield None
 
     def _settle(self, slot: Arrays, new: Arrays, progress: float) -> None:
         """Step by one learner's gradients, unless they are too old or were settled before the last death."""

@@ -9,16 +9,15 @@ from typing import Literal
 
 import numpy as np
 
-from penstock.algorithm import ReplaySchedule
-from penstock.errors import BadDataError, PenstockError
 from penstock.node import Ports
-from penstock.nodes.learner.intake import Intake
-from penstock.nodes.learner.keeper import Keeper, KeeperSettings, Wake, Work
+from penstock.nodes.learner.intake import Intake, drawable
+from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.refill import refill
 from penstock.nodes.learner.replica import turn_values
 from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
+from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.replay.limiter import RateLimiter
 from penstock.types import Array
 
@@ -36,7 +35,7 @@ class ReplayLearnerSettings:
     """``by_lane``: a turn begins with one rollout of every lane. ``by_arrival``: with whatever came first."""
 
 
-class ReplayLearnerNode:
+class ReplayLearnerNode(WorkingNode):
     """Learns from table ``rollouts`` and publishes on board ``policy``.
 
     It goes on in turns: it takes note of the rollouts that are new, takes as many gradient steps as they make due, then
@@ -45,25 +44,19 @@ class ReplayLearnerNode:
     """
 
     def __init__(self, settings: ReplayLearnerSettings) -> None:
-        schedule = settings.keeper.spec.schedule
-        if not isinstance(schedule, ReplaySchedule):
-            raise PenstockError("a table is learned from by a replay schedule")
-        self._schedule = schedule
+        self._schedule, _ = settings.keeper.spec.replay()
         self._settings = settings
-        self._work: Work | None = None
-        self._wake: Wake | None = None
 
-    def open(self, ports: Ports) -> None:
+    def _begin(self, ports: Ports) -> Work:
         """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
         settings = self._settings
-        self._ports = ports
         self._keeper = Keeper(settings.keeper, ports)
         self._steps = GradientSteps(settings.steps, ports)
         self._table = self._steps.table
         self._turns = ports.board_writer("turns") if settings.steps.learners > 1 else None
         self._intake = Intake(self._table, settings.order)
         self._start()
-        self._work = self._learn()
+        return self._learn()
 
     def _start(self) -> None:
         """Go on behind what an earlier life committed, or begin."""
@@ -77,23 +70,6 @@ class ReplayLearnerNode:
             self._keeper.take_over(committed)
         self._note_paid(int(self._keeper.committed["steps"]))
 
-    def ready(self) -> bool:
-        """True while a turn is under way, or once what the learner waits for is there."""
-        return self._work is not None and (self._wake is None or self._wake())
-
-    def step(self) -> None:
-        """Go on learning."""
-        if self._work is None:
-            return
-        try:
-            self._wake = next(self._work)
-        except StopIteration:
-            self._work = None
-            self._ports.finished()
-
-    def close(self) -> None:
-        """Nothing outlives the process."""
-
     def _learn(self) -> Work:
         """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
@@ -104,7 +80,7 @@ class ReplayLearnerNode:
                 yield lambda: self._new() > 0 or ports.stopping()
                 continue
             with ports.span("turn"):
-                yield from self._turn_or_keep()
+                yield from keeper.or_keep(self._turn())
             if not ports.stopping():
                 yield from keeper.behind_commit()
         self._steps.leave()
@@ -112,15 +88,6 @@ class ReplayLearnerNode:
 
     def _new(self) -> int:
         return self._intake.waiting(self._keeper.committed["taken"])
-
-    def _turn_or_keep(self) -> Work:
-        """A turn; where it breaks the numbers, see that what was committed before is on the disk, then fail."""
-        try:
-            yield from self._turn()
-        except BadDataError:
-            yield from self._keeper.checkpoint()
-            yield from self._keeper.written_down()
-            raise
 
     def _turn(self) -> Work:
         """Take note of new rollouts, take the gradient steps that they make due, commit, publish, report.
@@ -162,13 +129,7 @@ class ReplayLearnerNode:
         """The turn that begins with so many new rows."""
         committed = self._keeper.committed
         before = int(committed["steps"])
-        limiter, enough = self._settings.limiter, self._held(taken) >= self._schedule.min_rows
+        limiter, enough = self._settings.limiter, drawable(self._table, taken) >= self._schedule.min_rows
         due = limiter.due(before + collected) - limiter.due(before) if enough else 0
         progress = min(1.0, before / self._settings.keeper.run.timesteps)
         return Turn(int(committed["gradient_steps"]) + due, tuple(map(int, taken)), progress)
-
-    def _held(self, taken: Array) -> int:
-        """How many rows there are to draw from: fewer than were collected, if a resume found no table."""
-        slots = int(np.minimum(taken, self._table.slots - 1).sum())
-        rows, lanes = map(int, self._table.arrays["valid"].shape[1:])
-        return slots * (rows - 1) * lanes

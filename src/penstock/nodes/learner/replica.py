@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.node import Ports
-from penstock.nodes.learner.keeper import Wake, Work
 from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
+from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Array, ArraySpec
 
@@ -40,41 +40,21 @@ def turn_values(turn: Turn) -> Mapping[str, Array]:
     return {"last": np.array(turn.last), "taken": np.array(turn.taken, np.int64), "progress": np.array(turn.progress)}
 
 
-class ReplicaNode:
+class ReplicaNode(WorkingNode):
     """Follows board ``turns``."""
 
     def __init__(self, settings: ReplicaSettings) -> None:
         self._settings = settings
-        self._work: Work | None = None
-        self._wake: Wake | None = None
 
-    def open(self, ports: Ports) -> None:
+    def _begin(self, ports: Ports) -> Work:
         """Build the updater and join the other learners."""
         updater = self._settings.steps.updater
-        self._ports = ports
         self._turns = ports.board_reader("turns")
         self._steps = GradientSteps(self._settings.steps, ports)
         self._steps.start(load(self._settings.initial)(updater.spaces, updater.config, updater.seed))
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in turn_specs(self._steps.table.writers)}
         self._version = -1
-        self._work = self._learn()
-
-    def ready(self) -> bool:
-        """True while a turn is under way, or once the next is told."""
-        return self._work is not None and (self._wake is None or self._wake())
-
-    def step(self) -> None:
-        """Go on learning."""
-        if self._work is None:
-            return
-        try:
-            self._wake = next(self._work)
-        except StopIteration:
-            self._work = None
-            self._ports.finished()
-
-    def close(self) -> None:
-        """Nothing outlives the process."""
+        return self._learn()
 
     def _learn(self) -> Work:
         while not self._ports.stopping():

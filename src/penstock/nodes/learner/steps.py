@@ -9,19 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.algorithm import ReplaySchedule, TableSpec, UpdaterSettings
-from penstock.errors import PenstockError
+from penstock.algorithm import UpdaterSettings
 from penstock.node import Ports
-from penstock.nodes.learner.keeper import Work
+from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
 from penstock.replay.priorities import tree_of
 from penstock.replay.sampler import Sampler
 from penstock.types import Array, Arrays, ReplayUpdater, Team
 
 __all__ = ["GradientSteps", "StepSettings", "Turn"]
-
-STEP_LIMIT_S = 0.05
-"""How long one call of ``step`` may go on before the scheduler is given its turn."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +59,10 @@ class GradientSteps:
 
     def __init__(self, settings: StepSettings, ports: Ports) -> None:
         spec = settings.updater.spec
-        if not isinstance(spec.schedule, ReplaySchedule) or spec.table is None:
-            raise PenstockError("a table is learned from by a replay schedule")
+        schedule, self._table_spec = spec.replay()
         self._settings = settings
         self._ports = ports
-        self._table_spec: TableSpec = spec.table
-        self._size = spec.schedule.mini_batch_size * settings.updater.accumulate
+        self._size = schedule.mini_batch_size * settings.updater.accumulate
         self.table = ports.table("rollouts")
         ranks = ports.priorities("rollouts")
         self.tree = None if ranks is None else tree_of(self.table, ranks)

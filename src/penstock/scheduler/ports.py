@@ -1,14 +1,11 @@
 """A node's ports over the shared segment of its run: structures, with the owner and the bells filled in."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from time import monotonic_ns
 
-from penstock.errors import FencedError
-from penstock.memory.board import Board as BoardMemory
-from penstock.memory.counters import Cell, Counters
-from penstock.memory.doorbell import Doorbells
+from penstock.memory.counters import Counters
 from penstock.memory.rounds import Rounds as RoundsMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
@@ -24,143 +21,14 @@ from penstock.node import (
     StreamWriter,
 )
 from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream, Table
-from penstock.replay.priorities import enter
-from penstock.replay.sum_tree import SumTree
 from penstock.scheduler.asking import AnsweringEnd, AskingEnd
+from penstock.scheduler.ends import BoardEnd, StreamEnd, TableEnd
 from penstock.scheduler.ledger import Ledger, ledger
 from penstock.scheduler.trace import NodeTrace, NoTrace
 from penstock.scheduler.wiring import SUPERVISOR, Wiring, node_class
 from penstock.types import Array, Arrays
 
 __all__ = ["NodePorts"]
-
-
-class _StreamEnd:
-    """One node's end of a stream: the structure, this node's incarnation, the other end's bells."""
-
-    def __init__(  # noqa: PLR0917 - made in one place
-        self,
-        memory: StreamMemory,
-        owner: int,
-        former: tuple[int, ...],
-        bells: Doorbells,
-        ring: tuple[int, ...],
-        handed_on: Cell,
-    ) -> None:
-        self._memory = memory
-        self._owner = owner
-        self._former = former
-        self._handed_on = handed_on
-        self._bells = bells
-        self._ring = ring
-        self.slots = memory.slots
-        self.arrays = memory.arrays
-        self.slot = memory.slot
-        self.free = memory.free
-        self.ready = memory.ready
-        self.sequence = memory.sequence
-        self.written = memory.written
-
-    def claim(self, sequence: int) -> int | None:
-        return self._memory.claim(self._owner, sequence)
-
-    def push(self, index: int) -> None:
-        self._memory.push(index, self._owner)
-        self._handed_on.add()
-        self._wake()
-
-    def take(self) -> int | None:
-        return self._memory.take(self._owner)
-
-    def release(self, index: int) -> None:
-        self._memory.release(index, self._owner)
-        self._handed_on.add()
-        self._wake()
-
-    def release_consumed(self, sequences: Sequence[int]) -> int:
-        freed = self._memory.release_consumed(self._owner, sequences)
-        self._wake()
-        return freed
-
-    def returned(self) -> list[int]:
-        return self._memory.returned(self._former)
-
-    def _wake(self) -> None:
-        for bell in self._ring:
-            self._bells.ring(bell)
-
-
-class _TableEnd:
-    """One writer's end of a table: a stream writer like any other, whose slots nobody has to give back."""
-
-    def __init__(
-        self,
-        memory: TableMemory,
-        tree: SumTree | None,
-        edge: Table,
-        node: str,
-        *,
-        counters: Counters,
-        wake: Callable[[], None],
-    ) -> None:
-        self._memory = memory
-        self._tree = tree
-        self._ranking = edge.ranking
-        self._writer = edge.writers.index(node)
-        self._writers = len(edge.writers)
-        self._limiter = edge.limiter
-        self._collected = [counters.cell(name, "collected") for name in edge.writers]
-        self._paid = [counters.cell(name, "paid") for name in edge.readers]
-        self._handed_on = counters.cell(node, "handed_on")
-        self._wake = wake
-        self.slots = memory.slots
-        self.slot = memory.slot
-
-    def free(self) -> int:
-        """1, or 0 while gradient steps have to be done first."""
-        inserted = sum(cell.get() for cell in self._collected)
-        return int(self._limiter.may_insert(inserted, max(cell.get() for cell in self._paid)))
-
-    def claim(self, sequence: int) -> int | None:
-        """The next slot of the writer's ring, whatever the sequence: a ring has no gaps, where rollouts are skipped."""
-        del sequence
-        if self.free() == 0:
-            return None
-        return self._memory.claim(self._writer, self._memory.written(self._writer))
-
-    def push(self, index: int) -> None:
-        sequence = self._memory.written(self._writer)
-        if self._memory.index(self._writer, sequence) != index:
-            raise FencedError(f"slot {index} is not the one that this writer fills")
-        if self._tree is not None and self._ranking is not None:
-            # Before the push: a writer that dies in between leaves priorities of rows that cannot be read yet.
-            enter(self._tree, self._ranking, self._memory.slot(index), index, sequence)
-        self._memory.push(self._writer, sequence)
-        self._handed_on.add()
-        self._wake()
-
-    def written(self) -> dict[int, int]:
-        """Sequence -> slot of the last one that was pushed: what is behind it is in it."""
-        last = self._memory.written(self._writer) - 1
-        if last < 0:
-            return {}
-        return {last * self._writers + self._writer: self._memory.index(self._writer, last)}
-
-
-class _BoardEnd:
-    """One node's end of a board."""
-
-    def __init__(self, memory: BoardMemory, bells: Doorbells, ring: tuple[int, ...]) -> None:
-        self._memory = memory
-        self._bells = bells
-        self._ring = ring
-        self.version = memory.version
-        self.read = memory.read
-
-    def publish(self, arrays: Mapping[str, Array], version: int) -> None:
-        self._memory.publish(arrays, version)
-        for bell in self._ring:
-            self._bells.ring(bell)
 
 
 class NodePorts:
@@ -194,7 +62,7 @@ class NodePorts:
             wake = self._waker(table.readers)
             memory = self._wiring.table_memory(edge)
             tree = self._wiring.tree(edge)
-            return _TableEnd(memory, tree, table, self.name, counters=self._counters, wake=wake)
+            return TableEnd(memory, tree, table, self.name, counters=self._counters, wake=wake)
         stream = self._stream(edge)
         return self._stream_end(stream, stream.readers)
 
@@ -217,11 +85,10 @@ class NodePorts:
             raise TypeError(f"edge {name} is no stream")
         return edge
 
-    def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> _StreamEnd:
+    def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> StreamEnd:
         memory = StreamMemory(self._wiring.bytes_of(edge.name), edge.arrays, edge.slots)
-        ring = self._wiring.bells_of(others, but=self._group)
         handed_on = self._counters.cell(self.name, "handed_on")
-        return _StreamEnd(memory, self.incarnation, self.former, self._wiring.bells, ring, handed_on)
+        return StreamEnd(memory, self.incarnation, self.former, handed_on=handed_on, wake=self._waker(others))
 
     def board_writer(self, edge: str) -> BoardWriter:
         """The writing end of a board."""
@@ -231,13 +98,11 @@ class NodePorts:
         """A reading end of a board."""
         return self._board_end(edge)
 
-    def _board_end(self, name: str) -> _BoardEnd:
+    def _board_end(self, name: str) -> BoardEnd:
         edge = self._wiring.edge(name)
         if not isinstance(edge, Board):
             raise TypeError(f"edge {name} is no board")
-        return _BoardEnd(
-            self._wiring.board(name), self._wiring.bells, self._wiring.bells_of(edge.readers, but=self._group)
-        )
+        return BoardEnd(self._wiring.board(name), self._waker(edge.readers))
 
     def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
         """The asking end of an ask edge: a policy in this process, or the way to the node that answers."""

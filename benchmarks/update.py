@@ -30,7 +30,8 @@ from penstock.nodes.learner.batch import minibatches
 from penstock.ops.rows import Rows
 from penstock.program.rollout import rollout_specs
 from penstock.registry import load
-from penstock.types import Array, Arrays, Updater
+from penstock.types import Array, Arrays
+from penstock.updater import Updater
 
 LANES = 8
 SPACES = probe("Pendulum-v1").spaces

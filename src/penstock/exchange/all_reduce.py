@@ -11,7 +11,8 @@ import numpy as np
 from penstock.algorithm import UpdaterSettings
 from penstock.memory.rounds import Joined, Rounds
 from penstock.node import Ports
-from penstock.types import Array, Arrays, ReplayUpdater
+from penstock.types import Array, Arrays
+from penstock.updater import ReplayUpdater
 
 __all__ = ["AllReduce", "build"]
 
@@ -80,7 +81,7 @@ class AllReduce:
         return self._keeper in self._rounds.members() or self._rounds.begun()
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """The mean over all learners; as `penstock.types.Exchange`."""
+        """The mean over all learners; as `penstock.updater.Exchange`."""
         self._rounds.arrive(list(gradients.values()), weight)
         while True:
             seen = self._rounds.word()

@@ -12,7 +12,8 @@ import numpy as np
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
 from penstock.node import BoardReader, Ports, StreamWriter
-from penstock.types import Array, Arrays, ArraySpec, ReplayUpdater
+from penstock.types import Array, Arrays, ArraySpec
+from penstock.updater import ReplayUpdater
 
 __all__ = ["GradientStream", "board_specs", "build", "gradients_in", "metrics_in", "slot_specs"]
 
@@ -118,7 +119,7 @@ class GradientStream:
         self._index = -1
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
-        """Wait for the first parameters and take them; as `penstock.types.Team`."""
+        """Wait for the first parameters and take them; as `penstock.updater.Team`."""
         while self._parameters.version() < 0:
             if self._alive():
                 return None

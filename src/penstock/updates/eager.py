@@ -12,7 +12,8 @@ from penstock.ops.inbox import Inbox
 from penstock.ops.meter import Meter
 from penstock.ops.turns import Turns
 from penstock.registry import load
-from penstock.types import Array, Arrays, Exchange
+from penstock.types import Array, Arrays
+from penstock.updater import Exchange
 
 __all__ = ["EagerReplayUpdater", "EagerUpdater", "build", "build_replay"]
 
@@ -95,14 +96,14 @@ class EagerReplayUpdater:
         return self._stepper.arrays()
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
-        """One gradient step: every phase that is due. As `penstock.types.ReplayUpdater.learn`."""
+        """One gradient step: every phase that is due. As `penstock.updater.ReplayUpdater.learn`."""
         self.load({"progress": np.asarray(progress, np.float64)})
         parts = self._inbox.take(minibatch)
         weights = minibatch["weight"].reshape(len(parts), -1).sum(1).tolist()
         return {name: values.cpu().numpy() for name, values in self._stepper.step(parts, weights).items()}
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
-        """One gradient step by gradients that another updater has found. As `penstock.types.ReplayUpdater.apply`."""
+        """One gradient step by gradients that another updater has found. As `penstock.updater.ReplayUpdater.apply`."""
         self.load({"progress": np.asarray(progress, np.float64)})
         self._stepper.apply(gradients)
 

@@ -19,7 +19,7 @@ from penstock.nodes.learner.keeper import NOTHING_KEPT, Keeper, KeeperSettings
 from penstock.nodes.learner.record import drop, follow
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
-from penstock.types import Updater
+from penstock.updater import Updater
 
 __all__ = ["LearnerNode", "LearnerSettings", "loss_values", "refuse_bad_losses"]
 

@@ -21,7 +21,8 @@ from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import tree_of
-from penstock.types import Arrays, ReplayUpdater
+from penstock.types import Arrays
+from penstock.updater import ReplayUpdater
 
 __all__ = ["ParameterNode", "ParameterSettings"]
 

@@ -15,7 +15,8 @@ from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
 from penstock.replay.priorities import tree_of
 from penstock.replay.sampler import Sampler
-from penstock.types import Array, Arrays, ReplayUpdater, Team
+from penstock.types import Array, Arrays
+from penstock.updater import ReplayUpdater, Team
 
 __all__ = ["GradientSteps", "StepSettings", "Turn"]
 

@@ -7,7 +7,8 @@ import torch
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.ops.inbox import Inbox
 from penstock.registry import load
-from penstock.types import Array, Arrays, Exchange
+from penstock.types import Array, Arrays
+from penstock.updater import Exchange
 from penstock.updates.compiled.stepper import Stepper
 
 __all__ = ["CompiledReplayUpdater", "build_replay"]
@@ -53,7 +54,7 @@ class CompiledReplayUpdater:
         return self._stepper.arrays()
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
-        """One gradient step: every phase that is due. As `penstock.types.ReplayUpdater.learn`."""
+        """One gradient step: every phase that is due. As `penstock.updater.ReplayUpdater.learn`."""
         self._stepper.progress(progress)
         parts = self._inbox.take(minibatch)
         if self._in_parts:
@@ -63,7 +64,7 @@ class CompiledReplayUpdater:
         return self._stepper.step()
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
-        """One gradient step by gradients that another updater has found. As `penstock.types.ReplayUpdater.apply`."""
+        """One gradient step by gradients that another updater has found. As `penstock.updater.ReplayUpdater.apply`."""
         self._stepper.progress(progress)
         self._stepper.apply(gradients)
 

@@ -9,7 +9,8 @@ from torch import Tensor
 from penstock.algorithm import Phase, UpdaterSettings
 from penstock.ops.meter import Meter
 from penstock.ops.turns import Turns
-from penstock.types import Array, Arrays, Exchange
+from penstock.types import Array, Arrays
+from penstock.updater import Exchange
 from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
 
 __all__ = ["Stepper"]

@@ -16,10 +16,10 @@ from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
 from penstock.registry import load
+from penstock.scheduler.lives import describe
 from penstock.scheduler.outcome import SharedSigns
 from penstock.scheduler.ports import NodePorts
 from penstock.scheduler.processes import Processes
-from penstock.scheduler.supervisor import describe
 from penstock.scheduler.wiring import Wiring, placement
 from penstock.scheduler.worker import WorkerSpec
 from penstock.topologies.on_policy import build

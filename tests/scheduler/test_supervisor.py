@@ -2,17 +2,8 @@
 
 from collections.abc import Sequence
 
-from penstock.scheduler.supervisor import (
-    HOPELESS,
-    KILLS_IN_A_ROW,
-    Exit,
-    Limits,
-    Restart,
-    Silence,
-    State,
-    Supervisor,
-    describe,
-)
+from penstock.scheduler.lives import HOPELESS, KILLS_IN_A_ROW, Exit, Restart, describe
+from penstock.scheduler.supervisor import Limits, Silence, State, Supervisor
 
 
 class Table:

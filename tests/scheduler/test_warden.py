@@ -13,8 +13,8 @@ import pytest
 
 from penstock.errors import ResourceError
 from penstock.memory.segment import Segment
+from penstock.scheduler.lives import Exit
 from penstock.scheduler.processes import Processes
-from penstock.scheduler.supervisor import Exit
 from penstock.scheduler.wiring import Placement
 from penstock.scheduler.worker import WorkerSpec
 from tests.runtime.nodes import wait_until

@@ -11,10 +11,11 @@ from penstock.memory.segment import Segment
 from penstock.program.check import check
 from penstock.program.graph import Program, Record
 from penstock.scheduler.interrupts import Interrupts
+from penstock.scheduler.lives import Restart, describe
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
 from penstock.scheduler.processes import Processes
 from penstock.scheduler.recovery import recover
-from penstock.scheduler.supervisor import Limits, Restart, State, Supervisor, describe
+from penstock.scheduler.supervisor import Limits, State, Supervisor
 from penstock.scheduler.wiring import Wiring, placement
 from penstock.scheduler.worker import WorkerSpec
 

@@ -22,7 +22,7 @@ from penstock.errors import ResourceError
 from penstock.memory.lifeline import Lifeline
 from penstock.memory.segment import Segment
 from penstock.scheduler import template, warden
-from penstock.scheduler.supervisor import Exit
+from penstock.scheduler.lives import Exit
 from penstock.scheduler.template import GROUP
 from penstock.scheduler.worker import COMMAND, STACKS_SIGNAL, WorkerSpec
 

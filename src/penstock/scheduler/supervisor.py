@@ -8,37 +8,12 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-__all__ = [
-    "HOPELESS",
-    "KILLS_IN_A_ROW",
-    "Exit",
-    "Limits",
-    "ProcessTable",
-    "Restart",
-    "Signs",
-    "Silence",
-    "State",
-    "Supervisor",
-    "describe",
-]
+from penstock.scheduler.lives import HOPELESS, Exit, Lives, Restart
 
-HOPELESS = 112
-"""Exit status of a process whose error another life would meet again: bad data, wrong usage."""
+__all__ = ["Limits", "ProcessTable", "Signs", "Silence", "State", "Supervisor"]
+
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """What a process that was ended by somebody else shows; those that the supervisor kills are not told of as exits."""
-KILLS_IN_A_ROW = 20
-"""A process that is ended from outside so often, each time before it came any further, would be for ever: by a system
-that is out of memory, say."""
-
-
-class Exit(NamedTuple):
-    """How a process ended."""
-
-    group: str
-    status: int
-    """Exit status, or minus the signal's number."""
-    detail: str
-    """Its traceback, if it could still send one."""
 
 
 class Silence(NamedTuple):
@@ -47,15 +22,6 @@ class Silence(NamedTuple):
     node: str
     group: str
     seconds: float
-
-
-class Restart(NamedTuple):
-    """A process that was started again."""
-
-    ended: Exit
-    uptime_s: float
-    number: int
-    """How many times so far, this one included."""
 
 
 class Limits(NamedTuple):
@@ -181,7 +147,7 @@ class Supervisor:
         self._last = tuple(last)
         self._limits = limits
         self._tell = tell
-        self._lives = {group: _Lives(now) for group in table.running()}
+        self._lives = {group: Lives(now) for group in table.running()}
         self._dead: dict[str, Restart | None] = {}
         """Groups whose slots are to be taken back; then they are started again, or are not needed any more."""
         self._progress: Hashable = None
@@ -251,15 +217,9 @@ class Supervisor:
             self._fail(ended, now)
             return
         lives.end(self._signs.handed_on(ended.group), outside=outside)
-        if lives.fruitless > self._limits.max_restarts:
-            times = (
-                f"{ended.group} was started {self._limits.max_restarts} times more, without any progress; at last:\n"
-            )
-            self._fail(ended._replace(detail=times + (ended.detail or describe(ended))), now)
-        elif lives.killed >= KILLS_IN_A_ROW:
-            often = f"{lives.killed} times in a row, each time before it came any further"
-            line = f"{describe(ended)} {often}; where nobody did that on purpose the machine may be short of memory"
-            self._fail(ended._replace(detail=line), now)
+        failure = lives.in_vain(ended, self._limits.max_restarts)
+        if failure is not None:
+            self._fail(failure, now)
         else:
             self._dead[ended.group] = Restart(ended, now - lives.begun, lives.restarts + 1)
 
@@ -308,36 +268,3 @@ class Supervisor:
 
     def _enter(self, state: State, now: float) -> None:
         self.state, self._since = state, now
-
-
-class _Lives:
-    """The lives of one process."""
-
-    def __init__(self, now: float) -> None:
-        self.begun = now
-        self.restarts = 0
-        self.fruitless = 0
-        """In a row, those that ended by their own fault and without progress."""
-        self.killed = 0
-        """In a row, those that were ended from outside and without progress."""
-        self._handed_on = 0
-
-    def begin(self, now: float) -> None:
-        """The next one begins."""
-        self.begun = now
-        self.restarts += 1
-
-    def end(self, handed_on: int, *, outside: bool) -> None:
-        """One ends, by its own fault or from outside, when the process has handed on so much."""
-        if handed_on > self._handed_on:
-            self.fruitless = self.killed = 0
-        self._handed_on = handed_on
-        self.fruitless += not outside
-        self.killed += outside
-
-
-def describe(ended: Exit) -> str:
-    """One line on how a process ended."""
-    if ended.status < 0:
-        return f"process {ended.group} was ended by {signal.Signals(-ended.status).name}"
-    return f"process {ended.group} ended with status {ended.status}"

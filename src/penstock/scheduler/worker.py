@@ -17,9 +17,9 @@ from typing import NamedTuple, NoReturn
 from penstock.errors import BadDataError, DamagedError, UsageError
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
+from penstock.scheduler.lives import HOPELESS
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.ports import NodePorts
-from penstock.scheduler.supervisor import HOPELESS
 from penstock.scheduler.trace import OPEN, traces
 from penstock.scheduler.wiring import Placement, Wiring, node_class
 

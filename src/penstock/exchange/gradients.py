@@ -11,7 +11,8 @@ import numpy as np
 
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
-from penstock.node import BoardReader, Ports, StreamWriter
+from penstock.node import Ports
+from penstock.ports import BoardReader, StreamWriter
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updater import ReplayUpdater
 

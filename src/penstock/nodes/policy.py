@@ -15,7 +15,7 @@ from penstock.exploration import Exploration
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
 from penstock.network import PolicyGraph
-from penstock.node import BoardReader
+from penstock.ports import BoardReader
 from penstock.registry import load
 from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Space, Spaces
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.errors import FencedError
-from penstock.node import BoardReader
+from penstock.ports import BoardReader
 from penstock.scheduler.questions import QUESTION_WORDS, QuestionSlot
 from penstock.types import Array, Arrays, Question, Wanted
 

@@ -9,9 +9,9 @@ from penstock.memory.counters import Counters
 from penstock.memory.rounds import Rounds as RoundsMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
-from penstock.node import (
+from penstock.node import Balance
+from penstock.ports import (
     ActionLogPort,
-    Balance,
     BoardReader,
     BoardWriter,
     PolicyPort,

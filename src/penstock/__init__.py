@@ -25,8 +25,9 @@ if TYPE_CHECKING:
         SpaceError,
         UsageError,
     )
+    from penstock.evaluation import Evaluation
     from penstock.parallel_ppo import ParallelPPO
-    from penstock.run import Evaluation, Result, draw, evaluate, load_policy, resume, train
+    from penstock.run import Result, draw, evaluate, load_policy, resume, train
     from penstock.serving.policy import Policy
 
 __version__ = "0.1.0"
@@ -66,7 +67,8 @@ _HOMES = {
     "penstock.config.schema": ("Config", "RunConfig"),
     "penstock.config.sources": ("from_mapping", "from_toml"),
     "penstock.parallel_ppo": ("ParallelPPO",),
-    "penstock.run": ("Evaluation", "Result", "draw", "evaluate", "load_policy", "resume", "train"),
+    "penstock.evaluation": ("Evaluation",),
+    "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
     "penstock.serving.policy": ("Policy",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

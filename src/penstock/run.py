@@ -4,31 +4,20 @@
 final evaluation, the exported policy, the card).
 """
 
-import contextlib
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
 from penstock.endings import begun_empty, differences, ended_early, leave_failed, log_final, over_already, skipped
-from penstock.envs.deadline import deadline
 from penstock.envs.names import display_name, reference
-from penstock.envs.sources import open_source
 from penstock.errors import EnvError, PenstockError
+from penstock.evaluation import Evaluation, judge
 from penstock.experiments.card import write_card
-from penstock.experiments.checkpoints import (
-    find_checkpoint,
-    list_checkpoints,
-    load_checkpoint,
-    set_aside_after,
-)
+from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
 from penstock.experiments.run_folder import RunFolder
-from penstock.nodes.evaluator import EVALUATION_LANE, Episode, play
 from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.program.draw import draw as draw_program
 from penstock.program.graph import Program
@@ -40,19 +29,7 @@ from penstock.serving.export import export
 from penstock.serving.policy import Policy
 from penstock.types import Arrays, EnvFactory
 
-__all__ = ["Evaluation", "Result", "draw", "evaluate", "load_policy", "resume", "train"]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Greedy episodes of one policy. Returns are undiscounted sums of the environment's own rewards."""
-
-    mean_return: float
-    std_return: float
-    mean_length: float
-    episodes: int
-    env: str
-    seed: int
+__all__ = ["Result", "draw", "evaluate", "load_policy", "resume", "train"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +128,7 @@ def evaluate(
         UsageError: no such run, a checkpoint that cannot be used.
     """
     prepared, policy = _load(run, checkpoint, env)
-    return _evaluate(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
+    return judge(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
 
 
 def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFactory | None = None) -> Policy:
@@ -238,7 +215,7 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     given_up: tuple[str, ...] = ()
     if not outcome.interrupted:
         try:
-            evaluation = _evaluate(prepared, policy, run.eval_episodes, run.seed)
+            evaluation = judge(prepared, policy, run.eval_episodes, run.seed)
         except EnvError as error:
             given_up = (str(error),)
     if evaluation is not None:
@@ -263,47 +240,3 @@ def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tu
 def _policy(prepared: Prepared, record: Arrays) -> Policy:
     backend = load(prepared.inference.build)(*prepared.inference.arguments)
     return Policy(prepared.profile.spaces, prepared.spec.policy, backend, record)
-
-
-def _played(playing: Iterator[Episode | None], run: RunConfig, env: str) -> list[Episode]:
-    """The episodes as they end.
-
-    Raises:
-        EnvError: a step takes too long, or none has ended for too long.
-    """
-    played: list[Episode] = []
-    latest = time.monotonic()
-    limit = run.env_timeout * max(1, run.num_envs)
-    while time.monotonic() - latest < run.stall_timeout:
-        with deadline(limit, f"a step of environment {env} in its evaluation"):
-            try:
-                episode = next(playing)
-            except StopIteration:
-                return played
-        if episode is not None:
-            played.append(episode)
-            latest = time.monotonic()
-    waited = f"no episode of {env} has ended for {run.stall_timeout:g} s (--stall_timeout)"
-    raise EnvError(f"the evaluation was given up: {waited}; {len(played)} had before")
-
-
-def _evaluate(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evaluation:
-    run, spaces = prepared.config.run, prepared.profile.spaces
-    source = open_source(prepared.env, run.vector_env, min(run.num_envs, episodes), seed=seed + EVALUATION_LANE)
-    with contextlib.closing(source):
-        playing = play(
-            source,
-            policy.backend,
-            spaces,
-            noise=prepared.spec.noise,
-            name=prepared.profile.name,
-            episodes=episodes,
-            seed=seed,
-            bad_numbers=run.bad_numbers,
-        )
-        played = _played(playing, run, prepared.profile.name)
-    returns = np.array([episode.episode_return for episode in played])
-    lengths = np.array([episode.length for episode in played])
-    return Evaluation(
-        float(returns.mean()), float(returns.std()), float(lengths.mean()), len(played), prepared.profile.name, seed
-    )

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import penstock
-import penstock.run
 from penstock.errors import EnvError
 from tests.environments import ClockEnv
 
@@ -16,7 +15,7 @@ def test_an_interrupted_evaluation_loses_neither_the_policy_nor_the_card(tmp_pat
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(penstock.run, "play", interrupted)
+    monkeypatch.setattr("penstock.evaluation.play", interrupted)
     with pytest.raises(KeyboardInterrupt):
         penstock.train({**SMALL, "timesteps": 16, "runtime": "inline", "log_dir": str(tmp_path)}, quiet=True)
     (folder,) = tmp_path.iterdir()

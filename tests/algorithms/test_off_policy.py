@@ -47,6 +47,7 @@ def test_the_initial_state_has_the_arrays_of_the_spec(name):
     config, spec, built = made(name)
     state = load(ALGORITHMS[name].initial)(spaces_of(name), config, 7)
     specs = {part.name: (part.shape, part.dtype) for part in spec.state}
+    assert len(specs) == len(spec.state)
     assert {key: (values.shape, str(values.dtype)) for key, values in state.items()} == specs
     assert all(built.init_state(7)[key].tobytes() == values.tobytes() for key, values in state.items())
     assert not np.array_equal(state["actor"], built.init_state(8)["actor"])
@@ -106,6 +107,23 @@ def test_actions_have_the_shape_of_their_space(name):
         found = phase.gradients(state, rows, noise_of(phase, 16, torch.float32))
         state |= phase.apply(state, found.gradients)
     assert all(torch.isfinite(values).all() for values in state.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_size_falls_with_the_run_where_it_is_told_to(name):
+    _, spec, constant = made(name, lr_schedule="constant")
+    falling = made(name, lr_schedule="linear")[2]
+    state, rows = state_of(constant), minibatch_of(spaces_of(name), spec, 16)
+    state["progress"] = torch.tensor(0.75, dtype=torch.float64)
+    moved = []
+    for phase, same in zip(constant.phases, falling.phases, strict=True):
+        found = phase.gradients(state, rows, noise_of(phase, 16)).gradients
+        whole, part = phase.apply(state, found), same.apply(state, found)
+        for key in found.keys() & {"actor", "critic", "log_alpha"}:
+            # A quarter of the run is left, so a quarter of the step.
+            torch.testing.assert_close(part[key] - state[key], 0.25 * (whole[key] - state[key]))
+            moved.append(key)
+    assert set(moved) == {part.name for part in spec.state} & {"actor", "critic", "log_alpha"}
 
 
 def gradients_of(phase, state, rows, noise, part):

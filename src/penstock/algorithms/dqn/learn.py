@@ -105,7 +105,7 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
 def apply(config: QConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam down the gradient, clipped by its norm."""
     scale = clip_scale(found.values(), config.max_grad_norm)
-    return stepped(state, "actor", scale * found["actor"], config.lr, config.adam_eps)
+    return stepped(config, state, "actor", scale * found["actor"], config.lr)
 
 
 def _no_gradients(state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:

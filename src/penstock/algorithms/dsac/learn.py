@@ -1,8 +1,8 @@
 """Distributional soft actor-critic, DSAC (Duan et al. 2021, https://arxiv.org/abs/2001.02811).
 
     Z(s, a)  ~ N(Q(s, a), sigma(s, a)^2)                              returns, less the entropy that is to come
-    y        = r + gamma (Z'(s', a') - alpha log pi'(a' | s')),   Z' and a' drawn from the targets        (equation 9)
-    gradient of  -E[ log P(y | Z(s, a)) ]                                                      (equations 12 and 22)
+    y        = r + gamma (Z'(s', a') - alpha log pi'(a' | s')),   Z' and a' drawn from the targets
+    gradient of  -E[ log P(y | Z(s, a)) ]
              = -E[ (y - Q) / sigma^2 grad Q + ((clip(y, Q - b, Q + b) - Q)^2 - sigma^2) / sigma^3 grad sigma ]
 
 Actor and temperature are SAC's, on Q, every d-th step; then the targets of actor and critic move by tau.
@@ -95,7 +95,7 @@ def drawn_return(returns: Returns, noise: Tensor) -> Tensor:
 
 
 def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Tensor:
-    """``y`` of equation 9: ``[m]``."""
+    """``y``, see the module: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
     action, log_prob = drawn(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
     returns = returns_of(of, state, "target.critic", obs, action)
@@ -146,7 +146,7 @@ def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Ten
 
 def critic_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam for the critic."""
-    return stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+    return stepped(config, state, "critic", found["critic"], config.critic_lr)
 
 
 def delayed_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:

@@ -1,15 +1,10 @@
 """DSAC as plain data: SAC with one critic that says how returns are distributed. Imports no torch."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithms.off_policy.spec import (
-    GRADIENT_STEPS,
-    critic_network,
-    initial_arrays,
-    off_policy_spec,
-    stacked,
-)
+from penstock.algorithms.off_policy.spec import critic_network, initial_arrays, off_policy_spec, stacked
 from penstock.algorithms.sac.spec import LOG_ALPHA, EntropyConfig, policy_graph, with_temperature
 from penstock.config.fields import tunable
 from penstock.network import Network, PolicyGraph
@@ -30,6 +25,9 @@ __all__ = [
 class DistributionalConfig(EntropyConfig):
     """What every soft actor-critic takes whose critics say how returns are distributed."""
 
+    lr_schedule: Literal["constant", "linear"] = tunable(
+        "linear", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
+    )
     policy_delay: int = tunable(
         2,
         "steps of the critics for each of actor, temperature and targets: more lets values settle first (1 to 4)",
@@ -71,7 +69,7 @@ def distributional_spec(
         graph,
         learned=(graph.actor.spec, stacked("critic", return_network(graph, config), critics), LOG_ALPHA),
         followed=("actor", "critic"),
-        others=(GRADIENT_STEPS, *others),
+        others=others,
     )
 
 

@@ -1,8 +1,8 @@
 """Distributional soft actor-critic with three refinements, DSAC-T (Duan et al. 2025, https://arxiv.org/abs/2310.05858).
 
-    y_q = r + gamma (min_i Q'_i(s', a') - alpha log pi'(a' | s')): the mean moves to an expected value   (section IV-A)
-    y_z = r + gamma (Z'_j(s', a') - alpha log pi'(a' | s')),   j the critic of the smallest mean         (section IV-B)
-    b_i = xi E[sigma_i],   w_i = E[sigma_i^2], both moving averages:                                     (section IV-C)
+    y_q = r + gamma (min_i Q'_i(s', a') - alpha log pi'(a' | s')): the mean moves to an expected value
+    y_z = r + gamma (Z'_j(s', a') - alpha log pi'(a' | s')),   j the critic of the smallest mean
+    b_i = xi E[sigma_i],   w_i = E[sigma_i^2], both moving averages:
     gradient  -(w_i + eps) E[ (y_q - Q_i) / (sigma_i^2 + eps) grad Q_i
                             + ((clip(y_z, Q_i - b_i, Q_i + b_i) - Q_i)^2 - sigma_i^2) / (sigma_i^3 + eps) grad sigma_i ]
 
@@ -102,6 +102,6 @@ def critic_gradients(
 
 def critic_update(config: DSACTConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam for all critics; their averages follow."""
-    changed = stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+    changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
     averages = ("mean_deviation", "mean_variance")
     return changed | {name: polyak(state[name], found[name], config.tau) for name in averages}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Phase, Tensors
+from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.models.ensemble import Ensemble
 from penstock.models.policy import Policy
 from penstock.ops.optimizers import Adam, adam, polyak
@@ -56,11 +57,15 @@ def critic_input(policy: Policy, state: Tensors, obs: Tensors, action: Tensor) -
     return torch.cat((policy.features(state, obs), action.reshape(len(action), -1)), 1)
 
 
-def stepped(state: Tensors, name: str, gradient: Tensor, lr: float, epsilon: float) -> dict[str, Tensor]:
-    """The vector ``name`` one step of Adam down its gradient, and its moments and count of steps."""
+def stepped(config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, lr: float) -> dict[str, Tensor]:
+    """The vector ``name`` one step of Adam down its gradient, and its moments and count of steps.
+
+    ``lr`` is the step size at the beginning of the run.
+    """
     count = state[f"adam_step.{name}"] + 1
     at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
-    parameter, m, v = adam(at, gradient, count, lr, epsilon)
+    now = lr * (1.0 - state["progress"]) if config.lr_schedule == "linear" else lr
+    parameter, m, v = adam(at, gradient, count, now, config.adam_eps)
     return {name: parameter, f"adam_m.{name}": m, f"adam_v.{name}": v, f"adam_step.{name}": count}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -50,6 +50,9 @@ class ReplayConfig:
     )
     lr: float = tunable(
         1e-3, "step size of the policy: too large and it collapses, too small and it creeps (3e-5 to 1e-3)", min=0
+    )
+    lr_schedule: Literal["constant", "linear"] = tunable(
+        "constant", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
     )
     adam_eps: float = tunable(1e-8, "Adam's epsilon: larger damps steps where gradients are tiny (1e-8 to 1e-4)", min=0)
     hidden_sizes: tuple[int, ...] = tunable(

@@ -106,7 +106,7 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
 
 def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam for all critics; then their targets follow."""
-    changed = stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+    changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
     return changed | followed(state, "critic", changed["critic"], config.tau)
 
 
@@ -135,7 +135,7 @@ def actor_gradients(
 
 def actor_update(config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam for the actor, and for the logarithm of a learned temperature."""
-    changed = stepped(state, "actor", found["actor"], config.lr, config.adam_eps)
+    changed = stepped(config, state, "actor", found["actor"], config.lr)
     if "log_alpha" in found:
-        changed |= stepped(state, "log_alpha", found["log_alpha"], config.temperature_lr, config.adam_eps)
+        changed |= stepped(config, state, "log_alpha", found["log_alpha"], config.temperature_lr)
     return changed

@@ -76,7 +76,7 @@ def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch:
 
 def critic_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam for all critics."""
-    return stepped(state, "critic", found["critic"], config.critic_lr, config.adam_eps)
+    return stepped(config, state, "critic", found["critic"], config.critic_lr)
 
 
 def actor_loss(of: Networks, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
@@ -96,6 +96,6 @@ def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Ten
 
 def actor_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam for the actor; then all targets follow."""
-    changed = stepped(state, "actor", found["actor"], config.lr, config.adam_eps)
+    changed = stepped(config, state, "actor", found["actor"], config.lr)
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

@@ -3,23 +3,26 @@
     python -m benchmarks.learning.run pendulum cartpole-preset     # those rows
     python -m benchmarks.learning.run --all                        # every row, in lock step and non-blocking
     python -m benchmarks.learning.run pendulum -- --lr 1e-3        # further flags for `penstock train`
+    python -m benchmarks.learning.run dqn-cartpole apex-cartpole --alternate     # by turns, to compare their seconds
 
 Writes `results/<row>.json` and `results/<row>.png` (return over steps), and ends with 1 if a row misses its threshold.
+A row that evaluates on the way shows these evaluations, and the seconds from the start of the command until one of them
+reached the threshold of the row.
 """
 
 import argparse
 import statistics
 import sys
-import time
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from benchmarks.learning.clock import Clock
 from benchmarks.record import ROOT, write
 from benchmarks.runs import Curve, curve, evaluate, train
-from penstock.metrics.report import RETURN
+from penstock.metrics.report import EVAL_RETURN, RETURN
 
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
@@ -35,41 +38,63 @@ def verdict(row: dict[str, Any], returns: list[float]) -> list[str]:
     return lines
 
 
-def learn(name: str, row: dict[str, Any], extra: list[str]) -> list[str]:
-    """Train and judge one row, and write what came out; returns what falls short."""
-    arguments = [*row["arguments"], *extra]
-    seeds, curves = [], []
-    for seed in SEEDS:
-        begun = time.perf_counter()
-        run = train(ROOT / "build/learning" / name, [*arguments, "--seed", str(seed)])
-        seconds = time.perf_counter() - begun
-        judged = evaluate(run, EPISODES)
-        curves.append(curve(run, RETURN))
-        seeds.append({"seed": seed, "steps": curves[-1].steps[-1], "seconds": round(seconds, 1), **judged})
-        print(f"{name} seed {seed}: {judged['mean_return']:.1f} in {seconds:.0f} s", flush=True)
-    short = verdict(row, [float(entry["mean_return"]) for entry in seeds])
+class Learned(NamedTuple):
+    """One seed of a row."""
+
+    line: Curve
+    entry: dict[str, Any]
+    """For the committed result."""
+
+
+def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learned:
+    """Train and judge one seed of a row."""
+    arguments = [*row["arguments"], *extra, "--seed", str(seed)]
+    log_dir = ROOT / "build/learning" / name
+    log_dir.mkdir(parents=True, exist_ok=True)
+    with Clock(log_dir, row["each"]) as clock:
+        run = train(log_dir, arguments)
+    line = curve(run, metric(row))
+    judged = evaluate(run, EPISODES)
+    entry = {"seed": seed, "steps": line.steps[-1], "seconds": round(clock.seconds, 1)}
+    reached = ""
+    if metric(row) == EVAL_RETURN:
+        entry["reached_s"] = None if clock.reached_s is None else round(clock.reached_s, 1)
+        reached = f", {row['each']} reached after {entry['reached_s']} s"
+    print(f"{name} seed {seed}: {judged['mean_return']:.1f} in {clock.seconds:.0f} s{reached}", flush=True)
+    return Learned(line, entry | judged)
+
+
+def metric(row: dict[str, Any]) -> str:
+    """What a row's curve shows: its evaluations, where there are some on the way."""
+    return EVAL_RETURN if "--eval_interval" in row["arguments"] else RETURN
+
+
+def conclude(name: str, row: dict[str, Any], extra: list[str], found: list[Learned]) -> list[str]:
+    """Write what all seeds of a row gave; returns what falls short."""
+    short = verdict(row, [float(entry["mean_return"]) for _, entry in found])
     result = {
-        "command": " ".join(["penstock train", *arguments, "--seed {0,1,2}"]),
+        "command": " ".join(["penstock train", *row["arguments"], *extra, "--seed {0,1,2}"]),
         "judge": f"penstock eval RUN --episodes {EPISODES} --json",
         "thresholds": {key: row[key] for key in ("each", "mean") if key in row},
         "holds": not short,
-        "mean_return": round(statistics.mean(float(entry["mean_return"]) for entry in seeds), 2),
-        "seeds": seeds,
+        "mean_return": round(statistics.mean(float(entry["mean_return"]) for _, entry in found), 2),
+        "seeds": [entry for _, entry in found],
     }
     write(HERE / "results" / f"{name}.json", result)
-    draw(HERE / "results" / f"{name}.png", result["command"], row["each"], curves)
+    draw(HERE / "results" / f"{name}.png", result["command"], row, [line for line, _ in found])
     return [f"{name}: {line}" for line in short]
 
 
-def draw(path: Path, command: str, threshold: float, curves: list[Curve]) -> None:
-    """Mean return of the last 100 training episodes over steps, a line a seed, under the command that made it."""
+def draw(path: Path, command: str, row: dict[str, Any], curves: list[Curve]) -> None:
+    """Return over steps, a line a seed, under the command that made it."""
+    shown = "greedy evaluations" if metric(row) == EVAL_RETURN else "the last 100 training episodes"
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for seed, line in zip(SEEDS, curves, strict=True):
         axes.plot(line.steps, line.values, label=f"seed {seed}")
-    axes.axhline(threshold, color="grey", linestyle=":", label=f"{threshold}")
-    axes.set(xlabel="steps", ylabel="return, mean of the last 100 training episodes")
-    axes.set_title(command, fontsize=7)
+    axes.axhline(row["each"], color="grey", linestyle=":", label=f"{row['each']}")
+    axes.set(xlabel="steps", ylabel=f"return, mean of {shown}")
+    axes.set_title(command, fontsize=7, wrap=True)
     axes.legend()
     figure.savefig(path, dpi=120)
 
@@ -82,15 +107,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", help=", ".join(table))
     parser.add_argument("--all", action="store_true", help="every row, in lock step and non-blocking")
+    parser.add_argument("--alternate", action="store_true", help="seed by seed instead of row by row")
     args = parser.parse_args(words)
     unknown = sorted(set(args.rows) - set(table))
     if unknown or not (args.rows or args.all):
         parser.error(f"unknown rows: {', '.join(unknown)}" if unknown else "name rows, or --all")
+    asked = {name: (table[name], extra) for name in (table if args.all else args.rows)}
+    if args.all:
+        both = [name for name, row in table.items() if row.get("both_modes", True)]
+        asked |= {f"{name}-non-blocking": (table[name], [*extra, *NON_BLOCKING]) for name in both}
+    found: dict[str, list[Learned]] = {name: [] for name in asked}
+    turns = [(name, seed) for name in asked for seed in SEEDS]
     short = []
-    for name in table if args.all else args.rows:
-        short += learn(name, table[name], extra)
-        if args.all:
-            short += learn(f"{name}-non-blocking", table[name], [*extra, *NON_BLOCKING])
+    for name, seed in sorted(turns, key=lambda turn: turn[1]) if args.alternate else turns:
+        row, flags = asked[name]
+        found[name].append(learn(name, row, seed, flags))
+        if len(found[name]) == len(SEEDS):
+            short += conclude(name, row, flags, found[name])
     print("\n".join(short) or "every threshold is held")
     return 1 if short else 0
 

@@ -14,16 +14,19 @@ from benchmarks.runs import Curve
 def test_the_table_holds_every_promise() -> None:
     table = tomllib.loads((HERE / "thresholds.toml").read_text())
     promised = {
-        ("Pendulum-v1", "1000000", -200, -175),
-        ("CartPole-v1", "150000", 475, None),
-        ("Pendulum-v1", "150000", -200, None),
-        ("Acrobot-v1", None, -100, None),
-        ("MountainCarContinuous-v0", None, 90, None),
+        ("ppo", "Pendulum-v1", "1000000", -200, -175),
+        ("ppo", "CartPole-v1", "150000", 475, None),
+        ("ppo", "Pendulum-v1", "150000", -200, None),
+        ("ppo", "Acrobot-v1", None, -100, None),
+        ("ppo", "MountainCarContinuous-v0", None, 90, None),
+        *((algo, "Pendulum-v1", "12000", -160, None) for algo in ("sac", "td3", "ddpg")),
+        *((algo, "Pendulum-v1", "20000", -160, None) for algo in ("dsac", "dsact")),
+        ("dqn", "CartPole-v1", "50000", 475, None),
     }
     found = set()
     for row in table.values():
         flags = dict(zip(row["arguments"][::2], row["arguments"][1::2], strict=True))
-        found.add((flags["--env"], flags.get("--timesteps"), row["each"], row.get("mean")))
+        found.add((flags.get("--algo", "ppo"), flags["--env"], flags.get("--timesteps"), row["each"], row.get("mean")))
     assert found == promised
 
 
@@ -40,7 +43,7 @@ def test_the_mean_is_judged_too() -> None:
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
     line = Curve([0, 100], [0.0, 1.0], [-1200.0, -150.0])
-    draw(tmp_path / "curve.png", "penstock train", -200.0, [line, line, line])
+    draw(tmp_path / "curve.png", "penstock train", {"each": -200, "arguments": []}, [line, line, line])
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 

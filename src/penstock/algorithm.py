@@ -165,6 +165,8 @@ class AlgorithmSpec:
     explore: Explore = Constant()
     warmup: int = 0
     """Rows, over all lanes, whose actions are drawn uniformly before the policy acts."""
+    optimizer: tuple[str, ...] = ()
+    """The arrays of ``state`` that are the optimizer's own: ``apply`` alone reads them."""
     initial_priority: str | None = None
     """``module:function`` in NumPy: ``(rollout, config) -> priorities [T, B]`` of a slot's own rows before anybody has
     learned from them. ``None``: the largest priority so far."""
@@ -178,6 +180,10 @@ class AlgorithmSpec:
         if not isinstance(self.schedule, ReplaySchedule) or self.table is None:
             raise PenstockError("a table is learned from by a replay schedule")
         return self.schedule, self.table
+
+    def shared(self) -> tuple[ArraySpec, ...]:
+        """Specs of what gradients are found from: the state without what is the optimizer's own."""
+        return tuple(part for part in self.state if part.name not in self.optimizer)
 
     def published(self) -> tuple[ArraySpec, ...]:
         """Specs of the published record."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock import __version__
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
-from penstock.config.resolve import available_cores, resolve
+from penstock.config.resolve import Demand, available_cores, resolve
 from penstock.config.schema import Config
 from penstock.envs.names import reference
 from penstock.envs.sources import EnvProfile, probe
@@ -95,7 +95,7 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         raise ConfigError("--accumulate is for algorithms that learn from a table (penstock algos)")
     if spec.table is not None:
         _check_table(*spec.replay(), run.num_envs * config.algorithm.num_steps)
-    config = resolve(config, fused=_fused_applies(config, algorithm, spec), image=spec.policy.sees_image)
+    config = resolve(config, _demand(config, algorithm, spec))
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)
@@ -112,6 +112,16 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, turn: int) -> None:
     if table.capacity < least:
         why = f"{schedule.min_rows:,} are there before the first is drawn, and {turn:,} come at once"
         raise ConfigError(f"--capacity {table.capacity} keeps too few rows: {why}; give at least {least}")
+
+
+def _demand(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> Demand:
+    """What an update asks of the machine. Convolutions use a parameter more than once: they ask for more."""
+    steps = None
+    if spec.table is not None:
+        schedule, _ = spec.replay()
+        steps = int(config.run.timesteps * schedule.updates_per_step)
+    rows = spec.schedule.mini_batch_size
+    return Demand(_fused_applies(config, algorithm, spec), rows * spec.policy.actor.num_parameters, steps)
 
 
 def _fused_applies(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> bool:

@@ -165,6 +165,17 @@ def test_phases_change_nothing_but_what_they_return(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_found_without_what_is_the_optimizers_own(name):
+    _, spec, built = made(name)
+    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    assert set(spec.optimizer) == {part.name for part in spec.state if part.name.startswith("adam_")}
+    shared = {part.name: state[part.name] for part in spec.shared()}
+    assert set(shared) | set(spec.optimizer) == set(state)
+    for phase in built.phases:
+        phase.gradients(shared, rows, noise_of(phase, 16))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_learned_from_rows_alone_has_no_targets_and_statistics(name):
     _, _, built = made(name)
     assert built.targets({}, {}) == {}

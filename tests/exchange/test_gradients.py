@@ -11,7 +11,7 @@ from penstock.updates.eager import build_replay
 from tests.updates import tracking
 
 ROWS = 8
-STATE = tracking.spec(ROWS).state
+STATE = tracking.spec(ROWS).shared()
 SLOTS = 3
 LEARNERS = 2
 
@@ -161,3 +161,24 @@ def test_nobody_waits_for_parameters_where_the_run_is_to_end(stream, board) -> N
 def test_gradients_outside_of_a_step_are_refused(stream, board) -> None:
     with pytest.raises(PenstockError, match="outside of a step"):
         team(stream, board, 0)("critic", {}, 1.0)
+
+
+def test_what_is_the_optimizers_own_is_neither_told_nor_overwritten(stream, board, segment) -> None:
+    own = {"critic"}
+    shared = tuple(part for part in STATE if part.name not in own)
+    narrow = board_specs(shared, LEARNERS)
+    told = Board(segment(Board.required(narrow)).bytes, narrow)
+    master = master_of()
+    publish(told, master)
+    part = GradientStream(Writer(stream, 10), told, shared, 0, LEARNERS, lambda: False)
+    mine = initial() | {"critic": np.full_like(initial()["critic"], 7.0)}
+    joined = part.join(mine)
+    assert joined is not None
+    assert np.array_equal(joined["critic"], mine["critic"])
+    learner = build_replay(tracking.settings(ROWS), part)
+    learner.load(joined)
+    master.learn(tracking.minibatch(ROWS, 0), 0.5)
+    publish(told, master)
+    assert part.begin(learner)
+    assert np.array_equal(learner.state()["critic"], mine["critic"])
+    assert np.array_equal(learner.state()["actor"], master.state()["actor"])

@@ -7,28 +7,39 @@ which the config does not know.
 import os
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.config.schema import Config
 from penstock.config.workers import auto_num_workers
 
-__all__ = ["auto_backend", "auto_threads", "available_cores", "has_compiler", "resolve"]
+__all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "resolve"]
 
 COMPILED_PAYS_FROM = 300_000
 """Timesteps from which compiling an update costs less than it saves: a cold compile takes 8 s on two cores."""
+COMPILED_STEPS_PAY_FROM = 20_000
+"""Gradient steps from a table from which it does: SAC's took 10.9 ms plainly and 6.9 ms compiled, which took 30 s."""
+PARTED_FROM = 12_000_000
+"""Multiplications of a minibatch in one network from which torch parts it well among threads: two were 1.6 times as
+fast as one with 256 rows in two layers of 256, and slower with 64 rows in two layers of 64."""
 FUSED_THREADS = 2
 """The fused update has work for two threads: the actor and the critic."""
 
 
-def resolve(config: Config, *, fused: bool, image: bool = False) -> Config:
-    """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine.
+@dataclass(frozen=True)
+class Demand:
+    """What an update asks of a machine: known once the environment's spaces are."""
 
-    Args:
-        config: what to run.
-        fused: whether the fused update applies to it.
-        image: whether its network sees an image.
-    """
+    fused: bool
+    """The fused update applies."""
+    multiplications: int
+    """Of one minibatch in the policy's network, at least."""
+    gradient_steps: int | None = None
+    """Of the whole run, where it learns from a table."""
+
+
+def resolve(config: Config, demand: Demand) -> Config:
+    """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine."""
     run = config.run
     cores, lock_step = available_cores(), run.sync_mode == "blocking"
     workers = run.num_workers
@@ -36,33 +47,36 @@ def resolve(config: Config, *, fused: bool, image: bool = False) -> Config:
         workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step)
     backend = run.backend
     if backend == "auto":
-        backend = auto_backend(run.timesteps, fused=fused, compiler=has_compiler())
+        backend = auto_backend(run.timesteps, demand, compiler=has_compiler())
     threads = run.threads
     if threads == "auto":
-        threads = auto_threads(backend, cores, workers, lock_step=lock_step, image=image)
+        # Environments that a table's learner outruns hardly use the cores that they have a claim to.
+        claimed = 0 if lock_step or demand.gradient_steps is not None else workers
+        threads = auto_threads(backend, max(1, (cores - claimed) // run.learners), demand)
     if backend == "fused":
         threads = min(threads, FUSED_THREADS)
     return replace(config, run=replace(run, num_workers=workers, backend=backend, threads=threads))
 
 
-def auto_backend(timesteps: int, *, fused: bool, compiler: bool) -> Literal["fused", "eager", "compiled"]:
+def auto_backend(timesteps: int, demand: Demand, *, compiler: bool) -> Literal["fused", "eager", "compiled"]:
     """Fused where it applies; else compiled where it pays and can be."""
-    if fused:
+    if demand.fused:
         return "fused"
-    return "compiled" if compiler and timesteps >= COMPILED_PAYS_FROM else "eager"
+    if demand.gradient_steps is None:
+        pays = timesteps >= COMPILED_PAYS_FROM
+    else:
+        pays = demand.gradient_steps >= COMPILED_STEPS_PAY_FROM
+    return "compiled" if compiler and pays else "eager"
 
 
-def auto_threads(backend: str, cores: int, workers: int, *, lock_step: bool, image: bool = False) -> int:
-    """Threads of the learner, whose number is part of what the answer's bits are promised for.
+def auto_threads(backend: str, free: int, demand: Demand) -> int:
+    """Threads of a learner that has so many cores for itself; the answer's bits are promised for their number.
 
-    In lock step the environments wait while the learner works, so every core is its own; where collection overlaps
-    learning each environment process has a claim to a core. Torch gets them for convolutions, and
-    else one: the other shipped networks are too small to part.
+    The fused update has work for two. Torch gets all of them where there is something to part, and else one.
     """
-    free = max(1, cores if lock_step else cores - workers)
-    if backend != "fused":
-        return free if image else 1
-    return min(FUSED_THREADS, free)
+    if backend == "fused":
+        return min(FUSED_THREADS, free)
+    return free if demand.multiplications >= PARTED_FROM else 1
 
 
 def available_cores() -> int:

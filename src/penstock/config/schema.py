@@ -45,7 +45,7 @@ class RunConfig:
     backend: Literal["auto", "fused", "eager", "compiled"] = _setting(
         "auto",
         "how an update runs; auto: fused (native, without torch) where it applies, else compiled for runs of 300,000 "
-        "steps and more where a compiler is installed",
+        "steps and more, or of 20,000 gradient steps from a table, where a compiler is installed",
     )
     inference: Literal["auto", "native", "onnx", "torch"] = _setting(
         "auto", "what computes actions; auto: native where it can, then onnx on the CPU, then torch"
@@ -56,7 +56,7 @@ class RunConfig:
     policy_nodes: int = _setting(1, "policy nodes, which share the environment processes", min=1)
     threads: int | Literal["auto"] = _setting(
         "auto",
-        "threads of the learner; auto: 2 for the fused update, every free core for an image network, else 1",
+        "threads of each learner; auto: 2 for the fused update, every free core for image and wide networks, else 1",
         min=1,
         max=1024,
     )

@@ -25,19 +25,19 @@ METRICS = 16
 """Of a step, at most."""
 
 
-def board_specs(state: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
-    """What is published: the state, and of each learner the number of the last step that was settled."""
-    return (*state, ArraySpec("settled", (learners,), "int64"))
+def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
+    """What is published: ``AlgorithmSpec.shared``, and of each learner the number of the last step that was settled."""
+    return (*shared, ArraySpec("settled", (learners,), "int64"))
 
 
-def slot_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
-    """What is handed on: the gradients of one step, no larger than the state's float32 arrays.
+def slot_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+    """What is handed on: the gradients of one step, no larger than the float32 arrays of ``AlgorithmSpec.shared``.
 
     ``step`` counts this learner's, from 1; ``version`` is the count of gradient steps that its parameters had seen.
     """
-    parts = 2 * len(state)
+    parts = 2 * len(shared)
     return (
-        ArraySpec("values", (sum(spec.size for spec in state if spec.dtype == "float32"),), "float32"),
+        ArraySpec("values", (sum(spec.size for spec in shared if spec.dtype == "float32"),), "float32"),
         ArraySpec("phase", (parts, NAME_BYTES), "uint8"),
         ArraySpec("network", (parts,), "int64"),
         ArraySpec("parts", (), "int64"),
@@ -49,13 +49,13 @@ def slot_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
     )
 
 
-def gradients_in(slot: Arrays, state: Sequence[ArraySpec]) -> dict[str, Arrays]:
+def gradients_in(slot: Arrays, shared: Sequence[ArraySpec]) -> dict[str, Arrays]:
     """Phase -> network -> gradient, as views of a slot."""
     found: dict[str, Arrays] = {}
     first = 0
     for part in range(int(slot["parts"])):
         phase = _name(slot["phase"][part])
-        network = state[int(slot["network"][part])]
+        network = shared[int(slot["network"][part])]
         found.setdefault(phase, {})[network.name] = slot["values"][first : first + network.size]
         first += network.size
     return found
@@ -78,7 +78,7 @@ def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "GradientSt
     return GradientStream(
         ports.stream_writer("gradients"),
         ports.board_reader("parameters"),
-        settings.spec.state,
+        settings.spec.shared(),
         settings.learner,
         learners,
         alive,
@@ -91,7 +91,7 @@ class GradientStream:
     Args:
         gradients: the stream, of slots as `slot_specs` says.
         parameters: the board, of arrays as `board_specs` says.
-        state: of the algorithm.
+        shared: ``AlgorithmSpec.shared``; what is the optimizer's own, each learner keeps for itself.
         learner: which one this is.
         learners: how many there are.
         alive: called while it waits; true once the run is to end.
@@ -101,15 +101,15 @@ class GradientStream:
         self,
         gradients: StreamWriter,
         parameters: BoardReader,
-        state: Sequence[ArraySpec],
+        shared: Sequence[ArraySpec],
         learner: int,
         learners: int,
         alive: Callable[[], bool],
     ) -> None:
         self._gradients = gradients
         self._parameters = parameters
-        self._places = {spec.name: index for index, spec in enumerate(state)}
-        self._latest = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board_specs(state, learners)}
+        self._places = {spec.name: index for index, spec in enumerate(shared)}
+        self._latest = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board_specs(shared, learners)}
         self._learner = learner
         self._learners = learners
         self._alive = alive
@@ -131,7 +131,7 @@ class GradientStream:
         self._version = self._parameters.read(self._latest)
         handed_on = max(mine, default=0) // self._learners
         self._step = max(handed_on, int(self._latest["settled"][self._learner]))
-        return {name: self._latest[name] for name in state}
+        return {**state, **{name: self._latest[name] for name in self._places}}
 
     def begin(self, updater: ReplayUpdater) -> bool:
         """A gradient step is wanted: it begins from the latest parameters. False while there is no slot for it."""

@@ -8,7 +8,6 @@ from penstock.exchange.gradients import board_specs, slot_specs
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.registry import REPLAY_UPDATES
 from penstock.topologies.off_policy import limiter, replayed, step_settings, table
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, wire
 
@@ -32,10 +31,8 @@ def _apart(plan: Plan) -> Program:
     learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
     team = "penstock.exchange.gradients:build"
     steps = [step_settings(plan, number, 1, team) for number in range(run.learners)]
-    # The optimizer's step alone, on one thread: it starts at once, where compiling it would take as long as the rest.
-    update = REPLAY_UPDATES["eager"]
     parameter = ParameterSettings(
-        keeper_settings(plan), update, steps[0].updater, limiter(plan), run.max_policy_lag, OPEN_LIMIT_S
+        keeper_settings(plan), plan.update, steps[0].updater, limiter(plan), run.max_policy_lag, OPEN_LIMIT_S
     )
     pattern = Pattern(
         table(plan, ("learner", *learners)),
@@ -53,9 +50,9 @@ def _apart(plan: Plan) -> Program:
         NICENESS,
         (
             # All gradients of a step, to be applied once.
-            Stream("gradients", learners, ("learner",), slot_specs(spec.state), SLOTS * run.learners, "wait"),
+            Stream("gradients", learners, ("learner",), slot_specs(spec.shared()), SLOTS * run.learners, "wait"),
             # What they made of the state, and which of them were settled.
-            Board("parameters", "learner", learners, board_specs(spec.state, run.learners)),
+            Board("parameters", "learner", learners, board_specs(spec.shared(), run.learners)),
         ),
     )
     return wire(plan, pattern)

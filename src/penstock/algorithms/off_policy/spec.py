@@ -98,6 +98,7 @@ def off_policy_spec(
         others: further arrays of the state.
     """
     fields = tuple(name for name, _ in spaces.obs)
+    optimizer = tuple(part for vector in learned for part in _adam_arrays(vector))
     return AlgorithmSpec(
         topology="off_policy",
         row=(),
@@ -108,7 +109,7 @@ def off_policy_spec(
             *(replace(part, name=f"target.{part.name}") for part in learned if part.name in followed),
             *others,
             GRADIENT_STEPS,
-            *(part for vector in learned for part in _adam_arrays(vector)),
+            *optimizer,
             ArraySpec("progress", (), "float64"),
         ),
         targets=(),
@@ -116,6 +117,7 @@ def off_policy_spec(
         schedule=ReplaySchedule(config.mini_batch_size, config.updates_per_step, config.min_rows),
         table=TableSpec(config.capacity, config.gamma),
         warmup=config.min_rows,
+        optimizer=tuple(part.name for part in optimizer),
     )
 
 

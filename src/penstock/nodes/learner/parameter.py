@@ -5,11 +5,13 @@ gradient itself, and waits for no learner in particular.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from penstock.algorithm import UpdaterSettings
+from penstock.errors import PenstockError
 from penstock.exchange.gradients import gradients_in, metrics_in
 from penstock.node import Ports
 from penstock.nodes.learner.intake import Intake, drawable
@@ -21,7 +23,7 @@ from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import tree_of
-from penstock.types import Arrays
+from penstock.types import Array, Arrays
 from penstock.updater import ReplayUpdater
 
 __all__ = ["ParameterNode", "ParameterSettings"]
@@ -46,6 +48,7 @@ class ParameterNode(WorkingNode):
 
     def __init__(self, settings: ParameterSettings) -> None:
         self._schedule, _ = settings.keeper.spec.replay()
+        self._shared = settings.keeper.spec.shared()
         self._settings = settings
         self._lags: list[int] = []
         self._metrics: list[dict[str, float]] = []
@@ -58,7 +61,7 @@ class ParameterNode(WorkingNode):
         self._parameters = ports.board_writer("parameters")
         self._keeper = Keeper(settings.keeper, ports)
         with ports.busy("build the update", settings.open_limit_s):
-            self._updater: ReplayUpdater = load(settings.update)(settings.updater)
+            self._updater: ReplayUpdater = load(settings.update)(settings.updater, _found_by_others)
         self._intake = Intake(self._table, "by_arrival")
         committed = self._keeper.former()
         if committed is None:
@@ -170,10 +173,16 @@ class ParameterNode(WorkingNode):
         self._lags.append(lag)
         self._metrics.append(metrics)
         with self._ports.busy("gradient step", self._settings.open_limit_s):
-            self._updater.apply(gradients_in(slot, self._settings.keeper.spec.state), progress)
+            self._updater.apply(gradients_in(slot, self._shared), progress)
         new["applied"] += 1
         new["owed"] -= 1
 
     def _publish(self) -> None:
         committed = self._keeper.committed
         self._parameters.publish(committed, int(committed["applied"]))
+
+
+def _found_by_others(phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
+    """The exchange of an updater that only applies."""
+    del gradients, weight
+    raise PenstockError(f"gradients of {phase} were looked for where they are only applied")

@@ -1,14 +1,14 @@
-// Which levels this processor can run. Asks the processor once.
+// Which levels of a room this processor can run. Asks the processor once. Compiled once per room that has levels, with
+// PENSTOCK_ROOM as its name; the room's level.hpp declares what stands here.
 
 #include <array>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
-#include "penstock/kernels/level.hpp"
-#include "penstock/kernels/processor.hpp"
+#include PENSTOCK_LEVEL_HEADER
 
-namespace penstock::kernels {
+namespace penstock::PENSTOCK_ROOM {
 
 extern const Level baseline;
 #if defined(__x86_64__)
@@ -27,8 +27,12 @@ Known find() {
     Known known;
     known.tables[known.count++] = &baseline;
 #if defined(__x86_64__)
-    if (has_avx2()) known.tables[known.count++] = &avx2;
-    if (has_avx512()) known.tables[known.count++] = &avx512;
+    __builtin_cpu_init();
+    const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    if (has_avx2) known.tables[known.count++] = &avx2;
+    if (has_avx512) known.tables[known.count++] = &avx512;
 #endif
     return known;
 }
@@ -48,4 +52,4 @@ const Level& level(const char* name) {
     throw std::invalid_argument(std::string("this processor does not run level ") + name);
 }
 
-}  // namespace penstock::kernels
+}  // namespace penstock::PENSTOCK_ROOM

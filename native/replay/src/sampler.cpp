@@ -46,16 +46,10 @@ Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains,
 
 void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                      double beta) {
-    m_ = m;
-    by_priority_ = tree_ != nullptr;
-    share_.resize(by_priority_ ? m : 0);
-    pending_.resize(m);
-    std::iota(pending_.begin(), pending_.end(), 0U);
+    begin(m, tree_ != nullptr);
     Draw draw = key;
     for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
-        // Each time anew: this process may have slept while writers went round their rings.
-        look(before);
-        this->draw(draw);
+        this->draw(draw, before);
         take(items);
     }
     for (; draw.attempt < attempts + searches && !pending_.empty() && tree_ == nullptr; ++draw.attempt) {
@@ -119,8 +113,18 @@ bool Sampler::placed(std::size_t row, Place& place) const {
 
 std::uint64_t Sampler::bits(std::size_t i) const { return words_[i] | std::uint64_t{words_[pending_.size() + i]} << 32; }
 
-// Turns what is pending into candidates, and what could not be placed into what is pending.
-void Sampler::draw(const Draw& key) {
+void Sampler::begin(std::size_t m, bool by_priority) {
+    m_ = m;
+    by_priority_ = by_priority;
+    share_.resize(by_priority ? m : 0);
+    pending_.resize(m);
+    std::iota(pending_.begin(), pending_.end(), 0U);
+}
+
+// Turns what is pending into candidates, and what could not be placed into what is pending. Looks each time anew: this
+// process may have slept while writers went round their rings.
+void Sampler::draw(const Draw& key, std::span<const std::uint64_t> before) {
+    look(before);
     words_.resize(4 * pending_.size());
     level_.draw(key, pending_.data(), pending_.size(), words_.data());
     candidates_.resize(pending_.size());

@@ -72,8 +72,10 @@ class Sampler {
         std::uint32_t position;  // in the batch
     };
 
+    // Every position of a batch of m is pending.
+    void begin(std::size_t m, bool by_priority);
     void look(std::span<const std::uint64_t> before);
-    void draw(const Draw& key);
+    void draw(const Draw& key, std::span<const std::uint64_t> before);
     void draw_by_age();
     void draw_by_priority(const Draw& key);
     [[nodiscard]] bool placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Place& place) const;

@@ -1,7 +1,6 @@
 // Rows that belong together: sequences of one lane, and all rows in their order.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <string>
 
 #include "sampler.hpp"
@@ -10,14 +9,10 @@ namespace penstock::replay {
 
 void Sampler::sample_sequences(const Draw& key, std::span<const Item> items, std::size_t m, std::size_t length,
                                std::span<const std::uint64_t> before) {
-    m_ = m;
-    by_priority_ = false;
-    pending_.resize(m);
-    std::iota(pending_.begin(), pending_.end(), 0U);
+    begin(m, false);
     Draw draw = key;
     for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
-        look(before);
-        this->draw(draw);
+        this->draw(draw, before);
         starts_.swap(candidates_);
         candidates_.clear();
         stacks_.resize(2 * frames_ * starts_.size() * (length + 1));

@@ -7,8 +7,6 @@ namespace penstock::kernels {
 
 namespace {
 
-std::int32_t round_up(std::int32_t count, std::int32_t step) { return (count + step - 1) / step * step; }
-
 std::size_t floats(std::int32_t rows, std::int32_t columns) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
 }
@@ -25,20 +23,16 @@ TrainedMlp::TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free,
     for (const LayerShape& shape : shapes) {
         Layer layer;
         Linear& linear = layer.linear;
-        linear.inputs = shape.inputs;
-        linear.outputs = shape.outputs;
-        linear.padded = round_up(shape.outputs, level.width);
-        linear.depth = round_up(shape.inputs, level.width);
-        linear.narrow = shape.outputs <= kNarrowOutputs;
+        linear = packed(shape, level);
         layer.activation = shape.activation;
         layer.weight = packed_size_;
-        packed_size_ += linear.narrow ? floats(linear.outputs, linear.depth) : floats(linear.inputs, linear.padded);
+        packed_size_ += packed_weight(linear);
         layer.bias = packed_size_;
         packed_size_ += static_cast<std::size_t>(linear.padded);
         layer.output = Floats(floats(kRowsAtOnce, linear.padded));
         if (slope_needs_before(shape.activation)) layer.before = Floats(floats(kRowsAtOnce, linear.padded));
         if (!linear.narrow && !layers_.empty()) layer.transposed = Floats(floats(linear.outputs, linear.depth));
-        flat_size_ += (std::int64_t{shape.inputs} + 1) * shape.outputs;
+        flat_size_ += shape.parameters();
         widest = std::max({widest, linear.padded, linear.depth});
         layers_.push_back(std::move(layer));
     }
@@ -59,17 +53,13 @@ template <typename Copy>
 void TrainedMlp::each_weight(Copy&& copy) const {
     std::size_t flat = 0;
     for (const Layer& layer : layers_) {
-        const auto inputs = static_cast<std::size_t>(layer.linear.inputs);
+        each_run(layer.linear, [&](std::size_t to, std::size_t from, std::size_t count) {
+            copy(layer.weight + to, flat + from, count);
+        });
         const auto outputs = static_cast<std::size_t>(layer.linear.outputs);
-        for (std::size_t i = 0; i < inputs; ++i) {
-            if (layer.linear.narrow)
-                for (std::size_t o = 0; o < outputs; ++o)
-                    copy(layer.weight + o * static_cast<std::size_t>(layer.linear.depth) + i, flat + i * outputs + o, 1);
-            else
-                copy(layer.weight + i * static_cast<std::size_t>(layer.linear.padded), flat + i * outputs, outputs);
-        }
-        copy(layer.bias, flat + inputs * outputs, outputs);
-        flat += (inputs + 1) * outputs;
+        flat += static_cast<std::size_t>(layer.linear.inputs) * outputs;
+        copy(layer.bias, flat, outputs);
+        flat += outputs;
     }
     copy(free_offset_, flat, static_cast<std::size_t>(free_));
 }

@@ -5,13 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers.hpp"
 #include "penstock/kernels/level.hpp"
-#include "policy.hpp"
 
 namespace penstock::kernels {
-
-// Rows that go through a network together: their activations stay in the first two caches.
-inline constexpr std::int32_t kRowsAtOnce = 64;
 
 class TrainedMlp {
 public:

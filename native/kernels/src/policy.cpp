@@ -3,68 +3,37 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <new>
 #include <numbers>
 #include <stdexcept>
 
 namespace penstock::kernels {
 
-namespace {
-
-// Rows at a time: their activations stay in the first two caches.
-constexpr std::int32_t kChunk = 64;
-constexpr std::size_t kLine = 64;
-
-std::int32_t round_up(std::int32_t count, std::int32_t step) { return (count + step - 1) / step * step; }
-
-}  // namespace
-
-Floats::Floats(std::size_t count) {
-    const std::size_t bytes = (count * sizeof(float) + kLine - 1) / kLine * kLine + kLine;
-    values_.reset(static_cast<float*>(::operator new[](bytes, std::align_val_t{kLine})));
-    std::memset(values_.get(), 0, bytes);
-}
-
-void Floats::Free::operator()(float* values) const { ::operator delete[](values, std::align_val_t{kLine}); }
-
 Mlp::Mlp(const std::vector<LayerShape>& shapes, const Level& level) {
     for (const LayerShape& shape : shapes) {
         Layer layer;
         Linear& linear = layer.linear;
-        linear.inputs = shape.inputs;
-        linear.outputs = shape.outputs;
-        linear.padded = round_up(shape.outputs, level.width);
-        linear.depth = round_up(shape.inputs, level.width);
-        linear.narrow = shape.outputs <= kNarrowOutputs;
-        const auto columns = static_cast<std::size_t>(linear.narrow ? linear.depth : linear.padded);
-        const auto lines = static_cast<std::size_t>(linear.narrow ? linear.outputs : linear.inputs);
-        layer.weight = Floats(lines * columns);
+        linear = packed(shape, level);
+        layer.weight = Floats(packed_weight(linear));
         layer.bias = Floats(static_cast<std::size_t>(linear.padded));
         linear.weight = layer.weight.data();
         linear.bias = layer.bias.data();
         layer.activation = shape.activation;
         layers_.push_back(std::move(layer));
         widest_ = std::max({widest_, linear.padded, linear.depth});
-        layer_parameters_ += (std::int64_t{shape.inputs} + 1) * shape.outputs;
+        layer_parameters_ += shape.parameters();
     }
 }
 
 void Mlp::load(const float* flat) {
     for (Layer& layer : layers_) {
-        const Linear& linear = layer.linear;
-        const auto inputs = static_cast<std::size_t>(linear.inputs);
-        const auto outputs = static_cast<std::size_t>(linear.outputs);
         float* weight = layer.weight.data();
-        for (std::size_t i = 0; i < inputs; ++i) {
-            if (linear.narrow)
-                for (std::size_t o = 0; o < outputs; ++o)
-                    weight[o * static_cast<std::size_t>(linear.depth) + i] = flat[i * outputs + o];
-            else
-                std::memcpy(weight + i * static_cast<std::size_t>(linear.padded), flat + i * outputs,
-                            outputs * sizeof(float));
-        }
-        std::memcpy(layer.bias.data(), flat + inputs * outputs, outputs * sizeof(float));
-        flat += (inputs + 1) * outputs;
+        each_run(layer.linear, [&](std::size_t to, std::size_t from, std::size_t count) {
+            std::memcpy(weight + to, flat + from, count * sizeof(float));
+        });
+        const auto outputs = static_cast<std::size_t>(layer.linear.outputs);
+        flat += static_cast<std::size_t>(layer.linear.inputs) * outputs;
+        std::memcpy(layer.bias.data(), flat, outputs * sizeof(float));
+        flat += outputs;
     }
 }
 
@@ -105,11 +74,11 @@ Policy::Policy(Graph graph, const Level& level)
     if (critic_) fits(graph_.critic, 1);
     const std::int32_t widest = std::max({encoder_.features(), actor_.widest(), critic_ ? critic_->widest() : 0});
     stride_ = round_up(widest, 16);
-    const auto rows = static_cast<std::size_t>(kChunk * stride_);
+    const auto rows = static_cast<std::size_t>(kRowsAtOnce * stride_);
     encoded_ = Floats(rows);
     first_ = Floats(rows);
     second_ = Floats(rows);
-    scratch_ = Floats(static_cast<std::size_t>(std::max(kChunk * head.size, head.size * head.atoms)));
+    scratch_ = Floats(static_cast<std::size_t>(std::max(kRowsAtOnce * head.size, head.size * head.atoms)));
     std_.assign(static_cast<std::size_t>(head.size), 1.0F);
     q_.assign(static_cast<std::size_t>(head.size), 0.0F);
     for (std::int32_t i = 0; i < head.atoms && head.atoms > 1; ++i)
@@ -160,16 +129,16 @@ void Policy::write_values(const Rows& value, std::int64_t first, std::int32_t ro
 }
 
 void Policy::values(const Rows* obs, Rows value, std::int64_t n) {
-    for (std::int64_t first = 0; first < n; first += kChunk) {
-        const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, n - first));
+    for (std::int64_t first = 0; first < n; first += kRowsAtOnce) {
+        const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kRowsAtOnce, n - first));
         encode(obs, first, rows);
         write_values(value, first, rows, critic_ ? run(*critic_, rows) : run(actor_, rows) + graph_.head.outputs());
     }
 }
 
 void Policy::act(const Rows* obs, const float* noise, const float* explore, const Outputs& out, std::int64_t n) {
-    for (std::int64_t first = 0; first < n; first += kChunk) {
-        const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, n - first));
+    for (std::int64_t first = 0; first < n; first += kRowsAtOnce) {
+        const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kRowsAtOnce, n - first));
         encode(obs, first, rows);
         if (out.value && critic_) write_values(out.value, first, rows, run(*critic_, rows));
         const float* outputs = run(actor_, rows);

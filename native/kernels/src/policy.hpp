@@ -8,30 +8,11 @@
 #include <vector>
 
 #include "encoder.hpp"
+#include "layers.hpp"
 #include "penstock/kernels/level.hpp"
 #include "penstock/kernels/rows.hpp"
 
 namespace penstock::kernels {
-
-// Floats on a cache line's boundary, zero at first.
-class Floats {
-public:
-    explicit Floats(std::size_t count = 0);
-    float* data() { return values_.get(); }
-    const float* data() const { return values_.get(); }
-
-private:
-    struct Free {
-        void operator()(float* values) const;
-    };
-    std::unique_ptr<float[], Free> values_;
-};
-
-struct LayerShape {
-    std::int32_t inputs;
-    std::int32_t outputs;
-    Elementwise activation;
-};
 
 // See penstock.network.heads.
 enum class HeadKind : std::int32_t { gaussian, categorical, squashed_gaussian, deterministic, epsilon_greedy };

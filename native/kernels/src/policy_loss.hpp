@@ -1,0 +1,71 @@
+// The loss of a policy and its gradient with respect to the actor's outputs: the clipped surrogate or the plain policy
+// gradient, and the entropy. Knows no network: it is given outputs and gives gradients, a chunk of rows at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "layers.hpp"
+#include "policy.hpp"
+#include "records.hpp"
+
+namespace penstock::kernels {
+
+enum class Optimizer : std::int32_t { adam, rmsprop };
+
+struct Loss {
+    double clip_param;  // of the ratio to the policy that acted
+    double value_coef;
+    double entropy_coef;
+    double max_grad_norm;
+    double epsilon;  // of the optimizer
+    bool normalize_advantage;
+    bool clipped = true;  // false: the plain policy gradient, without a ratio
+    Optimizer optimizer = Optimizer::adam;
+};
+
+// Sums over minibatches.
+struct Metrics {
+    double policy_loss = 0.0, value_loss = 0.0, entropy = 0.0, approx_kl = 0.0, clip_fraction = 0.0, grad_norm = 0.0;
+    std::int64_t count = 0;
+};
+
+class PolicyLoss {
+public:
+    // `stride`: floats a row of the actor's outputs. Adds to policy_loss, entropy, approx_kl and clip_fraction of `metrics`.
+    PolicyLoss(const Head& head, const Loss& loss, const Records::Columns& columns, std::ptrdiff_t stride,
+               const Level& level, Metrics& metrics);
+
+    // A minibatch begins. `free`: the numbers behind the actor's layers (a Gaussian head's log_std).
+    void begin(const Sample& rows, const float* free);
+    // From the actor's outputs of a chunk to their gradient `d`, zero at first; both [rows, stride].
+    void gradient(const Sample& rows, const Chunk& chunk, const float* outputs, float* d);
+    // Once all chunks are through: the gradient of the free numbers.
+    void free_gradient(float* free) const;
+
+private:
+    // Shifts and scales the advantages of the whole minibatch by their weighted mean and deviation.
+    void normalise(const Sample& rows);
+    void begin_spread(const float* free);
+    // From log_ratio_ to slope_: the gradient of the policy's loss with respect to each row's log-probability.
+    void slopes(const Sample& rows, const Chunk& chunk);
+    void surrogate(const Sample& rows, const Chunk& chunk);
+    void plain(const Sample& rows, const Chunk& chunk);
+    void gaussian(const Sample& rows, const Chunk& chunk, const float* mean, float* d);
+    void categorical(const Sample& rows, const Chunk& chunk, const float* logits, float* d);
+
+    Head head_;
+    Loss loss_;
+    Records::Columns columns_;
+    std::ptrdiff_t stride_;
+    const Level& level_;
+    Metrics& metrics_;
+    std::vector<float> advantages_;
+    Floats standard_, log_ratio_, ratio_, slope_;  // one chunk
+    std::vector<float> inverse_std_;
+    std::vector<double> spread_gradient_;
+    float log_prob_constant_ = 0.0F;
+};
+
+}  // namespace penstock::kernels

@@ -78,14 +78,14 @@ def test_gradient_agrees_with_finite_differences(algorithm, spaces, settings):
     built, _, state, rows = problem(algorithm, spaces, torch.float64, **settings)
     phase = built.phases[0]
     found = phase.gradients(state, rows, {})
-    policy, config = phase.gradients.args
+    *_, loss = phase.gradients.args
     step = 1e-6
     for name, gradient in found.gradients.items():
         for position in range(0, gradient.numel(), 3):
             bump = torch.zeros_like(gradient)
             bump[position] = step
-            up, _ = ALGORITHMS[algorithm][0].loss(policy, config, {**state, name: state[name] + bump}, rows)
-            down, _ = ALGORITHMS[algorithm][0].loss(policy, config, {**state, name: state[name] - bump}, rows)
+            up, _ = loss({**state, name: state[name] + bump}, rows)
+            down, _ = loss({**state, name: state[name] - bump}, rows)
             difference = float(up - down) / (2.0 * step)
             assert float(gradient[position]) == pytest.approx(difference, rel=1e-5, abs=1e-8), (name, position)
 
@@ -120,7 +120,8 @@ def test_padding_changes_nothing():
 def test_the_old_policy_is_where_the_surrogate_starts():
     """At the policy that acted, ratios are 1: nothing is clipped, and the gradient is the plain policy gradient."""
     built, module, state, rows = problem("ppo", GAUSSIAN, torch.float64, entropy_coef=0.0, normalize_advantage=False)
-    policy, config = built.phases[0].gradients.args
+    *_, loss = built.phases[0].gradients.args
+    policy, config = loss.args
     distribution, _ = policy(state, rows)
     rows["log_prob"] = distribution.log_prob(rows["action"]).detach()
     found = built.phases[0].gradients(state, rows, {})

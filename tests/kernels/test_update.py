@@ -1,6 +1,7 @@
 """The native update against float64 autograd of PPO's and A2C's phases, and against itself: threads, calls, padding."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def autograd(graph, state, rows, indices, weights, config):
     for chosen, weight in zip(indices, weights, strict=True):
         minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
         minibatch["weight"] = torch.tensor(wide(weight))
-        found = module.gradients(policy, config, tensors, minibatch, {})
+        found = learn.gradients(graph, config, partial(module.loss, policy, config), tensors, minibatch, {})
         tensors = tensors | dict(module.update(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})
     means = {name: float(np.mean([metrics[name] for metrics in seen])) for name in seen[0]}

@@ -19,62 +19,38 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithm import Algorithm, Tensors
 from penstock.algorithms.a2c.spec import A2CConfig, init_state
-from penstock.algorithms.ppo.learn import act, learning_rate
-from penstock.algorithms.ppo.rollouts import statistics, targets
+from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss, learning_rate
 from penstock.algorithms.ppo.spec import policy_graph
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy, normalised_target
+from penstock.models.policy import Policy
 from penstock.network import PolicyGraph
-from penstock.ops.losses import normalised, share_of, squared_error
-from penstock.ops.optimizers import clip_scale, global_norm, rmsprop
+from penstock.ops.optimizers import clip_scale, rmsprop
 from penstock.types import Spaces
 
-__all__ = ["build", "gradients", "loss", "update"]
+__all__ = ["build", "loss", "update"]
 
 
 def build(spaces: Spaces, config: A2CConfig) -> Algorithm:
     """A2C on ``spaces`` as pure functions."""
-    graph = policy_graph(spaces, config)
-    policy = Policy(graph, config.precision)
-    phase = Phase("actor_critic", partial(gradients, policy, config), partial(update, graph, config))
-    return Algorithm(
-        init_state=partial(init_state, spaces, config),
-        act=partial(act, policy, spaces),
-        targets=partial(targets, config),
-        statistics=partial(statistics, graph),
-        phases=(phase,),
+    policy = Policy(policy_graph(spaces, config), config.precision)
+    return actor_critic(
+        spaces,
+        policy,
+        config,
+        init=partial(init_state, spaces, config),
+        loss=partial(loss, policy, config),
+        update=partial(update, policy.graph, config),
     )
 
 
-def gradients(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
-    """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
-    del noise
-    names = [network.name for network in policy.graph.networks]
-    found, metrics = gradients_of(lambda leaves: loss(policy, config, leaves, minibatch), state, names)
-    metrics["grad_norm"] = global_norm(found.values())
-    metrics["lr"] = learning_rate(config, state)
-    return Gradients(found, metrics, {})
-
-
-def loss(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors) -> Loss:
     """What the gradient descends, over the rows of a minibatch, and what it is made of."""
-    share = share_of(minibatch["weight"])
-    distribution, value = policy(state, minibatch)
-    advantage = minibatch["advantage"]
-    if config.normalize_advantage:
-        advantage = normalised(advantage, share)
-    log_prob = distribution.log_prob(minibatch["action"])
-    policy_loss = -torch.dot(share, log_prob * advantage)
-    target = minibatch["target"]
-    if policy.graph.normalize_value:
-        target = normalised_target(target, state)
-    value_loss = squared_error(value, target, share)
-    entropy = torch.dot(share, distribution.entropy())
-    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
-    metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-    return total, {name: metric.detach() for name, metric in metrics.items()}
+
+    def policy_loss(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Loss:
+        return -torch.dot(share, log_prob * advantage), {}
+
+    return actor_critic_loss(policy, config, policy_loss, state, minibatch)
 
 
 def update(graph: PolicyGraph, config: A2CConfig, state: Tensors, found: Tensors) -> Tensors:

@@ -11,7 +11,9 @@ the value loss is not clipped (Andrychowicz et al. 2021, https://arxiv.org/abs/2
 Functions here know no process, environment, loop or device.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,22 +26,43 @@ from penstock.models.policy import Policy, normalised_target
 from penstock.network import PolicyGraph
 from penstock.ops.losses import clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
-from penstock.types import Spaces
+from penstock.types import Arrays, Spaces
 
-__all__ = ["act", "build", "learning_rate", "loss", "update"]
+__all__ = ["Loss", "act", "actor_critic", "actor_critic_loss", "build", "learning_rate", "loss", "update"]
+
+Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
+"""A loss, a scalar, and what it is made of: name -> scalar."""
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
     """PPO on ``spaces`` as pure functions."""
-    graph = policy_graph(spaces, config)
-    policy = Policy(graph, config.precision)
-    phase = Phase("actor_critic", partial(gradients, policy, config), partial(update, graph, config))
+    policy = Policy(policy_graph(spaces, config), config.precision)
+    return actor_critic(
+        spaces,
+        policy,
+        config,
+        init=partial(init_state, spaces, config),
+        loss=partial(loss, policy, config),
+        update=partial(update, policy.graph, config),
+    )
+
+
+def actor_critic(
+    spaces: Spaces,
+    policy: Policy,
+    config: ActorCriticConfig,
+    *,
+    init: Callable[[int], Arrays],
+    loss: Callable[[Tensors, Tensors], Loss],
+    update: Callable[[Tensors, Tensors], Tensors],
+) -> Algorithm:
+    """The functions of an on-policy actor-critic with this loss ``(state, minibatch)`` and this optimizer."""
     return Algorithm(
-        init_state=partial(init_state, spaces, config),
+        init_state=init,
         act=partial(act, policy, spaces),
         targets=partial(targets, config),
-        statistics=partial(statistics, graph),
-        phases=(phase,),
+        statistics=partial(statistics, policy.graph),
+        phases=(Phase("actor_critic", partial(gradients, policy.graph, config, loss), update),),
     )
 
 
@@ -50,38 +73,62 @@ def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> 
     return {**outputs, "action": outputs["action"].reshape(-1, *shape)}
 
 
-def gradients(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+def gradients(  # noqa: PLR0917 - the first three are bound
+    graph: PolicyGraph,
+    config: ActorCriticConfig,
+    loss: Callable[[Tensors, Tensors], Loss],
+    state: Tensors,
+    minibatch: Tensors,
+    noise: Tensors,
+) -> Gradients:
     """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
     del noise
-    names = [network.name for network in policy.graph.networks]
-    found, metrics = gradients_of(lambda leaves: loss(policy, config, leaves, minibatch), state, names)
+    names = [network.name for network in graph.networks]
+    found, metrics = gradients_of(lambda leaves: loss(leaves, minibatch), state, names)
     metrics["grad_norm"] = global_norm(found.values())
     metrics["lr"] = learning_rate(config, state)
     return Gradients(found, metrics, {})
 
 
-def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) -> Loss:
     """``-L(theta)`` of equation 9 over the rows of a minibatch, and what it is made of."""
+
+    def policy_loss(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Loss:
+        surrogate = clipped_surrogate(log_prob, minibatch["log_prob"], advantage, share, config.clip_param)
+        return surrogate.loss, {"approx_kl": surrogate.approx_kl, "clip_fraction": surrogate.clip_fraction}
+
+    return actor_critic_loss(policy, config, policy_loss, state, minibatch)
+
+
+def actor_critic_loss(
+    policy: Policy,
+    config: ActorCriticConfig,
+    policy_loss: Callable[[Tensor, Tensor, Tensor], Loss],
+    state: Tensors,
+    minibatch: Tensors,
+) -> Loss:
+    """A policy's loss, with the value loss and the entropy beside it, over the rows of a minibatch.
+
+    Args:
+        policy: the networks.
+        config: the coefficients, and whether advantages are normalised.
+        policy_loss: ``(log_prob, advantage, share)``, each ``[m]``, to its loss and metrics of its own.
+        state: parameters and statistics.
+        minibatch: rows ``[m, ...]``.
+    """
     share = share_of(minibatch["weight"])
     distribution, value = policy(state, minibatch)
     advantage = minibatch["advantage"]
     if config.normalize_advantage:
         advantage = normalised(advantage, share)
-    log_prob = distribution.log_prob(minibatch["action"])
-    surrogate = clipped_surrogate(log_prob, minibatch["log_prob"], advantage, share, config.clip_param)
+    acting, metrics = policy_loss(distribution.log_prob(minibatch["action"]), advantage, share)
     target = minibatch["target"]
     if policy.graph.normalize_value:
         target = normalised_target(target, state)
     value_loss = squared_error(value, target, share)
     entropy = torch.dot(share, distribution.entropy())
-    metrics = {
-        "policy_loss": surrogate.loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approx_kl": surrogate.approx_kl,
-        "clip_fraction": surrogate.clip_fraction,
-    }
-    total = surrogate.loss + config.value_coef * value_loss - config.entropy_coef * entropy
+    metrics = {"policy_loss": acting, "value_loss": value_loss, "entropy": entropy, **metrics}
+    total = acting + config.value_coef * value_loss - config.entropy_coef * entropy
     return total, {name: metric.detach() for name, metric in metrics.items()}
 
 

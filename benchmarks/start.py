@@ -19,12 +19,12 @@ from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.envs.sources import probe
 from penstock.exploration import Exploration
 from penstock.inference import native
+from penstock.inference.settings import PolicySettings
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.node import LaneStart
 from penstock.nodes.env import EnvSettings
-from penstock.nodes.policy import PolicySettings
 from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, NodeSpec, Program, Stream
 from penstock.program.rollout import rollout_specs
 from penstock.scheduler.processes import Processes

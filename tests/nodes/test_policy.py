@@ -5,9 +5,10 @@ import pytest
 
 from penstock.algorithm import Constant, Falling, Ladder
 from penstock.exploration import Exploration
+from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
-from penstock.nodes.policy import LocalPolicy, PolicySettings
+from penstock.nodes.policy import LocalPolicy
 from penstock.types import ArraySpec, BackendSpec, Box, Discrete, Spaces
 from tests.inference import reference
 

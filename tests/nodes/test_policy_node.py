@@ -9,6 +9,7 @@ import pytest
 
 from penstock.algorithm import Constant, Falling
 from penstock.exploration import Exploration
+from penstock.inference.settings import PolicySettings
 from penstock.kernels.noise import draw
 from penstock.network import Categorical, Encoding, Network, PolicyGraph
 from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
@@ -131,7 +132,7 @@ def open_node(exploration: Exploration) -> tuple[PolicyNode, Ports]:
     actor = Network("actor", (), (("only", 1, 0.0),))
     graph = PolicyGraph((Encoding("obs", "flat", 1),), actor, None, Categorical(7))
     backend = BackendSpec(f"{__name__}:Backend", ())
-    node = PolicyNode(PolicyNodeSettings(backend, graph, NOISE, SPACES, ROW, SEED, exploration, 10.0))
+    node = PolicyNode(PolicyNodeSettings(PolicySettings(backend, graph, NOISE, SPACES, ROW, SEED, exploration), 10.0))
     ports = Ports()
     node.open(ports)  # type: ignore[arg-type]
     return node, ports

@@ -13,25 +13,31 @@ __all__ = ["Categorical", "Deterministic", "EpsilonGreedy", "Gaussian", "Head", 
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    """A diagonal Gaussian with a state-independent ``log_std`` (a free vector of the actor).
-
-    A stored action is the sample itself, ``mean + explore * exp(log_std) * noise``. Where the action space is bounded,
-    the environment receives ``low + (clip(sample, -1, 1) + 1) / 2 * (high - low)``; otherwise the sample.
-    """
+class _Continuous:
+    """A head whose action is ``size`` numbers."""
 
     size: int
-    gives: ClassVar[tuple[str, ...]] = ("log_prob",)
 
     @property
     def outputs(self) -> int:
-        """The means."""
+        """A number for each element of the action: its mean, or what tanh makes it of."""
         return self.size
 
     @property
     def noise(self) -> NoiseSpec:
         """A number for each element of the action."""
         return NoiseSpec("normal", (self.size,))
+
+
+@dataclass(frozen=True)
+class Gaussian(_Continuous):
+    """A diagonal Gaussian with a state-independent ``log_std`` (a free vector of the actor).
+
+    A stored action is the sample itself, ``mean + explore * exp(log_std) * noise``. Where the action space is bounded,
+    the environment receives ``low + (clip(sample, -1, 1) + 1) / 2 * (high - low)``; otherwise the sample.
+    """
+
+    gives: ClassVar[tuple[str, ...]] = ("log_prob",)
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,12 @@ class Categorical:
 
 
 @dataclass(frozen=True)
-class SquashedGaussian:
+class SquashedGaussian(_Continuous):
     """``tanh(mean + explore * exp(log_std) * noise)``; the outputs are ``size`` means, then ``size`` ``log_std``.
 
     ``log_std`` is clipped to its bounds. Source: Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290, appendix C.
     """
 
-    size: int
     log_std_min: float = -20.0
     log_std_max: float = 2.0
     gives: ClassVar[tuple[str, ...]] = ()
@@ -69,28 +74,12 @@ class SquashedGaussian:
         """Means and log-deviations."""
         return 2 * self.size
 
-    @property
-    def noise(self) -> NoiseSpec:
-        """A number for each element of the action."""
-        return NoiseSpec("normal", (self.size,))
-
 
 @dataclass(frozen=True)
-class Deterministic:
+class Deterministic(_Continuous):
     """``clip(tanh(output) + explore * noise, -1, 1)``: what explores is the noise alone."""
 
-    size: int
     gives: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def outputs(self) -> int:
-        """The action before tanh."""
-        return self.size
-
-    @property
-    def noise(self) -> NoiseSpec:
-        """A number for each element of the action."""
-        return NoiseSpec("normal", (self.size,))
 
 
 @dataclass(frozen=True)

@@ -5,35 +5,19 @@ process asked.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from penstock.exploration import Exploration
+from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
-from penstock.network import PolicyGraph
 from penstock.ports import BoardReader
 from penstock.registry import load
-from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Space, Spaces
+from penstock.types import Array, Arrays, PolicyBackend, Space
 
-__all__ = ["LocalPolicy", "PolicySettings"]
-
-
-@dataclass(frozen=True)
-class PolicySettings:
-    """What answers."""
-
-    backend: BackendSpec
-    graph: PolicyGraph
-    noise: NoiseSpec
-    spaces: Spaces
-    row: tuple[ArraySpec, ...]
-    """The algorithm's own row fields, which the answer fills in beside ``action``."""
-    seed: int
-    exploration: Exploration
+__all__ = ["LocalPolicy"]
 
 
 class _Rows(Protocol):

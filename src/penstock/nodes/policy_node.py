@@ -10,29 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.exploration import Exploration
+from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
-from penstock.network import PolicyGraph
 from penstock.node import Ports
 from penstock.registry import load
-from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Question, Spaces, Wanted
+from penstock.types import Array, Arrays, PolicyBackend, Question, Wanted
 
 __all__ = ["PolicyNode", "PolicyNodeSettings"]
 
 
 @dataclass(frozen=True)
 class PolicyNodeSettings:
-    """What answers."""
+    """What answers, in a process of its own."""
 
-    backend: BackendSpec
-    graph: PolicyGraph
-    noise: NoiseSpec
-    spaces: Spaces
-    row: tuple[ArraySpec, ...]
-    """The algorithm's own row fields, which an answer fills in beside ``action``."""
-    seed: int
-    exploration: Exploration
+    policy: PolicySettings
     open_limit_s: float
     """How long making the policy may take, in seconds."""
 
@@ -62,10 +54,11 @@ class PolicyNode:
     """
 
     def __init__(self, settings: PolicyNodeSettings) -> None:
-        self._settings = settings
-        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
-        self._fields = tuple(name for name, _ in settings.spaces.obs)
-        self._outputs = ("action", *(spec.name for spec in settings.row))
+        policy = self._policy = settings.policy
+        self._open_limit_s = settings.open_limit_s
+        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in policy.graph.published()}
+        self._fields = tuple(name for name, _ in policy.spaces.obs)
+        self._outputs = ("action", *(spec.name for spec in policy.row))
         self._answering: dict[int, _Model] = {}
         """By asker."""
 
@@ -73,7 +66,7 @@ class PolicyNode:
         """Make the policy."""
         self._questions = ports.questions("act")
         self._board = ports.board_reader("policy")
-        with ports.busy("make the policy", self._settings.open_limit_s):
+        with ports.busy("make the policy", self._open_limit_s):
             self._latest = self._make()
         self._models = [self._latest]
 
@@ -98,7 +91,7 @@ class PolicyNode:
         """Nothing is held beyond memory."""
 
     def _make(self) -> _Model:
-        backend = self._settings.backend
+        backend = self._policy.backend
         return _Model(load(backend.build)(*backend.arguments), -1)
 
     def _renew(self, asker: int) -> None:
@@ -117,7 +110,7 @@ class PolicyNode:
 
     def _answer_rows(self, model: _Model, questions: Sequence[Question]) -> None:
         """Write all outputs of ``act`` for the rows that are asked about."""
-        settings, arrays = self._settings, self._questions.arrays
+        settings, arrays = self._policy, self._questions.arrays
         exploration, count = settings.exploration, arrays["action"].shape[2]
         lanes = [question.first_lane + np.arange(count) for question in questions]
         noise = [draw(settings.noise, settings.seed, own, q.step) for own, q in zip(lanes, questions, strict=True)]
@@ -142,7 +135,7 @@ class PolicyNode:
         finals = Wanted.FINAL_VALUE
         places = [self._finals(q) if q.wanted == finals else self._row(q, ("value",)) for q in questions]
         count = sum(len(place.out["value"]) for place in places)
-        noise = np.zeros((count, *self._settings.noise.shape), np.float32)
+        noise = np.zeros((count, *self._policy.noise.shape), np.float32)
         self._act(model, places, noise, np.zeros(count, np.float32))
 
     def _row(self, question: Question, outputs: Sequence[str]) -> _Place:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from penstock.experiments.run_folder import RunFolder
 from penstock.exploration import Exploration
+from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array
 from penstock.metrics.report import report_specs
 from penstock.node import LaneStart
@@ -20,7 +21,6 @@ from penstock.nodes.env import EnvSettings
 from penstock.nodes.evaluator import EvaluatorSettings
 from penstock.nodes.learner import VERDICT, KeeperSettings
 from penstock.nodes.monitor import MonitorSettings
-from penstock.nodes.policy import PolicySettings
 from penstock.nodes.policy_node import PolicyNodeSettings
 from penstock.program.graph import (
     ActionLog,
@@ -167,7 +167,11 @@ def _step_limit_s(plan: Plan, lanes: int) -> float:
 
 
 def _local(plan: Plan) -> LocalAnswer:
-    settings = PolicySettings(
+    return LocalAnswer("policy", _policy_settings(plan))
+
+
+def _policy_settings(plan: Plan) -> PolicySettings:
+    return PolicySettings(
         backend=plan.inference,
         graph=plan.spec.policy,
         noise=plan.spec.noise,
@@ -176,7 +180,6 @@ def _local(plan: Plan) -> LocalAnswer:
         seed=plan.run.seed,
         exploration=_exploration(plan),
     )
-    return LocalAnswer("policy", settings)
 
 
 def _exploration(plan: Plan) -> Exploration:
@@ -190,17 +193,7 @@ def _remote(plan: Plan, policies: tuple[str, ...], lanes: int) -> RemoteAnswer:
 
 
 def _policy(plan: Plan, name: str) -> NodeSpec:
-    settings = PolicyNodeSettings(
-        backend=plan.inference,
-        graph=plan.spec.policy,
-        noise=plan.spec.noise,
-        spaces=plan.spaces,
-        row=plan.spec.row,
-        seed=plan.run.seed,
-        exploration=_exploration(plan),
-        open_limit_s=OPEN_LIMIT_S,
-    )
-    return NodeSpec(name, "policy_node", settings, group=name)
+    return NodeSpec(name, "policy_node", PolicyNodeSettings(_policy_settings(plan), OPEN_LIMIT_S), group=name)
 
 
 def keeper_settings(plan: Plan) -> KeeperSettings:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import psutil
@@ -23,7 +24,7 @@ IN_A_WORKER = "PENSTOCK_GROUP" in os.environ
 FAST = {"env_timeout": 1.0, "num_steps": 16, "mini_batch_size": 32}
 
 
-class Once(TargetEnv):
+class Once(TargetEnv, ABC):
     """Does something bad at one step, the first time that any process comes there."""
 
     total = 0
@@ -34,8 +35,8 @@ class Once(TargetEnv):
             self.misbehave()
         return super().step(action)
 
-    def misbehave(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def misbehave(self) -> None: ...
 
 
 def first() -> bool:

@@ -1,7 +1,9 @@
 """Learning from a table keeps its word: one answer on any number of workers, after a resume, after a death."""
 
+import contextlib
 import hashlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -68,15 +70,15 @@ def test_resumed_equals_uninterrupted(tmp_path, whole, turns: int, before: int, 
     assert fingerprint(second) == whole
 
 
-@pytest.mark.parametrize("group", ["env.1", "learner", "monitor"])
-def test_a_death_does_not_change_a_bit(tmp_path, whole, group: str) -> None:
+@contextlib.contextmanager
+def killing(group: str, times: int, every_s: float) -> Iterator[None]:
+    """Kill the processes of a group while the body runs, at most so often; at least one must have been there."""
     over = threading.Event()
     killed = 0
 
     def kill() -> None:
         nonlocal killed
-        # The process imports torch or waits for one that does: some of these moments lie within the run's turns.
-        while killed < 3 and not over.wait(0.3):
+        while killed < times and not over.wait(every_s):
             process = of_group(group)
             if process is not None:
                 process.kill()
@@ -84,10 +86,19 @@ def test_a_death_does_not_change_a_bit(tmp_path, whole, group: str) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    result = train(tmp_path, 20, runtime="local", num_workers=2)
-    over.set()
-    killer.join()
+    try:
+        yield
+    finally:
+        over.set()
+        killer.join()
     assert killed
+
+
+@pytest.mark.parametrize("group", ["env.1", "learner", "monitor"])
+def test_a_death_does_not_change_a_bit(tmp_path, whole, group: str) -> None:
+    # The process imports torch or waits for one that does: some of these moments lie within the run's turns.
+    with killing(group, 3, every_s=0.3):
+        result = train(tmp_path, 20, runtime="local", num_workers=2)
     assert fingerprint(result) == whole
 
 
@@ -145,22 +156,7 @@ def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -
 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
-    over = threading.Event()
-    killed = 0
-
-    def kill() -> None:
-        nonlocal killed
-        while killed < 2 and not over.wait(1.0):
-            process = of_group(group)
-            if process is not None:
-                process.kill()
-                killed += 1
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2)
-    over.set()
-    killer.join()
-    assert killed
+    with killing(group, 2, every_s=1.0):
+        result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert arrays["gradient_steps"] == (40 * TURN - 100) // 8

@@ -17,6 +17,11 @@ from penstock.types import ArraySpec
 HERE = __name__
 
 
+def cores() -> list[int]:
+    """The cores that this process may run on: all, where a system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
 @dataclass(frozen=True)
 class Count:
     """How far to count, and what happens at the last number."""
@@ -55,7 +60,7 @@ class Source:
         if self.settings.then == "say its niceness":
             raise ValueError(f"niceness {os.nice(0)}")
         if self.settings.then == "say its cores":
-            raise ValueError(f"cores {sorted(os.sched_getaffinity(0))}")
+            raise ValueError(f"cores {cores()}")
         if self.settings.then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.settings.then == "fork and raise":

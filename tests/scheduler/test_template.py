@@ -5,12 +5,9 @@ import json
 import psutil
 import pytest
 
-from penstock.scheduler import processes as module
 from penstock.scheduler.processes import Processes
 from tests.runtime.nodes import wait_until
 from tests.scheduler.test_warden import exits, run
-
-pytestmark = pytest.mark.skipif(not module.FORKS, reason="elsewhere each process starts by itself")
 
 SAY = "import json; open({!r}, 'w').write(json.dumps({}))"
 

@@ -30,28 +30,26 @@ def acted(backend, graph, obs, noise, explore):
     return out
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 70])
-@pytest.mark.parametrize("name", reference.GRAPHS)
-def test_native_agrees_with_the_reference(name, n):
-    graph, generator = reference.GRAPHS[name], np.random.default_rng(n)
+def agrees_with_the_reference(build, graph, n):
+    generator = np.random.default_rng(n)
     published = reference.record(graph, generator)
     obs, noise = reference.observations(graph, generator, n), reference.noise_of(graph, generator, n)
     explore = generator.uniform(0.0, 1.0, n).astype(np.float32)
-    backend = native.build(graph)
+    backend = build(graph)
     backend.load(published)
     agree(acted(backend, graph, obs, noise, explore), reference.act(graph, published, obs, noise, explore))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 70])
+@pytest.mark.parametrize("name", reference.GRAPHS)
+def test_native_agrees_with_the_reference(name, n):
+    agrees_with_the_reference(native.build, reference.GRAPHS[name], n)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("name", EVERY)
 def test_onnx_agrees_with_the_reference(name, n):
-    graph, generator = EVERY[name], np.random.default_rng(n)
-    published = reference.record(graph, generator)
-    obs, noise = reference.observations(graph, generator, n), reference.noise_of(graph, generator, n)
-    explore = generator.uniform(0.0, 1.0, n).astype(np.float32)
-    backend = onnx.build(graph)
-    backend.load(published)
-    agree(acted(backend, graph, obs, noise, explore), reference.act(graph, published, obs, noise, explore))
+    agrees_with_the_reference(onnx.build, EVERY[name], n)
 
 
 ROW_BY_ROW = ["gaussian", "categorical", "image, channels last", "squashed", "deterministic", "values, dueling, atoms"]

@@ -132,11 +132,10 @@ class BackendSpec:
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """The noise that ``act`` takes as an input, per lane: so that acting is a pure function."""
+    """The noise that ``act`` takes as an input, per lane and step: so that acting is a pure function."""
 
     distribution: Literal["normal", "uniform", "gumbel"]
     shape: tuple[int, ...]
-    redraw: Literal["step", "episode"] = "step"
 
 
 class StepResult(NamedTuple):

@@ -36,14 +36,6 @@ def test_gaussian_entropy_by_hand():
     assert distribution.entropy().tolist() == pytest.approx([expected, expected])
 
 
-def test_gaussian_kl_by_hand():
-    # KL(N(0, 1) || N(1, 2^2)) = log(2/1) + (1 + 1) / (2 * 4) - 1/2
-    one = DiagonalGaussian(rows([0.0]), rows(0.0))
-    other = DiagonalGaussian(rows([1.0]), rows(math.log(2.0)))
-    assert one.kl(other).item() == pytest.approx(math.log(2.0) + 0.25 - 0.5)
-    assert one.kl(one).item() == pytest.approx(0.0)
-
-
 def test_gaussian_sample_scales_its_noise():
     # mean 1, sigma 2, noise 3: explore 1 gives 1 + 2 * 3 = 7, explore 0.5 gives 4, explore 0 the mean.
     distribution = DiagonalGaussian(rows([1.0], [1.0], [1.0]), rows(math.log(2.0)))
@@ -64,12 +56,6 @@ def test_categorical_by_hand():
     assert distribution.log_prob(torch.tensor([2])).item() == pytest.approx(math.log(5 / 8))
     expected = -(1 / 8 * math.log(1 / 8) + 2 / 8 * math.log(2 / 8) + 5 / 8 * math.log(5 / 8))
     assert distribution.entropy().item() == pytest.approx(expected)
-
-
-def test_categorical_kl_by_hand():
-    # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log(2/3)
-    one, other = CategoricalDistribution(rows([0.0, 0.0])), CategoricalDistribution(torch.log(rows([1.0, 3.0])))
-    assert one.kl(other).item() == pytest.approx(0.5 * math.log(2.0) + 0.5 * math.log(2.0 / 3.0))
 
 
 def test_categorical_sample_adds_the_noise_to_the_logits():

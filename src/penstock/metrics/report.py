@@ -10,7 +10,6 @@ from penstock.types import Arrays, ArraySpec
 
 __all__ = [
     "APPROX_KL",
-    "CLIP_FRACTION",
     "ENTROPY",
     "EVAL_RETURN",
     "IDLE",
@@ -38,7 +37,6 @@ POLICY_LOSS = "loss/policy"
 VALUE_LOSS = "loss/value"
 ENTROPY = "loss/entropy"
 APPROX_KL = "loss/approx_kl"
-CLIP_FRACTION = "loss/clip_fraction"
 STEPS_PER_SECOND = "throughput/steps_per_second"
 EVAL_RETURN = "eval/return_mean"
 IDLE = "idle/"

@@ -1,7 +1,7 @@
 """Action distributions as pure functions of their parameters. Draws no random numbers: noise is an input.
 
-Rows come first: ``[n, ...]``. A `Distribution` knows ``log_prob``, ``entropy``, ``kl`` and ``sample``; what learns from
-replay needs less of its policies, and gets less.
+Rows come first: ``[n, ...]``. A `Distribution` knows ``log_prob``, ``entropy`` and ``sample``; what learns from replay
+needs less of its policies, and gets less.
 """
 
 import math
@@ -59,13 +59,6 @@ class DiagonalGaussian(NamedTuple):
         entropy = self.log_std.sum() + self.mean.shape[1] * (0.5 + HALF_LOG_TWO_PI)
         return entropy.expand(self.mean.shape[0])
 
-    def kl(self, other: "DiagonalGaussian") -> Tensor:
-        """``KL(self || other)``: ``sum_i (log(s2/s1) + (s1^2 + (m1 - m2)^2) / (2 s2^2) - 1/2)``."""
-        variance = torch.exp(2.0 * self.log_std)
-        distance = (self.mean - other.mean).square()
-        ratio = (variance + distance) * (0.5 * torch.exp(-2.0 * other.log_std))
-        return (ratio + other.log_std - self.log_std - 0.5).sum(1)
-
     def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
         """``mu + explore * sigma * noise`` with standard normal ``noise`` ``[n, k]``."""
         return self.mean + explore.unsqueeze(1) * torch.exp(self.log_std) * noise
@@ -87,12 +80,6 @@ class CategoricalDistribution(NamedTuple):
         """``-sum_i p_i log p_i``."""
         log_p = torch.log_softmax(self.logits, 1)
         return -(log_p.exp() * log_p).sum(1)
-
-    def kl(self, other: "CategoricalDistribution") -> Tensor:
-        """``KL(self || other) = sum_i p_i (log p_i - log q_i)``."""
-        log_p = torch.log_softmax(self.logits, 1)
-        log_q = torch.log_softmax(other.logits, 1)
-        return (log_p.exp() * (log_p - log_q)).sum(1)
 
     def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
         """``argmax_i (logits_i + explore * noise_i)`` with Gumbel ``noise`` ``[n, k]``: an exact sample at 1."""

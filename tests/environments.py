@@ -3,6 +3,8 @@
 Not written for speed, and no example of good style for an environment: some of them misbehave on purpose.
 """
 
+import time
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
@@ -15,6 +17,7 @@ __all__ = [
     "CorridorEnv",
     "DictEnv",
     "IdentityEnv",
+    "SlowPendulum",
     "TargetEnv",
     "make_clocks",
 ]
@@ -180,3 +183,14 @@ class ClockVectorEnv(gymnasium.vector.VectorEnv):
 def make_clocks(num_envs: int) -> ClockVectorEnv:
     """A factory in the shape that penstock calls with the number of lanes."""
     return ClockVectorEnv(num_envs)
+
+
+class SlowPendulum(gymnasium.Wrapper):
+    """Pendulum whose every step takes 5 ms: a learner is done with its rows long before the next come."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("Pendulum-v1"))
+
+    def step(self, action):
+        time.sleep(0.005)
+        return super().step(action)

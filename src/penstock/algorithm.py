@@ -58,6 +58,8 @@ class ReplaySchedule:
     """Gradient steps for each row that is collected; below 1: one every so many rows."""
     min_rows: int
     """Rows in the table before the first gradient step."""
+    reuse: float
+    """Where collection overlaps learning and rows are slow to come, gradient steps go on up to so many times those."""
 
     def progress(self, gradient_steps: int, timesteps: int) -> float:
         """How far a run is, in [0, 1], by its gradient steps alone: so that learners that step together agree."""

@@ -72,6 +72,10 @@ class ReplayUpdater(Protocol):
         """The state's named arrays on the CPU; valid until the next call."""
         ...
 
+    def room(self) -> Arrays:
+        """Arrays for a minibatch that `learn` takes without another copy; each call makes others."""
+        ...
+
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
         """One gradient step: every phase that is due.
 

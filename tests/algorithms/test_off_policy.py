@@ -30,9 +30,9 @@ def made(name, **settings):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_spec_says_what_the_config_says(name):
-    config, spec, _ = made(name, gamma=0.8, num_steps=3)
+    config, spec, _ = made(name, gamma=0.8, num_steps=3, reuse=2.0)
     assert spec.topology == "off_policy"
-    assert spec.schedule == ReplaySchedule(16, 0.5, 7)
+    assert spec.schedule == ReplaySchedule(16, 0.5, 7, 2.0)
     assert (spec.table.capacity, spec.table.gamma) == (99, 0.8)
     assert spec.warmup in {0, 7}
     assert spec.targets == ()

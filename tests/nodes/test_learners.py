@@ -65,3 +65,21 @@ def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> Non
     assert int(arrays["owed"]) == 0
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
     assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
+
+
+@pytest.mark.parametrize("learners", [1, 2])
+@pytest.mark.parametrize("reuse", [1.0, 3.0])
+def test_learners_go_on_with_what_they_have_up_to_the_bound_while_rows_are_slow(
+    tmp_path, learners: int, reuse: float
+) -> None:
+    slow = {"env": "tests.environments:SlowPendulum", "num_envs": 2, "num_steps": 32}
+    result = train(tmp_path, 1_000, **slow, learners=learners, reuse=reuse)
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    due = (result.steps - 200) // 4
+    assert due <= int(arrays["gradient_steps"]) <= reuse * due
+    if reuse > 1.0:
+        # A rollout takes 320 ms, the 16 steps that it makes due a tenth of that.
+        assert int(arrays["gradient_steps"]) > due
+    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    ratios = [line["replay/ratio"] for line in lines if "replay/ratio" in line]
+    assert ratios[-1] == pytest.approx(int(arrays["gradient_steps"]) * 16 / result.steps, rel=0.2)

@@ -19,7 +19,7 @@ def stream(name: str = "s", writer: str = "a", reader: str = "b", slots: int = 1
 
 
 def table(writers: tuple[str, ...] = ("a",), slots: int = 2) -> Table:
-    return Table("t", writers, ("b",), (VALUE,), slots, RateLimiter(0, 1.0, 1))
+    return Table("t", writers, ("b",), (VALUE,), slots, RateLimiter(0, 1.0, 1, 1.0))
 
 
 def program(*edges: object) -> Program:

@@ -49,7 +49,7 @@ def spec(rows):
         ),
         targets=(),
         minibatch=("obs", "reward"),
-        schedule=ReplaySchedule(rows, 1.0, rows),
+        schedule=ReplaySchedule(rows, 1.0, rows, 1.0),
         table=TableSpec(1000, 0.99),
     )
 

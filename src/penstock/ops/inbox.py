@@ -1,11 +1,11 @@
 """Minibatches that come as arrays of this process, on the learner's device and in parts of one size."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from penstock.types import Array
+from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["Inbox"]
 
@@ -14,16 +14,26 @@ class Inbox:
     """Brings minibatches to a device.
 
     Args:
+        specs: of one row.
         size: rows of a part.
         parts: of a minibatch.
         device: where they are learned from.
     """
 
-    def __init__(self, size: int, parts: int, device: torch.device) -> None:
+    def __init__(self, specs: Sequence[ArraySpec], size: int, parts: int, device: torch.device) -> None:
+        self._specs = specs
         self._size = size
         self._parts = parts
         self._device = device
         self._copies: dict[str, _Copy] = {}
+
+    def room(self) -> Arrays:
+        """Arrays for a minibatch, ``[parts size, ...]``; a GPU reads them where they lie."""
+        rows, pinned = self._parts * self._size, self._device.type == "cuda"
+        return {
+            spec.name: torch.zeros((rows, *spec.shape), dtype=getattr(torch, spec.dtype), pin_memory=pinned).numpy()
+            for spec in self._specs
+        }
 
     def take(self, minibatch: Mapping[str, Array]) -> list[dict[str, Tensor]]:
         """The parts of a minibatch ``[parts size, ...]``: views of it on the CPU, elsewhere valid until the next call.
@@ -57,8 +67,10 @@ class _Copy:
 
     def send(self, values: Tensor) -> Tensor:
         """Start copying; whatever the device does next waits for it."""
+        # Until the copy before has ended: its source may be written anew once the next but one is taken.
         self._sent.synchronize()
-        self._staging.copy_(values)
-        self._device.copy_(self._staging, non_blocking=True)
+        if not values.is_pinned():
+            values = self._staging.copy_(values)
+        self._device.copy_(values, non_blocking=True)
         self._sent.record()
         return self._device

@@ -23,7 +23,8 @@ def build(plan: Plan) -> Program:
     """The graph of ``off_policy`` without waiting for versions."""
     if plan.run.learners > 1:
         return _apart(plan)
-    return replayed(plan, max_lag=None, order="by_arrival", niceness=NICENESS)
+    schedule, _ = plan.spec.replay()
+    return replayed(plan, max_lag=None, order="by_arrival", niceness=NICENESS, reuse=schedule.reuse)
 
 
 def _apart(plan: Plan) -> Program:
@@ -31,11 +32,13 @@ def _apart(plan: Plan) -> Program:
     learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
     team = "penstock.exchange.gradients:build"
     steps = [step_settings(plan, number, 1, team) for number in range(run.learners)]
+    schedule, _ = spec.replay()
+    limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
-        keeper_settings(plan), plan.update, steps[0].updater, limiter(plan), run.max_policy_lag, OPEN_LIMIT_S
+        keeper_settings(plan), plan.update, steps[0].updater, limits, run.max_policy_lag, OPEN_LIMIT_S
     )
     pattern = Pattern(
-        table(plan, ("learner", *learners)),
+        table(plan, ("learner", *learners), limits),
         parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners),
         (
             NodeSpec("learner", "parameter", parameter, group="learner"),

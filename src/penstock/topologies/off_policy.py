@@ -29,10 +29,12 @@ __all__ = ["build", "replayed", "step_settings", "table"]
 
 def build(plan: Plan) -> Program:
     """No lag, turns by lane; nobody works at the same time."""
-    return replayed(plan, max_lag=0, order="by_lane", niceness=0)
+    return replayed(plan, max_lag=0, order="by_lane", niceness=0, reuse=1.0)
 
 
-def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_arrival"], niceness: int) -> Program:
+def replayed(
+    plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_arrival"], niceness: int, reuse: float
+) -> Program:
     """Rollouts go into a table that the learner draws from; ``niceness`` is the environment nodes'.
 
     Several learners share each minibatch and step together.
@@ -42,8 +44,9 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
     team = "penstock.exchange.all_reduce:build" if run.learners > 1 else None
     steps = [step_settings(plan, number, run.learners, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
+    limits = limiter(plan, reuse)
     settings = (
-        ReplayLearnerSettings(keeper_settings(plan), steps[0], limiter(plan), order),
+        ReplayLearnerSettings(keeper_settings(plan), steps[0], limits, order),
         *(ReplicaSettings(own, plan.initial) for own in steps[1:]),
     )
     together: tuple[Edge, ...] = ()
@@ -55,7 +58,7 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
             Board("turns", learners[0], learners[1:], turn_specs(plan.num_workers)),
         )
     pattern = Pattern(
-        table(plan, learners),
+        table(plan, learners, limits),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
         tuple(
             NodeSpec(name, kind, own, group=name, threads=plan.learner_threads)
@@ -68,7 +71,7 @@ def replayed(plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_a
     return wire(plan, pattern)
 
 
-def table(plan: Plan, readers: tuple[str, ...]) -> Table:
+def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter) -> Table:
     """Where environment nodes keep their rollouts."""
     run, spec = plan.run, plan.spec
     _, kept = spec.replay()
@@ -80,13 +83,13 @@ def table(plan: Plan, readers: tuple[str, ...]) -> Table:
     ranking = None
     if kept.priorities is not None:
         ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
-    return Table("rollouts", env_names(plan), readers, rollout, slots, limiter(plan), ranking)
+    return Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking)
 
 
-def limiter(plan: Plan) -> RateLimiter:
+def limiter(plan: Plan, reuse: float) -> RateLimiter:
     """Collecting may be two turns ahead: one that is learned from, one that waits."""
     (schedule, _), turn = plan.spec.replay(), plan.run.num_envs * plan.num_steps
-    return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * turn)
+    return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * turn, reuse=reuse)
 
 
 def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> StepSettings:

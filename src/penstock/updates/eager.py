@@ -80,7 +80,12 @@ class EagerReplayUpdater:
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, exchange: Exchange | None) -> None:
         self._stepper = _Stepper(algorithm.phases, settings, exchange)
-        self._inbox = Inbox(settings.spec.schedule.mini_batch_size, settings.accumulate, torch.device(settings.device))
+        self._inbox = Inbox(
+            settings.spec.drawn(settings.spaces),
+            settings.spec.schedule.mini_batch_size,
+            settings.accumulate,
+            torch.device(settings.device),
+        )
 
     @property
     def gradient_steps(self) -> int:
@@ -94,6 +99,10 @@ class EagerReplayUpdater:
     def state(self) -> Arrays:
         """The state's named arrays on the CPU."""
         return self._stepper.arrays()
+
+    def room(self) -> Arrays:
+        """Arrays for a minibatch, in pinned memory where a GPU learns from it."""
+        return self._inbox.room()
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
         """One gradient step: every phase that is due. As `penstock.updater.ReplayUpdater.learn`."""

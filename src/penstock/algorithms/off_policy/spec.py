@@ -38,6 +38,12 @@ class ReplayConfig:
     updates_per_step: float = tunable(
         1.0, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
     )
+    reuse: float = tunable(
+        1.0,
+        "non_blocking: while rows are slow to come, steps go on up to so many times updates_per_step: more uses idle "
+        "learners and overfits to old rows (1 to 8)",
+        min=1,
+    )
     mini_batch_size: int = tunable(256, "rows of one gradient step: fewer are noisier and cheaper (32 to 1024)", min=1)
     min_rows: int = tunable(
         1_000, "rows in the table before the first gradient step: more is a broader start (500 to 50,000)", min=1
@@ -114,7 +120,7 @@ def off_policy_spec(
         ),
         targets=(),
         minibatch=(*fields, *(f"next.{name}" for name in fields), "action", "reward", "discount"),
-        schedule=ReplaySchedule(config.mini_batch_size, config.updates_per_step, config.min_rows),
+        schedule=ReplaySchedule(config.mini_batch_size, config.updates_per_step, config.min_rows, config.reuse),
         table=TableSpec(config.capacity, config.gamma),
         warmup=config.min_rows,
         optimizer=tuple(part.name for part in optimizer),

@@ -12,6 +12,9 @@ from penstock.nodes.learner.work import Work, WorkingNode
 
 __all__ = ["FollowerNode", "FollowerSettings"]
 
+TURN = 8
+"""Gradient steps that are drawn from the same rows: so the next minibatch is known before this one is learned."""
+
 
 @dataclass(frozen=True)
 class FollowerSettings:
@@ -39,7 +42,7 @@ class FollowerNode(WorkingNode):
         yield lambda: drawable(table, self._written()) >= self._schedule.min_rows or stopping()
         while not stopping():
             progress = self._schedule.progress(self._steps.updater.gradient_steps, self._settings.timesteps)
-            yield from self._steps.until(Turn(self._steps.done + 1, self._written(), progress))
+            yield from self._steps.until(Turn(self._steps.done + TURN, self._written(), progress))
             yield None
         self._steps.leave()
 

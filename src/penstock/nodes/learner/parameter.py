@@ -100,7 +100,11 @@ class ParameterNode(WorkingNode):
         return int(self._keeper.committed["owed"])
 
     def _applicable(self) -> bool:
-        return self._owed() > 0 and self._gradients.ready() > 0
+        return self._wanted(self._keeper.committed) and self._gradients.ready() > 0
+
+    def _wanted(self, record: Arrays) -> bool:
+        """True if a gradient step is due, or may be taken before it is."""
+        return int(record["owed"]) > 0 or self._settings.limiter.spare(int(record["steps"]), int(record["applied"])) > 0
 
     def _take_rollouts(self) -> None:
         """Take note of new rollouts: their rows make gradient steps due."""
@@ -145,7 +149,7 @@ class ParameterNode(WorkingNode):
         for name in new.keys() - {spec.name for spec in self._settings.keeper.spec.state}:
             new[name][...] = committed[name]
         used: list[int] = []
-        while new["owed"] > 0 and time.monotonic() < deadline:
+        while self._wanted(new) and time.monotonic() < deadline:
             index = self._gradients.take()
             if index is None:
                 break
@@ -175,7 +179,7 @@ class ParameterNode(WorkingNode):
         with self._ports.busy("gradient step", self._settings.open_limit_s):
             self._updater.apply(gradients_in(slot, self._shared), progress)
         new["applied"] += 1
-        new["owed"] -= 1
+        new["owed"][...] = max(0, int(new["owed"]) - 1)
 
     def _publish(self) -> None:
         committed = self._keeper.committed

@@ -147,11 +147,12 @@ def _place_lanes(new: Arrays, rollout: Arrays) -> None:
 
 def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:
     """Enter the episodes that ended, by time and then by lane: an order that no number of workers changes."""
-    order = np.concatenate([_episode_ends(rollout) for rollout in rollouts])
+    order = np.concatenate([np.empty((0, 2), np.int64), *(_episode_ends(rollout) for rollout in rollouts)])
     sequence = np.lexsort((order[:, 1], order[:, 0]))
     new["episodes"] += len(order)
     for name, field in (("returns", "episode_return"), ("lengths", "episode_length")):
-        ended = np.concatenate([rollout[field][: int(rollout["episode_count"])] for rollout in rollouts])
+        parts = [rollout[field][: int(rollout["episode_count"])] for rollout in rollouts]
+        ended = np.concatenate([new[name][:0], *parts])
         new[name][:] = np.concatenate([new[name], ended[sequence]])[-RETURN_WINDOW:]
 
 

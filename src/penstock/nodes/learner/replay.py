@@ -23,6 +23,9 @@ from penstock.types import Array
 
 __all__ = ["ReplayLearnerNode", "ReplayLearnerSettings"]
 
+SPARE_STEPS = 8
+"""Of a turn without a new rollout: few, because one that comes in between waits."""
+
 
 @dataclass(frozen=True)
 class ReplayLearnerSettings:
@@ -39,8 +42,9 @@ class ReplayLearnerNode(WorkingNode):
     """Learns from table ``rollouts`` and publishes on board ``policy``.
 
     It goes on in turns: it takes note of the rollouts that are new, takes as many gradient steps as they make due, then
-    commits. In lock step every environment node waits for that commit, so each turn finds the same rows. Where other
-    learners step with it, board ``turns`` tells them up to where.
+    commits. While none comes it may take further steps, as far as the limiter lets it. In lock step every environment
+    node waits for that commit, so each turn finds the same rows. Where other learners step with it, board ``turns``
+    tells them up to where.
     """
 
     def __init__(self, settings: ReplayLearnerSettings) -> None:
@@ -76,7 +80,7 @@ class ReplayLearnerNode(WorkingNode):
         if ports.former:
             yield from keeper.again_behind_commit()
         while not keeper.done() and not ports.stopping():
-            if self._new() == 0:
+            if self._new() == 0 and self._spare() == 0:
                 yield lambda: self._new() > 0 or ports.stopping()
                 continue
             with ports.span("turn"):
@@ -85,6 +89,13 @@ class ReplayLearnerNode(WorkingNode):
                 yield from keeper.behind_commit()
         self._steps.leave()
         yield from keeper.checkpoint()
+
+    def _spare(self) -> int:
+        """Gradient steps that may be taken while no rollout comes."""
+        committed = self._keeper.committed
+        if drawable(self._table, committed["taken"]) < self._schedule.min_rows:
+            return 0
+        return self._settings.limiter.spare(int(committed["steps"]), int(committed["gradient_steps"]))
 
     def _new(self) -> int:
         return self._intake.waiting(self._keeper.committed["taken"])
@@ -98,7 +109,7 @@ class ReplayLearnerNode(WorkingNode):
         committed = keeper.committed
         taken = committed["taken"].copy()
         slots = self._intake.take(taken)
-        lag = float(np.mean([int(committed["update"]) - slot["policy_version"][0, 0] for slot in slots]))
+        lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
         turn = self._turn_of(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
         if self._turns is not None:
             self._turns.publish(turn_values(turn), int(committed["update"]) + 1)
@@ -118,18 +129,22 @@ class ReplayLearnerNode(WorkingNode):
             keeper.commit(new, self._steps.updater.state())
         with self._ports.span("report"):
             drawn = turn.last * self._schedule.mini_batch_size
-            ratio = {"replay/ratio": drawn / max(1, int(new["steps"]))}
-            keeper.report(loss_values(metrics) | {"policy/lag": lag} | ratio)
+            found = {"replay/ratio": drawn / max(1, int(new["steps"]))}
+            if lags:
+                found["policy/lag"] = float(np.mean(lags))
+            keeper.report(loss_values(metrics) | found)
 
     def _note_paid(self, rows: int) -> None:
         """All gradient steps that so many rows made due are done: before the bell that tells environment nodes."""
         self._ports.note("paid", self._settings.limiter.paid(rows, 0))
 
     def _turn_of(self, collected: int, taken: Array) -> Turn:
-        """The turn that begins with so many new rows."""
+        """The turn that begins with so many new rows; with none, it takes some of the steps that are spare."""
         committed = self._keeper.committed
         before = int(committed["steps"])
         limiter, enough = self._settings.limiter, drawable(self._table, taken) >= self._schedule.min_rows
         due = limiter.due(before + collected) - limiter.due(before) if enough else 0
+        if collected == 0:
+            due = min(SPARE_STEPS, self._spare())
         progress = min(1.0, before / self._settings.keeper.run.timesteps)
         return Turn(int(committed["gradient_steps"]) + due, tuple(map(int, taken)), progress)

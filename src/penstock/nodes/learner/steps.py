@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.algorithm import UpdaterSettings
 from penstock.node import Ports
+from penstock.nodes.learner.drawing import Draw, drawing
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
 from penstock.replay.priorities import tree_of
@@ -63,11 +64,10 @@ class GradientSteps:
         schedule, self._table_spec = spec.replay()
         self._settings = settings
         self._ports = ports
-        self._size = schedule.mini_batch_size * settings.updater.accumulate
         self.table = ports.table("rollouts")
         ranks = ports.priorities("rollouts")
         self.tree = None if ranks is None else tree_of(self.table, ranks)
-        self._sampler = Sampler(
+        sampler = Sampler(
             self.table,
             self.table.arrays["valid"].shape[2],
             tuple(name for name, _ in settings.updater.spaces.obs),
@@ -76,14 +76,13 @@ class GradientSteps:
             stack={},
             tree=self.tree,
         )
-        specs = spec.drawn(settings.updater.spaces)
-        self._minibatch: Arrays = {part.name: np.zeros((self._size, *part.shape), part.dtype) for part in specs}
-        self._places: Arrays = {name: np.zeros(self._size, np.int64) for name in ("index", "stamp")}
         self._team: Team | None = None
         if settings.team is not None:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
+        size = schedule.mini_batch_size * settings.updater.accumulate
+        self._drawing = drawing(sampler, self.updater.room, size, device=settings.updater.device)
         self.done = 0
 
     def start(self, state: Mapping[str, Array]) -> None:
@@ -103,9 +102,11 @@ class GradientSteps:
             if not self.may_begin():
                 yield lambda: self.may_begin() or self._ports.stopping()
                 continue
-            self._sampler.sample(self._key(), self._minibatch | self._places, list(turn.taken), beta)
+            draw = Draw(self._key(self.done), turn.taken, beta)
+            then = draw._replace(key=self._key(self.done + 1)) if self.done + 1 < turn.last else None
+            drawn = self._drawing.take(draw, then)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
-                self._rank(self.updater.learn(self._minibatch, turn.progress))
+                self._rank(drawn.places, self.updater.learn(drawn.rows, turn.progress))
             self.done += 1
             if self._team is not None:
                 self._team.end()
@@ -122,14 +123,15 @@ class GradientSteps:
         if self._team is not None:
             self._team.leave()
 
-    def _key(self) -> tuple[int, int]:
-        """Of what is drawn for the next step: other rows for each learner."""
+    def _key(self, step: int) -> tuple[int, int]:
+        """Of what is drawn for a step: other rows for each learner."""
         updater = self._settings.updater
-        return updater.seed, self.done * self._settings.learners + updater.learner
+        return updater.seed, step * self._settings.learners + updater.learner
 
-    def _rank(self, per_row: Arrays) -> None:
+    def _rank(self, places: Arrays, per_row: Arrays) -> None:
         """Rows that were just learned from are ranked anew, where they still lie where they were drawn."""
         priorities = self._table_spec.priorities
         if self.tree is not None and priorities is not None:
             ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
-            self.tree.update(self._places["index"], self._places["stamp"], ranks)
+            self._drawing.settle()
+            self.tree.update(places["index"], places["stamp"], ranks)

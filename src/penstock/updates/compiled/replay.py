@@ -36,7 +36,7 @@ class CompiledReplayUpdater:
         }
         self._exchange = exchange
         self._in_parts = exchange is not None or settings.accumulate > 1
-        self._inbox = Inbox(size, settings.accumulate, device)
+        self._inbox = Inbox(settings.spec.drawn(settings.spaces), size, settings.accumulate, device)
         self._stepper = Stepper(algorithm.phases, settings, rows, dict)
         self._stepper.prepare(in_parts=self._in_parts)
 
@@ -52,6 +52,10 @@ class CompiledReplayUpdater:
     def state(self) -> Arrays:
         """The state's named arrays on the CPU."""
         return self._stepper.arrays()
+
+    def room(self) -> Arrays:
+        """Arrays for a minibatch, in pinned memory where a GPU learns from it."""
+        return self._inbox.room()
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
         """One gradient step: every phase that is due. As `penstock.updater.ReplayUpdater.learn`."""

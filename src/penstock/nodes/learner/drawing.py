@@ -1,0 +1,126 @@
+"""Minibatches of a table, one after the other: drawn when they are wanted, or while the one before is learned from.
+
+Knows nothing of what is learned. Both ways draw the same rows, unless ranks change in between: what is drawn ahead goes
+by the ranks that stood when the step before began.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import cycle
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from penstock.replay.sampler import Sampler
+from penstock.types import Arrays
+
+__all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "drawing"]
+
+AHEAD_FROM_BYTES = 1 << 20
+"""Of a minibatch: from there on copying it takes longer than waking the thread that does it, some 50 us."""
+BUFFERS = 3
+"""One is learned from, one is drawn into, and a GPU may still be reading a third."""
+
+
+class Drawn(NamedTuple):
+    """A minibatch; valid until the next but one is taken."""
+
+    rows: Arrays
+    """Field -> ``[m, ...]``."""
+    places: Arrays
+    """``index`` and ``stamp``, int64 ``[m]``: where the rows lie."""
+
+
+class Draw(NamedTuple):
+    """What is to be drawn. Two that are equal draw the same rows, while the table and its ranks stand."""
+
+    key: tuple[int, int]
+    before: tuple[int, ...]
+    beta: float
+
+
+class Drawing(Protocol):
+    """Where a learner's minibatches come from."""
+
+    def take(self, draw: Draw, then: Draw | None) -> Drawn:
+        """The minibatch that is wanted now; ``then`` is the next one, if that is known.
+
+        Raises:
+            ResourceError: there is nothing to draw.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Return once nothing is being drawn: ranks may change."""
+        ...
+
+
+def drawing(sampler: Sampler, room: Callable[[], Arrays], size: int, *, device: str) -> Drawing:
+    """Ahead where a minibatch takes long to assemble, or its learner is elsewhere; else at once.
+
+    Args:
+        sampler: draws.
+        room: makes the arrays of a minibatch.
+        size: its rows.
+        device: that learns from it.
+    """
+    first = room()
+    if device == "cpu" and sum(array.nbytes for array in first.values()) < AHEAD_FROM_BYTES:
+        return AtOnce(sampler, _buffer(first, size))
+    return Ahead(sampler, [_buffer(first, size), *(_buffer(room(), size) for _ in range(BUFFERS - 1))])
+
+
+def _buffer(rows: Arrays, size: int) -> Drawn:
+    return Drawn(rows, {name: np.zeros(size, np.int64) for name in ("index", "stamp")})
+
+
+class AtOnce:
+    """Draws when asked, into one buffer."""
+
+    def __init__(self, sampler: Sampler, buffer: Drawn) -> None:
+        self._sampler = sampler
+        self._buffer = buffer
+
+    def take(self, draw: Draw, then: Draw | None) -> Drawn:
+        """As `Drawing.take`."""
+        del then
+        _fill(self._sampler, draw, self._buffer)
+        return self._buffer
+
+    def settle(self) -> None:
+        """As `Drawing.settle`."""
+
+
+class Ahead:
+    """Draws the next minibatch in a thread of its own while this one is learned from; drawing holds no GIL."""
+
+    def __init__(self, sampler: Sampler, buffers: Sequence[Drawn]) -> None:
+        self._sampler = sampler
+        self._buffers = cycle(buffers)
+        self._thread = ThreadPoolExecutor(1, "draw")
+        self._coming: tuple[Draw, Drawn, Future[None]] | None = None
+
+    def take(self, draw: Draw, then: Draw | None) -> Drawn:
+        """As `Drawing.take`."""
+        coming, self._coming = self._coming, None
+        # Also one that is not wanted any more: the sampler is for one thread at a time.
+        if coming is not None:
+            coming[2].result()
+        if coming is not None and coming[0] == draw:
+            taken = coming[1]
+        else:
+            taken = next(self._buffers)
+            _fill(self._sampler, draw, taken)
+        if then is not None:
+            buffer = next(self._buffers)
+            self._coming = then, buffer, self._thread.submit(_fill, self._sampler, then, buffer)
+        return taken
+
+    def settle(self) -> None:
+        """As `Drawing.settle`."""
+        if self._coming is not None:
+            self._coming[2].result()
+
+
+def _fill(sampler: Sampler, draw: Draw, buffer: Drawn) -> None:
+    sampler.sample(draw.key, buffer.rows | buffer.places, list(draw.before), draw.beta)

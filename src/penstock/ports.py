@@ -99,6 +99,10 @@ class BoardReader(Protocol):
         """The latest version, or -1 before the first."""
         ...
 
+    def fresh(self, turn: int) -> bool:
+        """True if a version is there that is new enough for a reader's turn, by the edge's ``max_lag``."""
+        ...
+
     def read(self, into: Mapping[str, Array]) -> int:
         """Copy the latest value, whole, into ``into`` and return its version."""
         ...

@@ -45,7 +45,7 @@ def asked(name, build, exploration, steps=(0, 1, 2)):
     noise = graph.head.noise
     spaces = Spaces(OBS, space)
     settings = PolicySettings(BackendSpec(build, (graph,)), graph, noise, spaces, row, SEED, exploration)
-    policy = LocalPolicy(settings, Board(published), None, FIRST, LANES)
+    policy = LocalPolicy(settings, Board(published), FIRST, LANES)
     specs = (*spaces.obs_specs(), spaces.action_spec(), *row)
     rows = {spec.name: np.zeros((STEPS, LANES, *spec.shape), spec.dtype) for spec in specs}
     rows["obs"][...] = np.random.default_rng(1).normal(size=rows["obs"].shape)

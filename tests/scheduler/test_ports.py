@@ -1,10 +1,16 @@
-"""A node's vitals: all of its time is either work or idle, also where nodes share a process."""
+"""A node's vitals, all of whose time is either work or idle, and when its end of a board is new enough."""
 
+import numpy as np
+import pytest
+
+from penstock.memory.board import Board
 from penstock.memory.segment import Segment
 from penstock.scheduler import ports as ports_module
+from penstock.scheduler.ends import BoardEnd
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.ports import NodePorts
 from penstock.scheduler.wiring import Wiring
+from penstock.types import ArraySpec
 
 
 class Clock:
@@ -70,3 +76,14 @@ def test_a_nodes_time_is_work_or_idle_and_nothing_else(monkeypatch) -> None:
         (5, 1_030),
         (0, 1_035),
     ]
+
+
+@pytest.mark.parametrize(("max_lag", "fresh"), [(0, 4), (2, 6), (None, 1000)])
+def test_a_board_is_new_enough_for_so_many_turns(max_lag: int | None, fresh: int) -> None:
+    specs = (ArraySpec("actor", (3,), "float32"),)
+    board = Board(Segment.create(Board.required(specs), "test").bytes, specs)
+    end = BoardEnd(board, lambda: None, max_lag)
+    assert not end.fresh(0)  # nothing is published yet
+    end.publish({"actor": np.zeros(3, np.float32)}, 4)
+    assert end.fresh(fresh)
+    assert end.fresh(fresh + 1) is (max_lag is None)

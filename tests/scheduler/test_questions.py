@@ -41,15 +41,17 @@ class BoardOf:
     def version(self) -> int:
         return self.latest
 
+    def fresh(self, turn: int) -> bool:
+        return turn <= self.latest
+
 
 class Pair:
     """An environment node's end, its stream, and the answerer's end for both askers."""
 
-    def __init__(self, max_lag: int | None = 0) -> None:
+    def __init__(self) -> None:
         self.rung: list[str] = []
         self.stream = Stream(zeros(Stream.required(ROWS, SLOTS)), ROWS, SLOTS)
         self.questions = Questions(zeros(Questions.required(EDGE)), EDGE)
-        self.max_lag = max_lag
         self.asking = self.ask_again(ENV)
         self.answering = self.answer_again(NODE)
 
@@ -58,7 +60,6 @@ class Pair:
             self.questions.slot(asker, owner),
             self.stream.arrays,
             BoardOf(),  # type: ignore[arg-type]
-            max_lag=self.max_lag,
             first_lane=6,
             wake=lambda: self.rung.append("policy.0"),
         )
@@ -140,11 +141,10 @@ def test_one_question_at_a_time() -> None:
         pair.asking.ask(0, 1, 1)
 
 
-@pytest.mark.parametrize(("max_lag", "fresh"), [(0, 4), (2, 6), (None, 1000)])
-def test_it_waits_for_versions_as_the_board_says(max_lag: int | None, fresh: int) -> None:
-    asking = Pair(max_lag).asking
-    assert asking.fresh(fresh)
-    assert asking.fresh(fresh + 1) is (max_lag is None)
+def test_it_waits_for_versions_as_the_board_says() -> None:
+    asking = Pair().asking
+    assert asking.fresh(4)
+    assert not asking.fresh(5)
 
 
 def test_what_a_dead_asker_asked_is_asked_no_more() -> None:

@@ -50,14 +50,11 @@ class _Binds(Protocol):
 class LocalPolicy:
     """Implements ``node.PolicyPort`` for ``lanes`` lanes from ``first_lane`` on."""
 
-    def __init__(
-        self, settings: PolicySettings, board: BoardReader, max_lag: int | None, first_lane: int, lanes: int
-    ) -> None:
+    def __init__(self, settings: PolicySettings, board: BoardReader, first_lane: int, lanes: int) -> None:
         self.version = -1
         self.environment_action = environment_array(settings.spaces.action, lanes)
         self._settings = settings
         self._board = board
-        self._max_lag = max_lag
         self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
         self._explore = settings.exploration.scale(self._lanes, 0)
         self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
@@ -67,8 +64,7 @@ class LocalPolicy:
 
     def fresh(self, turn: int) -> bool:
         """True if a version is published that is new enough for this turn."""
-        version = self._board.version()
-        return version >= 0 and (self._max_lag is None or version >= turn - self._max_lag)
+        return self._board.fresh(turn)
 
     def refresh(self) -> None:
         """Answer with the latest published parameters from here on."""

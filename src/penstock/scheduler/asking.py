@@ -27,7 +27,6 @@ class AskingEnd:
         arrays: Arrays,
         board: BoardReader,
         *,
-        max_lag: int | None,
         first_lane: int,
         wake: Callable[[], None],
     ) -> None:
@@ -37,7 +36,6 @@ class AskingEnd:
             slot: the asker's own.
             arrays: field -> ``[slots, ...]`` of the stream that the asker writes.
             board: where the answering parameters are published.
-            max_lag: of that board.
             first_lane: global number of the asker's first lane.
             wake: rings the answerer's bell.
 
@@ -51,7 +49,6 @@ class AskingEnd:
         self._slot = slot
         self._arrays = arrays
         self._board = board
-        self._max_lag = max_lag
         self._first_lane = first_lane
         self._wake = wake
         self._refresh = True
@@ -62,8 +59,7 @@ class AskingEnd:
 
     def fresh(self, turn: int) -> bool:
         """True if a version is published that is new enough for this turn."""
-        version = self._board.version()
-        return version >= 0 and (self._max_lag is None or version >= turn - self._max_lag)
+        return self._board.fresh(turn)
 
     def refresh(self) -> None:
         """The next question, and all after it, are answered with what is the latest when that one is."""

@@ -145,10 +145,17 @@ class TableEnd:
 
 
 class BoardEnd:
-    """One node's end of a board; ``wake`` rings its readers' bells."""
+    """One node's end of a board.
 
-    def __init__(self, memory: BoardMemory, wake: Callable[[], None]) -> None:
+    Args:
+        memory: the structure.
+        wake: rings its readers' bells.
+        max_lag: how many versions a reader may be behind its own count of turns; ``None``: any number.
+    """
+
+    def __init__(self, memory: BoardMemory, wake: Callable[[], None], max_lag: int | None) -> None:
         self._memory = memory
+        self._max_lag = max_lag
         self._wake = wake
         self.version = memory.version
         self.read = memory.read
@@ -157,3 +164,8 @@ class BoardEnd:
         """Make ``arrays`` the latest value."""
         self._memory.publish(arrays, version)
         self._wake()
+
+    def fresh(self, turn: int) -> bool:
+        """True if a version is there that is new enough for this turn."""
+        version = self._memory.version()
+        return version >= 0 and (self._max_lag is None or version >= turn - self._max_lag)

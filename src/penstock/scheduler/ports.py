@@ -102,24 +102,22 @@ class NodePorts:
         edge = self._wiring.edge(name)
         if not isinstance(edge, Board):
             raise TypeError(f"edge {name} is no board")
-        return BoardEnd(self._wiring.board(name), self._waker(edge.readers))
+        return BoardEnd(self._wiring.board(name), self._waker(edge.readers), edge.max_lag)
 
     def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
         """The asking end of an ask edge: a policy in this process, or the way to the node that answers."""
         ask = self._ask(edge)
-        bound = self._wiring.edge(ask.board)
-        max_lag = bound.max_lag if isinstance(bound, Board) else None
         board = self.board_reader(ask.board)
         match ask.answer:
             case LocalAnswer(kind, settings):
-                policy: PolicyPort = node_class(kind)(settings, board, max_lag, first_lane, lanes)
+                policy: PolicyPort = node_class(kind)(settings, board, first_lane, lanes)
                 return policy
             case RemoteAnswer(nodes, stream, _):
                 slot = self._wiring.questions(ask).slot(self.name, self.incarnation)
                 answerer = next(node for node in nodes if self.name in ask.answered_by(node))
                 wake = self._bell_of(answerer)
                 arrays = self._arrays(stream)
-                return AskingEnd(slot, arrays, board, max_lag=max_lag, first_lane=first_lane, wake=wake)
+                return AskingEnd(slot, arrays, board, first_lane=first_lane, wake=wake)
 
     def questions(self, edge: str) -> QuestionPort:
         """The answering end of an ask edge, for this node's share of the askers."""

@@ -8,18 +8,23 @@ import time
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import FrameStackObservation
 
 __all__ = [
     "ClockEnv",
     "ClockVectorEnv",
     "CorridorEnv",
     "DictEnv",
+    "FilmEnv",
     "IdentityEnv",
     "SlowPendulum",
     "TargetEnv",
     "make_clocks",
+    "make_dark_film",
+    "make_film",
+    "make_many_films",
 ]
 
 
@@ -194,3 +199,43 @@ class SlowPendulum(gymnasium.Wrapper):
     def step(self, action):
         time.sleep(0.005)
         return super().step(action)
+
+
+class FilmEnv(gymnasium.Env):
+    """Each frame says which episode it is of, how old that is and what was done last; reward 3 for action 1.
+
+    So a stack can be told from its newest frame alone, but for the actions.
+    """
+
+    LIMIT = 9
+    observation_space = Box(0, 255, (6,), np.uint8)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.film = self.np_random.integers(1, 256, 4)
+        self.steps = 0
+        return self._frame(0), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._frame(action), 3.0 * action, bool(self.np_random.random() < 0.1), self.steps == self.LIMIT, {}
+
+    def _frame(self, action):
+        return np.array([*self.film, self.steps, action], np.uint8)
+
+
+def make_film():
+    return FrameStackObservation(FilmEnv(), 4)
+
+
+def make_dark_film():
+    """A film that begins with darkness."""
+    return FrameStackObservation(FilmEnv(), 4, padding_type="zero")
+
+
+def make_many_films(num_envs):
+    """Films that are stepped together, and reset themselves in the next step."""
+    films = SyncVectorEnv([make_film] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+    films.metadata = {**films.metadata, "frame_stack": {"frames": 4, "padding": "first"}}
+    return films

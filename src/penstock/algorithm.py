@@ -6,6 +6,7 @@ paper for PPO, SAC, TD3, Ape-X, IMPALA with an LSTM, and masked multi-agent lear
 This file imports no torch: arrays of ``learn.py`` are torch tensors, written ``Tensors`` here.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -89,6 +90,8 @@ class TableSpec:
     """A drawn ``reward`` sums up to so many steps; ``discount`` is what the value of ``next.<field>`` counts."""
     priorities: Priorities | None = None
     """``None``: every row is as likely."""
+    reward_limit: float = math.inf
+    """A drawn ``reward`` sums rewards cut to ``-reward_limit .. reward_limit``; rows keep them as they are."""
 
 
 @dataclass(frozen=True)

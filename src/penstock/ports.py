@@ -115,6 +115,9 @@ class PolicyPort(Protocol):
     """Version of the parameters that answer now; -1 before the first."""
     environment_action: Array
     """``[lanes, ...]``: the last answer's actions in the environment's own units and dtype."""
+    stacks: Arrays
+    """Field -> ``[lanes, ...]``: where the asker puts the observations that it will ask about, of those fields of which
+    rows keep one frame only."""
 
     def fresh(self, turn: int) -> bool:
         """True if a version is published that is new enough for this turn, by the board's ``max_lag``."""
@@ -164,6 +167,10 @@ class QuestionPort(Protocol):
 
     def environment_action(self, asker: int) -> Array:
         """``[lanes, ...]``: where that asker looks for its actions in the environment's own units."""
+        ...
+
+    def stacks(self, asker: int) -> Arrays:
+        """Field -> ``[lanes, ...]``: that asker's observations, of those fields of which rows keep one frame only."""
         ...
 
     def answer(self, asker: int, version: int) -> None:

@@ -5,7 +5,7 @@ Shapes are written ``[T, B, ...]``: time first, then lanes.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -27,6 +27,7 @@ __all__ = [
     "Question",
     "Space",
     "Spaces",
+    "Stack",
     "StepResult",
     "Wanted",
 ]
@@ -66,6 +67,16 @@ class ArraySpec:
 
 
 @dataclass(frozen=True)
+class Stack:
+    """An observation's first axis holds its latest frames, the newest last: each step adds one behind the others."""
+
+    frames: int
+    """At least 2."""
+    padding: Literal["first", "zero"]
+    """What stands for the frames before an episode's first: that one again, or zeros."""
+
+
+@dataclass(frozen=True)
 class Box:
     """A box of numbers. ``low`` and ``high`` hold one bound for all elements, or one each in C order."""
 
@@ -73,6 +84,9 @@ class Box:
     dtype: str
     low: tuple[float, ...]
     high: tuple[float, ...]
+    stack: Stack | None = field(default=None, repr=False)
+    """``None``: the numbers of one observation are not known to come again in the next. Not part of what a checkpoint
+    names its spaces by: whoever learns from whole observations need not know."""
 
     @property
     def size(self) -> int:
@@ -114,11 +128,27 @@ class Spaces:
             for name, space in self.obs
         )
 
+    def stacks(self) -> dict[str, Stack]:
+        """The observation fields that are stacks of frames."""
+        return {name: space.stack for name, space in self.obs if isinstance(space, Box) and space.stack is not None}
+
+    def newest(self) -> "Spaces":
+        """The same, where observations hold of each stack its newest frame alone."""
+        return Spaces(tuple((name, _newest(space)) for name, space in self.obs), self.action)
+
     def action_spec(self) -> ArraySpec:
         """How an action is stored in a row: the policy's own units, float32 for Box, int64 (from 0) for Discrete."""
         if isinstance(self.action, Box):
             return ArraySpec("action", self.action.shape, "float32")
         return ArraySpec("action", (), "int64")
+
+
+def _newest(space: Space) -> Space:
+    if isinstance(space, Discrete) or space.stack is None:
+        return space
+    shape = space.shape[1:]
+    low, high = (bounds[-math.prod(shape) :] for bounds in (space.low, space.high))
+    return Box(shape, space.dtype, low, high)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import pytest
 from penstock.envs.atari import NOTE, make_lanes
 from penstock.envs.names import find, note
 from penstock.envs.sources import open_source, probe
+from penstock.envs.stacks import newest_frames
 from penstock.seeding import episode_seed
-from penstock.types import Box, Discrete
+from penstock.types import Box, Discrete, Stack
 
 PONG = "ALE/Pong-v5"
 
@@ -17,7 +18,7 @@ def short_pong(num_envs):
     return make_lanes("pong", num_envs, max_num_frames_per_episode=300)
 
 
-def play(lanes, steps=90, num_lanes=2, first_lane=0):
+def play(lanes, steps=90, num_lanes=2, first_lane=0, actions=6):
     """What lanes observe and are rewarded with under fixed actions, and when their episodes end."""
     numbers = [0] * num_lanes
 
@@ -28,7 +29,7 @@ def play(lanes, steps=90, num_lanes=2, first_lane=0):
     seen = [lanes.reset([episode_seed(3, first_lane + lane, 0) for lane in range(num_lanes)])["obs"].copy()]
     rewards, ends = [], []
     for t in range(steps):
-        result = lanes.step(np.array([(7 * t + first_lane + lane) % 6 for lane in range(num_lanes)]), next_seed)
+        result = lanes.step(np.array([(7 * t + first_lane + lane) % actions for lane in range(num_lanes)]), next_seed)
         seen.append(result.obs["obs"].copy())
         rewards.append(result.reward.copy())
         ends.append((result.terminated.copy(), result.truncated.copy()))
@@ -41,7 +42,9 @@ def play(lanes, steps=90, num_lanes=2, first_lane=0):
 def test_a_game_by_its_id(name):
     profile = probe(name)
     assert profile.kind == "vector"
-    assert profile.spaces.obs == (("obs", Box((4, 84, 84), "uint8", (0.0,), (255.0,))),)
+    box = Box((4, 84, 84), "uint8", (0.0,), (255.0,), Stack(4, "zero"))
+    assert profile.spaces.obs == (("obs", box),)
+    assert profile.spaces.newest().obs == (("obs", Box((84, 84), "uint8", (0.0,), (255.0,))),)
     assert profile.spaces.action == Discrete(6)
     assert profile.same_step
     assert profile.restorable
@@ -74,6 +77,21 @@ def test_an_episode_that_runs_out_of_frames_is_truncated_and_the_next_has_its_ow
     assert truncated.any(axis=0).all()
     again, _, _ = play(open_source(short_pong, vector=False, num_lanes=2))
     np.testing.assert_array_equal(seen, again)
+
+
+@pytest.mark.parametrize("episodic_life", [False, True])
+def test_its_stacks_can_be_parted_into_frames(episodic_life: bool) -> None:
+    # The source looks at every observation, and refuses one that is not the stack that is declared.
+    def breakout(num_envs):
+        return make_lanes("breakout", num_envs, max_num_frames_per_episode=1000, episodic_life=episodic_life)
+
+    whole, _, ends = play(open_source(breakout, vector=False, num_lanes=2), steps=300, actions=4)
+    stacks = {"obs": np.zeros((2, 4, 84, 84), np.uint8)}
+    source = newest_frames(open_source(breakout, vector=False, num_lanes=2), stacks, "breakout", 0)
+    newest, _, _ = play(source, steps=300, actions=4)
+    assert ends.any()
+    np.testing.assert_array_equal(newest, whole[:, :, -1])
+    np.testing.assert_array_equal(stacks["obs"], whole[-1])
 
 
 def test_a_lane_is_the_same_beside_any_others():

@@ -83,6 +83,7 @@ class LatePolicy:
     def __init__(self, late: int) -> None:
         self.version = 3
         self.environment_action = np.zeros(LANES, np.int64)
+        self.stacks: Arrays = {}
         self.late = late
         self.left = 0
         self.slots: list[Arrays] = []

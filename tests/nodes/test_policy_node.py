@@ -92,6 +92,7 @@ class Ports:
         self.arrays["final_value"] = np.zeros((SLOTS, STEPS * LANES), np.float32)
         self.asked: list[Question] = []
         self.answered: list[tuple[int, int]] = []
+        self.stacked: list[Arrays] = [{}, {}]
         self.actions = [np.zeros(LANES, np.int64), np.zeros(LANES, np.int64)]
 
     def questions(self, edge: str) -> "Ports":
@@ -113,6 +114,9 @@ class Ports:
 
     def environment_action(self, asker: int) -> Array:
         return self.actions[asker]
+
+    def stacks(self, asker: int) -> Arrays:
+        return self.stacked[asker]
 
     def answer(self, asker: int, version: int) -> None:
         self.answered.append((asker, version))

@@ -107,18 +107,24 @@ class Reference:
             earlier = Row(first.writer, first.sequence, first.t - 1, first.lane)
             if first.t == 0:
                 earlier = Row(first.writer, first.sequence - 1, self.steps - 1, first.lane)
-                if first.sequence == 0 or not self.continues(first):
+                if self.steps_before(first) == 0:
                     earlier = None
-                elif earlier.sequence < self.low(row.writer, before):
+                elif not self.continues(first) or earlier.sequence < self.low(row.writer, before):
                     return None
-            if earlier is None or not self.field("valid", earlier) or self.ended(earlier):
+            if earlier is None or self.ends(earlier):
                 rows.insert(0, first)
             else:
                 rows.insert(0, earlier)
         return rows
 
-    def ended(self, row: Row) -> bool:
-        return bool(self.field("terminated", row) or self.field("truncated", row))
+    def steps_before(self, row: Row) -> int:
+        """How many steps its episode has before the row's slot."""
+        return int(self.table.slot(self.table.index(row.writer, row.sequence))["steps_before"][row.lane])
+
+    def ends(self, row: Row) -> bool:
+        """Whether the row behind this one is an episode's first."""
+        ended = self.field("terminated", row) or self.field("truncated", row)
+        return not self.field("valid", row) or bool(ended and "final.obs" in self.table.arrays)
 
     def batch(self, key: tuple[int, int], m: int, before: list[int] | None = None) -> Arrays:
         """What ``Sampler.sample`` fills in."""

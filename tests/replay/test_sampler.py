@@ -1,4 +1,6 @@
+import math
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from penstock.errors import ResourceError
 from penstock.memory.table import Table
 from penstock.replay import _native
 from penstock.replay.sampler import Sampler
-from penstock.types import Arrays
+from penstock.types import Arrays, Stack
 from tests.replay.reference import Reference, Row
 from tests.replay.world import lane_steps, make_table, write
 
@@ -49,7 +51,7 @@ def filled(
 @pytest.mark.parametrize(("n_step", "frames"), [(1, 1), (3, 1), (6, 1), (1, 3), (3, 4)])
 def test_it_is_the_reference(same_step: bool, n_step: int, frames: int) -> None:
     table = filled(same_step=same_step)
-    stack = {"obs": frames} if frames > 1 else {}
+    stack = {"obs": Stack(frames, "first")} if frames > 1 else {}
     sampler = Sampler(table, 2, ["obs"], n_step=n_step, gamma=0.9, stack=stack)
     reference = Reference(table, n_step=n_step, gamma=0.9, frames=frames)
     for number in range(3):
@@ -69,7 +71,15 @@ def test_every_level_draws_the_same(level: str) -> None:
     assert all(np.array_equal(out[name], expected[name]) for name in out)
 
 
-def hand_made(*, same_step: bool, slots: int = 3, n_step: int = 1, stack: int = 1) -> tuple[Table, Sampler]:
+def hand_made(
+    *,
+    same_step: bool,
+    slots: int = 3,
+    n_step: int = 1,
+    stack: int = 1,
+    padding: Literal["first", "zero"] = "first",
+    reward_limit: float = math.inf,
+) -> tuple[Table, Sampler]:
     """One lane, T = 3; observations 1, 2, 3, ... and rewards 10, 20, 30, ... as long as nothing is altered."""
     table = make_table(3, 1, 1, slots, same_step)
     for sequence in range(slots - 1):
@@ -78,9 +88,11 @@ def hand_made(*, same_step: bool, slots: int = 3, n_step: int = 1, stack: int = 
         slot["reward"][:3, 0] = [10 * (3 * sequence + t + 1) for t in range(3)]
         slot["valid"][:3] = True
         slot["continues"][:] = sequence > 0
+        slot["steps_before"][:] = 3 * sequence
         table.push(0, sequence)
-    frames = {"obs": stack} if stack > 1 else {}
-    return table, Sampler(table, 1, ["obs"], n_step=n_step, gamma=0.5, stack=frames)
+    frames = {"obs": Stack(stack, padding)} if stack > 1 else {}
+    sampler = Sampler(table, 1, ["obs"], n_step=n_step, gamma=0.5, stack=frames, reward_limit=reward_limit)
+    return table, sampler
 
 
 def drawn(sampler: Sampler, frames: int = 1) -> dict[int, tuple]:
@@ -163,24 +175,69 @@ def test_stacks_by_hand() -> None:
     assert result[1] == (20, 0.5, [1, 2, 3], [1, 1, 2])
     assert result[4] == (40, 0.5, [3, 4, 5], [2, 3, 4])  # across the slots
     table.slot(0)["terminated"][2] = True  # observation 4 begins an episode
+    table.slot(1)["steps_before"][:] = 0
     result = drawn(sampler, 3)
     assert result[4] == (40, 0.5, [4, 4, 5], [4, 4, 4])
     assert result[5] == (50, 0.5, [4, 5, 6], [4, 4, 5])
     table.slot(0)["terminated"][2] = False
-    table.slot(1)["continues"][:] = False
     assert drawn(sampler, 3)[4][3] == [4, 4, 4]
+
+
+def test_zeros_stand_before_an_episode_where_the_source_says_so() -> None:
+    table, sampler = hand_made(same_step=True, slots=4, stack=3, padding="zero")
+    slot = table.slot(0)
+    slot["truncated"][1] = True
+    slot["final_t"][0], slot["final_lane"][0], slot["final.obs"][0], slot["final_count"][...] = 1, 0, 99, 1
+    result = drawn(sampler, 3)
+    assert result[0] == (10, 0.5, [0, 1, 2], [0, 0, 1])
+    assert result[1] == (20, 0.5, [1, 2, 99], [0, 1, 2])
+    assert result[2] == (30, 0.5, [0, 3, 4], [0, 0, 3])
+    assert result[5] == (50, 0.5, [4, 5, 6], [3, 4, 5])
+
+
+def test_a_stack_whose_frames_nobody_kept_is_not_drawn() -> None:
+    table, sampler = hand_made(same_step=True, slots=4, stack=3)
+    table.slot(1)["continues"][:] = False  # something was dropped between, in the middle of an episode
+    assert sorted(drawn(sampler, 3)) == [0, 1, 2, 6, 8, 9, 10]
+    table.slot(1)["continues"][:] = True
+    table.slot(0)["valid"][...] = False  # as in a table that was restored from there on
+    assert sorted(drawn(sampler, 3)) == [6, 8, 9, 10]
+    table, sampler = hand_made(same_step=True, slots=4, stack=3)
+    table.slot(0)["steps_before"][:] = 5  # a lane that was restored, beside a table that was not
+    assert sorted(drawn(sampler, 3)) == [2, 4, 5, 6, 8, 9, 10]
+
+
+def test_a_last_observation_in_the_row_behind_has_the_frames_of_its_episode() -> None:
+    table, sampler = hand_made(same_step=False, slots=4, stack=3)
+    slot = table.slot(0)
+    slot["truncated"][1], slot["valid"][2] = True, False
+    table.slot(1)["steps_before"][:] = 0
+    result = drawn(sampler, 3)
+    assert result[1] == (20, 0.5, [1, 2, 3], [1, 1, 2])
+    assert result[4] == (40, 0.5, [4, 4, 5], [4, 4, 4])
+    out = {name: np.zeros((3, 60, *array.shape[1:]), array.dtype) for name, array in batch(60, 3).items()}
+    sampler.sequences((3, 0), out)
+    assert [1, 2, 3] in out["obs"][2, :, :, 0].tolist()
+
+
+@pytest.mark.parametrize(("n_step", "reward"), [(1, 15), (3, 15 + 7.5 - 0.25 * 15)])
+def test_rewards_are_cut_before_they_are_summed(n_step: int, reward: float) -> None:
+    table, sampler = hand_made(same_step=True, n_step=n_step, reward_limit=15)
+    table.slot(0)["reward"][:3, 0] = 20, 15, -30
+    assert drawn(sampler)[0][0] == reward
+    assert table.slot(0)["reward"][2, 0] == -30
 
 
 def test_a_stack_whose_frames_were_overwritten_is_not_drawn() -> None:
     table, sampler = hand_made(same_step=True, slots=4, stack=3)
     slot = table.slot(table.claim(0, 3))
-    slot["valid"][:3], slot["continues"][:] = True, True
+    slot["valid"][:3], slot["continues"][:], slot["steps_before"][:] = True, True, 9
     table.push(0, 3)
     # Slot 0 is the next to be overwritten. Rows 4 and 5 have frames in it.
     assert sorted(drawn(sampler, 3)) == [6, 8, 9, 10, 12, 13, 14]
     table.claim(0, 4)
     assert sorted(drawn(sampler, 3)) == [6, 8, 9, 10, 12, 13, 14]
-    table.slot(0)["continues"][:] = True
+    table.slot(0)["continues"][:], table.slot(0)["steps_before"][:] = True, 12
     table.push(0, 4)
     assert sorted(drawn(sampler, 3)) == [0, 1, 2, 10, 12, 13, 14]
 

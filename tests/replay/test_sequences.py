@@ -4,7 +4,7 @@ import pytest
 from penstock.errors import ResourceError
 from penstock.memory.table import Table
 from penstock.replay.sampler import Sampler
-from penstock.types import Array
+from penstock.types import Array, Stack
 from tests.replay.reference import Reference, Row
 from tests.replay.world import Step, lane_steps, make_table, write
 
@@ -23,7 +23,7 @@ def world(same_step: bool) -> tuple[Table, list[list[Step]]]:
 
 
 def sampler_of(table: Table, n_step: int = 1, frames: int = 1) -> Sampler:
-    stack = {"obs": frames} if frames > 1 else {}
+    stack = {"obs": Stack(frames, "first")} if frames > 1 else {}
     return Sampler(table, LANES, ["obs"], n_step=n_step, gamma=0.5, stack=stack)
 
 
@@ -74,8 +74,9 @@ def test_rows_follow_one_another(same_step: bool, length: int) -> None:
     assert len(starts) > len(able) // 2
 
 
-def test_stacks_of_sequences() -> None:
-    table, _ = world(same_step=True)
+@pytest.mark.parametrize("same_step", [True, False])
+def test_stacks_of_sequences(same_step: bool) -> None:
+    table, _ = world(same_step)
     out = arrays(4, 50, frames=3)
     sampler_of(table, frames=3).sequences((4, 5), out)
     reference = Reference(table, n_step=1, gamma=0.5, frames=3)

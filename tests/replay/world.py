@@ -58,11 +58,26 @@ def make_table(num_steps: int, lanes: int, writers: int, slots: int, same_step: 
     return Table(aligned_bytes(Table.required(specs, writers, slots)), specs, writers, slots)
 
 
+def steps_before(steps: list[Step], same_step: bool) -> int:
+    """How many steps the episode has that goes on behind these."""
+    count = 0
+    for step in reversed(steps):
+        if not step.valid or (same_step and (step.terminated or step.truncated)):
+            break
+        count += 1
+    return count
+
+
 def write(table: Table, writer: int, sequence: int, steps: list[list[Step]], continues: Array, same_step: bool) -> None:
     """One slot from the steps that each of the writer's lanes has, from step ``sequence * T`` on."""
     slot = table.slot(table.claim(writer, sequence))
     num_steps = len(slot["valid"]) - 1
     slot["continues"][:] = continues
+    first = sequence * num_steps
+    for lane, all_steps in enumerate(steps):
+        before = steps_before(all_steps[:first], same_step)
+        # Where a lane begins anew, it does so with an episode.
+        slot["steps_before"][lane] = before if continues[lane] else 0
     slot["final_count"][...] = 0
     for t in range(num_steps + 1):
         for lane, all_steps in enumerate(steps):

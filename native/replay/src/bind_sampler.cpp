@@ -46,6 +46,9 @@ class View {
     Py_buffer view_{};
 };
 
+// Field, frames, and whether zeros stand for those before an episode's first.
+using Stacks = std::vector<std::tuple<std::string, int, bool>>;
+
 using Before = std::optional<std::vector<std::uint64_t>>;
 
 // What a batch may hold under a name.
@@ -78,15 +81,15 @@ struct Bound {
 class PySampler {
   public:
     PySampler(nb::handle heads, const nb::dict& arrays, std::size_t writers, std::size_t slots,
-              const std::vector<std::string>& fields, int n_step, double gamma,
-              const std::vector<std::tuple<std::string, int>>& stacks, nb::object tree,
+              const std::vector<std::string>& fields, int n_step, double gamma, float reward_limit,
+              const Stacks& stacks, nb::object tree,
               const std::optional<std::string>& level)
         : tree_(tree),
           heads_(memory::structure_memory("a table", heads, memory::Buffer::writable, memory::Table<>::required(writers))),
           table_(heads_.data(), writers, slots),
           rows_(find_rows(arrays, static_cast<std::int64_t>(writers), static_cast<std::int64_t>(slots), fields)),
-          sampler_(table_, rows_, Chains(rows_, n_step, gamma, depth(stacks)),
-                   Chains(rows_, 1, gamma, depth(stacks)), tree_of(tree),
+          sampler_(table_, rows_, Chains(rows_, n_step, gamma, depth(stacks), reward_limit),
+                   Chains(rows_, 1, gamma, depth(stacks), reward_limit), tree_of(tree),
                    level ? replay::level(level->c_str()) : best_level()) {
         for (const auto& [key, array] : arrays) offer(nb::cast<std::string>(key), fields, stacks);
         const nb::object float32 = views_.at("reward").dtype(), int64 = views_.at("final_count").dtype();
@@ -144,9 +147,9 @@ class PySampler {
         if (nothing) raise("ResourceError", nothing->what());
     }
 
-    static int depth(const std::vector<std::tuple<std::string, int>>& stacks) {
+    static int depth(const Stacks& stacks) {
         int deepest = 1;
-        for (const auto& [field, frames] : stacks) deepest = std::max(deepest, frames);
+        for (const auto& [field, frames, zeros] : stacks) deepest = std::max(deepest, frames);
         return deepest - 1;
     }
 
@@ -179,6 +182,7 @@ class PySampler {
         rows.truncated = numbers<std::uint8_t>("truncated");
         rows.reward = numbers<float>("reward");
         rows.continues = numbers<std::uint8_t>("continues");
+        rows.steps_before = numbers<std::int64_t>("steps_before");
         rows.final_count = numbers<std::int64_t>("final_count");
         rows.final_t = numbers<std::int64_t>("final_t");
         rows.final_lane = numbers<std::int64_t>("final_lane");
@@ -197,14 +201,13 @@ class PySampler {
         for (const char* name : {"terminated", "truncated", "reward"}) has_shape(name, shape);
         for (const char* name : {"final_t", "final_lane"}) has_shape(name, {shape[0], rows.ends});
         has_shape("final_count", {shape[0]});
-        has_shape("continues", {shape[0], rows.lanes});
+        for (const char* name : {"continues", "steps_before"}) has_shape(name, {shape[0], rows.lanes});
         rows.same_step = views_.contains("final." + fields.at(0));
         return rows;
     }
 
     // The array as the field of rows that it is, if it is one.
-    void offer(const std::string& name, const std::vector<std::string>& fields,
-               const std::vector<std::tuple<std::string, int>>& stacks) {
+    void offer(const std::string& name, const std::vector<std::string>& fields, const Stacks& stacks) {
         const View& view = views_.at(name);
         std::vector<std::int64_t> shape = view.shape();
         if (shape.size() < 3 || shape[1] != rows_.steps + 1 || shape[2] != rows_.lanes || name.starts_with("final.")) return;
@@ -213,11 +216,16 @@ class PySampler {
         for (const std::int64_t extent : shape) nbytes *= static_cast<std::size_t>(extent);
         const bool observed = std::ranges::find(fields, name) != fields.end();
         std::size_t frames = 1;
-        for (const auto& [field, count] : stacks) frames = field == name ? static_cast<std::size_t>(count) : frames;
+        bool zeros = false;
+        for (const auto& [field, count, pads] : stacks) {
+            if (field != name) continue;
+            frames = static_cast<std::size_t>(count);
+            zeros = pads;
+        }
         if (frames > 1) shape.insert(shape.begin(), static_cast<std::int64_t>(frames));
         const std::byte* finals = nullptr;
         if (observed && rows_.same_step) finals = views_.at("final." + name).data();
-        const Column& column = columns_.emplace_back(Column{view.data(), finals, nbytes, frames});
+        const Column& column = columns_.emplace_back(Column{view.data(), finals, nbytes, frames, zeros});
         offered_[name] = {Kind::row, &column, shape, view.dtype()};
         if (observed) offered_["next." + name] = {Kind::next, &column, shape, view.dtype()};
     }
@@ -268,9 +276,9 @@ class PySampler {
 void bind_sampler(nb::module_& module) {
     nb::class_<PySampler>(module, "Sampler")
         .def(nb::init<nb::handle, const nb::dict&, std::size_t, std::size_t, const std::vector<std::string>&, int, double,
-                      const std::vector<std::tuple<std::string, int>>&, nb::object, const std::optional<std::string>&>(),
-             nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
-             nb::arg().none())
+                      float, const Stacks&, nb::object, const std::optional<std::string>&>(),
+             nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+             nb::arg().none(), nb::arg().none())
         .def("sample", &PySampler::sample, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
         .def("sequences", &PySampler::sequences, nb::arg(), nb::arg(), nb::arg(), nb::arg().none())
         .def("in_order", &PySampler::in_order, nb::arg(), nb::arg(), nb::arg().none());

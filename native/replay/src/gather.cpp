@@ -85,8 +85,14 @@ void Sampler::gather_stacks(const Item& item, std::size_t begin, std::size_t end
         const std::int64_t* rows = stacks_.data() + 2 * frames_ * i + skipped;
         std::byte* to = item.to + candidates_[i].position * column.frames * nbytes;
         const auto copy_rows = [&](const std::int64_t* from, std::size_t count) {
-            for (std::size_t k = 0; k < count; ++k, to += nbytes)
-                std::memcpy(to, column.rows + static_cast<std::size_t>(from[k]) * nbytes, nbytes);
+            for (std::size_t k = 0; k < count; ++k, to += nbytes) {
+                const std::int64_t row = from[k] < 0 ? ~from[k] : from[k];
+                if (from[k] < 0 && column.zeros) {
+                    std::memset(to, 0, nbytes);
+                } else {
+                    std::memcpy(to, column.rows + static_cast<std::size_t>(row) * nbytes, nbytes);
+                }
+            }
         };
         if (item.kind == Kind::row) {
             copy_rows(rows, column.frames);

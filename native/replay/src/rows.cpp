@@ -4,7 +4,8 @@
 
 namespace penstock::replay {
 
-Chains::Chains(const Rows& rows, int n_step, double gamma, int depth) : rows_(rows), n_step_(n_step), depth_(depth), gamma_(static_cast<float>(gamma)) {
+Chains::Chains(const Rows& rows, int n_step, double gamma, int depth, float limit)
+    : rows_(rows), n_step_(n_step), depth_(depth), gamma_(static_cast<float>(gamma)), limit_(limit) {
     powers_.push_back(1.0);
     for (int k = 0; k < n_step; ++k) powers_.push_back(powers_.back() * gamma);
 }
@@ -19,7 +20,7 @@ bool Chains::follow_steps(const Window& window, Sample& sample, Place& last) con
     double reward = 0.0;
     for (std::size_t n = 0;;) {
         last = at;
-        reward += powers_[n++] * static_cast<double>(rows.reward[row]);
+        reward += powers_[n++] * static_cast<double>(this->reward(row));
         const bool terminated = rows.terminated[row] != 0;
         sample.discount = terminated ? 0.0F : static_cast<float>(powers_[n]);
         sample.next = row + rows.lanes;
@@ -57,25 +58,30 @@ bool Chains::advance(const Window& window, Place& place) const {
 bool Chains::frames(const Window& window, Place at, std::uint64_t& first, std::int64_t* frames) const {
     const Rows& rows = rows_;
     frames[depth_] = rows.row(at.slot, at.t, at.lane);
-    for (int k = depth_ - 1; k >= 0; --k) {
-        // The first frame again, unless the row before belongs to the same episode.
-        frames[k] = frames[k + 1];
-        Place before = at;
-        if (at.t > 0) {
-            --before.t;
+    int k = depth_;
+    for (; k > 0; --k) {
+        const std::int64_t lane = at.slot * rows.lanes + at.lane;
+        const bool inside = at.t > 0;
+        if (inside) {
+            --at.t;
         } else {
-            if (at.sequence == 0 || !rows.continues[at.slot * rows.lanes + at.lane]) continue;
-            if (at.sequence <= window.low) return false;
-            before.slot = neighbour(at, -1);
-            --before.sequence;
-            before.t = static_cast<std::int32_t>(rows.steps) - 1;
-            first = std::min(first, before.sequence);
+            if (rows.steps_before[lane] == 0) break;
+            // Its episode began before, where nothing (any more) says how.
+            if (!rows.continues[lane] || at.sequence <= window.low) return false;
+            at.slot = neighbour(at, -1);
+            --at.sequence;
+            at.t = static_cast<std::int32_t>(rows.steps) - 1;
+            first = std::min(first, at.sequence);
         }
-        const std::int64_t row = rows.row(before.slot, before.t, before.lane);
-        if (!rows.valid[row] || rows.terminated[row] || rows.truncated[row]) continue;
-        frames[k] = row;
-        at = before;
+        const std::int64_t row = rows.row(at.slot, at.t, at.lane);
+        if (ends(row)) {
+            // In the slot before, only where that was not restored: row 0 has steps before it.
+            if (!inside) return false;
+            break;
+        }
+        frames[k - 1] = row;
     }
+    std::fill_n(frames, k, ~frames[k]);
     return true;
 }
 

@@ -3,6 +3,7 @@
 // whatever it finds, and the oldest sequence that it looked at says what must still be there afterwards.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -22,6 +23,7 @@ struct Rows {
     const std::uint8_t* truncated;
     const float* reward;
     const std::uint8_t* continues;    // [writers * slots, lanes]: row 0 goes on where row T of the slot before stopped
+    const std::int64_t* steps_before;  // [writers * slots, lanes]: of the episode that row 0 belongs to; 0: it begins there
     const std::int64_t* final_count;  // [writers * slots]
     const std::int64_t* final_t;      // [writers * slots, ends], in the order of (t, lane)
     const std::int64_t* final_lane;
@@ -59,8 +61,8 @@ struct Sample {
 
 class Chains {
   public:
-    // depth: frames before the row's own.
-    Chains(const Rows& rows, int n_step, double gamma, int depth);
+    // depth: frames before the row's own. limit: a reward counts as no more than this, nor as less than its negative.
+    Chains(const Rows& rows, int n_step, double gamma, int depth, float limit);
 
     // Fills in the rest of a sample whose place is given, and the place of the row whose step led to the next observation.
     // False if it cannot be drawn (any more, or not yet).
@@ -72,7 +74,7 @@ class Chains {
             sample.row = row;
             sample.next = row + rows_.lanes;
             sample.first = place.sequence;
-            sample.reward = rows_.reward[row];
+            sample.reward = reward(row);
             sample.discount = rows_.terminated[row] ? 0.0F : gamma_;
             last = place;
             return true;
@@ -80,8 +82,8 @@ class Chains {
         return follow_steps(window, sample, last);
     }
 
-    // The flat rows of the frame at a place and of the `depth` before it, oldest first: an episode's first frame stands
-    // in for those before it. Lowers `first`. False if one of them cannot be read any more.
+    // The flat rows of the frame at a place and of the `depth` before it, oldest first; ~row of an episode's first frame
+    // for those before it. Lowers `first`. False if one of them cannot be read (any more).
     bool frames(const Window& window, Place at, std::uint64_t& first, std::int64_t* rows) const;
 
     // On to the lane's next row: in the same slot, or in the next one if that is written and continues it.
@@ -90,6 +92,11 @@ class Chains {
     [[nodiscard]] int depth() const { return depth_; }
 
   private:
+    [[nodiscard]] float reward(std::int64_t row) const { return std::clamp(rows_.reward[row], -limit_, limit_); }
+    // Whether the row behind this one is an episode's first.
+    [[nodiscard]] bool ends(std::int64_t row) const {
+        return !rows_.valid[row] || (rows_.same_step && (rows_.terminated[row] || rows_.truncated[row]));
+    }
     bool follow_steps(const Window& window, Sample& sample, Place& last) const;
     // The side area's entry of a truncated row, or -1.
     [[nodiscard]] std::int64_t final_entry(std::int64_t slot, std::int64_t t, std::int64_t lane) const;
@@ -99,6 +106,7 @@ class Chains {
     int n_step_;
     int depth_;
     float gamma_;
+    float limit_;
     std::vector<double> powers_;  // of gamma, up to n_step
 };
 

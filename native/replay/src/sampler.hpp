@@ -28,6 +28,7 @@ struct Column {
     const std::byte* finals;  // [writers * slots, ends, nbytes], or nothing
     std::size_t nbytes;
     std::size_t frames;       // that a sample has of it; 1: no stack
+    bool zeros;               // stand for the frames before an episode's first, else that one does
 };
 
 enum class Kind { row, next, reward, discount, index, stamp, importance, weight };
@@ -110,7 +111,8 @@ class Sampler {
     std::vector<std::uint32_t> words_;
     std::vector<Candidate> candidates_;
     std::vector<Candidate> starts_;  // of sequences
-    std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: of the row, and of the one before the next observation
+    std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: of the row, and of the one before the next observation;
+                                        // as Chains::frames gives them
     std::vector<std::uint64_t> oldest_;
     std::vector<std::uint64_t> points_;  // into the sum of all priorities
     std::vector<std::size_t> found_;     // there

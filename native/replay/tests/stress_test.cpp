@@ -84,7 +84,8 @@ struct World {
     }
 
     [[nodiscard]] Rows rows() const {
-        return {writers, slots, steps, lanes, ends, true, valid, terminated, truncated, reward, continues, final_count, final_t, final_lane};
+        // Nobody asks for stacks here, so nobody asks how many steps lie before a slot.
+        return {writers, slots, steps, lanes, ends, true, valid, terminated, truncated, reward, continues, nullptr, final_count, final_t, final_lane};
     }
 
     unsigned char *heads, *tree;
@@ -173,12 +174,12 @@ void read(const World& world, std::int64_t reader, std::uint64_t seed) {
     Table<> table(world.heads, writers, slots);
     SumTree<> tree(world.tree, all_rows, best_level().sums);
     const Rows rows = world.rows();
-    const Chains chains(rows, n_step, 1.0, 0);
-    const Chains one(rows, 1, 1.0, 0);
+    const Chains chains(rows, n_step, 1.0, 0, 1.0F);
+    const Chains one(rows, 1, 1.0, 0, 1.0F);
     Sampler uniform(table, rows, chains, one, nullptr, best_level());
     Sampler prioritised(table, rows, chains, one, &tree, best_level());
     const Column column{reinterpret_cast<const std::byte*>(world.obs), reinterpret_cast<const std::byte*>(world.finals),
-                        sizeof(Observation), 1};
+                        sizeof(Observation), 1, false};
     Batch drawn;
     const auto to = [](auto& array) { return reinterpret_cast<std::byte*>(array.data()); };
     const std::array<Item, 6> items{Item{Kind::row, &column, to(drawn.obs)},        {Kind::next, &column, to(drawn.next)},

@@ -20,6 +20,8 @@ __all__ = ["NOTE", "is_name", "lanes_of", "make_lanes", "serves"]
 NOTE = "Atari: 4 frames an action, maximum of the last 2, grey 84 x 84, 4 stacked, up to 30 no-ops; docs/atari.md"
 FRAMES = 4
 """An action."""
+STACKED = 4
+"""Frames of an observation."""
 
 
 def is_name(name: str) -> bool:
@@ -66,6 +68,7 @@ def make_lanes(
             # Environment processes are what runs side by side.
             num_threads=1,
             frameskip=FRAMES,
+            stack_num=STACKED,
             repeat_action_probability=repeat_action_probability,
             full_action_space=full_action_space,
             max_num_frames_per_episode=max_num_frames_per_episode,
@@ -81,7 +84,8 @@ class _Lanes:
     ale-py resets an ended lane in the next step unless somebody has reset it before, as is done here.
     """
 
-    metadata = {"autoreset_mode": "Disabled"}  # noqa: RUF012  # of Gymnasium's interface
+    # Of Gymnasium's interface. ale-py begins an episode with a frame behind zeros.
+    metadata = {"autoreset_mode": "Disabled", "frame_stack": {"frames": STACKED, "padding": "zero"}}  # noqa: RUF012
 
     def __init__(self, env: Any) -> None:
         self._env = env

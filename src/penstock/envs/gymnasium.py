@@ -14,6 +14,7 @@ from penstock.envs.actions import cutter
 from penstock.envs.legacy import OlderEnv, is_current, reset_values
 from penstock.envs.rows import ObservationRows, as_number
 from penstock.envs.spaces import field_paths, one_line, spaces_of
+from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError
 from penstock.types import Array, Arrays, EnvSource, StepResult
 
@@ -29,6 +30,7 @@ class ScalarSource(EnvSource):
         first_lane: the number that messages give the first of them.
 
     Raises:
+        EnvError: it says of its observations what cannot be.
         SpaceError: a space that is not supported.
     """
 
@@ -36,7 +38,7 @@ class ScalarSource(EnvSource):
 
     def __init__(self, name: str, envs: Sequence[Any], first_lane: int = 0) -> None:
         self._envs = [env if is_current(env) else OlderEnv(env) for env in envs]
-        self.spaces = spaces_of(envs[0].observation_space, envs[0].action_space)
+        self.spaces = spaces_of(envs[0].observation_space, envs[0].action_space, stack_of(envs[0]))
         self.num_lanes = len(envs)
         self.restorable = all(env.seeded for env in self._envs if isinstance(env, OlderEnv))
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(len(envs))]

@@ -4,13 +4,14 @@ It imports neither package, and it makes no policy: what a network can take in i
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from penstock.errors import SpaceError
-from penstock.types import Box, Discrete, Space, Spaces
+from penstock.types import Box, Discrete, Space, Spaces, Stack
 
 __all__ = ["FieldPath", "field_paths", "one_line", "spaces_of"]
 
@@ -21,17 +22,18 @@ _OBSERVATIONS = "an observation may be a Box, Discrete, MultiDiscrete or MultiBi
 _ACTIONS = "an action may be a Box or Discrete"
 
 
-def spaces_of(observation_space: Any, action_space: Any) -> Spaces:
+def spaces_of(observation_space: Any, action_space: Any, stack: Stack | None = None) -> Spaces:
     """The spaces of one lane as plain data.
 
     Args:
         observation_space: of one environment. A MultiDiscrete or MultiBinary counts as a Box of integers.
         action_space: of one environment.
+        stack: what the fields are whose first axis has so many frames.
 
     Raises:
         SpaceError: naming the space and what is supported.
     """
-    leaves = [(_field_name(path), _observed(space)) for path, space in _leaves(observation_space)]
+    leaves = [(_field_name(path), _stacked(_observed(space), stack)) for path, space in _leaves(observation_space)]
     obs = dict(sorted(leaves, key=itemgetter(0)))
     if not obs or len(obs) < len(leaves):
         what = "has two keys of one name" if obs else "is empty"
@@ -82,6 +84,12 @@ def _observed(space: Any) -> Space:
         start = np.asarray(getattr(space, "start", 0))
         return Box(shape, np.dtype(space.dtype).name, _bounds(start), _bounds(start + space.nvec - 1))
     raise SpaceError(f"observation space {one_line(space)} is not supported: {_OBSERVATIONS}")
+
+
+def _stacked(space: Space, stack: Stack | None) -> Space:
+    if stack is None or isinstance(space, Discrete) or space.shape[:1] != (stack.frames,):
+        return space
+    return replace(space, stack=stack)
 
 
 def _acted(space: Any) -> Space:

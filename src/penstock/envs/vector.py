@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import field_paths, one_line, spaces_of
+from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError, EnvError
 from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
 
@@ -38,7 +39,8 @@ class VectorSource(EnvSource):
         seeded: it was seeded when it was made, so its first reset is given no seed.
 
     Raises:
-        EnvError: no vector environment, another number of lanes, or no known autoreset mode.
+        EnvError: no vector environment, another number of lanes, no known autoreset mode, or it says of its
+            observations what cannot be.
         SpaceError: a space that is not supported.
     """
 
@@ -50,7 +52,7 @@ class VectorSource(EnvSource):
         self._env = env
         self._seeded = seeded
         self._mode = _autoreset_mode(name, env)
-        self.spaces = spaces_of(env.single_observation_space, env.single_action_space)
+        self.spaces = spaces_of(env.single_observation_space, env.single_action_space, stack_of(env))
         self.num_lanes = num_lanes
         self.same_step = self._mode != "NextStep"
         self._name = f"lanes {first_lane} to {first_lane + num_lanes - 1} of {name}"

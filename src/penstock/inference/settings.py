@@ -21,3 +21,5 @@ class PolicySettings:
     """The algorithm's own row fields, which the answer fills in beside ``action``."""
     seed: int
     exploration: Exploration
+    stacks: tuple[ArraySpec, ...] = ()
+    """Observation fields of which rows keep one frame only, as the policy sees one lane's."""

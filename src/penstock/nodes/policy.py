@@ -53,6 +53,7 @@ class LocalPolicy:
     def __init__(self, settings: PolicySettings, board: BoardReader, first_lane: int, lanes: int) -> None:
         self.version = -1
         self.environment_action = environment_array(settings.spaces.action, lanes)
+        self.stacks: Arrays = {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in settings.stacks}
         self._settings = settings
         self._board = board
         self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
@@ -75,10 +76,10 @@ class LocalPolicy:
     def bind(self, rows: Arrays) -> int:
         """Announce the arrays of a slot; returns the handle to ask with."""
         settings = self._settings
-        obs = {name: rows[name] for name, _ in settings.spaces.obs}
+        obs = {name: rows[name] for name, _ in settings.spaces.obs if name not in self.stacks}
         out = {name: rows[name] for name in ("action", *(spec.name for spec in settings.row))}
         bound: _Rows
-        if isinstance(self._backend, _Binds):
+        if isinstance(self._backend, _Binds) and not self.stacks:
             bound = self._backend.bind(
                 obs,
                 out,
@@ -89,7 +90,9 @@ class LocalPolicy:
                 space=settings.spaces.action,
             )
         else:
-            bound = _PlainRows(self._backend, obs, out, settings, self._lanes, self._explore, self.environment_action)
+            bound = _PlainRows(
+                self._backend, obs, self.stacks, out, settings, self._lanes, self._explore, self.environment_action
+            )
         if settings.exploration.moves or settings.exploration.warmup:
             action = out["action"]
             bound = _ExploringRows(bound, action, settings, self._lanes, self._explore, self.environment_action)
@@ -116,12 +119,13 @@ class LocalPolicy:
 
 
 class _PlainRows:
-    """The rows of one slot for a backend that does not bind arrays."""
+    """The rows of one slot for a backend that does not bind arrays, or observations that do not lie in rows."""
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
         backend: PolicyBackend,
         obs: Arrays,
+        stacks: Arrays,
         out: Arrays,
         settings: PolicySettings,
         lanes: Array,
@@ -130,6 +134,7 @@ class _PlainRows:
     ) -> None:
         self._backend = backend
         self._obs = obs
+        self._stacks = stacks
         self._out = out
         self._settings = settings
         self._lanes = lanes
@@ -140,7 +145,8 @@ class _PlainRows:
         settings = self._settings
         noise = draw(settings.noise, settings.seed, self._lanes, step)
         out = {name: values[t] for name, values in self._out.items()}
-        self._backend.act({name: values[t] for name, values in self._obs.items()}, noise, self._explore, out)
+        obs = {**{name: values[t] for name, values in self._obs.items()}, **self._stacks}
+        self._backend.act(obs, noise, self._explore, out)
         to_environment(out["action"], settings.spaces.action, self._environment)
 
 

@@ -140,7 +140,9 @@ class PolicyNode:
 
     def _row(self, question: Question, outputs: Sequence[str]) -> _Place:
         arrays, at = self._questions.arrays, (question.slot, question.row)
-        return _Place({name: arrays[name][at] for name in self._fields}, {name: arrays[name][at] for name in outputs})
+        stacks = self._questions.stacks(question.asker)
+        obs = {name: stacks[name] if name in stacks else arrays[name][at] for name in self._fields}
+        return _Place(obs, {name: arrays[name][at] for name in outputs})
 
     def _finals(self, question: Question) -> _Place:
         arrays, at = self._questions.arrays, (question.slot, slice(question.finals))

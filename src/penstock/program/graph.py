@@ -131,6 +131,8 @@ class RemoteAnswer:
     """The stream or table with those slots; the askers write it."""
     action: ArraySpec
     """One asker's actions in the environment's own units, ``[lanes, ...]``."""
+    stacks: tuple[ArraySpec, ...] = ()
+    """Observations that one asker puts beside its question, ``[lanes, ...]``: rows keep one frame of them."""
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,14 @@ def rollout_specs(
 def table_specs(
     spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of one slot of a table: those of a rollout, and which lanes go on where the slot before ended."""
+    """The arrays of one slot of a table: those of a rollout, and how its lanes go on from the slot before.
+
+    Of observations that are stacks, the newest frame alone: the others stand in the rows before.
+    """
     return (
-        *rollout_specs(spaces, row, num_steps, lanes, same_step=same_step),
+        *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step),
+        # Whether row 0 goes on where row T of the writer's slot before stopped, and how many steps of its episode each
+        # lane has behind it there.
         ArraySpec("continues", (lanes,), "bool"),
+        ArraySpec("steps_before", (lanes,), "int64"),
     )

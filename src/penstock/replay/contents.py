@@ -14,7 +14,7 @@ from penstock.types import Array, Arrays
 
 __all__ = ["contents", "contents_bytes", "restore"]
 
-_OF_SLOT = {"lane_position", "continues"}
+_OF_LANE = ("continues", "steps_before")
 _PLACES = ("final_slot", "final_t", "final_lane")
 
 
@@ -31,7 +31,8 @@ def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) ->
     arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table)}
     # The ring begins where it began: what is drawn by priority depends on where a row lies.
     arrays["sequence"] = np.array(max(taken), np.int64)
-    arrays["continues"] = np.concatenate([table.arrays["continues"][place] for place in places], axis=1)
+    for name in _OF_LANE:
+        arrays[name] = np.concatenate([table.arrays[name][place] for place in places], axis=1)
     arrays |= _finals(table, places)
     if tree is not None:
         size = table.arrays["valid"][0].size
@@ -84,7 +85,8 @@ def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
             table.arrays[name][places] = arrays[name][held - count :, :, own]
         # Older than anything: a successor of this writer is told of its lanes by the learner's record.
         table.arrays["rollout"][places] = -1
-        table.arrays["continues"][places] = arrays["continues"][held - count :, own]
+        for name in _OF_LANE:
+            table.arrays[name][places] = arrays[name][held - count :, own]
         _restore_finals(table, writer, arrays, held - count, places)
         table.begin(writer, sequence)
         if tree is not None:
@@ -110,7 +112,7 @@ def _row_fields(table: Table) -> list[str]:
     return [
         name
         for name, values in table.arrays.items()
-        if values.shape[:3] == rows and name not in _OF_SLOT and not name.startswith(("final", "episode_"))
+        if values.shape[:3] == rows and name not in _OF_LANE and not name.startswith(("final", "episode_", "lane_"))
     ]
 
 

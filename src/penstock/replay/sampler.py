@@ -4,12 +4,13 @@ A row is drawn with the rewards of up to n steps and the observation that they l
 together here, so each is stored once. Holds no rows, learns nothing, waits for nobody.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from penstock.memory.table import Table
 from penstock.replay import _native
 from penstock.replay.sum_tree import SumTree
-from penstock.types import Arrays
+from penstock.types import Arrays, Stack
 
 __all__ = ["Sampler"]
 
@@ -18,8 +19,9 @@ class Sampler:
     """Fills batches with rows of a table. For one thread at a time.
 
     The rows of the table are those of `penstock.program.rollout.table_specs`, with ``continues``, bool ``[lanes]``:
-    whether row 0 of the slot goes on where row T of the writer's slot before stopped. A row can be drawn if it is
-    ``valid`` and what follows it within n steps is written. The chain of rewards ends at a terminated row; at a
+    whether row 0 of the slot goes on where row T of the writer's slot before stopped, and ``steps_before``, int64
+    ``[lanes]``: steps of its episode before row 0. A row can be drawn if it is ``valid``, what follows it within n
+    steps is written and the frames of its stack are there. The chain of rewards ends at a terminated row; at a
     truncated one, with its last observation; before a row that is not valid, with that row's observation; and with row
     T of a slot whose successor does not continue it.
     """
@@ -32,7 +34,8 @@ class Sampler:
         *,
         n_step: int,
         gamma: float,
-        stack: Mapping[str, int],
+        stack: Mapping[str, Stack],
+        reward_limit: float = math.inf,
         tree: SumTree | None = None,
         level: str | None = None,
     ) -> None:
@@ -44,8 +47,8 @@ class Sampler:
             fields: names of the observation fields.
             n_step: rewards that a row's sum has at most, at least 1.
             gamma: discount of a step.
-            stack: field -> frames of a sample: ``[frames, ...]``, oldest first, where the table keeps one a row. An
-                episode's first frame stands in for those before it.
+            stack: field -> what a sample has of it, ``[frames, ...]``, oldest first, where the table keeps one a row.
+            reward_limit: each reward is cut to ``-reward_limit .. reward_limit`` before it is summed.
             tree: rows are drawn by their priorities there, and only those that have one; its leaves are the table's
                 flat rows. ``None``: each row is as likely as another.
             level: instruction set, for tests; ``None`` is the fastest that this processor has.
@@ -54,7 +57,7 @@ class Sampler:
             KeyError: the table lacks a field.
             ValueError: one of its arrays is not a rollout's, or a number does not make sense.
         """
-        if n_step < 1 or any(frames < 1 for frames in stack.values()):
+        if n_step < 1 or any(part.frames < 1 for part in stack.values()):
             raise ValueError(f"n_step and frames of a stack are at least 1, not {n_step} and {dict(stack)}")
         if table.arrays["valid"].shape[-1] != lanes:
             raise ValueError(f"the table has {table.arrays['valid'].shape[-1]} lanes a writer, not {lanes}")
@@ -69,7 +72,8 @@ class Sampler:
             list(fields),
             n_step,
             gamma,
-            list(stack.items()),
+            reward_limit,
+            [(field, part.frames, part.padding == "zero") for field, part in stack.items()],
             None if tree is None else tree.native,
             level,
         )

@@ -44,6 +44,7 @@ class AskingEnd:
         """
         self.version = -1
         self.environment_action = slot.arrays["environment_action"]
+        self.stacks = slot.stacks
         self._version = slot.arrays["version"]
         self._words = slot.arrays["question"].data
         self._slot = slot
@@ -145,6 +146,10 @@ class AnsweringEnd:
     def environment_action(self, asker: int) -> Array:
         """Where that asker looks for its actions."""
         return self._slots[asker].arrays["environment_action"]
+
+    def stacks(self, asker: int) -> Arrays:
+        """That asker's observations, of those fields of which rows keep one frame only."""
+        return self._slots[asker].stacks
 
     def answer(self, asker: int, version: int) -> None:
         """That asker's question is answered."""

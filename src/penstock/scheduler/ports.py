@@ -112,7 +112,7 @@ class NodePorts:
             case LocalAnswer(kind, settings):
                 policy: PolicyPort = node_class(kind)(settings, board, first_lane, lanes)
                 return policy
-            case RemoteAnswer(nodes, stream, _):
+            case RemoteAnswer(nodes, stream):
                 slot = self._wiring.questions(ask).slot(self.name, self.incarnation)
                 answerer = next(node for node in nodes if self.name in ask.answered_by(node))
                 wake = self._bell_of(answerer)

@@ -2,15 +2,17 @@
 
     writing (the asker's) --push--> ready --take--> reading (the answerer's) --release--> free --claim--> writing
 
-An asker holds its slot while it asks nothing, so it has at most one question open. A slot holds no observation: it says
-where the rows lie. All transitions are those of a stream's slots, one compare-and-swap each on a word that names its
-owner, and their order carries the data:
+An asker holds its slot while it asks nothing, so it has at most one question open. A slot says where the rows lie, and
+holds of observations only what rows do not hold as the policy sees it: stacks of frames. All transitions are those of a
+stream's slots, one compare-and-swap each on a word that names its owner, and their order carries the data:
 
 - ``push`` (release) before ``take`` (acquire): the answerer sees the question and the observations it is about;
 - ``release`` (release) before ``claim`` (acquire): the asker sees the whole answer, in the rollout and here.
 
 Rings no bell.
 """
+
+from collections.abc import Sequence
 
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.program.graph import Ask, RemoteAnswer
@@ -26,12 +28,14 @@ class QuestionSlot:
 
     Attributes:
         arrays: ``question`` int64 ``[7]``, ``version`` int64, and ``environment_action`` ``[lanes, ...]``.
+        stacks: field -> ``[lanes, ...]``.
     """
 
-    def __init__(self, memory: StreamMemory, owner: int) -> None:
+    def __init__(self, memory: StreamMemory, owner: int, stacks: Sequence[ArraySpec]) -> None:
         self._memory = memory
         self._owner = owner
         self.arrays: Arrays = memory.slot(0)
+        self.stacks: Arrays = {spec.name: self.arrays.pop(spec.name) for spec in stacks}
 
     def claim(self, number: int) -> bool:
         """For the asker: make the slot its own; false while its last question, ``number - 1``, is not answered."""
@@ -60,6 +64,7 @@ class Questions:
     def __init__(self, bytes: Array, edge: Ask) -> None:  # noqa: A002 - the room's word for a buffer
         """Attach to ``required(edge)`` bytes, uint8, that start at a multiple of 64 and were zero at first."""
         specs = _specs(edge)
+        self._stacks = _remote(edge).stacks
         nbytes = StreamMemory.required(specs, 1)
         self._memory = {
             asker: StreamMemory(bytes[index * nbytes :], specs, 1) for index, asker in enumerate(edge.askers)
@@ -75,7 +80,7 @@ class Questions:
 
     def slot(self, asker: str, owner: int) -> QuestionSlot:
         """The slot of ``asker``, for one of its two ends; ``owner`` is that node's incarnation."""
-        return QuestionSlot(self._memory[asker], owner)
+        return QuestionSlot(self._memory[asker], owner, self._stacks)
 
     def recover_asker(self, asker: str, owner: int) -> bool:
         """After an asker's process was killed and reaped: what it asked is asked no more.
@@ -103,6 +108,12 @@ class Questions:
 
 
 def _specs(edge: Ask) -> tuple[ArraySpec, ...]:
+    answer = _remote(edge)
+    numbers = ArraySpec("question", (QUESTION_WORDS,), "int64"), ArraySpec("version", (), "int64")
+    return (*numbers, answer.action, *answer.stacks)
+
+
+def _remote(edge: Ask) -> RemoteAnswer:
     if not isinstance(edge.answer, RemoteAnswer):
         raise TypeError(f"the askers of {edge.name} answer themselves")
-    return (ArraySpec("question", (QUESTION_WORDS,), "int64"), ArraySpec("version", (), "int64"), edge.answer.action)
+    return edge.answer

@@ -10,6 +10,7 @@ from pathlib import Path
 from penstock.errors import ResourceError
 from penstock.program.graph import Program, Table
 from penstock.scheduler.wiring import Wiring
+from penstock.types import ArraySpec
 
 __all__ = ["available_memory", "check_room", "shared_memory"]
 
@@ -33,7 +34,7 @@ def check_room(program: Program, processes: int) -> None:
     Raises:
         ResourceError: in one line: how much it needs, how much there is, what to type.
     """
-    shared, free = shared_memory(program), available_memory()
+    shared, free = shared_memory(program) - _untouched(program), available_memory()
     need = shared + processes * PROCESS_BYTES
     if free is not None and need > free:
         raise ResourceError(
@@ -48,11 +49,26 @@ def check_room(program: Program, processes: int) -> None:
         )
 
 
+def _untouched(program: Program) -> int:
+    """Bytes that tables have for last observations of truncated episodes: pages that none reaches cost no memory.
+
+    There is room for as many as a slot has rows, so counting them would have images take twice what they do.
+    """
+    tables = (edge for edge in program.edges if isinstance(edge, Table))
+    return sum(
+        spec.nbytes * table.slots * len(table.writers) for table in tables for spec in table.arrays if _is_last(spec)
+    )
+
+
+def _is_last(spec: ArraySpec) -> bool:
+    return spec.name.startswith("final.")
+
+
 def _advice(program: Program, missing: int) -> str:
     """What to type so that a run needs ``missing`` bytes less."""
     for edge in program.edges:
         if isinstance(edge, Table):
-            slot = sum(spec.nbytes for spec in edge.arrays) * len(edge.writers)
+            slot = sum(spec.nbytes for spec in edge.arrays if not _is_last(spec)) * len(edge.writers)
             fits = (edge.slots - 1 - -(-missing // slot)) * edge.turn
             if fits > 0:
                 return f"a replay table of --capacity {fits} rows fits"

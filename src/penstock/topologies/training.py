@@ -78,6 +78,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
     record = pattern.record
     action = plan.spaces.action_spec()
     fields = tuple(name for name, _ in plan.spaces.obs)
+    stacks = _stacks(plan, pattern.rollouts)
     restores = (
         ArraySpec("actions", (run.num_envs, ACTION_LOG_CAPACITY, *action.shape), action.dtype),
         ArraySpec("actions_count", (run.num_envs,), "int64"),
@@ -101,7 +102,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         # Parameters and statistics, back to whoever acts.
         Board("policy", "learner", (*envs, *policies, *evaluators), spec.published(), pattern.max_lag),
         # Actions for observations, written where the rows lie.
-        Ask("act", envs, "policy", _remote(plan, policies, lanes) if policies else _local(plan)),
+        Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
         # Committed records, to disk.
         Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores), 2, "wait"),
         # Numbers, to the metrics.
@@ -115,7 +116,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         ]
     nodes = [
         *(_env(plan, worker, lanes, pattern.niceness) for worker in range(plan.num_workers)),
-        *(_policy(plan, name) for name in policies),
+        *(_policy(plan, name, stacks) for name in policies),
         *pattern.learners,
         *(_evaluator(plan) for _ in evaluators),
         _checkpointer(plan, pattern.rollouts.name if isinstance(pattern.rollouts, Table) else None),
@@ -166,11 +167,17 @@ def _step_limit_s(plan: Plan, lanes: int) -> float:
     return plan.run.env_timeout * (lanes if plan.kind == "vector" else 1)
 
 
-def _local(plan: Plan) -> LocalAnswer:
-    return LocalAnswer("policy", _policy_settings(plan))
+def _stacks(plan: Plan, rollouts: Edge) -> tuple[ArraySpec, ...]:
+    """Observations of which rollouts keep another shape than the policy sees: one frame of a stack."""
+    kept = {spec.name: spec.shape[2:] for spec in rollouts.arrays} if isinstance(rollouts, Table) else {}
+    return tuple(spec for spec in plan.spaces.obs_specs() if kept.get(spec.name, spec.shape) != spec.shape)
 
 
-def _policy_settings(plan: Plan) -> PolicySettings:
+def _local(plan: Plan, stacks: tuple[ArraySpec, ...]) -> LocalAnswer:
+    return LocalAnswer("policy", _policy_settings(plan, stacks))
+
+
+def _policy_settings(plan: Plan, stacks: tuple[ArraySpec, ...]) -> PolicySettings:
     return PolicySettings(
         backend=plan.inference,
         graph=plan.spec.policy,
@@ -179,6 +186,7 @@ def _policy_settings(plan: Plan) -> PolicySettings:
         row=plan.spec.row,
         seed=plan.run.seed,
         exploration=_exploration(plan),
+        stacks=stacks,
     )
 
 
@@ -187,13 +195,15 @@ def _exploration(plan: Plan) -> Exploration:
     return Exploration(spec.explore, spec.warmup, run.num_envs, run.timesteps / run.num_envs)
 
 
-def _remote(plan: Plan, policies: tuple[str, ...], lanes: int) -> RemoteAnswer:
-    action = environment_array(plan.spaces.action, lanes)
-    return RemoteAnswer(policies, "rollouts", ArraySpec("environment_action", action.shape, action.dtype.name))
+def _remote(plan: Plan, policies: tuple[str, ...], lanes: int, stacks: tuple[ArraySpec, ...]) -> RemoteAnswer:
+    array = environment_array(plan.spaces.action, lanes)
+    action = ArraySpec("environment_action", array.shape, array.dtype.name)
+    return RemoteAnswer(policies, "rollouts", action, tuple(spec.within(lanes) for spec in stacks))
 
 
-def _policy(plan: Plan, name: str) -> NodeSpec:
-    return NodeSpec(name, "policy_node", PolicyNodeSettings(_policy_settings(plan), OPEN_LIMIT_S), group=name)
+def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
+    settings = PolicyNodeSettings(_policy_settings(plan, stacks), OPEN_LIMIT_S)
+    return NodeSpec(name, "policy_node", settings, group=name)
 
 
 def keeper_settings(plan: Plan) -> KeeperSettings:

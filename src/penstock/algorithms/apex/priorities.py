@@ -20,7 +20,7 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
     Args:
         rollout: ``q`` ``[T + 1, B, n]``, ``action``, ``reward``, ``terminated``, ``truncated`` and ``valid``
             ``[T + 1, B]``.
-        config: says gamma and n.
+        config: says gamma, n and whether rewards are cut to -1 .. 1.
 
     Source: Horgan et al. 2018, algorithm 1, https://arxiv.org/abs/1803.00933.
     """
@@ -28,6 +28,8 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
     reward, terminated, truncated, valid = (
         rollout[name][:rows] for name in ("reward", "terminated", "truncated", "valid")
     )
+    if config.clip_reward:
+        reward = reward.clip(-1.0, 1.0)
     q = rollout["q"][:rows]
     best = q.max(2)
     target, known = np.zeros(reward.shape, np.float64), np.zeros(reward.shape, bool)

@@ -1,5 +1,6 @@
 """DQN as plain data: its hyper-parameters, its network, the arrays of its state. Imports no torch."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -57,6 +58,9 @@ class QConfig(ReplayConfig):
     )
     value_min: float = tunable(0.0, "with atoms: the smallest return that is told apart (-10 on Atari)")
     value_max: float = tunable(100.0, "with atoms: the largest return that is told apart (10 on Atari)")
+    clip_reward: bool = tunable(
+        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; returns are reported whole (off or on)"
+    )
     model: ModelName = tunable(  # noqa: RUF009
         "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName)
     )
@@ -90,9 +94,10 @@ def q_spec(spaces: Spaces, config: QConfig, graph: PolicyGraph, explore: Explore
     """The spec of Q-learning that explores so."""
     found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), followed=("actor",))
     priorities = Priorities(config.priority_alpha, config.priority_beta) if config.prioritised else None
+    limit = 1.0 if config.clip_reward else math.inf
     return replace(
         found,
-        table=TableSpec(config.capacity, config.gamma, config.n_step, priorities),
+        table=TableSpec(config.capacity, config.gamma, config.n_step, priorities, limit),
         minibatch=(*found.minibatch, "importance") if config.prioritised else found.minibatch,
         explore=explore,
         warmup=0,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from penstock.envs.finite import BadNumber, earliest, spoilt_lanes
 from penstock.envs.sources import display_name, open_source
+from penstock.envs.stacks import newest_frames
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
 from penstock.kernels.rollout import RolloutWriter, rollout_writer
@@ -63,9 +64,11 @@ class EnvNode:
         self._log = ports.action_log(f"actions.{ports.name}")
         self._fields = tuple(name for name, _ in settings.spaces.obs)
         with ports.busy("open environment", settings.open_limit_s):
-            self._source = open_source(
+            source = open_source(
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
             )
+            # What the policy is asked about stands with it; rows get what they have room for.
+            self._source = newest_frames(source, self._policy.stacks, display_name(settings.env), settings.first_lane)
         self._source.watch(ports.sign())
         starts = lane_starts(settings, ports, self._stream, self._log, restorable=self._source.restorable)
         self._rollout, self._step = starts[0].rollout, starts[0].step
@@ -139,6 +142,7 @@ class EnvNode:
         slot["episode_count"][...] = 0
         if "continues" in slot:
             slot["continues"][...] = self._lanes.continues
+            slot["steps_before"][...] = self._lanes.lengths
         # Looked up once: a method costs 30 ns to find, six of them a vector step.
         step, next_seed, ask, answered = source.step, self._lanes.next_seed, policy.ask, policy.answered
         store, append, now = writer.store, log.append, time.monotonic
@@ -229,6 +233,8 @@ class EnvNode:
             self._lanes.begin_episode(lane, obs)
             for name in self._fields:
                 self._obs[name][lane] = obs[name][lane]
+        # What the last rollout that was handed over led to was dropped.
+        self._lanes.continues[...] = False
         # The next rollout that is handed over carries these counts.
         rows = slot["valid"][:num_steps].sum(axis=0)
         self._lanes.collected += rows

@@ -73,7 +73,8 @@ class GradientSteps:
             tuple(name for name, _ in settings.updater.spaces.obs),
             n_step=self._table_spec.n_step,
             gamma=self._table_spec.gamma,
-            stack={},
+            stack=settings.updater.spaces.stacks(),
+            reward_limit=self._table_spec.reward_limit,
             tree=self.tree,
         )
         self._team: Team | None = None

@@ -1,0 +1,155 @@
+"""Observations that are stacks of frames: who says so, and a source of which the newest frames are handed out alone.
+
+It stores nothing: where the frames before stand, and who puts stacks together again, others know.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import BadDataError, EnvError
+from penstock.types import Array, Arrays, EnvSource, Stack, StepResult
+
+__all__ = ["NewestFrames", "newest_frames", "stack_of"]
+
+METADATA = "frame_stack"
+"""What an environment says of its observations: ``metadata["frame_stack"] = {"frames": 4, "padding": "zero"}``."""
+_STACKING = "FrameStackObservation"
+_OBSERVE_THE_SAME = {"OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics", "TimeLimit"}
+"""Wrappers of Gymnasium that hand observations on as they are."""
+
+
+def stack_of(env: Any) -> Stack | None:
+    """The stack that an environment's observations are: by its metadata, or by Gymnasium's wrapper around it.
+
+    Raises:
+        EnvError: its metadata say what cannot be.
+    """
+    said = (getattr(env, "metadata", None) or {}).get(METADATA)
+    if said is not None:
+        try:
+            frames, padding = int(said["frames"]), said["padding"]
+        except (TypeError, KeyError, ValueError):
+            frames, padding = 0, ""
+        if frames < 2 or padding not in {"first", "zero"}:
+            form = '{"frames": 2 or more, "padding": "first" or "zero"}'
+            raise EnvError(f'metadata["{METADATA}"] is {said!r}; expected {form}')
+        return Stack(frames, padding)
+    while type(env).__name__ in _OBSERVE_THE_SAME and hasattr(env, "env"):
+        env = env.env
+    if type(env).__name__ != _STACKING or env.stack_size < 2:
+        return None
+    padding = {"reset": "first", "zero": "zero"}.get(env.padding_type)
+    # What else stands before an episode's first frame is not kept anywhere.
+    return None if padding is None else Stack(int(env.stack_size), padding)  # type: ignore[arg-type]
+
+
+def newest_frames(source: EnvSource, stacks: Arrays, name: str, first_lane: int) -> EnvSource:
+    """The source, or where there are stacks, one that hands out the newest frames alone.
+
+    Args:
+        source: steps whole observations.
+        stacks: field -> ``[B, frames, ...]``: where the latest whole observations of these fields are put.
+        name: what messages call the environment.
+        first_lane: the number that messages give the first lane.
+    """
+    return NewestFrames(source, stacks, name, first_lane) if stacks else source
+
+
+class NewestFrames(EnvSource):
+    """See `newest_frames`. It looks at each observation: what cannot be put together from frames is refused."""
+
+    def __init__(self, source: EnvSource, stacks: Arrays, name: str, first_lane: int) -> None:
+        self.spaces = source.spaces.newest()
+        self.num_lanes = source.num_lanes
+        self.same_step = source.same_step
+        self.restorable = source.restorable
+        self._source = source
+        self._stacks = stacks
+        self._kinds: Mapping[str, Stack] = source.spaces.stacks()
+        self._name = name
+        self._first_lane = first_lane
+        self._everyone = np.ones(source.num_lanes, np.bool_)
+        self._seen: StepResult | None = None
+        self._result: StepResult | None = None
+
+    def watch(self, sign: memoryview) -> None:
+        """As the source."""
+        self._source.watch(sign)
+
+    def reset(self, seeds: Sequence[int]) -> Arrays:
+        """As the source."""
+        obs = self._source.reset(seeds)
+        self._take(obs, self._everyone)
+        return self._newest(obs)
+
+    def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
+        """As the source.
+
+        Raises:
+            BadDataError: an observation does not hold the frames of the one before.
+        """
+        result = self._source.step(action, next_seeds)
+        if self.same_step:
+            begun = result.terminated | result.truncated
+            for lane in np.flatnonzero(result.truncated & ~result.terminated):
+                for field, stack in self._stacks.items():
+                    if not _equal(result.final_obs[field][lane, :-1], stack[lane, 1:]):
+                        raise self._refuse(field, int(lane))
+        else:
+            begun = result.reset
+        self._take(result.obs, begun)
+        # A source that hands out the same result has replaced none of its arrays.
+        if result is not self._seen or self._result is None:
+            self._seen = result
+            final_obs = self._newest(result.final_obs) if self.same_step else {}
+            self._result = result._replace(obs=self._newest(result.obs), final_obs=final_obs)
+        return self._result
+
+    def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
+        """As the source; the lane's latest whole observation is put where those of all are."""
+        replayed = self._source.replay(lane, seed, action)
+        return None if replayed is None else self._replayed(lane, replayed)
+
+    def close(self) -> None:
+        """As the source."""
+        self._source.close()
+
+    def _replayed(self, lane: int, steps: Iterator[tuple[Arrays, float]]) -> Iterator[tuple[Arrays, float]]:
+        for obs, reward in steps:
+            for field, stack in self._stacks.items():
+                stack[lane] = obs[field][lane]
+            yield self._newest(obs), reward
+
+    def _newest(self, obs: Arrays) -> Arrays:
+        return {field: values[:, -1] if field in self._stacks else values for field, values in obs.items()}
+
+    def _take(self, obs: Arrays, begun: Array) -> None:
+        """Keep whole observations; lanes that have ``begun`` an episode hold nothing of what was before."""
+        for field, stack in self._stacks.items():
+            values = obs[field]
+            if begun.any() or not np.array_equal(values[:, :-1], stack[:, 1:]):
+                for lane in range(self.num_lanes):
+                    before = _padding(values[lane], self._kinds[field]) if begun[lane] else stack[lane, 1:]
+                    if not _equal(values[lane, :-1], before):
+                        raise self._refuse(field, lane)
+            stack[...] = values
+
+    def _refuse(self, field: str, lane: int) -> BadDataError:
+        kind = self._kinds[field]
+        return BadDataError(
+            f"{field} of lane {self._first_lane + lane} of {self._name} is not the stack of {kind.frames} frames, "
+            f"padded by {kind.padding}, that the environment says it is"
+        )
+
+
+def _padding(observation: Array, kind: Stack) -> Array:
+    """What stands before the first frame of an episode that begins with this observation, ``[frames - 1, ...]``."""
+    first = observation[-1] if kind.padding == "first" else np.zeros_like(observation[-1])
+    return np.broadcast_to(first, observation[:-1].shape)
+
+
+def _equal(one: Array, other: Array) -> bool:
+    # A NaN is found by who stores it.
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import FrameStackObservation
 
 from penstock.errors import BadDataError
 from penstock.memory.action_log import ActionLog, Position
@@ -12,20 +14,18 @@ from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.node import LaneStart
 from penstock.nodes.env import EnvNode, EnvSettings
-from penstock.program.rollout import rollout_specs
-from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, Spaces
+from penstock.program.rollout import rollout_specs, table_specs
+from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, Spaces, Stack
 
 SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1000.0,))),), Discrete(2))
 ROW = (ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32"))
 STEPS, LANES = 6, 2
 
 
-class CountingEnv:
+class CountingEnv(gymnasium.Env[Array, int]):
     """Observes its own step count; reward is 1; cut after 4 steps; the action must be the one that was answered."""
 
     def __init__(self) -> None:
-        import gymnasium
-
         self.observation_space = gymnasium.spaces.Box(0.0, 1000.0, (1,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
         self.count = 0
@@ -145,8 +145,7 @@ class Ports:
     incarnation = 1
     former = ()
 
-    def __init__(self, policy: LatePolicy) -> None:
-        specs = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True)
+    def __init__(self, policy: LatePolicy, specs: tuple[ArraySpec, ...]) -> None:
         self.stream = Stream(zeros(Stream.required(specs, 2)), specs, 2)
         action = SPACES.action_spec()
         self.log = ActionLog(zeros(ActionLog.required(LANES, action, 100)), LANES, action, ["obs"], 100)
@@ -190,7 +189,10 @@ START = LaneStart(step=100)
 
 
 def open_node(
-    policy: LatePolicy, env: str = "CountingEnv", starts: tuple[LaneStart, ...] = (START, START)
+    policy: LatePolicy,
+    env: str = "CountingEnv",
+    starts: tuple[LaneStart, ...] = (START, START),
+    specs: tuple[ArraySpec, ...] = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True),
 ) -> tuple[EnvNode, Ports]:
     settings = EnvSettings(
         env=f"{__name__}:{env}",
@@ -206,7 +208,7 @@ def open_node(
         bad_numbers="stop",
         open_limit_s=10.0,
     )
-    node, ports = EnvNode(settings), Ports(policy)
+    node, ports = EnvNode(settings), Ports(policy, specs)
     node.open(ports)  # type: ignore[arg-type]
     return node, ports
 
@@ -293,4 +295,38 @@ def test_observations_that_only_bootstrap_are_looked_at_before_they_are_valued(e
 def test_each_lane_is_restored_under_a_limit_of_its_own() -> None:
     node, ports = open_node(LatePolicy(0), starts=tuple(LaneStart(position=Position(0, 0, 0, 0)) for _ in range(LANES)))
     assert ports.busies == ["open environment", "restore an episode", "restore an episode"]
+    node.close()
+
+
+def stacked_counting() -> FrameStackObservation:
+    return FrameStackObservation(CountingEnv(), 3)
+
+
+class StackedPolicy(LatePolicy):
+    """Is asked about stacks, and keeps what it was asked about."""
+
+    def __init__(self, late: int) -> None:
+        super().__init__(late)
+        self.stacks = {"obs": np.zeros((LANES, 3, 1), np.float32)}
+        self.seen: list[list[float]] = []
+
+    def ask(self, handle: int, row: int, step: int) -> None:
+        self.seen.append(self.stacks["obs"][1, :, 0].tolist())
+        super().ask(handle, row, step)
+
+
+def test_it_acts_on_stacks_and_writes_frames() -> None:
+    box = Box((3, 1), "float32", (0.0,), (1000.0,), Stack(3, "first"))
+    specs = table_specs(Spaces((("obs", box),), SPACES.action), ROW, STEPS, LANES, same_step=True)
+    policy = StackedPolicy(1)
+    node, ports = open_node(policy, "stacked_counting", specs=specs)
+    slot = collect(node, ports)
+    np.testing.assert_array_equal(slot["obs"][:, 1, 0], [0, 1, 2, 3, 0, 1, 2])
+    np.testing.assert_array_equal(slot["final.obs"][:2, 0], [4, 4])
+    assert policy.seen == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [0, 0, 0], [0, 0, 1]]
+    assert slot["steps_before"].tolist() == [0, 0]
+    slot = collect(node, ports)
+    assert policy.seen[STEPS:] == [[0, 1, 2], [1, 2, 3], [0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]]
+    assert slot["steps_before"].tolist() == [2, 2]
+    assert slot["continues"].all()
     node.close()

@@ -118,3 +118,27 @@ def test_steady_exploration_costs_no_call_beyond_the_kernels(monkeypatch):
     monkeypatch.setattr(Exploration, "blind", lambda *_: calls.append("blind") or False)
     asked("squashed", BACKENDS[0], Exploration(Constant(), 0, 5, 100.0))
     assert calls == ["scale"]
+
+
+@pytest.mark.parametrize("build", BACKENDS)
+def test_it_sees_stacks_that_stand_beside_the_rows(build):
+    graph, (space, row) = reference.GRAPHS["values"], CASES["values"]
+    published = reference.record(graph, np.random.default_rng(0))
+    stacks = (ArraySpec("obs", (3,), "float32"),)
+    exploration = Exploration(Constant(), 0, 5, 4.0)
+    spaces = Spaces(OBS, space)
+    settings = PolicySettings(
+        BackendSpec(build, (graph,)), graph, graph.head.noise, spaces, row, SEED, exploration, stacks
+    )
+    policy = LocalPolicy(settings, Board(published), None, FIRST, LANES)
+    rows = {spec.name: np.zeros((STEPS, LANES, *spec.shape), spec.dtype) for spec in (spaces.action_spec(), *row)}
+    rows["obs"] = np.zeros((STEPS, LANES), np.float32)  # a frame, which nobody acts on
+    policy.refresh()
+    handle = policy.bind(rows)
+    for t in range(2):
+        policy.stacks["obs"][...] = np.random.default_rng(t).normal(size=(LANES, 3))
+        policy.ask(handle, t, t)
+        seen = {"obs": np.stack([policy.stacks["obs"]] * STEPS)}
+        wanted = expected(seen, (graph, published, graph.head.noise), t, t, np.ones(LANES, np.float32))
+        np.testing.assert_array_equal(rows["action"][t], wanted["action"])
+        np.testing.assert_allclose(rows["q"][t], wanted["q"], rtol=1e-5, atol=1e-5)

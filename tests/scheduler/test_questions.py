@@ -25,7 +25,12 @@ EDGE = Ask(
     "act",
     ("env.0", "env.1"),
     "policy",
-    RemoteAnswer(("policy.0",), "rollouts", ArraySpec("environment_action", (LANES,), "float64")),
+    RemoteAnswer(
+        ("policy.0",),
+        "rollouts",
+        ArraySpec("environment_action", (LANES,), "float64"),
+        (ArraySpec("obs.film", (LANES, 4, 6), "uint8"),),
+    ),
 )
 
 
@@ -92,6 +97,16 @@ def test_a_question_goes_there_and_back() -> None:
     assert asking.answered()
     assert asking.version == 7
     np.testing.assert_array_equal(asking.environment_action, [0.5, 1.5])
+
+
+def test_stacks_stand_beside_the_question_of_whoever_asks() -> None:
+    pair = Pair()
+    assert list(pair.asking.stacks) == ["obs.film"]
+    pair.asking.stacks["obs.film"][1, 3] = 7
+    pair.asking.ask(pair.asking.bind(pair.stream.slot(1)), 2, 500)
+    pair.answering.take()
+    np.testing.assert_array_equal(pair.answering.stacks(0)["obs.film"][1, 3], [7] * 6)
+    assert not pair.answering.stacks(1)["obs.film"].any()
 
 
 def test_only_the_question_after_a_refresh_says_so() -> None:

@@ -27,7 +27,7 @@ class QuestionSlot:
     """One asker's slot.
 
     Attributes:
-        arrays: ``question`` int64 ``[7]``, ``version`` int64, and ``environment_action`` ``[lanes, ...]``.
+        arrays: ``question`` int64 ``[7]``, ``version`` int64, ``environment_action`` ``[lanes, ...]``, and ``stacks``.
         stacks: field -> ``[lanes, ...]``.
     """
 
@@ -35,7 +35,7 @@ class QuestionSlot:
         self._memory = memory
         self._owner = owner
         self.arrays: Arrays = memory.slot(0)
-        self.stacks: Arrays = {spec.name: self.arrays.pop(spec.name) for spec in stacks}
+        self.stacks: Arrays = {spec.name: self.arrays[spec.name] for spec in stacks}
 
     def claim(self, number: int) -> bool:
         """For the asker: make the slot its own; false while its last question, ``number - 1``, is not answered."""

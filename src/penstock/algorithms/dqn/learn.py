@@ -8,8 +8,9 @@
 
 Without ``double`` the target chooses its own action. Every ``target_every``-th step the target becomes the network.
 
-Deviations: Adam instead of RMSprop; gradients are clipped by their norm; rewards are learned from as they are
-unless ``clip_reward`` is on; a time limit bootstraps from the last observation. With atoms the priority is the divergence of the two distributions.
+Deviations: Adam instead of RMSprop; gradients are clipped by their norm; rewards are learned from as they are unless
+``clip_reward`` is on; a time limit bootstraps from the last observation. With atoms the priority is the divergence of
+the two distributions.
 
 Functions here know no process, environment, loop or device.
 """

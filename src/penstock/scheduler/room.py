@@ -24,8 +24,9 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def shared_memory(program: Program) -> int:
-    """Bytes of the segment that holds all edges."""
-    return Wiring(program.edges, [(node.name, node.group) for node in program.nodes]).nbytes
+    """Bytes of the segment that holds all edges, but for what may never be touched."""
+    nbytes = Wiring(program.edges, [(node.name, node.group) for node in program.nodes]).nbytes
+    return nbytes - _untouched(program)
 
 
 def check_room(program: Program, processes: int) -> None:
@@ -34,7 +35,7 @@ def check_room(program: Program, processes: int) -> None:
     Raises:
         ResourceError: in one line: how much it needs, how much there is, what to type.
     """
-    shared, free = shared_memory(program) - _untouched(program), available_memory()
+    shared, free = shared_memory(program), available_memory()
     need = shared + processes * PROCESS_BYTES
     if free is not None and need > free:
         raise ResourceError(

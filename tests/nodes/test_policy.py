@@ -130,7 +130,7 @@ def test_it_sees_stacks_that_stand_beside_the_rows(build):
     settings = PolicySettings(
         BackendSpec(build, (graph,)), graph, graph.head.noise, spaces, row, SEED, exploration, stacks
     )
-    policy = LocalPolicy(settings, Board(published), None, FIRST, LANES)
+    policy = LocalPolicy(settings, Board(published), FIRST, LANES)
     rows = {spec.name: np.zeros((STEPS, LANES, *spec.shape), spec.dtype) for spec in (spaces.action_spec(), *row)}
     rows["obs"] = np.zeros((STEPS, LANES), np.float32)  # a frame, which nobody acts on
     policy.refresh()

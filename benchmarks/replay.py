@@ -35,7 +35,7 @@ from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
-from penstock.types import Array, Arrays, Box, Spaces
+from penstock.types import Array, Arrays, Box, Spaces, Stack
 
 STEPS, LANES, BATCH = 128, 8, 256
 INSERT_MAY_BE_US = STEPS * LANES / 5.0
@@ -97,11 +97,11 @@ class Inserting:
     def __init__(self, table: Table) -> None:
         slot = table.slot(0)
         rng = np.random.default_rng(0)
-        kept = ("obs", "action", "reward", "terminated", "truncated", "valid", "continues")
+        kept = ("obs", "action", "reward", "terminated", "truncated", "valid", "continues", "steps_before")
         self._table, self._next = table, table.written(0)
         self._rollout = {name: (255 * rng.random(slot[name].shape)).astype(slot[name].dtype) for name in kept}
         self._rollout["terminated"][:], self._rollout["truncated"][:] = False, False
-        self._rollout["valid"][:], self._rollout["continues"][:] = True, True
+        self._rollout["valid"][:], self._rollout["continues"][:], self._rollout["steps_before"][:] = True, True, 1
         self._fields = list(self._rollout.items())
         self.nbytes = sum(array.nbytes for array in self._rollout.values())
 
@@ -120,7 +120,7 @@ class Inserting:
 class Drawing:
     """Draws one batch after the other, each with a key of its own."""
 
-    def __init__(self, table: Table, batch: Arrays, stack: dict[str, int], tree: SumTree | None = None) -> None:
+    def __init__(self, table: Table, batch: Arrays, stack: dict[str, Stack], tree: SumTree | None = None) -> None:
         lanes = table.arrays["valid"].shape[-1]
         self._sampler = Sampler(table, lanes, ["obs"], n_step=1, gamma=0.99, stack=stack, tree=tree)
         self._batch, self._number = batch, 0
@@ -269,7 +269,7 @@ def images(rounds: int, calls: int) -> list[Measured]:
     """Batches of 256 observations and next observations of [4, 84, 84]."""
     ways: list[tuple[str, Callable[[], object]]] = [
         ("stored as stacks", Drawing(filled(STACKS), STACKS.batch(), {})),
-        ("stacks put together from frames", Drawing(filled(FRAMES), FRAMES.batch(4), {"obs": 4})),
+        ("stacks put together from frames", Drawing(filled(FRAMES), FRAMES.batch(4), {"obs": Stack(4, "first")})),
     ]
     contestants = [Contestant(what, "penstock", each_call(way, calls)) for what, way in ways]
     limit = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(image_bytes()), calls))

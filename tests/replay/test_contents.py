@@ -132,5 +132,7 @@ def test_rows_of_another_layout_are_refused() -> None:
     kept = contents(filled(1, 2), [2])
     with pytest.raises(ValueError, match="of obs it holds None"):
         restore(empty(1), {name: values for name, values in kept.items() if name != "obs"})
+    with pytest.raises(ValueError, match="it does not say how its lanes go on"):
+        restore(empty(1), {name: values for name, values in kept.items() if name != "steps_before"})
     with pytest.raises(ValueError, match=r"of reward it holds \[4, 3\], not \[4, 4\]"):
         restore(empty(1), {**kept, "reward": kept["reward"][:, :, :3]})

@@ -74,6 +74,8 @@ def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
         if found is None or found.shape[1:] != wanted or found.dtype != mine.dtype:
             has = None if found is None else list(found.shape[1:])
             raise ValueError(f"of {name} it holds {has}, not {list(wanted)}")
+    if not arrays.keys() >= set(_OF_LANE):
+        raise ValueError("it does not say how its lanes go on from slot to slot")
     if tree is not None and "priority" not in arrays:
         raise ValueError("its rows have no priorities")
     held = len(arrays["valid"])

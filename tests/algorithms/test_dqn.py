@@ -14,7 +14,7 @@ from tests.algorithms.replay_rows import DISCRETE, constant, minibatch_of, slope
 
 
 def parts(**settings):
-    config = spec.DQNConfig(**{"hidden_sizes": (5, 4)} | settings)
+    config = spec.DQNConfig(**{"hidden_sizes": (5, 4), "error_clip": 1.0} | settings)
     return config, Policy(spec.policy_graph(DISCRETE, config, "dqn")), learn.build(DISCRETE, config)
 
 
@@ -40,6 +40,19 @@ def test_targets_by_hand(double, following):
     assert found.value.tolist() == pytest.approx([4.0, 4.0])
     # Huber: e^2 / 2 up to 1, then e - 1/2.
     assert found.loss.tolist() == pytest.approx([0.5 * first**2 if first <= 1.0 else first - 0.5, 1.5])
+
+
+def test_an_error_pulls_as_hard_as_it_is_large_up_to_its_clip():
+    config, policy, built = parts(error_clip=1.5, max_grad_norm=1e9)
+    state = state_of(built)
+    state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
+    rows = rows_of(config)
+    rows["discount"] = torch.zeros(2, dtype=torch.float64)
+    # Errors 3 and 2.75 beyond, then 0.5 and 1 within.
+    for rewards, expected in (([1.0, 1.25], 1.5), ([3.5, 3.0], 0.75)):
+        rows["reward"] = torch.tensor(rewards).double()
+        found = built.phases[0].gradients(state, rows, {})
+        assert float(found.gradients["actor"][-2]) == pytest.approx(expected)
 
 
 def test_importance_weighs_the_loss_and_padding_does_not_count():

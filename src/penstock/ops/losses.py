@@ -60,13 +60,13 @@ def squared_error(prediction: Tensor, target: Tensor, share: Tensor) -> Tensor:
     return torch.dot(share, error * error)
 
 
-def huber(error: Tensor) -> Tensor:
-    """``e^2 / 2`` where ``|e| <= 1``, else ``|e| - 1/2``, elementwise: the gradient is the error, cut to -1 .. 1.
+def huber(error: Tensor, limit: float) -> Tensor:
+    """``e^2 / 2`` where ``|e| <= l``, else ``l (|e| - l/2)``, elementwise: the gradient is the error, cut to -l .. l.
 
-    Source: Huber 1964; Mnih et al. 2015 cut the error so, https://doi.org/10.1038/nature14236.
+    Source: Huber 1964; Mnih et al. 2015 cut the error to -1 .. 1, https://doi.org/10.1038/nature14236.
     """
     size = error.abs()
-    inside = size.clamp(max=1.0)
+    inside = size.clamp(max=limit)
     return inside * (size - 0.5 * inside)
 
 

@@ -92,7 +92,7 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
     if config.atoms == 1:
         value = said[rows, minibatch["action"]]
         error = value - (reward + discount * following[rows, best])
-        return Judgement(huber(error), error.abs(), value)
+        return Judgement(huber(error, config.error_clip), error.abs(), value)
     logits = said.view(-1, head.n, head.atoms)[rows, minibatch["action"]]
     with torch.no_grad():
         z = support(logits, head.low, head.high, head.atoms)

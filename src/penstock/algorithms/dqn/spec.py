@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Literal, get_args
 
 from penstock.algorithm import AlgorithmSpec, Explore, Falling, Priorities, TableSpec
 from penstock.algorithms.off_policy.spec import ReplayConfig, initial_arrays, off_policy_spec
@@ -30,8 +30,16 @@ class QConfig(ReplayConfig):
     capacity: int = tunable(
         100_000, "rows the table keeps: more remembers longer and takes memory (10,000 to 1,000,000)", min=1
     )
-    lr: float = tunable(5e-4, "step size: too large and values diverge, too small and they creep (5e-5 to 1e-3)", min=0)
+    lr: float = tunable(1e-3, "step size: too large and values diverge, too small and they creep (5e-5 to 1e-3)", min=0)
+    lr_schedule: Literal["constant", "linear"] = tunable(
+        "linear", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
+    )
     max_grad_norm: float = tunable(10.0, "longer gradients are scaled down to this norm (0.5 to 40)", min=0)
+    error_clip: float = tunable(
+        100.0,
+        "how wrong a value may be and still pull harder: less forgets rare failures; 1 suits small rewards (1 to 100)",
+        min=0,
+    )
     target_every: int = tunable(
         100, "gradient steps between copies to the target: more is steadier and slower (100 to 10,000)", min=1
     )

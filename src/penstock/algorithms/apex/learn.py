@@ -2,13 +2,13 @@
 
     epsilon_i = base^(1 + power i / (N - 1)) for lane i of N                                            (section 4.1)
     y         = sum_{k<n} gamma^k r_k + gamma^n Q'(s', argmax_a Q(s', a)),   n = 3                       (equation 1)
-    L(theta)  = E[ w huber(Q(s, a) - y) ],   Q dueling
+    L(theta)  = E[ w huber(Q(s, a) - y) ]
     priority  = |Q(s, a) - y|, computed from what the policy said while acting when a row is written, and again by
                 whoever learns from it                                                              (algorithms 1 and 2)
 
 It is DQN with these settings; its rows come with priorities, see ``priorities.py``.
 
-Deviations: the ones of DQN. The first priority of a row whose steps leave its slot counts fewer of them.
+Deviations: the ones of DQN; Q is dueling only where it is told to be. The first priority of a row whose steps leave its slot counts fewer of them.
 
 Functions here know no process, environment, loop or device.
 """

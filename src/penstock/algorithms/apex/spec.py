@@ -20,10 +20,12 @@ class ApexConfig(QConfig):
         "steps of each lane between updates of the acting policy: fewer keep it fresh, more cost less (8 to 64)",
         min=1,
     )
+    updates_per_step: float = tunable(
+        0.25, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
+    )
     capacity: int = tunable(
         1_000_000, "rows the table keeps: more remembers longer and takes memory (100,000 to 2,000,000)", min=1
     )
-    dueling: bool = tunable(True, "the last layer adds a state's value and its actions' advantages (on or off)")
     prioritised: bool = tunable(True, "draw rows by how wrong their value was, instead of all alike (on or off)")
     epsilon_base: float = tunable(
         0.4,

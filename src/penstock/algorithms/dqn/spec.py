@@ -26,7 +26,7 @@ class QConfig(ReplayConfig):
     updates_per_step: float = tunable(
         0.5, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
     )
-    mini_batch_size: int = tunable(64, "rows of one gradient step: fewer are noisier and cheaper (32 to 512)", min=1)
+    mini_batch_size: int = tunable(128, "rows of one gradient step: fewer are noisier and cheaper (32 to 512)", min=1)
     capacity: int = tunable(
         100_000, "rows the table keeps: more remembers longer and takes memory (10,000 to 1,000,000)", min=1
     )
@@ -34,7 +34,9 @@ class QConfig(ReplayConfig):
     lr_schedule: Literal["constant", "linear"] = tunable(
         "linear", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
     )
-    max_grad_norm: float = tunable(10.0, "longer gradients are scaled down to this norm (0.5 to 40)", min=0)
+    max_grad_norm: float = tunable(
+        1_000.0, "longer gradients are scaled down to this norm: little forgets rare failures (10 to 1000)", min=0
+    )
     error_clip: float = tunable(
         100.0,
         "how wrong a value may be and still pull harder: less forgets rare failures; 1 suits small rewards (1 to 100)",

@@ -35,9 +35,13 @@ class PyTable {
                                      std::to_string(table_.claimed(writer)));
         }
     }
-    void begin(std::size_t writer, std::uint64_t sequence) {
+    void begin(std::size_t writer, std::uint64_t sequence, std::uint64_t first) {
         check(writer);
-        table_.begin(writer, sequence);
+        table_.begin(writer, sequence, first);
+    }
+    std::uint64_t first(std::size_t writer) const {
+        check(writer);
+        return table_.first(writer);
     }
     std::uint64_t written(std::size_t writer) const {
         check(writer);
@@ -72,6 +76,7 @@ void bind_table(nb::module_& module) {
         .def("claim", &PyTable::claim)
         .def("push", &PyTable::push)
         .def("begin", &PyTable::begin)
+        .def("first", &PyTable::first)
         .def("written", &PyTable::written)
         .def("claimed", &PyTable::claimed)
         .def("index", &PyTable::index);

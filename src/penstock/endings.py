@@ -20,9 +20,21 @@ from penstock.metrics.jsonl import JsonLines, read_reports
 from penstock.metrics.report import EVAL_RETURN, Report
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.learner import RETURN_WINDOW, why_done
+from penstock.program.draw import bytes_text
+from penstock.replay.resumed import Found
+from penstock.replay.table_file import Rings
 from penstock.types import Arrays
 
-__all__ = ["begun_empty", "differences", "ended_early", "leave_failed", "log_final", "over_already", "skipped"]
+__all__ = [
+    "differences",
+    "ended_early",
+    "leave_failed",
+    "log_final",
+    "over_already",
+    "skipped",
+    "table_found",
+    "table_in_file",
+]
 
 
 def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
@@ -62,11 +74,35 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
     return (f"not bit-exact: {', '.join(changed)}; all else continued",) if changed else ()
 
 
-def begun_empty(spec: AlgorithmSpec, manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """One line if a run that learns from a table was resumed from a checkpoint without the table's rows."""
+def table_found(spec: AlgorithmSpec, manifest: Mapping[str, Any], found: Found | None) -> tuple[str, ...]:
+    """One line if a run that learns from a table was resumed without all of its checkpoint's rows.
+
+    Args:
+        spec: of the algorithm.
+        manifest: of the checkpoint.
+        found: what was in the table's file, if it has one.
+    """
     if spec.table is None or TABLE in manifest["files"]:
         return ()
-    return ("not bit-exact: the replay table was too large to be kept and filled anew; all else continued",)
+    if found is None:
+        found = Found(why="its rows did not go with the checkpoint")
+    if found.why:
+        what = f"the replay table begins empty ({found.why})"
+    elif found.left_out:
+        what = (
+            f"of {found.rows:,} replay rows {found.left_out:,} were overwritten after the checkpoint and are left out"
+        )
+    elif not found.same_ranks:
+        what = "priorities of replay rows are those of the run's end, not of the checkpoint"
+    else:
+        return ()
+    return (f"not bit-exact: {what}; all else continued",)
+
+
+def table_in_file(path: Path, rings: Rings, found: Found) -> str:
+    """What a run says at its start of a table that lies in a file."""
+    kept = f", {found.rows - found.left_out:,} rows in it" if found.rows else ""
+    return f"the replay table is a file of {bytes_text(rings.nbytes)}{kept}: {path}"
 
 
 def skipped(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:

@@ -11,18 +11,36 @@ from typing import Any
 
 from penstock.config.schema import Config
 from penstock.config.sources import from_mapping, from_toml
-from penstock.endings import begun_empty, differences, ended_early, leave_failed, log_final, over_already, skipped
+from penstock.endings import (
+    differences,
+    ended_early,
+    leave_failed,
+    log_final,
+    over_already,
+    skipped,
+    table_found,
+    table_in_file,
+)
 from penstock.envs.names import display_name, reference
 from penstock.errors import EnvError, PenstockError
 from penstock.evaluation import Evaluation, judge
 from penstock.experiments.card import write_card
-from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint, set_aside_after
+from penstock.experiments.checkpoints import (
+    Checkpoint,
+    find_checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+    set_aside_after,
+)
 from penstock.experiments.run_folder import RunFolder
 from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.program.draw import draw as draw_program
-from penstock.program.graph import Program
+from penstock.program.graph import Program, file_of_table
 from penstock.program.plan import Plan
 from penstock.registry import RUNTIMES, TOPOLOGIES, load
+from penstock.replay.resumed import Found
+from penstock.replay.resumed import begin as begin_file
+from penstock.replay.table_file import settle
 from penstock.scheduler.outcome import Outcome
 from penstock.scheduler.room import check_room, shared_memory
 from penstock.serving.export import export
@@ -66,11 +84,12 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         config, env = _config_of(config, env)
     prepared = prepare(config, env)
     run = prepared.config.run
-    _check_room(prepared)
+    _check_room(prepared, Path(run.log_dir))
     folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
     with folder.claim():
         folder.write_config(prepared.config)
-        return _finish(prepared, folder, _launch(prepared, folder, plan(prepared, folder.path, quiet=quiet)))
+        the_plan, _ = _begin_table(plan(prepared, folder.path, quiet=quiet), None)
+        return _finish(prepared, folder, _launch(prepared, folder, the_plan))
 
 
 def resume(
@@ -100,17 +119,17 @@ def resume(
     prepared = _prepare_again(folder, config, env)
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     check_fits(prepared, begin)
-    _check_room(prepared)
+    _check_room(prepared, folder.path)
     over = over_already(prepared.config.run, folder.path, begin.arrays)
     with folder.claim():
+        the_plan, found = _begin_table(plan(prepared, folder.path, quiet=quiet, begin=begin), begin)
         if not over:
             folder.write_config(prepared.config)
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
-        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
         begun_anew = sum(start.position is None for start in the_plan.starts)
         result = _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew)
-    changed = (*differences(begin.manifest, prepared.manifest()), *begun_empty(prepared.spec, begin.manifest))
+    changed = (*differences(begin.manifest, prepared.manifest()), *table_found(prepared.spec, begin.manifest, found))
     return replace(result, notes=over or (*changed, *result.notes))
 
 
@@ -148,11 +167,19 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, and what each process takes for itself"
 
 
-def _check_room(prepared: Prepared) -> None:
+def _check_room(prepared: Prepared, folder: Path) -> None:
     """Return if the machine has room for the run, as far as that can be known beforehand."""
-    run = prepared.config.run
-    program = _topology(plan(prepared, Path(run.log_dir), quiet=True))
-    check_room(program, len(program.groups) if run.runtime == "local" else 0)
+    program = _topology(plan(prepared, folder, quiet=True))
+    check_room(program, len(program.groups) if prepared.config.run.runtime == "local" else 0)
+
+
+def _begin_table(the_plan: Plan, checkpoint: Checkpoint | None) -> tuple[Plan, Found | None]:
+    """See that the file of a table is there, where it has one: the plan with what is said of it, and what was in it."""
+    table = file_of_table(_topology(the_plan))
+    if table is None:
+        return the_plan, None
+    found = begin_file(*table, checkpoint)
+    return replace(the_plan, told=(table_in_file(*table, found),)), found
 
 
 def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Config, EnvFactory | None]:
@@ -183,8 +210,11 @@ def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None) ->
 def _launch(prepared: Prepared, folder: RunFolder, the_plan: Plan) -> Outcome:
     """The three calls: plan to program, program to processes. A run that fails leaves a card that says so."""
     program = _topology(the_plan)
+    table = file_of_table(program)
     try:
         outcome: Outcome = load(RUNTIMES[the_plan.run.runtime])(program)
+        if table is not None:
+            settle(table[0])
     except PenstockError as error:
         error.add_note(leave_failed(folder, prepared.config, error))
         raise

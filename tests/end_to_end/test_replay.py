@@ -2,19 +2,26 @@
 
 import contextlib
 import hashlib
+import json
+import os
+import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import penstock
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint, load_table
+from penstock.cli import main
+from penstock.errors import CheckpointError
+from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint, load_table, save_checkpoint
+from penstock.experiments.manifest import write_manifest
 from penstock.run import Result
 from tests.processes import of_group
 
 TURN = 16 * 4
+OTHER = "MountainCarContinuous-v0"
 SMALL = {
     "env": "Pendulum-v1",
     "algo": "sac",
@@ -113,17 +120,128 @@ def test_what_is_drawn_is_what_was_collected(tmp_path) -> None:
     assert (table["obs"][:-1, 16] == table["obs"][1:, 0]).all(-1)[goes_on].all()
 
 
-def test_a_table_that_was_not_kept_is_told_of(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.nodes.checkpointer.TABLE_LIMIT", 1000)
-    first = train(tmp_path, 10, num_workers=1)
-    second = penstock.resume(first.run_folder, timesteps=14 * TURN, quiet=True)
-    assert second.notes == (
-        "not bit-exact: the replay table was too large to be kept and filled anew; all else continued",
-    )
-    assert second.steps == 14 * TURN
-    before, after = (load_checkpoint(find_checkpoint(second.run_folder, name)).arrays for name in ("10", "14"))
-    # 64 rows of one turn are fewer than min_rows: no step in the first turn, 8 in each of the other three.
-    assert after["gradient_steps"] - before["gradient_steps"] == 24
+def rewritten(run: Path, change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> Path:
+    """Another checkpoint of the same update, whole in itself, whose table was changed."""
+    path = find_checkpoint(run)
+    saved, table = load_checkpoint(path), load_table(path)
+    assert table is not None
+    facts = {name: fact for name, fact in saved.manifest.items() if name not in {"format", "kind", "created", "files"}}
+    shutil.rmtree(path)
+    return save_checkpoint(run, saved.arrays, facts, change(table))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda table: table | {"obs": table["obs"].astype(np.float64)},
+            "of obs it holds float64 [17, 4, 3], not float32",
+        ),
+        (
+            lambda table: table | {"obs": table["obs"][:, :, :, :2]},
+            "of obs it holds float32 [17, 4, 2], not float32 [17, 4, 3]",
+        ),
+        (
+            lambda table: table | {"reward": table["reward"][:, :9]},
+            "of reward it holds float32 [9, 4], not float32 [17, 4]",
+        ),
+        (lambda table: table | {"reward": table["reward"][1:]}, "of reward it holds 1, not 2"),
+        (lambda table: _without(table, "valid"), "of valid it holds nothing, not bool [17, 4]"),
+        (lambda table: _without(table, "continues"), "of continues it holds nothing, not bool [4]"),
+        (lambda table: _without(table, "final.obs"), "of final.obs it holds nothing, not float32 [3]"),
+        (lambda table: _without(table, "sequence"), "it does not say where its ring begins"),
+        (lambda table: table | {"sequence": np.array(1)}, "it does not say where its ring begins"),
+        (lambda table: {}, "it holds nothing"),
+    ],
+)
+def test_a_table_of_another_layout_is_refused_in_one_line(tmp_path, change, says: str) -> None:
+    run = train(tmp_path, 2, num_workers=1).run_folder
+    path = rewritten(run, change)
+    with pytest.raises(CheckpointError) as error:
+        penstock.resume(run, timesteps=4 * TURN, quiet=True)
+    said = str(error.value)
+    assert said.startswith(f"the table of checkpoint {path} does not fit this run: ")
+    assert says in said
+    assert said.endswith("; put the settings back to what the run began with")
+    assert "\n" not in said
+
+
+def _without(table: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    return {other: values for other, values in table.items() if other != name}
+
+
+def test_a_layout_that_was_edited_is_refused_by_a_nodes_one_line(tmp_path, capsys) -> None:
+    run = train(tmp_path, 2, num_workers=1).run_folder
+    config = run / "config.toml"
+    text = config.read_text().replace("num_steps = 16\n", "num_steps = 8\n")
+    config.write_text(text.replace('runtime = "inline"', 'runtime = "local"'))
+    assert main(["resume", str(run), "--timesteps", "4000"]) == 1
+    said = capsys.readouterr().err.splitlines()[0]
+    assert said.startswith("penstock: error: node learner: the table of checkpoint ")
+    assert " it holds float32 [17, 4, 3], not float32 [9, 4, 3]; put the settings back" in said
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda path: os.truncate(path, 100), "table.safetensors has 100 of "),
+        (lambda path: path.write_bytes(b"\0" * path.stat().st_size), "table.safetensors has been altered"),
+        (lambda path: path.unlink(), "table.safetensors is missing"),
+        (lambda path: (path.unlink(), path.mkdir()), "table.safetensors cannot be read: Is a directory"),
+    ],
+)
+def test_a_table_that_was_harmed_is_named_before_anything_starts(tmp_path, monkeypatch, harm, says: str) -> None:
+    run = train(tmp_path, 4, num_workers=1, save_interval=2).run_folder
+    path = find_checkpoint(run)
+    monkeypatch.setattr("penstock.run._launch", lambda *_: pytest.fail("started"))
+    harm(path / "table.safetensors")
+    with pytest.raises(CheckpointError) as error:
+        penstock.resume(run, timesteps=8 * TURN, quiet=True)
+    good = f"the last good one: penstock resume {run} --checkpoint update-00000002"
+    assert str(error.value) == f"checkpoint {path} cannot be used: {_said(error.value, says)}; {good}"
+
+
+def test_a_table_that_may_not_be_read_is_named(tmp_path, monkeypatch) -> None:
+    # Whoever may do everything may read it whatever its mode says, so the refusal is the system's in name only.
+    run = train(tmp_path, 2, num_workers=1).run_folder
+    read = Path.read_bytes
+
+    def refusing(path: Path) -> bytes:
+        if path.name == "table.safetensors":
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refusing)
+    with pytest.raises(CheckpointError, match=r"table\.safetensors cannot be read: Permission denied; no other"):
+        penstock.resume(run, timesteps=8 * TURN, quiet=True)
+
+
+def _said(error: CheckpointError, says: str) -> str:
+    damage = str(error).split(" cannot be used: ")[1].split("; the last good one")[0]
+    assert damage.startswith(says)
+    return damage
+
+
+def test_a_table_that_is_not_safetensors_is_named_though_its_hash_is_right(tmp_path) -> None:
+    run = train(tmp_path, 2, num_workers=1).run_folder
+    path = find_checkpoint(run)
+    manifest = json.loads((path / "manifest.json").read_text())
+    facts = {name: fact for name, fact in manifest.items() if name not in {"files", "manifest_sha256"}}
+    files = {name: (path / name).read_bytes() for name in manifest["files"]} | {"table.safetensors": b"not one"}
+    (path / "table.safetensors").write_bytes(b"not one")
+    (path / "manifest.json").write_bytes(write_manifest(facts, files))
+    with pytest.raises(
+        CheckpointError, match=r"table\.safetensors is not safetensors; no other checkpoint of this run"
+    ):
+        penstock.resume(run, timesteps=4 * TURN, quiet=True)
+
+
+def test_a_checkpoint_of_another_environment_is_refused_with_its_table(tmp_path) -> None:
+    run, other = (train(tmp_path / env, 2, num_workers=1, env=env).run_folder for env in ("Pendulum-v1", OTHER))
+    shutil.rmtree(find_checkpoint(run))
+    shutil.copytree(find_checkpoint(other), run / "checkpoints" / "update-00000002")
+    with pytest.raises(CheckpointError, match=f"its env is {OTHER}, not Pendulum-v1; no other checkpoint"):
+        penstock.resume(run, timesteps=4 * TURN, quiet=True)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -68,7 +68,8 @@ def test_wrong_use_is_named(table: Table) -> None:
 
 
 def test_a_restored_ring_goes_on_where_it_was(table: Table) -> None:
-    table.begin(1, 7)
+    table.begin(1, 7, 5)
+    assert table.first(1) == 5
     assert (table.claimed(1), table.written(1), table.written(0)) == (7, 7, 0)
     assert fill(table, 1, 7) == 4
 

@@ -51,7 +51,7 @@ class Ports:
 
 
 def opened(folder: Path, ports: Ports, *, resumed_update: int = 0) -> MonitorNode:
-    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, resumed_update, resumed_update * 10))
+    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, resumed_update, resumed_update * 10, ()))
     node.open(ports)
     return node
 

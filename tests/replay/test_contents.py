@@ -5,7 +5,7 @@ import pytest
 
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
-from penstock.replay.contents import contents, restore
+from penstock.replay.contents import contents, restore, transfer
 from penstock.replay.priorities import Ranking, enter
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Box, Discrete, Spaces
@@ -130,9 +130,54 @@ def test_as_much_of_one_writer_as_of_another_is_kept() -> None:
 
 def test_rows_of_another_layout_are_refused() -> None:
     kept = contents(filled(1, 2), [2])
-    with pytest.raises(ValueError, match="of obs it holds None"):
+    with pytest.raises(ValueError, match=r"of obs it holds nothing, not float32 \[4, 4, 2\]"):
         restore(empty(1), {name: values for name, values in kept.items() if name != "obs"})
-    with pytest.raises(ValueError, match="it does not say how its lanes go on"):
-        restore(empty(1), {name: values for name, values in kept.items() if name != "steps_before"})
-    with pytest.raises(ValueError, match=r"of reward it holds \[4, 3\], not \[4, 4\]"):
+    with pytest.raises(ValueError, match=r"of reward it holds float32 \[4, 3\], not float32 \[4, 4\]"):
         restore(empty(1), {**kept, "reward": kept["reward"][:, :, :3]})
+    with pytest.raises(ValueError, match=r"of action it holds float64 \[4, 4\], not int64 \[4, 4\]"):
+        restore(empty(1), {**kept, "action": kept["action"].astype(np.float64)})
+
+
+@pytest.mark.parametrize("name", [*contents(filled(1, 2), [2])])
+def test_each_array_is_needed(name: str) -> None:
+    kept = contents(filled(1, 2), [2])
+    with pytest.raises(ValueError, match=r"it holds|where its ring begins"):
+        restore(empty(1), {other: values for other, values in kept.items() if other != name})
+
+
+@pytest.mark.parametrize("name", ["reward", "continues", "final_t", "final.obs"])
+def test_fewer_of_one_array_are_refused(name: str) -> None:
+    kept = contents(filled(1, 4), [4])
+    with pytest.raises(ValueError, match=f"of {name} it holds {len(kept[name]) - 1}, not {len(kept[name])}"):
+        restore(empty(1), {**kept, name: kept[name][1:]})
+
+
+@pytest.mark.parametrize(("before", "after", "slots"), [(1, 1, SLOTS), (1, 2, SLOTS), (4, 1, 9), (2, 4, 3)])
+@pytest.mark.parametrize("part_bytes", [1, 1 << 20])
+def test_a_transfer_leaves_what_contents_and_restore_do(monkeypatch, before, after, slots, part_bytes) -> None:
+    monkeypatch.setattr("penstock.replay.contents._PART_BYTES", part_bytes)
+    source, ranks = ranked(filled(before, 9))
+    one, two = empty(after, slots), empty(after, slots)
+    trees = [SumTree(memory(SumTree.required(10_000)), one.arrays["valid"].size) for _ in range(2)]
+    restore(one, contents(source, [9] * before, ranks), trees[0])
+    assert transfer(source, [9] * before, ranks, two, trees[1]) == min(SLOTS, slots) - 1
+    assert same(contents(one, [9] * after, trees[0]), contents(two, [9] * after, trees[1]))
+    assert all(np.array_equal(one.arrays[name], two.arrays[name]) for name in one.arrays)
+    assert [one.first(writer) for writer in range(after)] == [two.first(writer) for writer in range(after)]
+
+
+def test_a_transfer_takes_as_much_of_one_writer_as_of_another() -> None:
+    source = filled(2, 3)
+    source.claim(1, 3)
+    source.push(1, 3)
+    target = empty(1)
+    assert transfer(source, [3, 4], None, target, None) == 3
+    assert (target.first(0), target.written(0)) == (1, 4)
+    assert np.array_equal(contents(source, [3, 4])["obs"], contents(target, [4])["obs"])
+
+
+def test_what_was_not_restored_is_not_there() -> None:
+    table = empty(1, slots=9)
+    restore(table, contents(filled(1, 9), [9]))
+    assert (table.first(0), table.written(0)) == (5, 9)
+    assert contents(table, [9])["obs"].shape[0] == 4

@@ -40,7 +40,7 @@ std::uint64_t check_whole(unsigned char* memory) {
 
 TEST(kills, a_table) {
     const auto script = [](unsigned char* memory) {
-        Table<Fallible>(memory, 1, slots).begin(0, 0);
+        Table<Fallible>(memory, 1, slots).begin(0, 0, 0);
         for (std::uint64_t sequence = 0; sequence < 5; ++sequence) {
             write<Fallible>(memory, sequence);
         }

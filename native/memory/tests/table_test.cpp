@@ -59,8 +59,18 @@ TEST(table, a_claim_takes_the_oldest_slot) {
     CHECK(table.oldest(0) == 0);
     CHECK(table.claim(0, slots) && table.oldest(0) == 1);
     CHECK(table.push(0, slots) && table.oldest(0) == 1);
-    table.begin(0, 100);
+    table.begin(0, 100, 96);
     CHECK(table.written(0) == 100 && table.oldest(0) == 96 && table.claim(0, 100) && table.oldest(0) == 97);
+}
+
+TEST(table, what_was_not_restored_cannot_be_read) {
+    const Memory memory(Table<>::required(1));
+    Table<> table(memory.get(), 1, slots);
+    table.begin(0, 100, 98);
+    CHECK(table.first(0) == 98 && table.written(0) == 100 && table.claimed(0) == 100);
+    CHECK(table.claim(0, 100) && table.push(0, 100) && table.claim(0, 101) && table.first(0) == 98);
+    // From here on it is what the ring has room for: 103 - 4.
+    CHECK(table.push(0, 101) && table.claim(0, 102) && table.first(0) == 99);
 }
 
 // Four writers and four readers; what a reader takes for whole is whole.
@@ -120,7 +130,7 @@ TEST(table, copies_beside_writers_are_whole) {
 TEST(table, a_death_at_each_point_loses_at_most_what_was_being_written) {
     const auto script = [](unsigned char* memory) {
         Table<> table(memory, 1, slots);
-        table.begin(0, 0);
+        table.begin(0, 0, 0);
         for (std::uint64_t sequence = 0; sequence < 6; ++sequence) {
             CHECK(table.claim(0, sequence));
             fill(payload(memory, 1, 0, sequence), 0, sequence);
@@ -139,5 +149,5 @@ TEST(table, a_death_at_each_point_loses_at_most_what_was_being_written) {
             CHECK(table.push(0, next));
         }
     });
-    CHECK(points == 25);
+    CHECK(points == 26);
 }

@@ -72,9 +72,7 @@ void Sampler::look(std::span<const std::uint64_t> before) {
     for (std::size_t writer = 0; writer < windows_.size(); ++writer) {
         const std::uint64_t written = table_.written(writer);
         const std::uint64_t high = before.empty() ? written : std::min(before[writer], written);
-        const std::uint64_t claimed = table_.claimed(writer);
-        const std::uint64_t readable = claimed > slots ? claimed - slots : 0;
-        const std::uint64_t low = std::max(high > slots - 1 ? high - (slots - 1) : 0, readable);
+        const std::uint64_t low = std::max(high > slots - 1 ? high - (slots - 1) : 0, table_.first(writer));
         windows_[writer] = {std::min(low, high), high, static_cast<std::int64_t>(high % slots)};
         largest_ = std::max(largest_, windows_[writer].size());
     }

@@ -153,6 +153,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def table_path(self) -> Path:
+        """The replay table, where it is too large for checkpoints."""
+        return self.path / "replay.table"
+
+    @property
     def policy_path(self) -> Path:
         """The exported policy."""
         return self.path / "policy.onnx"

@@ -17,7 +17,8 @@ __all__ = ["Table"]
 class Table:
     """Rings of slots of named arrays in shared memory.
 
-    Sequence s of a writer can be read while ``claimed - slots <= s < written``. One writer of each ring at a time.
+    Sequence s of a writer can be read while ``claimed - slots <= s < written`` and ``s >= first``. One writer of each
+    ring at a time.
 
     Attributes:
         arrays: field -> ``[writers * slots, ...]``: all slots as one array, each writer's ring after the other.
@@ -89,6 +90,17 @@ class Table:
         """Flat index of the slot that holds ``sequence``: ``writer * slots + sequence % slots``."""
         return self._words.index(writer, sequence)
 
-    def begin(self, writer: int, sequence: int) -> None:
-        """Go on at ``sequence``, for a writer whose slots were restored; before anybody else looks at the table."""
-        self._words.begin(writer, sequence)
+    def first(self, writer: int) -> int:
+        """The oldest sequence that can be read, as far as is known: a moment later it may be overwritten."""
+        return self._words.first(writer)
+
+    def held(self, writer: int, below: int) -> int:
+        """How many slots below a sequence are drawn from: those there are, but for the one that is filled next."""
+        return max(0, below - max(self.first(writer), below - (self.slots - 1)))
+
+    def begin(self, writer: int, sequence: int, first: int) -> None:
+        """Go on at ``sequence``, for a writer whose slots from ``first`` on were restored or are still there.
+
+        Before anybody else looks at the table. May be repeated by who takes over from one that died in it.
+        """
+        self._words.begin(writer, sequence, first)

@@ -11,14 +11,12 @@ import numpy as np
 
 from penstock.experiments.checkpoints import prune_checkpoints, save_checkpoint
 from penstock.node import Ports
-from penstock.replay.contents import contents, contents_bytes
+from penstock.replay.contents import contents
 from penstock.replay.priorities import tree_of
+from penstock.replay.resumed import MARK, marked
 from penstock.types import Arrays
 
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]
-
-TABLE_LIMIT = 1 << 30
-"""Tables of more bytes are not copied into checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,9 @@ class CheckpointerSettings:
     """Facts that do not change during the run: environment, algorithm, backend, ..."""
     write_limit_s: float
     table: str | None = None
-    """The table whose content goes with each checkpoint."""
+    """The table that is learned from, whose content goes with each checkpoint."""
+    table_file: Path | None = None
+    """The file that it lies in, and stays in: then a checkpoint says what of it is its own."""
 
 
 class CheckpointerNode:
@@ -65,6 +65,8 @@ class CheckpointerNode:
             facts["steps"] = int(slot["steps"])
             count = min(int(slot["episodes"]), len(slot["returns"]))
             facts["return_mean"] = float(slot["returns"][-count:].mean()) if count else None
+            if self._table is not None and settings.table_file is not None:
+                facts[MARK] = marked(settings.table_file, self._table)
             save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
             prune_checkpoints(settings.folder, settings.keep)
         self._ports.count("checkpoints")
@@ -74,11 +76,10 @@ class CheckpointerNode:
         """Nothing to free."""
 
     def _contents(self, slot: Arrays) -> Arrays | None:
-        """What the learner could draw from when it handed the checkpoint over; ``None``: too much to be kept."""
-        table = self._table
-        if table is None or contents_bytes(table) > TABLE_LIMIT:
+        """What the learner could draw from when it handed the checkpoint over; ``None``: that stays in a file."""
+        if self._table is None or self._settings.table_file is not None:
             return None
-        return contents(table, slot["taken"].tolist(), self._tree)
+        return contents(self._table, slot["taken"].tolist(), self._tree)
 
 
 def packed(slot: Arrays) -> Arrays:

@@ -37,6 +37,8 @@ class MonitorSettings:
     resumed_update: int
     """Metrics after this update are of a life that was abandoned; 0 for a new run."""
     resumed_steps: int
+    told: tuple[str, ...]
+    """Lines that the display begins with."""
 
 
 class MonitorNode:
@@ -60,7 +62,10 @@ class MonitorNode:
                 TensorBoard(settings.folder, 0 if again else settings.resumed_steps),
             ]
         if not settings.quiet:
-            self._sinks.append(progress_sink(settings.title, settings.timesteps, settings.log_interval))
+            display = progress_sink(settings.title, settings.timesteps, settings.log_interval)
+            for line in () if again else settings.told:
+                display.write(Report(settings.resumed_update, settings.resumed_steps, 0.0, {}, line))
+            self._sinks.append(display)
         self._previous = ports.counters()
         self._written = dict.fromkeys(_KINDS, settings.resumed_update)
         balance = ports.balance()

@@ -14,7 +14,7 @@ from penstock.program.graph import (
     Table,
 )
 
-__all__ = ["draw"]
+__all__ = ["bytes_text", "draw"]
 
 
 def draw(program: Program) -> str:
@@ -35,24 +35,27 @@ def _edge(edge: Edge) -> str:
         case Stream():
             size = sum(spec.nbytes for spec in edge.arrays)
             ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
-            return f"stream {edge.name:<12} {ends}: {edge.slots} slots of {_bytes(size)}, when full: {edge.when_full}"
+            return (
+                f"stream {edge.name:<12} {ends}: {edge.slots} slots of {bytes_text(size)}, when full: {edge.when_full}"
+            )
         case Table():
             size = sum(spec.nbytes for spec in edge.arrays)
             ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
-            rings = f"{edge.slots} slots of {_bytes(size)} each, {edge.limiter}"
-            return f"table  {edge.name:<12} {ends}: {rings}"
+            rings = f"{edge.slots} slots of {bytes_text(size)} each, {edge.limiter}"
+            where = "" if edge.file is None else f", in a file of {bytes_text(edge.rings.nbytes)}"
+            return f"table  {edge.name:<12} {ends}: {rings}{where}"
         case Board():
             size = sum(spec.nbytes for spec in edge.arrays)
             lag = "any version" if edge.max_lag is None else f"at most {edge.max_lag} behind"
-            return f"board  {edge.name:<12} {edge.writer} -> {_names(edge.readers)}: {_bytes(size)}, {lag}"
+            return f"board  {edge.name:<12} {edge.writer} -> {_names(edge.readers)}: {bytes_text(size)}, {lag}"
         case Ask():
             return f"ask    {edge.name:<12} {_names(edge.askers)} <-> {edge.board}: {_answer(edge.answer)}"
         case Record():
             size = sum(spec.nbytes for spec in edge.arrays)
-            return f"record {edge.name:<12} {edge.owner}: two buffers of {_bytes(size)}"
+            return f"record {edge.name:<12} {edge.owner}: two buffers of {bytes_text(size)}"
         case Rounds():
             size = sum(spec.nbytes for spec in edge.state)
-            return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer is told {_bytes(size)}"
+            return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer is told {bytes_text(size)}"
         case ActionLog():
             ends = f"{edge.writer} -> {_names(edge.readers)}"
             return f"log    {edge.name:<12} {ends}: {edge.lanes} lanes, {edge.capacity} actions each"
@@ -70,7 +73,8 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} .. {names[-1]} ({len(names)})"
 
 
-def _bytes(count: int) -> str:
+def bytes_text(count: int) -> str:
+    """A number of bytes in the largest unit that leaves one before the point."""
     size = float(count)
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
+from penstock.replay.table_file import Rings
 from penstock.types import ArraySpec
 
 __all__ = [
@@ -83,21 +84,13 @@ class Table:
     """Writers wait where too few gradient steps are done for what there is: the counters ``collected`` and ``paid``."""
     ranking: Ranking | None = None
     """Rows are drawn by priorities, which a tree beside the table holds; ``None``: each is as likely."""
+    file: Path | None = None
+    """It lies in this file, with its tree, and outlives the run; ``None``: with the other edges, and goes with them."""
 
     @property
-    def rows(self) -> int:
-        """Flat rows of all slots of all writers, those at the end of a slot among them."""
-        return len(self.writers) * self.slots * self._valid.size
-
-    @property
-    def turn(self) -> int:
-        """Rows that carry transitions in one slot of every writer."""
-        steps, lanes = self._valid.shape
-        return len(self.writers) * (steps - 1) * lanes
-
-    @property
-    def _valid(self) -> ArraySpec:
-        return next(spec for spec in self.arrays if spec.name == "valid")
+    def rings(self) -> Rings:
+        """What it is made of."""
+        return Rings(self.arrays, len(self.writers), self.slots, self.ranking is not None)
 
 
 @dataclass(frozen=True)
@@ -257,3 +250,11 @@ def ends(edge: Edge) -> Iterator[str]:
             yield from edge.readers
         case Rounds():
             yield from edge.members
+
+
+def file_of_table(program: Program) -> tuple[Path, Rings] | None:
+    """The file that a program's table lies in, and what is in it; ``None`` if none does."""
+    for edge in program.edges:
+        if isinstance(edge, Table) and edge.file is not None:
+            return edge.file, edge.rings
+    return None

@@ -10,12 +10,14 @@ import numpy as np
 
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTree
-from penstock.types import Array, Arrays
+from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["contents", "contents_bytes", "restore"]
+__all__ = ["contents", "contents_bytes", "restore", "transfer"]
 
 _OF_LANE = ("continues", "steps_before")
 _PLACES = ("final_slot", "final_t", "final_lane")
+_PART_BYTES = 64 << 20
+"""So much is copied from one table to another at a time."""
 
 
 def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) -> Arrays:
@@ -26,20 +28,8 @@ def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) ->
 
     A slot that is overwritten while it is copied is left out, and those before it.
     """
-    count = min(table.slots - 1, _readable(table, taken), *taken)
-    places = [_indices(table, writer, taken[writer], count) for writer in range(table.writers)]
-    arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table)}
-    # The ring begins where it began: what is drawn by priority depends on where a row lies.
-    arrays["sequence"] = np.array(max(taken), np.int64)
-    for name in _OF_LANE:
-        arrays[name] = np.concatenate([table.arrays[name][place] for place in places], axis=1)
-    arrays |= _finals(table, places)
-    if tree is not None:
-        size = table.arrays["valid"][0].size
-        leaves = [place[:, None] * size + np.arange(size) for place in places]
-        ranks = [tree.read(own).reshape(-1, *table.arrays["valid"].shape[1:]) for own in leaves]
-        arrays["priority"] = np.concatenate(ranks, axis=2)
-        arrays["largest_priority"] = np.array(tree.max_priority())
+    count = min(table.slots - 1, _readable(table, taken))
+    arrays = _copied(table, taken, count, tree)
     # Race: writers go on. What they have begun to overwrite by now may be torn.
     lost = count - min(count, _readable(table, taken))
     if lost == 0:
@@ -51,9 +41,10 @@ def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) ->
     return arrays | later | finals
 
 
-def contents_bytes(table: Table) -> int:
-    """Bytes that ``contents`` takes at most, its side areas apart."""
-    return sum(table.arrays[name].nbytes for name in _row_fields(table))
+def contents_bytes(specs: Sequence[ArraySpec], slots: int) -> int:
+    """Bytes that ``contents`` takes at most of so many slots (of all writers), its side areas apart."""
+    fields = {*_row_fields(specs)}
+    return slots * sum(spec.nbytes for spec in specs if spec.name in fields)
 
 
 def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
@@ -65,41 +56,112 @@ def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
     Raises:
         ValueError: the rows are of another layout, or have no priorities and are to have some.
     """
-    names = _row_fields(table)
-    lanes = table.arrays["valid"].shape[2]
-    for name in names:
-        mine = table.arrays[name]
-        wanted = (mine.shape[1], table.writers * lanes, *mine.shape[3:])
-        found = arrays.get(name)
-        if found is None or found.shape[1:] != wanted or found.dtype != mine.dtype:
-            has = None if found is None else list(found.shape[1:])
-            raise ValueError(f"of {name} it holds {has}, not {list(wanted)}")
-    if not arrays.keys() >= set(_OF_LANE):
-        raise ValueError("it does not say how its lanes go on from slot to slot")
-    if tree is not None and "priority" not in arrays:
-        raise ValueError("its rows have no priorities")
+    _check(table, arrays, ranked=tree is not None)
     held = len(arrays["valid"])
     count, sequence = min(held, table.slots - 1), int(arrays["sequence"])
+    _put(table, tree, arrays, sequence, held - count)
+    _begin(table, tree, sequence, count, arrays)
+    return sequence
+
+
+def transfer(source: Table, taken: Sequence[int], tree: SumTree | None, target: Table, ranks: SumTree | None) -> int:
+    """Fill an empty table with the ``contents`` of one that nobody writes, a part at a time; how many slots of each.
+
+    Args:
+        source: with as many lanes as ``target``, shared by any number of writers.
+        taken: slots below are copied: of all writers as many, the newest that ``target`` has room for.
+        tree: the priorities of its rows.
+        target: its writers go on at the largest of ``taken``.
+        ranks: its tree.
+
+    Raises:
+        ValueError: as `restore`.
+    """
+    count = min(source.slots - 1, target.slots - 1, _readable(source, taken))
+    part = max(1, _PART_BYTES * source.slots // max(1, contents_bytes(source.specs, source.writers * source.slots)))
+    arrays = _copied(source, taken, 0, tree)
+    _check(target, arrays, ranked=ranks is not None)
+    for first in range(0, count, part):
+        behind = max(0, count - first - part)
+        arrays = _copied(source, [end - behind for end in taken], min(part, count - first), tree)
+        _put(target, ranks, arrays, max(taken) - behind, 0)
+    _begin(target, ranks, max(taken), count, arrays)
+    return count
+
+
+def _copied(table: Table, ends: Sequence[int], count: int, tree: SumTree | None) -> Arrays:
+    """The ``count`` slots below ``ends`` of each writer."""
+    places = [_indices(table, writer, ends[writer], count) for writer in range(table.writers)]
+    arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table.specs)}
+    # The ring begins where it began: what is drawn by priority depends on where a row lies.
+    arrays["sequence"] = np.array(max(ends), np.int64)
+    for name in _OF_LANE:
+        arrays[name] = np.concatenate([table.arrays[name][place] for place in places], axis=1)
+    arrays |= _finals(table, places)
+    if tree is not None:
+        size = table.arrays["valid"][0].size
+        leaves = [place[:, None] * size + np.arange(size) for place in places]
+        shape = (count, *table.arrays["valid"].shape[1:])
+        arrays["priority"] = np.concatenate([tree.read(own).reshape(shape) for own in leaves], axis=2)
+        arrays["largest_priority"] = np.array(tree.max_priority())
+    return arrays
+
+
+def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: int) -> None:
+    """Fill the slots of each writer below sequence ``end`` with these, but for the first that are dropped."""
+    lanes = table.arrays["valid"].shape[2]
+    count = len(arrays["valid"]) - dropped
     for writer in range(table.writers):
-        places = _indices(table, writer, sequence, count)
+        places = _indices(table, writer, end, count)
         own = slice(writer * lanes, (writer + 1) * lanes)
-        for name in names:
-            table.arrays[name][places] = arrays[name][held - count :, :, own]
+        for name in _row_fields(table.specs):
+            table.arrays[name][places] = arrays[name][dropped:, :, own]
         # Older than anything: a successor of this writer is told of its lanes by the learner's record.
         table.arrays["rollout"][places] = -1
         for name in _OF_LANE:
-            table.arrays[name][places] = arrays[name][held - count :, own]
-        _restore_finals(table, writer, arrays, held - count, places)
-        table.begin(writer, sequence)
+            table.arrays[name][places] = arrays[name][dropped:, own]
+        _restore_finals(table, writer, arrays, dropped, places)
         if tree is not None:
-            _restore_ranks(tree, table, places, arrays["priority"][held - count :, :, own], sequence - count)
+            _restore_ranks(tree, table, places, arrays["priority"][dropped:, :, own], end - count)
+
+
+def _begin(table: Table, tree: SumTree | None, sequence: int, count: int, arrays: Arrays) -> None:
+    """Let the writers go on behind so many slots that were restored."""
+    for writer in range(table.writers):
+        table.begin(writer, sequence, sequence - count)
     if tree is not None and count:
         # For a moment, so that the tree knows of it.
         row = table.index(0, sequence - 1) * table.arrays["valid"][0].size
         before = tree.read(np.array([row]))
         tree.set(row, sequence - 1, arrays["largest_priority"].reshape(1))
         tree.set(row, sequence - 1, before)
-    return sequence
+
+
+def _check(table: Table, arrays: Arrays, *, ranked: bool) -> None:
+    """Return if these are arrays that ``contents`` gave of such a table.
+
+    Raises:
+        ValueError: they are not; says what of them.
+    """
+    steps, lanes = table.arrays["valid"].shape[1], table.writers * table.arrays["valid"].shape[2]
+    wanted = {name: ((steps, lanes, *table.arrays[name].shape[3:]), name) for name in _row_fields(table.specs)}
+    wanted |= {name: ((lanes,), name) for name in _OF_LANE}
+    wanted |= {name: ((), name) for name in _PLACES[1:]} | {"final_slot": ((), "final_t")}
+    wanted |= {name: (table.arrays[name].shape[2:], name) for name in _final_fields(table)}
+    for name, (shape, like) in wanted.items():
+        dtype, found = table.arrays[like].dtype, arrays.get(name)
+        if found is None or not found.ndim or found.shape[1:] != shape or found.dtype != dtype:
+            has = "nothing" if found is None else f"{found.dtype} {list(found.shape[1:])}"
+            raise ValueError(f"of {name} it holds {has}, not {dtype} {list(shape)}")
+        rows = "final_slot" if name.startswith("final") else "valid"
+        if rows in arrays and len(found) != len(arrays[rows]):
+            raise ValueError(f"of {name} it holds {len(found)}, not {len(arrays[rows])}")
+    if arrays.get("sequence", np.zeros(1)).shape != () or arrays["sequence"] < len(arrays["valid"]):
+        raise ValueError("it does not say where its ring begins")
+    if ranked and arrays.get("priority", np.zeros(0)).shape != arrays["valid"].shape:
+        raise ValueError("its rows have no priorities")
+    if ranked and "largest_priority" not in arrays:
+        raise ValueError("it does not say the largest priority")
 
 
 def _restore_ranks(tree: SumTree, table: Table, places: Array, ranks: Array, first: int) -> None:
@@ -108,20 +170,21 @@ def _restore_ranks(tree: SumTree, table: Table, places: Array, ranks: Array, fir
         tree.set(int(place) * table.arrays["valid"][0].size, first + position, ranks[position].reshape(-1))
 
 
-def _row_fields(table: Table) -> list[str]:
+def _row_fields(specs: Sequence[ArraySpec]) -> list[str]:
     """The fields that hold ``[T + 1, lanes, ...]`` in a slot; by name as well, since others may have such a shape."""
-    rows = table.arrays["valid"].shape
+    rows = next(spec.shape for spec in specs if spec.name == "valid")
     return [
-        name
-        for name, values in table.arrays.items()
-        if values.shape[:3] == rows and name not in _OF_LANE and not name.startswith(("final", "episode_", "lane_"))
+        spec.name
+        for spec in specs
+        if spec.shape[:2] == rows
+        and spec.name not in _OF_LANE
+        and not spec.name.startswith(("final", "episode_", "lane_"))
     ]
 
 
 def _readable(table: Table, taken: Sequence[int]) -> int:
-    """How many of the last slots below ``taken`` nobody has begun to overwrite."""
-    writers = range(table.writers)
-    return max(0, min(taken[writer] - max(0, table.claimed(writer) - table.slots) for writer in writers))
+    """How many of the last slots below ``taken`` are there, and nobody has begun to overwrite."""
+    return max(0, min(taken[writer] - table.first(writer) for writer in range(table.writers)))
 
 
 def _indices(table: Table, writer: int, end: int, count: int) -> Array:

@@ -4,7 +4,9 @@ What environments and libraries take for themselves nobody knows beforehand, so 
 """
 
 import contextlib
+import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock.errors import ResourceError
@@ -42,6 +44,9 @@ def check_room(program: Program, processes: int) -> None:
             f"this run needs at least {_gib(need)} of memory ({_gib(shared)} shared by {processes:,} processes), and "
             f"{_gib(free)} are free; {_advice(program, need - free)}"
         )
+    for edge in program.edges:
+        if isinstance(edge, Table) and edge.file is not None:
+            _check_disk(edge, edge.file)
     files, limit = OWN_FILES + processes * PROCESS_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit not in {resource.RLIM_INFINITY, -1} and files > limit:
         raise ResourceError(
@@ -55,25 +60,56 @@ def _untouched(program: Program) -> int:
 
     There is room for as many as a slot has rows, so counting them would have images take twice what they do.
     """
-    tables = (edge for edge in program.edges if isinstance(edge, Table))
+    tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
     return sum(
-        spec.nbytes * table.slots * len(table.writers) for table in tables for spec in table.arrays if _is_last(spec)
+        spec.nbytes * table.slots * len(table.writers)
+        for table in tables
+        for spec in table.arrays
+        if not _is_touched(spec)
     )
 
 
-def _is_last(spec: ArraySpec) -> bool:
-    return spec.name.startswith("final.")
+def _is_touched(spec: ArraySpec) -> bool:
+    return not spec.name.startswith("final.")
 
 
 def _advice(program: Program, missing: int) -> str:
     """What to type so that a run needs ``missing`` bytes less."""
     for edge in program.edges:
-        if isinstance(edge, Table):
-            slot = sum(spec.nbytes for spec in edge.arrays if not _is_last(spec)) * len(edge.writers)
-            fits = (edge.slots - 1 - -(-missing // slot)) * edge.turn
-            if fits > 0:
-                return f"a replay table of --capacity {fits} rows fits"
+        if isinstance(edge, Table) and edge.file is None and (fits := _fitting(edge, missing, _is_touched)):
+            return f"a replay table of --capacity {fits} rows fits"
     return "a smaller --num_envs needs less, so does a smaller --num_workers or --num_steps"
+
+
+def _fitting(table: Table, missing: int, counts: Callable[[ArraySpec], bool]) -> int:
+    """How many rows a table may keep so that those of its arrays that count take ``missing`` bytes less; 0 if none."""
+    slot = sum(spec.nbytes for spec in table.arrays if counts(spec)) * len(table.writers)
+    return max(0, table.slots - 1 - -(-missing // slot)) * table.rings.turn
+
+
+def _check_disk(table: Table, file: Path) -> None:
+    """Return if there is room for a table's file, beside what it has reserved already.
+
+    Raises:
+        ResourceError: there is not.
+    """
+    with contextlib.suppress(OSError):
+        reserved = file.stat().st_blocks * 512 if file.exists() else 0
+        need, free = table.rings.nbytes, _free_on_disk(file) + reserved
+        if need > free:
+            fits = _fitting(table, need - free, lambda _: True)
+            less = f"--capacity {fits} rows fit" if fits else "a smaller --capacity needs less"
+            raise ResourceError(
+                f"the replay table of this run needs a file of {_gib(need)}, and {_gib(free)} are free in "
+                f"{file.parent}; {less}, or give another --log_dir"
+            )
+
+
+def _free_on_disk(file: Path) -> int:
+    """Bytes that this user may still write where the file is to be."""
+    there = next(folder for folder in file.absolute().parents if folder.exists())
+    found = os.statvfs(there)
+    return found.f_bavail * found.f_frsize
 
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:

@@ -19,6 +19,7 @@ from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Rounds, Stream, Table
 from penstock.registry import NODES, load
 from penstock.replay.sum_tree import SumTree
+from penstock.replay.table_file import mapped
 from penstock.scheduler.questions import Questions
 from penstock.types import Array
 
@@ -85,22 +86,35 @@ class Wiring:
         self._place("bells", Doorbells.required(1 + len(self._groups)))
         self._place("counters", Counters.required(self._rows, COUNTERS))
         for edge in edges:
+            if isinstance(edge, Table) and edge.file is not None:
+                continue
             self._place(f"edge {edge.name}", _required(edge))
             if isinstance(edge, Table) and edge.ranking is not None:
-                self._place(f"priorities {edge.name}", SumTree.required(edge.rows))
+                self._place(f"priorities {edge.name}", SumTree.required(edge.rings.rows))
 
     def _place(self, name: str, nbytes: int) -> None:
         self._offsets[name] = self.nbytes
         self.nbytes += -(-nbytes // 4096) * 4096
 
     def attach(self, memory: Array) -> None:
-        """Make the structures over the segment's bytes (uint8 ``[nbytes]``); a new segment is all zeros."""
+        """Make the structures over the segment's bytes (uint8 ``[nbytes]``); a new segment is all zeros.
+
+        Raises:
+            ResourceError: a table's file is not there.
+        """
         self._memory = memory
+        self._files = {
+            edge.name: edge.rings.parts(mapped(edge.file, edge.rings))
+            for edge in self._edges.values()
+            if isinstance(edge, Table) and edge.file is not None
+        }
         self.bells = Doorbells(memory[self._offsets["bells"] :], 1 + len(self._groups))
         self.counters = Counters(memory[self._offsets["counters"] :], self._rows, COUNTERS)
 
     def bytes_of(self, edge: str) -> Array:
         """The bytes of one edge's structure."""
+        if edge in self._files:
+            return self._files[edge][0]
         return self._memory[self._offsets[f"edge {edge}"] :]
 
     def edge(self, name: str) -> Edge:
@@ -126,13 +140,15 @@ class Wiring:
 
     def tree_bytes(self, name: str) -> Array | None:
         """The bytes of the tree beside a table; ``None`` if its rows are not ranked."""
+        if name in self._files:
+            return self._files[name][1]
         at = self._offsets.get(f"priorities {name}")
         return None if at is None else self._memory[at:]
 
     def tree(self, name: str) -> SumTree | None:
         """The tree beside a table; ``None`` if its rows are not ranked."""
         edge, memory = self._edges[name], self.tree_bytes(name)
-        return SumTree(memory, edge.rows) if isinstance(edge, Table) and memory is not None else None
+        return SumTree(memory, edge.rings.rows) if isinstance(edge, Table) and memory is not None else None
 
     def trees(self) -> Iterator[SumTree]:
         """Every tree of priorities."""

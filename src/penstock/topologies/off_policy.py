@@ -10,6 +10,7 @@ from typing import Literal
 
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import ConfigError
+from penstock.experiments.run_folder import RunFolder
 from penstock.nodes.learner import (
     ReplayLearnerSettings,
     ReplicaSettings,
@@ -20,11 +21,15 @@ from penstock.nodes.learner import (
 from penstock.program.graph import Board, Edge, NodeSpec, Program, Rounds, Table
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
+from penstock.replay.contents import contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, keeper_settings, wire
 
-__all__ = ["build", "replayed", "step_settings", "table"]
+__all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
+
+TABLE_LIMIT = 1 << 30
+"""A table whose rows take more bytes lies in a file of the run folder, instead of being copied into checkpoints."""
 
 
 def build(plan: Plan) -> Program:
@@ -80,10 +85,12 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter) -> Table:
     turn = run.num_envs * plan.num_steps
     # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
     slots = max(2, math.ceil(kept.capacity / turn)) + 1
+    large = contents_bytes(rollout, slots * plan.num_workers) > TABLE_LIMIT
+    file = RunFolder(plan.folder).table_path if large else None
     ranking = None
     if kept.priorities is not None:
         ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
-    return Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking)
+    return Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file)
 
 
 def limiter(plan: Plan, reuse: float) -> RateLimiter:

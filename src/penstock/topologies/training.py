@@ -119,7 +119,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         *(_policy(plan, name, stacks) for name in policies),
         *pattern.learners,
         *(_evaluator(plan) for _ in evaluators),
-        _checkpointer(plan, pattern.rollouts.name if isinstance(pattern.rollouts, Table) else None),
+        _checkpointer(plan, pattern.rollouts),
         _monitor(plan),
     ]
     return Program(
@@ -236,8 +236,9 @@ def _evaluator(plan: Plan) -> NodeSpec:
     return NodeSpec("evaluator", "evaluator", settings, group="evaluator", silence_limit_s=limit)
 
 
-def _checkpointer(plan: Plan, table: str | None) -> NodeSpec:
-    settings = CheckpointerSettings(plan.folder, plan.run.keep_checkpoints, plan.manifest, OPEN_LIMIT_S, table)
+def _checkpointer(plan: Plan, rollouts: Edge) -> NodeSpec:
+    table, file = (rollouts.name, rollouts.file) if isinstance(rollouts, Table) else (None, None)
+    settings = CheckpointerSettings(plan.folder, plan.run.keep_checkpoints, plan.manifest, OPEN_LIMIT_S, table, file)
     return NodeSpec("checkpointer", "checkpointer", settings, group="monitor")
 
 
@@ -250,5 +251,6 @@ def _monitor(plan: Plan) -> NodeSpec:
         quiet=plan.quiet,
         resumed_update=plan.resumed_update,
         resumed_steps=plan.resumed_steps,
+        told=plan.told,
     )
     return NodeSpec("monitor", "monitor", settings, group="monitor")

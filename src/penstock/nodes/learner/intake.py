@@ -13,9 +13,9 @@ __all__ = ["Intake", "drawable"]
 def drawable(table: Table, written: Sequence[int] | Array) -> int:
     """How many rows there are to draw from; ``written`` says how many slots of each writer count.
 
-    All but one of a ring, which may be filled at the time. Fewer than were collected, if a resume found no table.
+    All but one of a ring, which may be filled at the time. Fewer than were collected, if a resume did not find all.
     """
-    slots = sum(min(int(count), table.slots - 1) for count in written)
+    slots = sum(table.held(writer, int(count)) for writer, count in enumerate(written))
     rows, lanes = map(int, table.arrays["valid"].shape[1:])
     return slots * (rows - 1) * lanes
 

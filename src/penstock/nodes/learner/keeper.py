@@ -21,7 +21,7 @@ from penstock.node import Ports
 from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, begin_anew, why_done
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
-from penstock.types import Arrays, Spaces
+from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["NOTHING_KEPT", "Keeper", "KeeperSettings"]
 
@@ -78,7 +78,7 @@ class Keeper:
         self._publish()
         self._started = time.monotonic() - float(committed["elapsed_s"])
 
-    def begin(self, **counts: int) -> Arrays:
+    def begin(self, **counts: Array | int) -> Arrays:
         """Commit and publish what the run begins with: the initial state, or a checkpoint's. Returns the state.
 
         Args:

@@ -1,7 +1,7 @@
 // Table: for each writer a ring of slots that is overwritten in order, and read at random. Two words a writer count the
 // slots that it has claimed and written; the payload is plain memory elsewhere. This header knows no payload.
 //
-//     slot of sequence s: s % slots        readable: claimed - slots <= s < written
+//     slot of sequence s: s % slots        readable: claimed - slots <= s < written, and first <= s where slots were restored
 //
 // A reader looks at `written`, copies, and then asks for the oldest sequence that is still there: what it has copied of
 // an older one may be torn, and is thrown away. It never waits for a writer, nor a writer for it. A writer that dies
@@ -58,9 +58,12 @@ class Table {
         return true;
     }
 
-    // Continues at a sequence, for a writer whose slots were restored. Before anybody else looks at the table.
-    void begin(std::size_t writer, std::uint64_t sequence) {
+    // Continues at a sequence, for a writer whose slots from `first` on were restored, or are still there. Before anybody
+    // else looks at the table. Who dies here in between has lowered no `first`, so doing it again finds out the same.
+    void begin(std::size_t writer, std::uint64_t sequence, std::uint64_t first) {
         // relaxed: whoever is started afterwards has synchronised.
+        head(writer).first.store(first, std::memory_order_relaxed);
+        PENSTOCK_FAULT_POINT("table.begin.first");
         head(writer).claimed.store(sequence, std::memory_order_relaxed);
         PENSTOCK_FAULT_POINT("table.begin.between");
         head(writer).written.store(sequence, std::memory_order_relaxed);
@@ -74,6 +77,15 @@ class Table {
     // One more than the last sequence that was ever opened for writing.
     [[nodiscard]] std::uint64_t claimed(std::size_t writer) const {
         return head(writer).claimed.load(std::memory_order_relaxed);  // relaxed: out of date when it is returned
+    }
+
+    // The oldest sequence that can be read, as far as is known: where a reader begins to look. Of what it copies before or
+    // after, this says nothing.
+    [[nodiscard]] std::uint64_t first(std::size_t writer) const {
+        const std::uint64_t claimed = this->claimed(writer);
+        const std::uint64_t left = claimed < slots_ ? 0 : claimed - slots_;
+        const std::uint64_t begun = head(writer).first.load(std::memory_order_relaxed);  // relaxed: set by begin() alone
+        return begun < left ? left : begun;
     }
 
     // The oldest sequence that was not overwritten up to now. A reader's last look: what it copied before, from this
@@ -92,6 +104,7 @@ class Table {
     struct alignas(cache_line) Head {
         Atomic<std::uint64_t> claimed;
         Atomic<std::uint64_t> written;
+        Atomic<std::uint64_t> first;  // what is older was not there when the writer began
     };
 
     [[nodiscard]] Head& head(std::size_t writer) const {

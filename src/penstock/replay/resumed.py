@@ -1,0 +1,171 @@
+"""What a run finds in the file of its table when it begins or is resumed: the rows that are its checkpoint's.
+
+A checkpoint names the file's numbering and, for each writer, up to where its ring was the checkpoint's (`marked`). Rows
+that were overwritten since are left out, those that came since are collected again. Starts nothing and says nothing.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import ResourceError
+from penstock.experiments.checkpoints import TABLE, Checkpoint
+from penstock.experiments.durable import PARTIAL
+from penstock.memory.table import Table
+from penstock.replay.contents import transfer
+from penstock.replay.sum_tree import SumTree
+from penstock.replay.table_file import Header, Rings, create, mapped, read_header, refusal, write_header
+
+__all__ = ["MARK", "Found", "begin", "marked"]
+
+MARK = "replay"
+"""What the manifest of a checkpoint calls what it says of the file."""
+
+
+class Found(NamedTuple):
+    """What a run finds in its table."""
+
+    rows: int = 0
+    """Of its checkpoint."""
+    left_out: int = 0
+    """Those of them that are not there any more."""
+    why: str = ""
+    """Why none is there; empty where the file could be used."""
+    same_ranks: bool = True
+    """Priorities are as they were."""
+
+
+class _Place(NamedTuple):
+    """Where a table stood when a checkpoint was written."""
+
+    update: int
+    run: str | None
+    numbering: str | None
+    taken: Sequence[int]
+    """For each writer, the sequence below which its slots are the checkpoint's."""
+    first: Sequence[int]
+    """For each writer, the oldest of them."""
+    left_out: int = 0
+    """Rows that were not there before either."""
+    why: str = ""
+    """Why none was."""
+
+
+def marked(path: Path, table: Table) -> dict[str, Any]:
+    """What a checkpoint has to say of the file, beside how many slots of each writer were taken note of."""
+    header = read_header(path)
+    first = [table.first(writer) for writer in range(table.writers)]
+    return {"run": header.run, "numbering": header.numbering, "first": first}
+
+
+def begin(path: Path, rings: Rings, checkpoint: Checkpoint | None) -> Found:
+    """See that the file is there, has its room on the disk, and holds what is left of the checkpoint's rows.
+
+    Args:
+        path: the file.
+        rings: what is to lie in it.
+        checkpoint: where the run goes on; ``None``: at its beginning.
+
+    Raises:
+        ResourceError: the disk has no room for it.
+        RunFolderError: what is there is truncated, of another layout or of another run.
+    """
+    if checkpoint is None:
+        place = _Place(0, None, None, [0] * rings.writers, [0] * rings.writers)
+        return _empty(path, rings, place, "")
+    mark = checkpoint.manifest.get(MARK) or {}
+    taken, first = checkpoint.arrays["taken"].tolist(), mark.get("first", ())
+    place = _Place(checkpoint.manifest["update"], mark.get("run"), mark.get("numbering"), taken, first)
+    if TABLE in checkpoint.manifest["files"]:
+        # Whoever learns from it puts the checkpoint's own copy back.
+        return _empty(path, rings, place, "")
+    if not path.exists():
+        return _empty(path, rings, place, f"there is no {path.name}")
+    header = read_header(path)
+    if place.run not in {None, header.run}:
+        raise refusal(path, "it is of another run")
+    place = place._replace(run=header.run)
+    if not header.whole:
+        return _empty(path, rings, place, "the machine was restarted while it was written to")
+    if header.numbering != place.numbering:
+        if (header.update, header.followed) != (place.update, place.numbering):
+            return _empty(path, rings, place, "it was laid out anew after the checkpoint")
+        place = place._replace(taken=header.taken, first=header.first, left_out=header.left_out, why=header.why)
+    return _go_on(path, rings, header, place)
+
+
+def _empty(path: Path, rings: Rings, place: _Place, why: str) -> Found:
+    """A new file with nothing in it."""
+    nothing = (0,) * rings.writers
+    create(path, _header(rings, place, taken=nothing, first=nothing, why=why))
+    return Found(why=why)
+
+
+def _header(rings: Rings, place: _Place, **facts: Any) -> Header:  # noqa: ANN401 - fields of their own types
+    run = place.run or secrets.token_hex(16)
+    return Header(rings, run, secrets.token_hex(16), place.update, place.numbering, **facts)
+
+
+def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
+    """Go on with what the file holds of the checkpoint's rows, in place or in another layout."""
+    table, tree = header.rings.structures(mapped(path, header.rings))
+    ends, slots = place.taken, table.slots
+    if any(table.written(writer) < end for writer, end in enumerate(ends)):
+        return _empty(path, rings, place, "the run went on from an earlier checkpoint since")
+    firsts = [max(first, end - (slots - 1)) for first, end in zip(place.first, ends, strict=True)]
+    row = header.rings.turn // table.writers
+    rows = place.left_out + row * sum(end - first for first, end in zip(firsts, ends, strict=True))
+    at_end = header.reranked != place.update and all(table.claimed(writer) == end for writer, end in enumerate(ends))
+    # Before anything in it changes.
+    reranked = -1 if at_end else place.update
+    write_header(path, replace(header, reranked=reranked, settled=False))
+    if header.rings == rings:
+        _go_back(table, tree, ends)
+        kept = row * sum(end - max(firsts[writer], table.first(writer)) for writer, end in enumerate(ends))
+    else:
+        kept = _lay_out(path, rings, (table, tree), place, rows=rows, reranked=reranked)
+    return Found(rows, rows - kept, place.why, at_end or tree is None)
+
+
+def _go_back(table: Table, tree: SumTree | None, ends: Sequence[int]) -> None:
+    """Take each writer back to where it was; what it wrote since is forgotten, and so is what that has overwritten.
+
+    Who dies in it may do it again: no writer's first slot comes to lie earlier.
+    """
+    size = table.arrays["valid"][0].size
+    for writer, end in enumerate(ends):
+        claimed, first = table.claimed(writer), min(end, table.first(writer))
+        for sequence in range(max(end, claimed - table.slots), claimed):
+            if tree is not None:
+                tree.set(table.index(writer, sequence) * size, sequence, np.zeros(size))
+        table.begin(writer, end, first)
+    if tree is not None:
+        # Whoever was killed may have left sums that are out of date.
+        tree.recover()
+
+
+def _lay_out(
+    path: Path, rings: Rings, held: tuple[Table, SumTree | None], place: _Place, *, rows: int, reranked: int
+) -> int:
+    """Put what the file holds of ``rows`` into a new one in its place, for other writers or slots; how many it has."""
+    partial, empty = path.with_name(path.name + PARTIAL), _header(rings, place)
+    try:
+        create(partial, empty)
+        table, ranks = rings.structures(mapped(partial, rings))
+        count = transfer(held[0], place.taken, held[1], table, ranks)
+        kept, end = rings.turn * count, max(place.taken)
+        taken, first = (end,) * rings.writers, (end - count,) * rings.writers
+        full = replace(empty, taken=taken, first=first, left_out=rows - kept, why=place.why, reranked=reranked)
+        write_header(partial, full)
+        partial.replace(path)
+    except ValueError as error:
+        raise refusal(path, f"it is of another layout: {error}") from None
+    except ResourceError as error:
+        raise ResourceError(f"to lay the replay table out anew takes a second file: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return kept

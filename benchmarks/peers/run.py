@@ -13,15 +13,15 @@ LIMIT_S = 600
 """Sample Factory waits for ever where one of its processes failed."""
 
 
-def result_of(peer: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """What `<peer>_ppo.py` prints of itself; its environment is made first if need be.
+def result_of(peer: str, arguments: Sequence[str], what: str = "ppo") -> dict[str, Any]:
+    """What `<peer>_<what>.py` prints of itself; its environment is made first if need be.
 
     Raises:
         subprocess.CalledProcessError: it ended with an error.
         subprocess.TimeoutExpired: it did not end.
         ValueError: it printed no result.
     """
-    command = [python_of(peer), HERE / f"{peer}_ppo.py", *arguments]
+    command = [python_of(peer), HERE / f"{peer}_{what}.py", *arguments]
     return parse(subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout)
 
 

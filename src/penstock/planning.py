@@ -12,11 +12,12 @@ import numpy as np
 from penstock import __version__
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.config.resolve import Demand, available_cores, resolve
-from penstock.config.schema import Config
+from penstock.config.schema import Config, RunConfig
 from penstock.envs.names import reference
 from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import CheckpointError, ConfigError
 from penstock.experiments.checkpoints import Checkpoint
+from penstock.experiments.demonstrations import Demonstrations, find_demonstrations
 from penstock.inference import native
 from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
@@ -95,6 +96,8 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         raise ConfigError("--accumulate is for algorithms that learn from a table (penstock algos)")
     if spec.table is not None:
         _check_table(*spec.replay(), run.num_envs * config.algorithm.num_steps)
+    elif run.demonstrations is not None:
+        raise ConfigError("--demonstrations is for algorithms that learn from a table (penstock algos)")
     config = resolve(config, _demand(config, algorithm, spec))
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
@@ -205,6 +208,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
+        demonstrations=_demonstrations(run, profile),
     )
     if begin is None:
         return fresh
@@ -215,6 +219,10 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         resumed_update=int(begin.arrays["update"]),
         resumed_steps=int(begin.arrays["steps"]),
     )
+
+
+def _demonstrations(run: RunConfig, profile: EnvProfile) -> Demonstrations | None:
+    return None if run.demonstrations is None else find_demonstrations(Path(run.demonstrations), profile.spaces)
 
 
 def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:

@@ -1,3 +1,5 @@
+import re
+
 from penstock.config.commands import EvalOptions
 from penstock.config.fields import fields_of
 from penstock.config.help import options_help, train_help
@@ -7,7 +9,7 @@ from penstock.config.schema import RunConfig
 def test_every_setting_stands_in_the_help_with_its_range_and_default():
     text = train_help([], 200)
     for field in fields_of(RunConfig):
-        assert f"--{field.name} " in text
+        assert re.search(rf"--{field.name}\s", text)
     assert "a number from 0 to 1; default 0.2" in text
     assert "default 64,64" in text
     assert "default none" in text

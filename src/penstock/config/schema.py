@@ -72,6 +72,10 @@ class RunConfig:
         "algorithms that learn from a table",
         min=1,
     )
+    demonstrations: str | None = _setting(
+        None, "run folder whose replay table is learned from as well, beside this run's own experience"
+    )
+    demonstration_share: float = _setting(0.25, "part of each minibatch that comes from there", min=0, max=1)
     seed: int = _setting(0, "makes a run repeatable", min=0, max=2**63 - 1)
     log_dir: str = _setting("./logs", "run folders go here", pattern=r"(?s).+", form="a folder")
     save_interval: int = _setting(50, "updates between checkpoints", min=1)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
+from penstock.experiments.demonstrations import Demonstrations
 from penstock.node import LaneStart
 from penstock.types import BackendSpec, EnvReference, Spaces
 
@@ -42,6 +43,8 @@ class Plan:
     manifest: dict[str, Any]
     starts: tuple[LaneStart, ...]
     """One for each of ``run.num_envs`` lanes."""
+    demonstrations: Demonstrations | None = None
+    """Learned from beside the run's own experience."""
     checkpoint: Path | None = None
     resumed_update: int = 0
     resumed_steps: int = 0

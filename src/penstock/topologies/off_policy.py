@@ -12,6 +12,7 @@ from penstock.algorithm import UpdaterSettings
 from penstock.errors import ConfigError
 from penstock.experiments.run_folder import RunFolder
 from penstock.nodes.learner import (
+    DemonstrationSettings,
     ReplayLearnerSettings,
     ReplicaSettings,
     StepSettings,
@@ -113,7 +114,15 @@ def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> S
         learner=learner,
         accumulate=run.accumulate,
     )
-    return StepSettings(plan.update, updater, run.learners, team, OPEN_LIMIT_S)
+    return StepSettings(plan.update, updater, run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
+
+
+def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
+    found = plan.demonstrations
+    if found is None:
+        return None
+    slot = table_specs(plan.spaces, plan.spec.row, found.num_steps, found.num_envs, same_step=plan.same_step)
+    return DemonstrationSettings(found.checkpoint, slot, plan.run.demonstration_share)
 
 
 def learner_names(count: int) -> tuple[str, ...]:

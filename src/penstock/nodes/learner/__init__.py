@@ -1,5 +1,6 @@
 """The learner: turns rollouts into new parameters, commits its state, publishes."""
 
+from penstock.nodes.learner.demonstrations import DemonstrationSettings
 from penstock.nodes.learner.follower import FollowerNode, FollowerSettings
 from penstock.nodes.learner.keeper import KeeperSettings
 from penstock.nodes.learner.node import LearnerNode, LearnerSettings
@@ -19,6 +20,7 @@ from penstock.nodes.learner.steps import StepSettings
 __all__ = [
     "RETURN_WINDOW",
     "VERDICT",
+    "DemonstrationSettings",
     "FollowerNode",
     "FollowerSettings",
     "KeeperSettings",

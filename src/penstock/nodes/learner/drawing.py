@@ -11,10 +11,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from penstock.replay.sampler import Sampler
 from penstock.types import Arrays
 
-__all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "drawing"]
+__all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "Draws", "drawing"]
 
 AHEAD_FROM_BYTES = 1 << 20
 """Of a minibatch: from there on copying it takes longer than waking the thread that does it, some 50 us."""
@@ -39,6 +38,14 @@ class Draw(NamedTuple):
     beta: float
 
 
+class Draws(Protocol):
+    """Fills minibatches, for one thread at a time: a sampler, or several that share each."""
+
+    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
+        """As `penstock.replay.sampler.Sampler.sample`."""
+        ...
+
+
 class Drawing(Protocol):
     """Where a learner's minibatches come from."""
 
@@ -55,7 +62,7 @@ class Drawing(Protocol):
         ...
 
 
-def drawing(sampler: Sampler, room: Callable[[], Arrays], size: int, *, device: str) -> Drawing:
+def drawing(sampler: Draws, room: Callable[[], Arrays], size: int, *, device: str) -> Drawing:
     """Ahead where a minibatch takes long to assemble, or its learner is elsewhere; else at once.
 
     Args:
@@ -77,7 +84,7 @@ def _buffer(rows: Arrays, size: int) -> Drawn:
 class AtOnce:
     """Draws when asked, into one buffer."""
 
-    def __init__(self, sampler: Sampler, buffer: Drawn) -> None:
+    def __init__(self, sampler: Draws, buffer: Drawn) -> None:
         self._sampler = sampler
         self._buffer = buffer
 
@@ -94,7 +101,7 @@ class AtOnce:
 class Ahead:
     """Draws the next minibatch in a thread of its own while this one is learned from; drawing holds no GIL."""
 
-    def __init__(self, sampler: Sampler, buffers: Sequence[Drawn]) -> None:
+    def __init__(self, sampler: Draws, buffers: Sequence[Drawn]) -> None:
         self._sampler = sampler
         self._buffers = cycle(buffers)
         self._thread = ThreadPoolExecutor(1, "draw")
@@ -122,5 +129,5 @@ class Ahead:
             self._coming[2].result()
 
 
-def _fill(sampler: Sampler, draw: Draw, buffer: Drawn) -> None:
+def _fill(sampler: Draws, draw: Draw, buffer: Drawn) -> None:
     sampler.sample(draw.key, buffer.rows | buffer.places, list(draw.before), draw.beta)

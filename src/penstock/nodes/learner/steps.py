@@ -10,12 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithm import UpdaterSettings
+from penstock.memory.table import Table
 from penstock.node import Ports
-from penstock.nodes.learner.drawing import Draw, drawing
+from penstock.nodes.learner.demonstrations import Beside, DemonstrationSettings, demonstrated
+from penstock.nodes.learner.drawing import Draw, Draws, drawing
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
 from penstock.replay.priorities import tree_of
 from penstock.replay.sampler import Sampler
+from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 from penstock.updater import ReplayUpdater, Team
 
@@ -35,6 +38,8 @@ class StepSettings:
     team: str | None
     """``module:build`` of how it works with the others: ``(ports, updater settings, learners) -> Team``."""
     open_limit_s: float
+    demonstrations: DemonstrationSettings | None = None
+    """Learned from beside the run's own rows."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +72,11 @@ class GradientSteps:
         self.table = ports.table("rollouts")
         ranks = ports.priorities("rollouts")
         self.tree = None if ranks is None else tree_of(self.table, ranks)
-        sampler = Sampler(
-            self.table,
-            self.table.arrays["valid"].shape[2],
-            tuple(name for name, _ in settings.updater.spaces.obs),
-            n_step=self._table_spec.n_step,
-            gamma=self._table_spec.gamma,
-            stack=settings.updater.spaces.stacks(),
-            reward_limit=self._table_spec.reward_limit,
-            tree=self.tree,
-        )
+        sampler: Draws = self._sampler(self.table, self.tree)
+        if settings.demonstrations is not None:
+            with ports.busy("load demonstrations", settings.open_limit_s):
+                others = demonstrated(settings.demonstrations, self._sampler)
+            sampler = Beside(sampler, others, settings.demonstrations.share)
         self._team: Team | None = None
         if settings.team is not None:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)
@@ -85,6 +85,18 @@ class GradientSteps:
         size = schedule.mini_batch_size * settings.updater.accumulate
         self._drawing = drawing(sampler, self.updater.room, size, device=settings.updater.device)
         self.done = 0
+
+    def _sampler(self, table: Table, tree: SumTree | None = None) -> Sampler:
+        return Sampler(
+            table,
+            table.arrays["valid"].shape[2],
+            tuple(name for name, _ in self._settings.updater.spaces.obs),
+            n_step=self._table_spec.n_step,
+            gamma=self._table_spec.gamma,
+            stack=self._settings.updater.spaces.stacks(),
+            reward_limit=self._table_spec.reward_limit,
+            tree=tree,
+        )
 
     def start(self, state: Mapping[str, Array]) -> None:
         """Begin with this state, or with that of the other learners."""

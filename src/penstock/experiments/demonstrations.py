@@ -1,0 +1,46 @@
+"""What another run has kept in its replay table, to be learned from beside a run's own experience. Draws nothing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.config.sources import from_toml
+from penstock.errors import ConfigError
+from penstock.experiments.checkpoints import TABLE, find_checkpoint, load_checkpoint
+from penstock.experiments.run_folder import RunFolder
+from penstock.types import Spaces
+
+__all__ = ["Demonstrations", "find_demonstrations"]
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Where they lie, and how."""
+
+    checkpoint: Path
+    num_envs: int
+    """Lanes of a slot."""
+    num_steps: int
+    """Steps of a slot."""
+
+
+def find_demonstrations(run: Path, spaces: Spaces) -> Demonstrations:
+    """Those of a run's latest checkpoint.
+
+    Args:
+        run: its folder.
+        spaces: that observations and actions must have.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or its environment has other spaces.
+        ConfigError: it keeps no replay table.
+    """
+    folder = RunFolder.open(run)
+    config = from_toml(folder.config_path)
+    checkpoint = find_checkpoint(folder.path).resolve()
+    load_checkpoint(checkpoint, {"spaces": repr(spaces)})
+    if not (checkpoint / TABLE).is_file():
+        raise ConfigError(
+            f"--demonstrations {run}: its checkpoint {checkpoint.name} keeps no {TABLE}; give a run of an algorithm "
+            "that learns from a table (penstock algos), whose table had at most 1 GB"
+        )
+    return Demonstrations(checkpoint, config.run.num_envs, config.algorithm.num_steps)

@@ -1,0 +1,137 @@
+"""Rows that another run has kept, learned from beside a run's own."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import penstock
+from penstock.errors import CheckpointError, ConfigError
+from penstock.experiments.checkpoints import TABLE, find_checkpoint, load_table
+from penstock.memory.segment import Segment
+from penstock.memory.table import Table
+from penstock.nodes.learner.demonstrations import OF_NOBODY, Beside, DemonstrationSettings, demonstrated
+from penstock.program.rollout import table_specs
+from penstock.replay.sampler import Sampler
+from penstock.types import Box, Discrete, Spaces
+
+LANES, T, SLOTS, SIZE = 2, 4, 6, 8
+SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))
+SMALL = {
+    "env": "CartPole-v1",
+    "algo": "dqn",
+    "timesteps": 600,
+    "num_envs": 4,
+    "num_workers": 1,
+    "hidden_sizes": (8, 8),
+    "min_rows": 100,
+    "mini_batch_size": 16,
+    "eval_episodes": 1,
+    "backend": "eager",
+    "runtime": "inline",
+}
+
+
+def sampler(table):
+    lanes = table.arrays["valid"].shape[2]
+    return Sampler(table, lanes, ["obs"], n_step=1, gamma=0.9, stack={})
+
+
+def own(reward):
+    """A table all of whose rewards are the same."""
+    specs = table_specs(SPACES, (), T, LANES, same_step=True)
+    table = Table(Segment.create(Table.required(specs, 1, SLOTS), "table").bytes, specs, 1, SLOTS)
+    for sequence in range(SLOTS - 1):
+        slot = table.slot(table.claim(0, sequence))
+        slot["reward"][...] = reward
+        slot["valid"][:T] = True
+        table.push(0, sequence)
+    return table
+
+
+def batch():
+    return {"reward": np.zeros(SIZE, np.float32), "stamp": np.zeros(SIZE, np.int64), "index": np.zeros(SIZE, np.int64)}
+
+
+def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_changed():
+    draws = Beside(sampler(own(1.0)), sampler(own(-1.0)), 0.25)
+    for number in range(5):
+        out = batch()
+        draws.sample((1, number), out, [SLOTS - 1])
+        assert out["reward"].tolist() == [1.0] * 6 + [-1.0] * 2
+        assert (out["stamp"][:6] >= 0).all()
+        assert (out["stamp"][6:] == OF_NOBODY).all()
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run whose table is there to be learned from."""
+    return penstock.train({**SMALL, "log_dir": str(tmp_path_factory.mktemp("first"))}, quiet=True).run_folder
+
+
+def settings(run, num_envs=4, num_steps=8, share=0.5):
+    space = penstock.load_policy(run).spaces
+    specs = table_specs(space, (), num_steps, num_envs, same_step=True)
+    return DemonstrationSettings(find_checkpoint(run), specs, share)
+
+
+def test_what_a_run_kept_is_drawn_as_it_was_collected(first):
+    held = load_table(find_checkpoint(first))
+    assert held is not None
+    draws = demonstrated(settings(first), sampler)
+    out = {"obs": np.zeros((400, 4), np.float32), "reward": np.zeros(400, np.float32)}
+    draws.sample((0, 0), out)
+    kept = {row.tobytes() for row in held["obs"][held["valid"]]}
+    drawn = {row.tobytes() for row in out["obs"]}
+    assert drawn <= kept
+    assert len(drawn) > 200
+    assert (out["reward"] == 1.0).all()
+
+
+def test_a_table_of_another_layout_or_a_damaged_one_is_refused(first, tmp_path):
+    with pytest.raises(CheckpointError, match="does not fit this run: of obs it holds"):
+        demonstrated(settings(first, num_envs=2), sampler)
+    other = tmp_path / find_checkpoint(first).name
+    other.mkdir()
+    for part in find_checkpoint(first).iterdir():
+        (other / part.name).write_bytes(part.read_bytes()[:-1] if part.name == TABLE else part.read_bytes())
+    with pytest.raises(CheckpointError, match="cannot be used"):
+        demonstrated(DemonstrationSettings(other, settings(first).specs, 0.5), sampler)
+
+
+@pytest.mark.parametrize("more", [{}, {"prioritised": True}, {"runtime": "local", "learners": 2}])
+def test_a_run_learns_from_another_runs_rows_and_is_resumed_with_them(first, tmp_path, more):
+    told = {"demonstrations": str(first), "demonstration_share": 0.5, "log_dir": str(tmp_path)}
+    result = penstock.train({**SMALL, **told, **more}, quiet=True)
+    assert result.steps >= 600
+    assert penstock.resume(result.run_folder, timesteps=800, quiet=True).steps >= 800
+
+
+def test_rows_of_others_make_a_difference_and_a_share_of_nothing_makes_none(first, tmp_path):
+    def actor(**told):
+        result = penstock.train({**SMALL, **told, "log_dir": str(tmp_path)}, quiet=True)
+        arrays = safetensors.numpy.load_file(find_checkpoint(result.run_folder) / "state.safetensors")
+        return arrays["actor"].tobytes()
+
+    alone = actor()
+    assert actor(demonstrations=str(first), demonstration_share=0.0) == alone
+    assert actor(demonstrations=str(first), demonstration_share=0.5) != alone
+
+
+def test_what_cannot_be_learned_from_is_said_before_anything_starts(first, tmp_path):
+    with pytest.raises(ConfigError, match="--demonstrations is for algorithms that learn from a table"):
+        penstock.train({"env": "CartPole-v1", "demonstrations": str(first), "log_dir": str(tmp_path)}, quiet=True)
+    with pytest.raises(penstock.UsageError, match="is no run folder"):
+        penstock.train({**SMALL, "demonstrations": "nowhere", "log_dir": str(tmp_path)}, quiet=True)
+    with pytest.raises(CheckpointError, match="spaces"):
+        penstock.train(
+            {**SMALL, "env": "Acrobot-v1", "demonstrations": str(first), "log_dir": str(tmp_path)}, quiet=True
+        )
+    plain = penstock.train(
+        {"env": "CartPole-v1", "timesteps": 500, "num_steps": 16, "eval_episodes": 1, "log_dir": str(tmp_path / "ppo")},
+        quiet=True,
+    )
+    with pytest.raises(ConfigError, match=r"keeps no table\.safetensors; give a run of an algorithm that learns"):
+        penstock.train({**SMALL, "demonstrations": str(plain.run_folder), "log_dir": str(tmp_path)}, quiet=True)
+    assert not list(Path(tmp_path).glob("CartPole-v1-dqn*"))

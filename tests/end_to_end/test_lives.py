@@ -137,6 +137,12 @@ def test_an_environment_that_fails_ends_the_run_with_its_own_traceback(tmp_path)
         penstock.train({**SMALL, "env": f"{__name__}:Failing", "log_dir": str(tmp_path)}, quiet=True)
     assert caught.value.node.startswith("env.")
     assert left_behind() == []
+    (folder,) = tmp_path.iterdir()
+    lives = (folder / "deaths.log").read_text().split("restart ")[1:]
+    assert lives
+    assert all("the bridge is out" in life for life in lives)
+    notes = [line for line in (folder / "metrics.jsonl").read_text().splitlines() if "started again" in line]
+    assert all("(restart " in line and "; its traceback stands in deaths.log" in line for line in notes)
 
 
 class Failing(IdentityEnv):

@@ -167,6 +167,11 @@ class RunFolder:
         """The folder that is told what each node does when, where a run keeps that."""
         return self.path / "trace"
 
+    @property
+    def deaths(self) -> Path:
+        """The tracebacks of processes that were started again; there only if there are some."""
+        return self.path / "deaths.log"
+
     def clear_trace(self) -> None:
         """Forget what earlier lives of the run did when: clocks of two lives do not fit each other."""
         if self.trace.is_dir():

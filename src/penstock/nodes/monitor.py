@@ -11,6 +11,7 @@ from pathlib import Path
 from signal import Signals
 
 from penstock.errors import RunFolderError
+from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
@@ -66,6 +67,7 @@ class MonitorNode:
             for line in () if again else settings.told:
                 display.write(Report(settings.resumed_update, settings.resumed_steps, 0.0, {}, line))
             self._sinks.append(display)
+        self._deaths = RunFolder(settings.folder).deaths
         self._previous = ports.counters()
         self._written = dict.fromkeys(_KINDS, settings.resumed_update)
         balance = ports.balance()
@@ -129,6 +131,8 @@ class MonitorNode:
             values |= self._rows(self._ports.counters())
             how = f"was ended by {Signals(-status).name}" if status < 0 else f"ended with status {status}"
             note = f"{node} {how} after {uptime_s:.1f} s and was started again (restart {count})"
+            if status > 0 and self._deaths.exists():
+                note += f"; its traceback stands in {self._deaths.name}"
             self._write(self._last._replace(values=values, note=note))
 
     def _rows(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:

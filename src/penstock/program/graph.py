@@ -195,6 +195,8 @@ class Program:
     """The run is over once these nodes have nothing left to do."""
     trace: Path | None = None
     """The folder that is told what each node does when; ``None``: none is."""
+    deaths: Path | None = None
+    """The file that gets the tracebacks of processes that are started again."""
     max_restarts: int = 0
     """A process that dies is started again, so often without progress in between; 0: its death ends the run."""
     stall_limit_s: float = math.inf

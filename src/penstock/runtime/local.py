@@ -4,6 +4,7 @@ A warden starts the workers, by forks of a template where it can; they are given
 a pipe.
 """
 
+import contextlib
 import time
 
 from penstock.errors import NodeError
@@ -123,9 +124,18 @@ class Nodes:
         return recover(self._wiring, self._program, group, own)
 
     def note(self, restart: Restart) -> None:
-        """Enter a restart into the counters, from where the monitor tells of it."""
+        """Enter a restart into the counters, from where the monitor tells of it, and its traceback into a file."""
+        self._keep(restart)
         for node in self._program.members(restart.ended.group):
             self._wiring.counters.set(node.name, "ended_by", restart.ended.status)
             self._wiring.counters.set(node.name, "uptime_ms", int(restart.uptime_s * 1e3))
             self._wiring.counters.set(node.name, "restarts", restart.number)
         self._wiring.bells.ring_all()
+
+    def _keep(self, restart: Restart) -> None:
+        ended, file = restart.ended, self._program.deaths
+        if file is None or not ended.detail:
+            return
+        # A full disk must not end a run that goes on without this.
+        with contextlib.suppress(OSError), file.open("a", encoding="utf-8") as log:
+            log.write(f"{ended.group}, restart {restart.number}:\n{ended.detail.rstrip()}\n\n")

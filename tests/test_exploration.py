@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.algorithm import Constant, Falling, Ladder
 from penstock.exploration import Exploration
+from penstock.explore import Constant, Falling, Ladder
 from penstock.kernels.actions import draw_actions
 from penstock.kernels.noise import uniform
 from penstock.types import Box, Discrete

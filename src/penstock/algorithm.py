@@ -11,22 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-
 from penstock.errors import PenstockError
+from penstock.explore import IN_FULL, Explore
 from penstock.network import PolicyGraph
 from penstock.types import Array, ArraySpec, NoiseSpec, Spaces
 
 __all__ = [
     "Algorithm",
     "AlgorithmSpec",
-    "Constant",
-    "Explore",
-    "Falling",
     "Fused",
     "FusedUpdate",
     "Gradients",
-    "Ladder",
     "Phase",
     "Priorities",
     "ReplaySchedule",
@@ -95,57 +90,6 @@ class TableSpec:
 
 
 @dataclass(frozen=True)
-class Constant:
-    """The same ``explore`` for every lane, always."""
-
-    value: float = 1.0
-
-    def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
-        """``explore`` of these lanes: float32 ``[n]``.
-
-        Args:
-            lanes: int64 ``[n]``.
-            num_lanes: lanes of the whole run.
-            step: the lanes' count of steps.
-            horizon: steps of a lane in the whole run.
-        """
-        del num_lanes, step, horizon
-        return np.full(len(lanes), self.value, np.float32)
-
-
-@dataclass(frozen=True)
-class Falling:
-    """From ``first`` to ``last`` in a straight line over the first ``fraction`` of the run, then ``last``."""
-
-    first: float
-    last: float
-    fraction: float
-
-    def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
-        """As `Constant.at`."""
-        del num_lanes
-        gone = min(1.0, step / (self.fraction * horizon)) if self.fraction > 0.0 else 1.0
-        return np.full(len(lanes), self.first + gone * (self.last - self.first), np.float32)
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """Lane i of N explores by ``base^(1 + power i / (N - 1))``: Horgan et al. 2018, https://arxiv.org/abs/1803.00933."""
-
-    base: float
-    power: float
-
-    def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
-        """As `Constant.at`."""
-        del step, horizon
-        return (self.base ** (1.0 + self.power * lanes / max(1, num_lanes - 1))).astype(np.float32)
-
-
-Explore: TypeAlias = Constant | Falling | Ladder
-"""The ``explore`` input of ``act`` while experience is collected; greedy evaluation sets 0."""
-
-
-@dataclass(frozen=True)
 class AlgorithmSpec:
     """What the rest of the house needs to know of an algorithm, as plain data (no torch)."""
 
@@ -167,7 +111,7 @@ class AlgorithmSpec:
     """What a minibatch is made of: rows, or whole lanes where time order matters."""
     table: TableSpec | None = None
     """Of a `ReplaySchedule`. ``None``: experience comes by stream, and is learned from once."""
-    explore: Explore = Constant()
+    explore: Explore = IN_FULL
     warmup: int = 0
     """Rows, over all lanes, whose actions are drawn uniformly before the policy acts."""
     optimizer: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ Plain data and arithmetic, for whoever runs a policy. Runs none, and chooses not
 
 from dataclasses import dataclass
 
-from penstock.algorithm import Explore, Falling
+from penstock.explore import Explore, Falling
 from penstock.kernels.actions import draw_actions
 from penstock.seeding import warmup_seed
 from penstock.types import Array, Space

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithm import Falling, Priorities
+from penstock.algorithm import Priorities
 from penstock.algorithms.dqn import learn, spec
 from penstock.errors import ConfigError
+from penstock.explore import Falling
 from penstock.models.policy import Policy
 from tests.algorithms.replay_rows import DISCRETE, constant, minibatch_of, slope, state_of
 

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from penstock.algorithm import Constant
 from penstock.algorithms.ddpg import learn as ddpg_learn
 from penstock.algorithms.ddpg import spec as ddpg_spec
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.td3 import learn, spec
+from penstock.explore import Constant
 from penstock.models.ensemble import Ensemble
 from penstock.models.policy import Policy
 from tests.algorithms.replay_rows import CONTINUOUS, constant, minibatch_of, noise_of, slope, state_of

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.algorithm import Constant, Falling, Ladder
 from penstock.exploration import Exploration
+from penstock.explore import Constant, Falling, Ladder
 from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw

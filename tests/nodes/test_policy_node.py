@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from penstock.algorithm import Constant, Falling
 from penstock.exploration import Exploration
+from penstock.explore import Constant, Falling
 from penstock.inference.settings import PolicySettings
 from penstock.kernels.noise import draw
 from penstock.network import Categorical, Encoding, Network, PolicyGraph

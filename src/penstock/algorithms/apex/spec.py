@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from penstock.algorithm import AlgorithmSpec, Ladder
+from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
 from penstock.algorithms.off_policy.spec import initial_arrays
 from penstock.config.fields import tunable
+from penstock.explore import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["ApexConfig", "init_state", "spec"]

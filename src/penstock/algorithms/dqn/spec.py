@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from penstock.algorithm import AlgorithmSpec, Explore, Falling, Priorities, TableSpec
+from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
 from penstock.algorithms.off_policy.spec import ReplayConfig, initial_arrays, off_policy_spec
 from penstock.config.fields import tunable
 from penstock.errors import ConfigError
+from penstock.explore import Explore, Falling
 from penstock.models.architecture import Body, ModelName, q_network
 from penstock.network import PolicyGraph
 from penstock.types import Arrays, Spaces

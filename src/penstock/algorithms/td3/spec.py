@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from penstock.algorithm import AlgorithmSpec, Constant
+from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.off_policy.spec import (
     ContinuousConfig,
     body_of,
@@ -12,6 +12,7 @@ from penstock.algorithms.off_policy.spec import (
     stacked,
 )
 from penstock.config.fields import tunable
+from penstock.explore import Constant
 from penstock.models.architecture import deterministic_actor
 from penstock.network import PolicyGraph
 from penstock.types import Arrays, Spaces

@@ -6,7 +6,8 @@
     python -m benchmarks.learning.run dqn-cartpole apex-cartpole --alternate     # by turns, to compare their seconds
 
 Writes `results/<row>.json` and `results/<row>.png` (return over steps), and ends with 1 if a row misses its threshold.
-A row that evaluates on the way shows these evaluations, and the seconds from the start of the command until one of them
+A row with `judged = "best"` is judged by the checkpoint that was best in the evaluations on the way, in new episodes. A
+row that evaluates on the way shows these evaluations, and the seconds from the start of the command until one of them
 reached the threshold of the row.
 """
 
@@ -21,12 +22,16 @@ from matplotlib.figure import Figure
 
 from benchmarks.learning.clock import Clock
 from benchmarks.record import ROOT, write
-from benchmarks.runs import Curve, curve, evaluate, train
+from benchmarks.runs import Curve, best_evaluated, curve, evaluate, train
 from penstock.metrics.report import EVAL_RETURN, RETURN
 
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
 EPISODES = 100
+JUDGES = {
+    "latest": f"penstock eval RUN --episodes {EPISODES} --json",
+    "best": f"penstock eval RUN --episodes {EPISODES} --checkpoint (of the best evaluation on the way) --json",
+}
 NON_BLOCKING = ("--sync_mode", "non_blocking")
 
 
@@ -54,7 +59,8 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
     with Clock(log_dir, row["each"]) as clock:
         run = train(log_dir, arguments)
     line = curve(run, metric(row))
-    judged = evaluate(run, EPISODES)
+    best = row.get("judged") == "best"
+    judged = evaluate(run, EPISODES, str(best_evaluated(run)) if best else "latest")
     entry = {"seed": seed, "steps": line.steps[-1], "seconds": round(clock.seconds, 1)}
     reached = ""
     if metric(row) == EVAL_RETURN:
@@ -74,7 +80,7 @@ def conclude(name: str, row: dict[str, Any], extra: list[str], found: list[Learn
     short = verdict(row, [float(entry["mean_return"]) for _, entry in found])
     result = {
         "command": " ".join(["penstock train", *row["arguments"], *extra, "--seed {0,1,2}"]),
-        "judge": f"penstock eval RUN --episodes {EPISODES} --json",
+        "judge": JUDGES[row.get("judged", "latest")],
         "thresholds": {key: row[key] for key in ("each", "mean") if key in row},
         "holds": not short,
         "mean_return": round(statistics.mean(float(entry["mean_return"]) for _, entry in found), 2),

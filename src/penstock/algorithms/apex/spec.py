@@ -27,6 +27,9 @@ class ApexConfig(QConfig):
     capacity: int = tunable(
         1_000_000, "rows the table keeps: more remembers longer and takes memory (100,000 to 2,000,000)", min=1
     )
+    n_step: int = tunable(
+        3, "rewards summed before a target's value: more is faster and counts what exploring cost (1 to 5)", min=1
+    )
     prioritised: bool = tunable(True, "draw rows by how wrong their value was, instead of all alike (on or off)")
     epsilon_base: float = tunable(
         0.4,

@@ -53,7 +53,9 @@ class QConfig(ReplayConfig):
         True, "the network chooses the action that its target judges: less overestimation (on or off)"
     )
     dueling: bool = tunable(False, "the last layer adds a state's value and its actions' advantages (off or on)")
-    n_step: int = tunable(3, "rewards summed before a target's value: more is faster and off-policy (1 to 5)", min=1)
+    n_step: int = tunable(
+        1, "rewards summed before a target's value: more is faster and counts what exploring cost (1 to 5)", min=1
+    )
     prioritised: bool = tunable(False, "draw rows by how wrong their value was, instead of all alike (off or on)")
     priority_alpha: float = tunable(
         0.6, "of prioritised drawing: 0 draws all alike, 1 by the error itself (0.4 to 0.8)", min=0, max=1

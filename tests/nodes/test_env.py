@@ -1,7 +1,9 @@
 """EnvNode with a policy port that answers late, and what it writes into a rollout."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Literal
 
 import gymnasium
 import numpy as np
@@ -51,6 +53,24 @@ class BrokenEnv(CountingEnv):
 
     def reward(self) -> float:
         return float("nan") if self.count == 3 else 1.0
+
+
+class BrokenOnce(CountingEnv):
+    """In every other one the reward is not a number in the first step of the third episode."""
+
+    episodes = 0
+    made = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaks = next(self.made) % 2 == 0
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Array, dict[str, object]]:
+        self.episodes += 1
+        return super().reset()
+
+    def reward(self) -> float:
+        return float("nan") if self.breaks and self.episodes == 3 and self.count == 1 else 1.0
 
 
 class BrokenLastRow(CountingEnv):
@@ -193,6 +213,7 @@ def open_node(
     env: str = "CountingEnv",
     starts: tuple[LaneStart, ...] = (START, START),
     specs: tuple[ArraySpec, ...] = rollout_specs(SPACES, ROW, STEPS, LANES, same_step=True),
+    bad_numbers: Literal["stop", "skip"] = "stop",
 ) -> tuple[EnvNode, Ports]:
     settings = EnvSettings(
         env=f"{__name__}:{env}",
@@ -205,7 +226,7 @@ def open_node(
         num_steps=STEPS,
         seed=0,
         starts=starts,
-        bad_numbers="stop",
+        bad_numbers=bad_numbers,
         open_limit_s=10.0,
     )
     node, ports = EnvNode(settings), Ports(policy, specs)
@@ -329,4 +350,16 @@ def test_it_acts_on_stacks_and_writes_frames() -> None:
     assert policy.seen[STEPS:] == [[0, 1, 2], [1, 2, 3], [0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3]]
     assert slot["steps_before"].tolist() == [2, 2]
     assert slot["continues"].all()
+    node.close()
+
+
+def test_no_lane_goes_on_in_a_table_behind_a_rollout_that_was_skipped() -> None:
+    specs = table_specs(SPACES, ROW, STEPS, LANES, same_step=True)
+    node, ports = open_node(LatePolicy(0), "BrokenOnce", (LaneStart(), LaneStart()), specs, bad_numbers="skip")
+    assert not collect(node, ports)["continues"].any()
+    # The second rollout holds the bad number; the third is handed over.
+    slot = collect(node, ports)
+    assert ports.counted["skipped"] == 1
+    assert slot["rollout"] == 2
+    assert not slot["continues"].any()
     node.close()

@@ -272,6 +272,17 @@ def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -
     assert arrays["gradient_steps"] == (12 * TURN - 100) // 8
 
 
+@pytest.mark.parametrize("algo", ["sac", "td3"])
+def test_learners_that_step_together_are_resumed_together(tmp_path, algo: str) -> None:
+    several = {"runtime": "local", "num_workers": 2, "learners": 2, "algo": algo}
+    uninterrupted = fingerprint(train(tmp_path / "whole", 9, **several))
+    # 23 gradient steps: of an algorithm that delays its actor, learners that counted from 0 would be out of step.
+    first = train(tmp_path / "parts", 5, **several)
+    assert load_checkpoint(find_checkpoint(first.run_folder)).arrays["gradient_steps"] % 2 == 1
+    second = penstock.resume(first.run_folder, timesteps=9 * TURN, quiet=True)
+    assert fingerprint(second) == uninterrupted
+
+
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
     with killing(group, 2, every_s=1.0):

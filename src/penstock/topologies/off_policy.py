@@ -53,7 +53,7 @@ def replayed(
     limits = limiter(plan, reuse)
     settings = (
         ReplayLearnerSettings(keeper_settings(plan), steps[0], limits, order),
-        *(ReplicaSettings(own, plan.initial) for own in steps[1:]),
+        *(ReplicaSettings(own, plan.initial, plan.checkpoint) for own in steps[1:]),
     )
     together: tuple[Edge, ...] = ()
     if run.learners > 1:

@@ -5,14 +5,16 @@ Its state equals the others' to the bit, so it commits nothing: its next life is
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.node import Ports
 from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
-from penstock.types import Array, ArraySpec
+from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["ReplicaNode", "ReplicaSettings", "turn_specs", "turn_values"]
 
@@ -23,7 +25,9 @@ class ReplicaSettings:
 
     steps: StepSettings
     initial: str
-    """``module:init_state`` of the algorithm, for the shapes of a state."""
+    """``module:init_state`` of the algorithm: the state to begin with, without torch."""
+    checkpoint: Path | None
+    """Begin with this one's state instead: all who found a team begin with the same."""
 
 
 def turn_specs(writers: int) -> tuple[ArraySpec, ...]:
@@ -48,13 +52,19 @@ class ReplicaNode(WorkingNode):
 
     def _begin(self, ports: Ports) -> Work:
         """Build the updater and join the other learners."""
-        updater = self._settings.steps.updater
         self._turns = ports.board_reader("turns")
         self._steps = GradientSteps(self._settings.steps, ports)
-        self._steps.start(load(self._settings.initial)(updater.spaces, updater.config, updater.seed))
+        self._steps.start(self._first_state())
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in turn_specs(self._steps.table.writers)}
         self._version = -1
         return self._learn()
+
+    def _first_state(self) -> Arrays:
+        settings, updater = self._settings, self._settings.steps.updater
+        if settings.checkpoint is not None:
+            return load_checkpoint(settings.checkpoint).arrays
+        state: Arrays = load(settings.initial)(updater.spaces, updater.config, updater.seed)
+        return state
 
     def _learn(self) -> Work:
         while not self._ports.stopping():

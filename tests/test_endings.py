@@ -141,3 +141,11 @@ def test_a_resume_on_another_machine_says_so(tmp_path: Path, monkeypatch: pytest
     (line,) = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True).notes
     assert line.startswith("not bit-exact: instruction_set ")
     assert "-> abacus;" in line
+
+
+def test_a_run_that_learned_nothing_from_its_table_says_so(tmp_path: Path) -> None:
+    settings = {"env": "CartPole-v1", "algo": "dqn", "timesteps": 128, "runtime": "inline", "eval_episodes": 1}
+    result = penstock.train({**settings, "log_dir": str(tmp_path)}, quiet=True)
+    assert result.notes == (
+        "nothing was learned: 128 steps made no gradient step due; see --min_rows 1000, --updates_per_step 0.5",
+    )

@@ -138,3 +138,8 @@ class ImageEnv:
         return self.observation_space.sample(), 0.0, False, False, {}
 
     def close(self): ...
+
+
+def test_a_minibatch_of_more_rows_than_a_table_keeps_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--mini_batch_size 6000 is more than the 5,000 rows that --capacity keeps"):
+        prepared(algo="dqn", mini_batch_size=6000, capacity=5000)

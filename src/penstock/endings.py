@@ -30,6 +30,7 @@ __all__ = [
     "ended_early",
     "leave_failed",
     "log_final",
+    "nothing_learned",
     "over_already",
     "skipped",
     "table_found",
@@ -49,6 +50,15 @@ def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
             return (f"stopped early: {count} evaluations without improvement, the best was {best:,.1f}",)
         case _:
             return ()
+
+
+def nothing_learned(spec: AlgorithmSpec, record: Arrays) -> tuple[str, ...]:
+    """One line if a run that learns from a table has ended before a gradient step was due."""
+    if spec.table is None or int(record["gradient_steps"]) or not int(record["steps"]):
+        return ()
+    schedule, _ = spec.replay()
+    settings = f"--min_rows {schedule.min_rows}, --updates_per_step {schedule.updates_per_step:g}"
+    return (f"nothing was learned: {int(record['steps']):,} steps made no gradient step due; see {settings}",)
 
 
 def over_already(run: RunConfig, folder: Path, record: Arrays) -> tuple[str, ...]:

@@ -98,6 +98,9 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         _check_table(*spec.replay(), run.num_envs * config.algorithm.num_steps)
     elif run.demonstrations is not None:
         raise ConfigError("--demonstrations is for algorithms that learn from a table (penstock algos)")
+    if run.demonstrations is not None:
+        # A run may be resumed from anywhere.
+        config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
     config = resolve(config, _demand(config, algorithm, spec))
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
@@ -115,6 +118,9 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, turn: int) -> None:
     if table.capacity < least:
         why = f"{schedule.min_rows:,} are there before the first is drawn, and {turn:,} come at once"
         raise ConfigError(f"--capacity {table.capacity} keeps too few rows: {why}; give at least {least}")
+    if schedule.mini_batch_size > table.capacity:
+        more = f"more than the {table.capacity:,} rows that --capacity keeps"
+        raise ConfigError(f"--mini_batch_size {schedule.mini_batch_size} is {more}")
 
 
 def _demand(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> Demand:

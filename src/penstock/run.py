@@ -16,6 +16,7 @@ from penstock.endings import (
     ended_early,
     leave_failed,
     log_final,
+    nothing_learned,
     over_already,
     skipped,
     table_found,
@@ -252,7 +253,8 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
         write_card(folder, prepared.config, steps, updates, evaluation)
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
-    notes = (*skipped(outcome.counters), *given_up, *(() if outcome.interrupted else ended_early(run, record)))
+    early = () if outcome.interrupted else (*ended_early(run, record), *nothing_learned(prepared.spec, record))
+    notes = (*skipped(outcome.counters), *given_up, *early)
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 

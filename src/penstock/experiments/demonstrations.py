@@ -31,13 +31,17 @@ def find_demonstrations(run: Path, spaces: Spaces) -> Demonstrations:
         spaces: that observations and actions must have.
 
     Raises:
-        CheckpointError: there is no such checkpoint, or its environment has other spaces.
-        ConfigError: it keeps no replay table.
+        CheckpointError: there is no checkpoint that can be used.
+        ConfigError: its environment has other spaces, or it keeps no replay table.
+        RunFolderError: there is no such run.
     """
     folder = RunFolder.open(run)
     config = from_toml(folder.config_path)
     checkpoint = find_checkpoint(folder.path).resolve()
-    load_checkpoint(checkpoint, {"spaces": repr(spaces)})
+    manifest = load_checkpoint(checkpoint).manifest
+    if manifest["spaces"] != repr(spaces):
+        why = f"it is of {manifest['env']}, whose observations or actions are not of this run's kind"
+        raise ConfigError(f"--demonstrations {run}: {why}")
     if not (checkpoint / TABLE).is_file():
         raise ConfigError(
             f"--demonstrations {run}: its checkpoint {checkpoint.name} keeps no {TABLE}; give a run of an algorithm "

@@ -23,6 +23,7 @@ TURN = NUM_ENVS * STEPS
 SMALL = {
     "env": "tests.environments:make_film",
     "algo": "dqn",
+    "lr_schedule": "constant",
     "num_envs": NUM_ENVS,
     "num_steps": STEPS,
     "mini_batch_size": 16,

@@ -5,13 +5,15 @@ by the ranks that stood when the step before began.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import cycle
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from penstock.types import Arrays
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "Draws", "drawing"]
 
@@ -102,6 +104,9 @@ class Ahead:
     """Draws the next minibatch in a thread of its own while this one is learned from; drawing holds no GIL."""
 
     def __init__(self, sampler: Draws, buffers: Sequence[Drawn]) -> None:
+        # Not above: it cannot be imported by a thread that goes on while the interpreter ends, as a launcher's may.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
         self._sampler = sampler
         self._buffers = cycle(buffers)
         self._thread = ThreadPoolExecutor(1, "draw")

@@ -62,6 +62,7 @@ def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_change
         assert out["reward"].tolist() == [1.0] * 6 + [-1.0] * 2
         assert (out["stamp"][:6] >= 0).all()
         assert (out["stamp"][6:] == OF_NOBODY).all()
+        assert (out["index"][6:] == 0).all()
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ import numpy as np
 from penstock.errors import CheckpointError
 from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
-from penstock.nodes.learner.drawing import Draws
 from penstock.replay.contents import restore
-from penstock.replay.mixture import Mixture
+from penstock.replay.mixture import Draws, Mixture
 from penstock.replay.sampler import Sampler
 from penstock.types import Arrays, ArraySpec
 
@@ -49,6 +48,8 @@ class Beside:
         """As `penstock.replay.sampler.Sampler.sample`; ``index`` and ``stamp`` are of the run's own rows alone."""
         end, _ = self._mixture.sample(key, out, [before, None], beta)
         out["stamp"][end:] = OF_NOBODY
+        # The other table may have more rows than the run's own, whose ranks know none of them.
+        out["index"][end:] = 0
 
 
 def demonstrated(settings: DemonstrationSettings, sampler: Callable[[Table], Sampler]) -> Sampler:

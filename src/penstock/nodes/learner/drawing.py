@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from penstock.replay.mixture import Draws
 from penstock.types import Arrays
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "Draws", "drawing"]
+__all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "drawing"]
 
 AHEAD_FROM_BYTES = 1 << 20
 """Of a minibatch: from there on copying it takes longer than waking the thread that does it, some 50 us."""
@@ -24,7 +25,7 @@ BUFFERS = 3
 
 
 class Drawn(NamedTuple):
-    """A minibatch; valid until the next but one is taken."""
+    """A minibatch; valid until the next one is taken."""
 
     rows: Arrays
     """Field -> ``[m, ...]``."""
@@ -38,14 +39,6 @@ class Draw(NamedTuple):
     key: tuple[int, int]
     before: tuple[int, ...]
     beta: float
-
-
-class Draws(Protocol):
-    """Fills minibatches, for one thread at a time: a sampler, or several that share each."""
-
-    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
-        """As `penstock.replay.sampler.Sampler.sample`."""
-        ...
 
 
 class Drawing(Protocol):

@@ -13,9 +13,10 @@ from penstock.algorithm import UpdaterSettings
 from penstock.memory.table import Table
 from penstock.node import Ports
 from penstock.nodes.learner.demonstrations import Beside, DemonstrationSettings, demonstrated
-from penstock.nodes.learner.drawing import Draw, Draws, drawing
+from penstock.nodes.learner.drawing import Draw, drawing
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
+from penstock.replay.mixture import Draws
 from penstock.replay.priorities import tree_of
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree

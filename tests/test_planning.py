@@ -79,7 +79,9 @@ def test_several_learners_are_for_tables() -> None:
         prepared(learners=2)
     with pytest.raises(ConfigError, match="--learners of more than 1 need --runtime local"):
         prepared(algo="dqn", learners=2, runtime="inline")
-    with pytest.raises(ConfigError, match="--mini_batch_size 64 cannot be shared by 3 learners; give a multiple of 3"):
+    with pytest.raises(
+        ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners; give a multiple of 3"
+    ):
         load(TOPOLOGIES["off_policy"])(
             plan(prepared(algo="dqn", learners=3, mini_batch_size=64), Path("run"), quiet=True)
         )
@@ -89,7 +91,7 @@ def test_parts_of_a_minibatch_are_for_tables_and_even() -> None:
     with pytest.raises(ConfigError, match="--accumulate is for algorithms that learn from a table"):
         prepared(accumulate=2)
     wrong = prepared(algo="dqn", accumulate=3, learners=2, mini_batch_size=64)
-    with pytest.raises(ConfigError, match="64 cannot be shared by 2 learners in 3 parts; give a multiple of 6"):
+    with pytest.raises(ConfigError, match="64 cannot be split evenly over 2 learners of 3 parts; give a multiple of 6"):
         load(TOPOLOGIES["off_policy"])(plan(wrong, Path("run"), quiet=True))
 
 

@@ -10,6 +10,8 @@ import torch
 
 from penstock.algorithm import ReplaySchedule
 from penstock.errors import SpaceError
+from penstock.exchange.gradients import METRICS
+from penstock.nodes.learner.node import loss_values
 from penstock.registry import ALGORITHMS, load
 from penstock.types import Box
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, UNBOUNDED, minibatch_of, noise_of, state_of
@@ -162,6 +164,19 @@ def test_phases_change_nothing_but_what_they_return(name):
         for key, values in changed.items():
             assert (values.shape, values.dtype) == (state[key].shape, state[key].dtype), key
     assert all(torch.equal(values, before[key]) for key, values in {**state, **rows}.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_metric_has_a_name_of_its_own_in_a_report(name):
+    _, spec, built = made(name)
+    state, rows = state_of(built), minibatch_of(spaces_of(name), spec, 16)
+    metrics = {}
+    for phase in built.phases:
+        metrics |= phase.gradients(state, rows, noise_of(phase, 16)).metrics
+    values = loss_values({key: float(value) for key, value in metrics.items()})
+    assert len(values) == len(metrics) <= METRICS
+    assert {"loss/value", "loss/mean_value"} <= values.keys()
+    assert values["loss/value"] == float(metrics["value_loss"])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -57,7 +57,7 @@ def test_the_critics_loss_by_hand():
     )
     # 1/2 mean of (1, 4), and of (16, 1); the third row is padding.
     assert float(loss) == pytest.approx(0.5 * 2.5 + 0.5 * 8.5)
-    assert float(metrics["value"]) == pytest.approx(4.5)
+    assert float(metrics["mean_value"]) == pytest.approx(4.5)
 
 
 def test_the_actors_loss_and_the_temperature_by_hand():

@@ -44,6 +44,7 @@ def test_the_algorithm_decides_which_settings_there_are():
         ({"env": "X", "num_envs": 8, "num_workers": 3}, "nearest that does is 2"),
         ({"env": "X", "distributed": True}, "not built yet"),
         ({"env": "X", "early_stop": 3}, "--eval_interval"),
+        ({"env": "X", "algo": "sac", "demonstration_share": 0.5}, "there are none; give --demonstrations"),
         ({"env": "  "}, "the name of an environment"),
         ({}, "no environment is named"),
         ({"env": "X", "algo": "pppo"}, "did you mean ppo"),

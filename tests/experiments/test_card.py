@@ -32,6 +32,14 @@ def test_the_card_says_what_the_run_is_how_good_it_became_and_what_to_type(tmp_p
     assert "policy.onnx" in text
 
 
+def test_the_card_names_the_table_where_there_is_a_file_of_it(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "replay.table" not in text
+    folder.table_path.write_bytes(b"rows")
+    write_card(folder, CONFIG, 999_424, 61, EVALUATION)
+    assert "`replay.table`: the replay table that a resume goes on with" in folder.card_path.read_text()
+
+
 def test_the_card_holds_the_whole_config(tmp_path):
     _, text = written(tmp_path, EVALUATION)
     config = text.partition("```toml\n")[2].partition("```")[0]

@@ -45,6 +45,11 @@ def test_each_gradient_that_is_due_is_applied_once(tmp_path) -> None:
     found = [line for line in lines if "gradients/lag" in line]
     assert {"loss/value", "loss/entropy", "replay/ratio"} <= set(found[-1])
     assert all(0 <= line["gradients/lag_max"] <= LAG for line in found)
+    # The last line is of the last gradient step, though more of them are taken behind the last rollout.
+    updates = [line for line in lines if "gradients/applied" in line]
+    assert updates[-1]["gradients/applied"] == int(arrays["applied"])
+    assert updates[-1]["gradients/owed"] == 0
+    assert len({line["update"] for line in updates}) == len(updates)
 
 
 def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> None:

@@ -52,9 +52,15 @@ def test_learners_that_overlap_hand_their_gradients_to_who_owns_the_parameters()
 
 
 def test_a_minibatch_that_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--mini_batch_size 64 cannot be shared by 3 learners"):
+    with pytest.raises(ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners"):
         program(off_policy, learners=3, mini_batch_size=64)
     program(async_off_policy, sync_mode="non_blocking", learners=3, mini_batch_size=64)
+
+
+def test_more_steps_where_rows_are_slow_are_refused_where_nobody_waits_for_rows() -> None:
+    with pytest.raises(ConfigError, match="--reuse 2 needs --sync_mode non_blocking"):
+        program(off_policy, reuse=2.0)
+    program(async_off_policy, sync_mode="non_blocking", reuse=2.0)
 
 
 @pytest.mark.parametrize("pattern", [off_policy, async_off_policy])

@@ -86,7 +86,10 @@ class RunConfig:
     eval_episodes: int = _setting(100, "greedy episodes of one evaluation", min=1)
     early_stop: int = _setting(0, "stop after this many evaluations without improvement; 0: never", min=0)
     max_policy_lag: int = _setting(
-        10, "non_blocking: drop experience from a policy older than this many updates", min=0
+        10,
+        "non_blocking: drop experience from a policy older than this many updates; where several learners share a "
+        "table, gradients from parameters older than this many gradient steps",
+        min=0,
     )
     vector_env: bool = _setting(False, "the environment steps many lanes itself (gymnasium.vector)")
     env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
@@ -141,6 +144,10 @@ def _check_together(run: RunConfig) -> None:
     if run.bad_numbers == "skip" and run.sync_mode == "blocking":
         raise ConfigError(
             "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
+        )
+    if run.demonstrations is None and run.demonstration_share != RunConfig.demonstration_share:
+        raise ConfigError(
+            "--demonstration_share is a share of demonstrations, and there are none; give --demonstrations"
         )
     if run.learners > 1 and run.runtime == "inline":
         raise ConfigError("--learners of more than 1 need --runtime local: they wait for each other")

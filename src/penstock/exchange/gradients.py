@@ -118,6 +118,7 @@ class GradientStream:
         self._slot: Arrays | None = None
         self._updater: ReplayUpdater | None = None
         self._index = -1
+        self._filled = 0
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
         """Wait for the first parameters and take them; as `penstock.updater.Team`."""
@@ -173,9 +174,14 @@ class GradientStream:
         """The step has ended: hand its gradients on, and what was found of interest."""
         if self._slot is None or self._updater is None:
             raise PenstockError("no step has begun")
+        found = self._updater.metrics()
+        if len(found) > METRICS:
+            raise PenstockError(
+                f"a gradient step has {len(found)} metrics, {METRICS} can be handed on: {sorted(found)}"
+            )
         names = self._slot["metric"]
         names[:] = 0
-        for place, (name, value) in zip(range(METRICS), self._updater.metrics().items(), strict=False):
+        for place, (name, value) in enumerate(found.items()):
             names[place], self._slot["metric_value"][place] = _bytes(name), value
         self._slot = None
         self._gradients.push(self._index)

@@ -120,6 +120,8 @@ def _contents(folder: RunFolder) -> str:
         (folder.metrics_path.name, "every metric of every update, one JSON object a line"),
         ("events.out.tfevents.*", "the same for TensorBoard"),
     ]
+    if folder.table_path.exists():
+        files.append((folder.table_path.name, "the replay table that a resume goes on with, mapped by all processes"))
     if folder.policy_path.exists():
         files.insert(2, (folder.policy_path.name, "the policy alone, as ONNX: observations in, greedy actions out"))
     return "## What is here\n\n" + "\n".join(f"- `{name}`: {text}" for name, text in files)

@@ -34,7 +34,16 @@ TABLE_LIMIT = 1 << 30
 
 
 def build(plan: Plan) -> Program:
-    """No lag, turns by lane; nobody works at the same time."""
+    """No lag, turns by lane; nobody works at the same time.
+
+    Raises:
+        ConfigError: more gradient steps are asked for where rows are slow: here nobody waits for rows.
+    """
+    schedule, _ = plan.spec.replay()
+    if schedule.reuse != 1.0:
+        raise ConfigError(
+            f"--reuse {schedule.reuse:g} needs --sync_mode non_blocking: in lock step every turn brings new rows"
+        )
     return replayed(plan, max_lag=0, order="by_lane", niceness=0, reuse=1.0)
 
 
@@ -121,7 +130,9 @@ def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
     found = plan.demonstrations
     if found is None:
         return None
-    slot = table_specs(plan.spaces, plan.spec.row, found.num_steps, found.num_envs, same_step=plan.same_step)
+    # What acting gave and nobody learns from need not be there: Ape-X may learn from what DQN has kept.
+    row = tuple(part for part in plan.spec.row if part.name in plan.spec.minibatch)
+    slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step)
     return DemonstrationSettings(found.checkpoint, slot, plan.run.demonstration_share)
 
 
@@ -140,8 +151,8 @@ def _part(plan: Plan, sharing: int) -> int:
     size, count = schedule.mini_batch_size, sharing * plan.run.accumulate
     part, rest = divmod(size, count)
     if rest:
-        who = (
-            f"{sharing} learners" if plan.run.accumulate == 1 else f"{sharing} learners in {plan.run.accumulate} parts"
+        sharers = [f"{sharing} learners"] * (sharing > 1) + [f"{plan.run.accumulate} parts"] * (plan.run.accumulate > 1)
+        raise ConfigError(
+            f"--mini_batch_size {size} cannot be split evenly over {' of '.join(sharers)}; give a multiple of {count}"
         )
-        raise ConfigError(f"--mini_batch_size {size} cannot be shared by {who}; give a multiple of {count}")
     return part

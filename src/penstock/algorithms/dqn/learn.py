@@ -72,7 +72,7 @@ def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensor
     loss_of_rows, error, value = (part.detach() for part in found)
     metrics = {
         "value_loss": torch.dot(share, loss_of_rows),
-        "value": torch.dot(share, value),
+        "mean_value": torch.dot(share, value),
         "grad_norm": global_norm(gradient.values()),
     }
     return Gradients(gradient, metrics, {"priority": error + LEAST_PRIORITY} if config.prioritised else {})

@@ -139,7 +139,7 @@ def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Ten
     mean, deviation = returns.mean.detach(), returns.deviation.detach()
     return {
         "value_loss": ((mean - target).square() @ share).mean(),
-        "value": (mean @ share).mean(),
+        "mean_value": (mean @ share).mean(),
         "deviation": (deviation @ share).mean(),
     }
 

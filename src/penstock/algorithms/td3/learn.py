@@ -63,7 +63,7 @@ def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor
     share = share_of(minibatch["weight"])
     values = of.values(state, "critic", minibatch, minibatch["action"]).squeeze(2)
     loss = ((values - target).square() @ share).sum()
-    return loss, {"value_loss": loss.detach(), "value": (values.detach() @ share).mean()}
+    return loss, {"value_loss": loss.detach(), "mean_value": (values.detach() @ share).mean()}
 
 
 def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:

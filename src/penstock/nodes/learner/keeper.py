@@ -147,7 +147,7 @@ class Keeper:
         # The first record is what the run began with: nobody learned it.
         if self._record.number() == 0 or self._ports.stopping():
             return
-        if report_sequence(update) not in self._reports.written():
+        if not self.reported():
             self.report({})
         due = run.eval_interval and update % run.eval_interval == 0
         if due and self._verdict.version() < update and update not in self._requests.written():
@@ -166,6 +166,10 @@ class Keeper:
         """Waits until every checkpoint handed over is on the disk, or the run stops."""
         written, stopping = self._checkpoints, self._ports.stopping
         yield lambda: written.free() == written.slots or stopping()
+
+    def reported(self) -> bool:
+        """True if the monitor was told of the last commit's update, in whichever life."""
+        return report_sequence(int(self.committed["update"])) in self._reports.written()
 
     def report(self, values: dict[str, float]) -> None:
         """Tell the monitor of the last commit; where it has not kept up, the report is dropped and counted."""

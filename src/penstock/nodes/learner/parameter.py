@@ -50,6 +50,7 @@ class ParameterNode(WorkingNode):
         self._schedule, _ = settings.keeper.spec.replay()
         self._shared = settings.keeper.spec.shared()
         self._settings = settings
+        self._policy_lags: list[float] = []
         self._lags: list[int] = []
         self._metrics: list[dict[str, float]] = []
 
@@ -91,6 +92,8 @@ class ParameterNode(WorkingNode):
                     yield from keeper.or_keep(self._apply())
             else:
                 yield lambda: self._new() > 0 or self._applicable() or ports.stopping()
+        if keeper.done() and not keeper.reported():
+            keeper.report(self._found())
         yield from keeper.checkpoint()
 
     def _new(self) -> int:
@@ -113,7 +116,7 @@ class ParameterNode(WorkingNode):
         taken = committed["taken"].copy()
         slots = self._intake.take(taken)
         version = int(committed["update"])
-        lag = float(np.mean([version - slot["policy_version"][0, 0] for slot in slots]))
+        self._policy_lags = [float(version - slot["policy_version"][0, 0]) for slot in slots]
         new = keeper.next()
         account(new, committed, slots)
         new["taken"][...] = taken
@@ -122,7 +125,9 @@ class ParameterNode(WorkingNode):
             new["owed"] += limiter.due(int(new["steps"])) - limiter.due(int(committed["steps"]))
         self._note_paid(new)
         keeper.commit(new, self._updater.state())
-        keeper.report(self._found() | {"policy/lag": lag})
+        # The last rollouts' gradient steps are yet to come: what is said of them is said at the end.
+        if not keeper.done():
+            keeper.report(self._found())
 
     def _found(self) -> dict[str, float]:
         """What there is to report of the gradients since the last report."""
@@ -132,6 +137,8 @@ class ParameterNode(WorkingNode):
         means = {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
         counts = {f"gradients/{name}": float(committed[name]) for name in ("applied", "too_old", "owed")}
         lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
+        if self._policy_lags:
+            lag["policy/lag"] = float(np.mean(self._policy_lags))
         drawn = float(committed["applied"]) * self._schedule.mini_batch_size
         return loss_values(means) | lag | counts | {"replay/ratio": drawn / max(1.0, float(committed["steps"]))}
 

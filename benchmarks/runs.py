@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.metrics.jsonl import read_reports
-from penstock.metrics.report import EVAL_RETURN, IDLE, STEPS_PER_SECOND
+from penstock.metrics.report import IDLE, STEPS_PER_SECOND
 
 
 class Curve(NamedTuple):
@@ -50,12 +50,6 @@ def evaluate(run: Path, episodes: int, checkpoint: str = "latest") -> dict[str, 
     words = ["--episodes", str(episodes), "--checkpoint", checkpoint, "--json"]
     result: dict[str, Any] = json.loads(penstock("eval", str(run), *words))
     return result
-
-
-def best_evaluated(run: Path) -> int:
-    """The update whose evaluation during the run was the best; of equals the last."""
-    reports = [report for report in read_reports(run) if EVAL_RETURN in report.values]
-    return max((report.values[EVAL_RETURN], report.update) for report in reports)[1]
 
 
 def flags(setting: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 
 import penstock
 from penstock.endings import differences
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.experiments.manifest import write_manifest
 from penstock.metrics.jsonl import read_reports
 from penstock.run import Result

@@ -6,9 +6,9 @@
     python -m benchmarks.learning.run dqn-cartpole apex-cartpole --alternate     # by turns, to compare their seconds
 
 Writes `results/<row>.json` and `results/<row>.png` (return over steps), and ends with 1 if a row misses its threshold.
-A row with `judged = "best"` is judged by the checkpoint that was best in the evaluations on the way, in new episodes. A
-row that evaluates on the way shows these evaluations, and the seconds from the start of the command until one of them
-reached the threshold of the row.
+A row with `judged = "best"` is judged by the checkpoint that was best in the evaluations on the way. A row that
+evaluates on the way shows these evaluations, and the seconds from the start of the command until one of them reached
+the threshold of the row.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.learning.clock import Clock
 from benchmarks.record import ROOT, write
-from benchmarks.runs import Curve, best_evaluated, curve, evaluate, train
+from benchmarks.runs import Curve, curve, evaluate, train
 from penstock.metrics.report import EVAL_RETURN, RETURN
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ SEEDS = (0, 1, 2)
 EPISODES = 100
 JUDGES = {
     "latest": f"penstock eval RUN --episodes {EPISODES} --json",
-    "best": f"penstock eval RUN --episodes {EPISODES} --checkpoint (of the best evaluation on the way) --json",
+    "best": f"penstock eval RUN --episodes {EPISODES} --checkpoint best --json",
 }
 NON_BLOCKING = ("--sync_mode", "non_blocking")
 
@@ -59,8 +59,7 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
     with Clock(log_dir, row["each"]) as clock:
         run = train(log_dir, arguments)
     line = curve(run, metric(row))
-    best = row.get("judged") == "best"
-    judged = evaluate(run, EPISODES, str(best_evaluated(run)) if best else "latest")
+    judged = evaluate(run, EPISODES, row.get("judged", "latest"))
     entry = {"seed": seed, "steps": line.steps[-1], "seconds": round(clock.seconds, 1)}
     reached = ""
     if metric(row) == EVAL_RETURN:

@@ -22,7 +22,8 @@ from benchmarks.soak.measures import Sample, Span
 from benchmarks.soak.processes import LAUNCHER, MARK, Process, held, processes
 from benchmarks.soak.timetable import SETTLE_S, SPAN_S, Part
 from penstock.errors import CheckpointError
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.metrics.jsonl import METRICS
 
 TICK_S = 0.05

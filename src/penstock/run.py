@@ -25,14 +25,9 @@ from penstock.endings import (
 from penstock.envs.names import display_name, reference
 from penstock.errors import EnvError, PenstockError
 from penstock.evaluation import Evaluation, judge
+from penstock.experiments.best import find_checkpoint
 from penstock.experiments.card import write_card
-from penstock.experiments.checkpoints import (
-    Checkpoint,
-    find_checkpoint,
-    list_checkpoints,
-    load_checkpoint,
-    set_aside_after,
-)
+from penstock.experiments.checkpoints import Checkpoint, list_checkpoints, load_checkpoint, set_aside_after
 from penstock.experiments.run_folder import RunFolder
 from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.program.draw import draw as draw_program
@@ -250,8 +245,8 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
         except EnvError as error:
             given_up = (str(error),)
     if evaluation is not None:
-        write_card(folder, prepared.config, steps, updates, evaluation)
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
+        write_card(folder, prepared.config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     early = () if outcome.interrupted else (*ended_early(run, record), *nothing_learned(prepared.spec, record))
     notes = (*skipped(outcome.counters), *given_up, *early)

@@ -15,7 +15,8 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from penstock.algorithm import UpdaterSettings
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.metrics.jsonl import read_reports
 from penstock.run import Result
 from penstock.seeding import episode_seed

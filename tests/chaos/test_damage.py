@@ -10,7 +10,8 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import DamagedError
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.board import Board
 from penstock.nodes.policy import LocalPolicy
 from penstock.program.graph import Board as BoardEdge

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 import penstock
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.processes import of_group
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from tests.chaos import oracle
 from tests.chaos.test_kills import Killer, lines, train
 

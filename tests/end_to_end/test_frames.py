@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint, load_table
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint, load_table
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay.contents import restore

@@ -13,7 +13,8 @@ import pytest
 
 import penstock
 from penstock.errors import EnvError, NodeError
-from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from tests.environments import IdentityEnv
 from tests.processes import left_behind, of_group
 

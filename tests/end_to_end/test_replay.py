@@ -15,7 +15,8 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import CheckpointError
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint, load_table, save_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint, load_table, save_checkpoint
 from penstock.experiments.manifest import write_manifest
 from penstock.run import Result
 from tests.processes import of_group

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 
 SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "timesteps": 512, "eval_episodes": 4, "seed": 3}

@@ -14,7 +14,8 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import ResourceError, RunFolderError
-from penstock.experiments.checkpoints import find_checkpoint, list_checkpoints, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.replay.contents import contents
 from penstock.replay.table_file import mapped, read_header
 from penstock.run import Result

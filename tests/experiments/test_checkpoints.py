@@ -11,15 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import CheckpointError, NodeError
-from penstock.experiments.checkpoints import (
-    best_checkpoint,
-    find_checkpoint,
-    list_checkpoints,
-    load_checkpoint,
-    prune_checkpoints,
-    save_checkpoint,
-    set_aside_after,
-)
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint, set_aside_after
 from penstock.experiments.durable import sweep
 from penstock.experiments.manifest import Damage, parse_manifest, write_manifest
 
@@ -73,39 +66,6 @@ def test_the_manifest_says_what_it_is(tmp_path):
     assert facts["bytes"] == (tmp_path / "checkpoints/update-00000050/state.safetensors").stat().st_size
     assert len(facts["sha256"]) == 64
     assert "created" in manifest
-
-
-def test_latest_best_and_names(tmp_path):
-    for update, score in ((9, -5.0), (10, -1.0), (100_000_000, -3.0), (11, None)):
-        save(tmp_path, update, return_mean=score)
-    names = [path.name for path in list_checkpoints(tmp_path)]
-    assert names == ["update-00000009", "update-00000010", "update-00000011", "update-100000000"]
-    assert find_checkpoint(tmp_path).name == find_checkpoint(tmp_path, "latest").name == "update-100000000"
-    assert find_checkpoint(tmp_path, "best") == best_checkpoint(tmp_path) == tmp_path / "checkpoints/update-00000010"
-    for name in ("update-00000011", "11", str(tmp_path / "checkpoints" / "update-00000011")):
-        assert find_checkpoint(tmp_path, name).name == "update-00000011"
-
-
-@pytest.mark.parametrize("name", ["update-00000012", "12", "nonsense", "../..", "9" * 30, ""])
-def test_a_name_that_is_not_there(tmp_path, name):
-    save(tmp_path, 11)
-    with pytest.raises(CheckpointError, match="update-00000011"):
-        find_checkpoint(tmp_path, name)
-
-
-def test_no_checkpoint_at_all(tmp_path):
-    with pytest.raises(CheckpointError, match="has no checkpoint"):
-        find_checkpoint(tmp_path)
-    assert best_checkpoint(tmp_path) is None
-    prune_checkpoints(tmp_path, 3)
-
-
-def test_the_last_and_the_best_are_kept(tmp_path):
-    for update in range(1, 8):
-        save(tmp_path, update, return_mean=-float(abs(update - 2)))
-    prune_checkpoints(tmp_path, 3)
-    assert [path.name[-1] for path in list_checkpoints(tmp_path)] == ["2", "5", "6", "7"]
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 4
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,8 @@ import numpy as np
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.experiments.checkpoints import (
-    find_checkpoint,
-    list_checkpoints,
-    load_checkpoint,
-    prune_checkpoints,
-    save_checkpoint,
-    set_aside_after,
-)
+from penstock.experiments.best import find_checkpoint, prune_checkpoints
+from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint, set_aside_after
 from penstock.experiments.durable import sweep
 
 FACTS = {"env": "X", "spaces": "Box", "algorithm": "ppo", "steps": 1}

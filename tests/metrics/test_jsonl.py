@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from penstock.metrics.jsonl import JsonLines, read_reports
+from penstock.metrics.jsonl import JsonLines, evaluations, read_reports
 from penstock.metrics.report import Report
 
 
@@ -66,3 +66,15 @@ def test_lines_of_something_else_are_left_out(tmp_path):
         '[]\n{"update": "x"}\n\n{"update": 1, "steps": 2, "time_s": 3, "note": "text"}\n'
     )
     assert read_reports(tmp_path) == [Report(1, 2, 3.0, {})]
+
+
+def test_evaluations_by_their_update(tmp_path):
+    assert evaluations(tmp_path) == {}
+    written(tmp_path, [1, 2])
+    log = JsonLines(tmp_path, None)
+    for update, value in ((1, 3.0), (2, math.nan), (4, 5.0), (4, 6.0)):
+        log.write(Report(update, 1, 0.0, {"eval/return_mean": value}))
+    log.close()
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"update": 5, "eval/return_mean": 9')
+    assert evaluations(tmp_path) == {1: 3.0, 4: 6.0}

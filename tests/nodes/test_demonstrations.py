@@ -8,7 +8,8 @@ import safetensors.numpy
 
 import penstock
 from penstock.errors import CheckpointError, ConfigError
-from penstock.experiments.checkpoints import TABLE, find_checkpoint, load_table
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import TABLE, load_table
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
 from penstock.nodes.learner.demonstrations import OF_NOBODY, Beside, DemonstrationSettings, demonstrated

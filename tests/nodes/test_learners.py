@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.experiments.checkpoints import find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.chaos.test_kills import Killer
 

@@ -14,6 +14,14 @@ def _option(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401 
     return field(default=default, metadata={"help": text, **bounds})
 
 
+def _checkpoint() -> Any:  # noqa: ANN401
+    text = (
+        "name or update number of a checkpoint, best or latest; left out: the latest. best: by its evaluation, where "
+        "checkpoints were evaluated on the way, else by the training episodes before it"
+    )
+    return field(default=None, metadata={"help": text})
+
+
 def _run() -> Any:  # noqa: ANN401
     text = "folder of a run, its name under --log_dir, or latest"
     return field(metadata={"help": text, "positional": True, "pattern": r"(?s).+", "form": "the folder of a run"})
@@ -24,9 +32,7 @@ class ResumeOptions:
     """``penstock resume``."""
 
     run: str = _run()
-    checkpoint: str | None = _option(
-        None, "name or update number of a checkpoint, best or latest; left out: the latest"
-    )
+    checkpoint: str | None = _checkpoint()
     timesteps: int | None = _option(None, "train up to so many steps in all, instead of what the run was told", min=1)
     log_dir: str = _option(_LOGS, "where run folders are")
 
@@ -37,9 +43,7 @@ class EvalOptions:
 
     run: str = _run()
     episodes: int = _option(100, "greedy episodes to play", min=1)
-    checkpoint: str | None = _option(
-        None, "name or update number of a checkpoint, best or latest; left out: the latest"
-    )
+    checkpoint: str | None = _checkpoint()
     seed: int | None = _option(None, "seeds the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     json: bool = _option(False, "print one JSON object")
     log_dir: str = _option(_LOGS, "where run folders are")

@@ -82,7 +82,12 @@ class RunConfig:
     keep_checkpoints: int = _setting(5, "how many of the last checkpoints are kept, beside the best", min=1)
     log_interval: int = _setting(10, "updates between printed lines", min=1)
     target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
-    eval_interval: int = _setting(0, "updates between evaluations during the run; 0: only at its end", min=0)
+    eval_interval: int = _setting(
+        0,
+        "updates between evaluations during the run; 0: only at its end. Of an update that --save_interval gives a "
+        "checkpoint as well, it decides which checkpoint is the best",
+        min=0,
+    )
     eval_episodes: int = _setting(100, "greedy episodes of one evaluation", min=1)
     early_stop: int = _setting(0, "stop after this many evaluations without improvement; 0: never", min=0)
     max_policy_lag: int = _setting(

@@ -7,7 +7,8 @@ from penstock import __version__
 from penstock.config.schema import Config
 from penstock.config.sources import to_toml
 from penstock.errors import RunFolderError
-from penstock.experiments.checkpoints import best_checkpoint, list_checkpoints
+from penstock.experiments.best import best_checkpoint
+from penstock.experiments.checkpoints import list_checkpoints
 from penstock.experiments.durable import write_file
 from penstock.experiments.run_folder import RunFolder
 
@@ -113,7 +114,7 @@ def _contents(folder: RunFolder) -> str:
     best = best_checkpoint(folder.path)
     kept = f"{len(names)}, the last is `{names[-1]}`" if names else "none"
     if best is not None:
-        kept += f", the best by its training return `{best.name}`"
+        kept += f", the best by its {'evaluation' if best.evaluated else 'training return'} `{best.path.name}`"
     files = [
         (folder.config_path.name, "every setting, resolved"),
         ("checkpoints/", f"what training continues from (safetensors and a manifest): {kept}"),

@@ -15,7 +15,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from penstock.errors import CheckpointError, nearest
+from penstock.errors import CheckpointError
 from penstock.experiments.durable import remove_folder, write_folder
 from penstock.experiments.manifest import MANIFEST, Damage, parse_manifest, write_manifest
 from penstock.experiments.migrations import migrated
@@ -24,13 +24,10 @@ from penstock.types import Array, Arrays
 __all__ = [
     "TABLE",
     "Checkpoint",
-    "best_checkpoint",
-    "find_checkpoint",
     "last_good",
     "list_checkpoints",
     "load_checkpoint",
     "load_table",
-    "prune_checkpoints",
     "save_checkpoint",
     "set_aside_after",
 ]
@@ -127,51 +124,12 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
-def best_checkpoint(run: Path) -> Path | None:
-    """The checkpoint whose ``return_mean`` is highest; of equals the latest. ``None`` if none states one."""
-    scored = [(score, path) for path in list_checkpoints(run) if (score := _score(path)) is not None]
-    return max(scored, key=lambda pair: (pair[0], pair[1].name))[1] if scored else None
-
-
-def find_checkpoint(run: Path, name: str | None = None) -> Path:
-    """A checkpoint by its name, by its update number, ``best`` or ``latest``; the latest if no name is given.
-
-    Raises:
-        CheckpointError: there is none of that name; the text says which come nearest.
-    """
-    paths = list_checkpoints(run)
-    if not paths:
-        raise CheckpointError(f"run {run} has no checkpoint")
-    if name in {None, "latest"}:
-        return paths[-1]
-    if name == "best":
-        return best_checkpoint(run) or paths[-1]
-    wanted = f"update-{int(name):08d}" if name.isascii() and name.isdigit() and len(name) < 19 else Path(name).name
-    names = [path.name for path in paths]
-    if wanted not in names:
-        hint = nearest(wanted, names) or f"; the latest is {names[-1]}"
-        raise CheckpointError(f"run {run} has no checkpoint {name}{hint}")
-    return paths[names.index(wanted)]
-
-
 def last_good(run: Path) -> Checkpoint | None:
     """The latest checkpoint that can be used; ``None`` if there is none."""
     for path in reversed(list_checkpoints(run)):
         with contextlib.suppress(CheckpointError):
             return load_checkpoint(path)
     return None
-
-
-def prune_checkpoints(run: Path, keep: int) -> None:
-    """Remove all but the last ``keep`` checkpoints and the best. One that cannot be removed stays."""
-    paths = list_checkpoints(run)
-    kept = {*paths[-keep:], best_checkpoint(run)}
-    for path in paths:
-        if path not in kept:
-            try:
-                remove_folder(path)
-            except OSError:
-                continue
 
 
 def set_aside_after(run: Path, update: int) -> None:
@@ -241,14 +199,6 @@ def _is_good(path: Path, expected: Mapping[str, Any] | None = None) -> bool:
     except Damage:
         return False
     return True
-
-
-def _score(path: Path) -> float | None:
-    try:
-        score = parse_manifest(_content(path / MANIFEST)).get("return_mean")
-    except Damage:
-        return None
-    return float(score) if isinstance(score, int | float) and score == score else None  # noqa: PLR0124 - NaN
 
 
 def _line(path: Path, damage: str, expected: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from penstock.config.sources import from_toml
 from penstock.errors import ConfigError
-from penstock.experiments.checkpoints import TABLE, find_checkpoint, load_checkpoint
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import TABLE, load_checkpoint
 from penstock.experiments.run_folder import RunFolder
 from penstock.types import Spaces
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.metrics.report import Report
+from penstock.metrics.report import EVAL_RETURN, Report
 
-__all__ = ["METRICS", "JsonLines", "each_report", "read_reports"]
+__all__ = ["METRICS", "JsonLines", "each_report", "evaluations", "read_reports"]
 
 METRICS = "metrics.jsonl"
 
@@ -63,6 +63,22 @@ def each_report(folder: Path) -> Iterator[Report]:
     """As ``read_reports``, one after the other: a log may be larger than what a process should hold."""
     with (folder / METRICS).open("rb") as file:
         yield from (_report(line) for raw in file if (line := _parsed(raw)) is not None)
+
+
+def evaluations(folder: Path) -> dict[int, float]:
+    """Update -> mean return of its evaluation, for those in a run's log; of several of one update the last.
+
+    A log that is not there holds none.
+    """
+    name = EVAL_RETURN.encode()
+    try:
+        with (folder / METRICS).open("rb") as file:
+            # Few lines hold one, and a log may be long.
+            lines = [line for raw in file if name in raw and (line := _parsed(raw)) is not None]
+    except OSError:
+        return {}
+    found = [(report.update, report.values.get(EVAL_RETURN, math.nan)) for report in map(_report, lines)]
+    return {update: value for update, value in found if not math.isnan(value)}
 
 
 def _cut(path: Path, update: float) -> None:

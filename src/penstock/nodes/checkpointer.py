@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.experiments.checkpoints import prune_checkpoints, save_checkpoint
+from penstock.experiments.best import prune_checkpoints
+from penstock.experiments.checkpoints import save_checkpoint
 from penstock.node import Ports
 from penstock.replay.contents import contents
 from penstock.replay.priorities import tree_of
@@ -65,6 +66,7 @@ class CheckpointerNode:
             facts["steps"] = int(slot["steps"])
             count = min(int(slot["episodes"]), len(slot["returns"]))
             facts["return_mean"] = float(slot["returns"][-count:].mean()) if count else None
+            facts["evaluation_asked"] = bool(slot["evaluation_asked"])
             if self._table is not None and settings.table_file is not None:
                 facts[MARK] = marked(settings.table_file, self._table)
             save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
@@ -83,8 +85,8 @@ class CheckpointerNode:
 
 
 def packed(slot: Arrays) -> Arrays:
-    """The slot's arrays with the lanes' actions laid end to end, without the room left for longer episodes."""
-    arrays = {name: values for name, values in slot.items() if name != "actions"}
+    """What continues a run, with the lanes' actions laid end to end, without the room left for longer episodes."""
+    arrays = {name: values for name, values in slot.items() if name not in {"actions", "evaluation_asked"}}
     counts = np.maximum(slot["actions_count"], 0)
     arrays["actions"] = np.concatenate([slot["actions"][lane, :count] for lane, count in enumerate(counts)])
     return arrays

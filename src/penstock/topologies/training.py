@@ -83,6 +83,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         ArraySpec("actions", (run.num_envs, ACTION_LOG_CAPACITY, *action.shape), action.dtype),
         ArraySpec("actions_count", (run.num_envs,), "int64"),
     )
+    asked = ArraySpec("evaluation_asked", (), "bool")
     request = (
         *spec.published(),
         ArraySpec("update", (), "int64"),
@@ -104,7 +105,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         # Actions for observations, written where the rows lie.
         Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
         # Committed records, to disk.
-        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores), 2, "wait"),
+        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, asked), 2, "wait"),
         # Numbers, to the metrics.
         Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(), 16, "drop"),
     ]

@@ -65,6 +65,8 @@ class Keeper:
         if settings.run.eval_interval:
             self._requests = ports.stream_writer("evaluations")
             self._verdict = ports.board_reader("evaluation")
+        self._asked = -1
+        """The update whose evaluation was asked for last."""
         self._started = time.monotonic()
 
     def former(self) -> Arrays | None:
@@ -128,30 +130,31 @@ class Keeper:
         return why_done(self.committed, self._settings.run) is not None
 
     def behind_commit(self) -> Work:
-        """What the last commit makes due: a checkpoint, an evaluation."""
+        """What the last commit makes due: an evaluation, a checkpoint, which says whether there is one of it."""
         run, update = self._settings.run, int(self.committed["update"])
+        if self._evaluation_due():
+            self._request_evaluation()
         if update % run.save_interval == 0 and not self.done():
             with self._ports.span("hand over checkpoint"):
                 yield from self.checkpoint()
-        if run.eval_interval and update % run.eval_interval == 0:
-            self._request_evaluation()
 
     def again_behind_commit(self) -> Work:
         """For a life that takes over: the one before may have ended between a commit and what that made due.
 
         What is there already stays: a checkpoint, a line of the log (whose losses this life does not know), a verdict.
         """
-        run, update = self._settings.run, int(self.committed["update"])
-        if update % run.save_interval == 0:
-            yield from self.checkpoint()
+        update = int(self.committed["update"])
         # The first record is what the run began with: nobody learned it.
-        if self._record.number() == 0 or self._ports.stopping():
-            return
-        if not self.reported():
+        learned = self._record.number() != 0 and not self._ports.stopping()
+        if learned and self._evaluation_due():
+            if self._verdict.version() < update and update not in self._requests.written():
+                self._request_evaluation()
+            else:
+                self._asked = update
+        if update % self._settings.run.save_interval == 0:
+            yield from self.checkpoint()
+        if learned and not self.reported():
             self.report({})
-        due = run.eval_interval and update % run.eval_interval == 0
-        if due and self._verdict.version() < update and update not in self._requests.written():
-            self._request_evaluation()
 
     def or_keep(self, work: Work) -> Work:
         """``work``; where it breaks the numbers, what was committed before is on the disk first, then it fails."""
@@ -205,6 +208,7 @@ class Keeper:
             slot["actions_count"][lane] = -1 if actions is None else len(actions)
             if actions is not None:
                 slot["actions"][lane, : len(actions)] = actions
+        slot["evaluation_asked"][...] = self._asked == int(committed["update"])
         self._checkpoints.push(index)
 
     def enter(self, new: Arrays) -> None:
@@ -230,6 +234,10 @@ class Keeper:
         if self._settings.run.eval_interval:
             self._verdict.read({spec.name: into[spec.name] for spec in VERDICT})
 
+    def _evaluation_due(self) -> bool:
+        interval = self._settings.run.eval_interval
+        return interval > 0 and int(self.committed["update"]) % interval == 0
+
     def _request_evaluation(self) -> None:
         """Ask the evaluator to look at the committed parameters; it may still be busy with earlier ones."""
         committed, update = self.committed, int(self.committed["update"])
@@ -248,3 +256,4 @@ class Keeper:
         # The only slot was free, so the evaluation before this one has told its verdict.
         self._take_verdict(slot)
         self._requests.push(index)
+        self._asked = update

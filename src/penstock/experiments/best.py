@@ -1,0 +1,111 @@
+"""Which of a run's checkpoints is meant: by its name, the latest, the best; and which of them are kept.
+
+Reads manifests and the run's log, no arrays: whether a checkpoint can be used is seen when it is loaded.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.errors import CheckpointError, nearest
+from penstock.experiments.checkpoints import list_checkpoints
+from penstock.experiments.durable import remove_folder
+from penstock.experiments.manifest import MANIFEST, Damage, parse_manifest
+from penstock.metrics.jsonl import evaluations
+
+__all__ = ["Best", "best_checkpoint", "find_checkpoint", "prune_checkpoints"]
+
+
+class Best(NamedTuple):
+    """The best checkpoint of a run."""
+
+    path: Path
+    evaluated: bool
+    """By its evaluation; else by the training episodes before it."""
+
+
+class _Standing(NamedTuple):
+    """What a manifest says of how good its checkpoint is."""
+
+    path: Path
+    update: int
+    return_mean: float | None
+    asked: bool
+    """It was sent to be evaluated on the way."""
+
+
+def best_checkpoint(run: Path) -> Best | None:
+    """The checkpoint that did best; of equals the latest. ``None`` if nothing is known of any.
+
+    Where the run evaluated checkpoints on the way, the one with the highest return of those that were evaluated; else
+    the one whose training episodes gave the highest ``return_mean``.
+    """
+    return _best(_standings(run), evaluations(run))
+
+
+def find_checkpoint(run: Path, name: str | None = None) -> Path:
+    """A checkpoint by its name, by its update number, ``best`` or ``latest``; the latest if no name is given.
+
+    Raises:
+        CheckpointError: there is none of that name; the text says which come nearest.
+    """
+    paths = list_checkpoints(run)
+    if not paths:
+        raise CheckpointError(f"run {run} has no checkpoint")
+    if name in {None, "latest"}:
+        return paths[-1]
+    if name == "best":
+        best = best_checkpoint(run)
+        return paths[-1] if best is None else best.path
+    wanted = f"update-{int(name):08d}" if name.isascii() and name.isdigit() and len(name) < 19 else Path(name).name
+    names = [path.name for path in paths]
+    if wanted not in names:
+        hint = nearest(wanted, names) or f"; the latest is {names[-1]}"
+        raise CheckpointError(f"run {run} has no checkpoint {name}{hint}")
+    return paths[names.index(wanted)]
+
+
+def prune_checkpoints(run: Path, keep: int) -> None:
+    """Remove all but the last ``keep`` checkpoints, the best, and what may become it. One that cannot be removed stays.
+
+    An evaluation is known later than its checkpoint is written, so one that was sent to be evaluated waits for that.
+    """
+    paths = list_checkpoints(run)
+    if len(paths) <= keep:
+        return
+    standings, known = _standings(run), evaluations(run)
+    best, last = _best(standings, known), max(known, default=-1)
+    kept = {*paths[-keep:], *(one.path for one in standings if one.asked and one.update > last)}
+    if best is not None:
+        kept.add(best.path)
+    for path in paths:
+        if path not in kept:
+            try:
+                remove_folder(path)
+            except OSError:
+                continue
+
+
+def _standings(run: Path) -> list[_Standing]:
+    """Of all checkpoints whose manifest can be read, oldest update first."""
+    found = []
+    for path in list_checkpoints(run):
+        with contextlib.suppress(Damage, OSError):
+            manifest = parse_manifest((path / MANIFEST).read_bytes())
+            score = manifest.get("return_mean")
+            # NaN equals nothing.
+            return_mean = float(score) if isinstance(score, int | float) and score == score else None  # noqa: PLR0124
+            asked = manifest.get("evaluation_asked") is True
+            found.append(_Standing(path, manifest["update"], return_mean, asked))
+    return found
+
+
+def _best(standings: list[_Standing], known: Mapping[int, float]) -> Best | None:
+    """As `best_checkpoint`; ``known`` holds the return of each update that was evaluated."""
+    evaluated = [(known[one.update], one.update, one) for one in standings if one.update in known]
+    # A run's end is evaluated in any case, so that alone is no choice.
+    if any(one.asked for *_, one in evaluated):
+        return Best(max(evaluated)[2].path, evaluated=True)
+    trained = [(one.return_mean, one.update, one) for one in standings if one.return_mean is not None]
+    return Best(max(trained)[2].path, evaluated=False) if trained else None

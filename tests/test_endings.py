@@ -57,6 +57,8 @@ def test_a_target_that_is_reached_is_said_with_both_numbers(tmp_path: Path) -> N
     assert line == "stopped at its target: the last 100 training episodes average 20.0, --target_return is 19.5"
     (line,) = penstock.resume(result.run_folder, quiet=True).notes
     assert "ended by its target_return" in line
+    assert line.endswith(f"penstock resume {result.run_folder} --target_return none")
+    assert penstock.resume(result.run_folder, settings={"target_return": None}, quiet=True).updates == 40
 
 
 def test_fewer_timesteps_for_a_run_that_its_target_ended_are_not_its_reason_and_change_nothing(tmp_path: Path) -> None:

@@ -69,10 +69,8 @@ def _train(argv: Sequence[str]) -> int:
 
 
 def _resume(argv: Sequence[str]) -> int:
-    options = _options("resume", argv)
-    result = load("penstock.run:resume")(
-        _run_folder(options), checkpoint=options.checkpoint, timesteps=options.timesteps
-    )
+    options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
+    result = load("penstock.run:resume")(_run_folder(options), checkpoint=options.checkpoint, settings=settings)
     return _conclude(result)
 
 
@@ -126,7 +124,7 @@ COMMANDS = {
     "algos": Command(_algos, "list the algorithms: actions, topology, paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
-_OPTIONS = {"resume": "ResumeOptions", "eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
+_OPTIONS = {"eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
 
 
 def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
@@ -196,6 +194,8 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
     body = ""
     if name in {"train", "draw"}:
         body = load("penstock.config.help:train_help")(argv, width)
+    elif name == "resume":
+        body = load("penstock.config.help:resume_help")(width)
     elif name in _OPTIONS:
         options = load(f"penstock.config.commands:{_OPTIONS[name]}")
         body = load("penstock.config.help:options_help")(options, width)

@@ -65,13 +65,14 @@ def over_already(run: RunConfig, folder: Path, record: Arrays) -> tuple[str, ...
     """One line if a run that is resumed had nothing left to do, with what to type to go on."""
     if why_done(record, run) is None:
         return ()
+    command = f"penstock resume {shlex.quote(str(folder))}"
     # With more timesteps, what else ends it would end it still.
     why = why_done(record, replace(run, timesteps=int(record["steps"]) + 1))
     if why is None:
-        go_on = f"penstock resume {shlex.quote(str(folder))} --timesteps {2 * int(record['steps'])}"
+        go_on = f"{command} --timesteps {2 * int(record['steps'])}"
         return (f"nothing to do: the run has its {run.timesteps:,} timesteps; to go on: {go_on}",)
-    config = shlex.quote(str(folder / "config.toml"))
-    return (f"nothing to do: the run has ended by its {why}; to go on, change {why} in {config} and resume again",)
+    never = "none" if why == "target_return" else "0"
+    return (f"nothing to do: the run has ended by its {why}; to go on without: {command} --{why} {never}",)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:

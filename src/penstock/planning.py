@@ -158,8 +158,8 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
         if found is None or found.shape != spec.shape or found.dtype != np.dtype(spec.dtype):
             has = "nothing" if found is None else f"{found.dtype.name} {list(found.shape)}"
             raise CheckpointError(
-                f"checkpoint {checkpoint.path} does not fit the run's config.toml: of {spec.name} it has {has}, the "
-                f"config asks for {spec.dtype} {list(spec.shape)}; put the settings back to what the run began with"
+                f"checkpoint {checkpoint.path} does not fit the run's settings: of {spec.name} it has {has}, they "
+                f"ask for {spec.dtype} {list(spec.shape)}; put them back to what the run began with"
             )
 
 

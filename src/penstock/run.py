@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.schema import Config
-from penstock.config.sources import from_mapping, from_toml
+from penstock.config.sources import from_mapping, from_toml, with_changes
 from penstock.endings import (
     differences,
     ended_early,
@@ -93,6 +93,7 @@ def resume(
     *,
     checkpoint: str | None = None,
     timesteps: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     env: EnvFactory | None = None,
     quiet: bool = False,
 ) -> Result:
@@ -102,16 +103,16 @@ def resume(
         run: the run folder.
         checkpoint: a checkpoint of it: its name, its update number, ``best`` or ``latest``.
         timesteps: train up to so many steps, instead of what the run was told.
+        settings: others that change from here on, by their names; the run's config keeps them.
         env: makes an environment, where the run's has no name.
         quiet: no display; files only.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used; see ``train`` as well.
+        UsageError: no such run, a checkpoint that cannot be used, a setting that a run keeps; see ``train`` as well.
     """
     folder = RunFolder.open(Path(run))
-    config = from_toml(folder.config_path)
-    if timesteps is not None:
-        config = replace(config, run=replace(config.run, timesteps=timesteps))
+    more = {} if timesteps is None else {"timesteps": timesteps}
+    config = with_changes(from_toml(folder.config_path), {**(settings or {}), **more})
     prepared = _prepare_again(folder, config, env)
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     check_fits(prepared, begin)

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions
-from penstock.config.flags import config_from_arguments, options_from_arguments
+from penstock.config.flags import config_from_arguments, options_from_arguments, resume_from_arguments
 from penstock.errors import ConfigError
 
 
@@ -96,7 +96,6 @@ def test_options_of_other_commands():
     [
         (ResumeOptions, [], "RUN is missing"),
         (ResumeOptions, ["a", "b"], "unexpected argument 'b'"),
-        (ResumeOptions, ["a", "--timestep", "5"], "did you mean --timesteps"),
         (ResumeOptions, ["a", "--run", "b"], "unknown flag --run"),
         (EvalOptions, ["a", "--episodes", "0"], "--episodes takes a whole number of at least 1, not 0"),
     ],
@@ -104,3 +103,17 @@ def test_options_of_other_commands():
 def test_options_that_cannot_be_understood(options, argv, says):
     with pytest.raises(ConfigError, match=says):
         options_from_arguments(options, argv)
+
+
+def test_a_resume_takes_its_own_options_and_settings_of_the_run():
+    options, settings = resume_from_arguments(
+        ["--trace", "latest", "--logdir", "here", "--lr=1e-4", "--num-workers", "2"]
+    )
+    assert (options.run, options.log_dir, options.checkpoint) == ("latest", "here", None)
+    assert {name: (given.value, given.label) for name, given in settings.items()} == {
+        "trace": ("True", "--trace"),
+        "lr": ("1e-4", "--lr"),
+        "num_workers": ("2", "--num-workers"),
+    }
+    with pytest.raises(ConfigError, match="unexpected argument 'b'"):
+        resume_from_arguments(["a", "b"])

@@ -2,7 +2,7 @@ import re
 
 from penstock.config.commands import EvalOptions
 from penstock.config.fields import fields_of
-from penstock.config.help import options_help, train_help
+from penstock.config.help import options_help, resume_help, train_help
 from penstock.config.schema import RunConfig
 
 
@@ -30,3 +30,12 @@ def test_positionals_have_no_dashes():
     text = options_help(EvalOptions, 80)
     assert "  RUN" in text
     assert "--run" not in text
+
+
+def test_what_a_resume_can_change_stands_in_its_help():
+    text = resume_help(200)
+    assert all(
+        re.search(rf"--{name}\s", text) for name in ("checkpoint", "log_dir", "num_workers", "timesteps", "NAME")
+    )
+    assert not re.search(r"--(env|seed|num_envs|vector_env)\s", text)
+    assert len(re.findall(r"--log_dir\s", text)) == 1

@@ -4,9 +4,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.config.fields import fields_of
 from penstock.config.schema import Config, RunConfig
-from penstock.config.sources import from_mapping, from_toml, preset_names, preset_path, preset_texts, to_toml
+from penstock.config.sources import (
+    Setting,
+    from_mapping,
+    from_toml,
+    preset_names,
+    preset_path,
+    preset_texts,
+    to_toml,
+    with_changes,
+)
 from penstock.errors import ConfigError
+from penstock.registry import ALGORITHMS, load
 
 
 def test_defaults_are_those_of_the_product():
@@ -134,3 +145,37 @@ def test_every_preset_is_a_config_and_says_what_it_is_for():
 def test_an_unknown_preset_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match="did you mean cartpole"):
         preset_path("cartpol")
+
+
+def test_a_resume_changes_what_may_change():
+    before = from_mapping({"env": "X", "num_envs": 4, "num_workers": 4, "lr": 0.1})
+    flags = {"num_workers": Setting("2", "--num_workers", text=True), "seed": Setting("0", "--seed", text=True)}
+    after = with_changes(before, {**flags, "lr": 0.2, "target_return": 5})
+    changed = {name: value for name, value in after.values().items() if value != before.values()[name]}
+    assert changed == {"num_workers": 2, "lr": 0.2, "target_return": 5.0}
+    assert with_changes(after, {"target_return": None}).run.target_return is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"num_envs": 2}, "^num_envs 2 cannot be had: a run that is resumed keeps its own, 4, because its checkpoints"),
+        ({"seed": Setting("1", "--seed", text=True)}, "^--seed 1 cannot be had: .* 0, because its episodes"),
+        ({"num_steps": 16}, "num_steps 16 .* 2048, because its lanes"),
+        ({"hidden_sizes": (8,)}, "because its networks"),
+        ({"num_workers": 3}, "--num_workers 3 does not divide"),
+        ({"checkpoin": Setting("1", "--checkpoin", text=True)}, "unknown flag --checkpoin; did you mean --checkpoint"),
+        ({"tau": 0.1}, "unknown setting tau"),
+    ],
+)
+def test_what_a_resume_cannot_change_is_one_line(settings, says):
+    with pytest.raises(ConfigError, match=says) as refusal:
+        with_changes(from_mapping({"env": "X", "num_envs": 4}), settings)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS.names())
+def test_what_lanes_count_by_and_networks_are_made_with_stays_on_a_resume(algo):
+    settings = {field.name: field for field in fields_of(load(ALGORITHMS[algo].config))}
+    assert all(settings[name].fixed for name in ("num_steps", "hidden_sizes"))
+    assert not settings["lr"].fixed

@@ -29,11 +29,10 @@ def _run() -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions:
-    """``penstock resume``."""
+    """``penstock resume``, beside the run's settings that may change."""
 
     run: str = _run()
     checkpoint: str | None = _checkpoint()
-    timesteps: int | None = _option(None, "train up to so many steps in all, instead of what the run was told", min=1)
     log_dir: str = _option(_LOGS, "where run folders are")
 
 

@@ -9,7 +9,7 @@ import types
 import typing
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-__all__ = ["REQUIRED", "Field", "Scalar", "Value", "field_table", "fields_of", "tunable"]
+__all__ = ["BY_LANES", "BY_NETWORKS", "REQUIRED", "Field", "Scalar", "Value", "field_table", "fields_of", "tunable"]
 
 Scalar: TypeAlias = bool | int | float | str
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
@@ -17,6 +17,10 @@ Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 
 REQUIRED = dataclasses.MISSING
 """The default of a field that has none."""
+
+BY_LANES = "its lanes count their steps by it"
+BY_NETWORKS = "its networks were made and trained with it"
+"""Why a run that is resumed keeps a setting: for the ``fixed`` of fields."""
 
 _BASES: dict[Any, Literal["bool", "int", "float", "str"]] = {bool: "bool", int: "int", float: "float", str: "str"}
 
@@ -44,6 +48,8 @@ class Field(NamedTuple):
     """The pattern in words."""
     positional: bool
     """Given on a command line without a flag."""
+    fixed: str
+    """Why a run that is resumed keeps its value; empty: it may change."""
 
     @property
     def required(self) -> bool:
@@ -77,7 +83,10 @@ def _shown(bound: float) -> str:
 
 
 def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401  (a field stands for its value)
-    """A hyper-parameter: a default, what moves when you change it (usual range), and ``min``, ``max``, ``choices``."""
+    """A hyper-parameter: a default, what moves when you change it (usual range), and ``min``, ``max``, ``choices``.
+
+    ``fixed`` says why a run that is resumed keeps it, where it has to.
+    """
     return dataclasses.field(default=default, metadata={"help": text, **bounds})
 
 
@@ -131,4 +140,5 @@ def _field(field: "dataclasses.Field[Any]", hint: object) -> Field:
         pattern=metadata.get("pattern", ""),
         form=metadata.get("form", ""),
         positional=metadata.get("positional", False),
+        fixed=metadata.get("fixed", ""),
     )

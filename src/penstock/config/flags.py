@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from penstock.config.commands import ResumeOptions
 from penstock.config.fields import field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import Setting, from_settings, preset_path, settings_of_file
 from penstock.config.values import from_text
 from penstock.errors import ConfigError, nearest
 
-__all__ = ["config_from_arguments", "options_from_arguments"]
+__all__ = ["config_from_arguments", "options_from_arguments", "resume_from_arguments"]
 
 Options = TypeVar("Options")
 
@@ -53,11 +54,35 @@ def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Optio
     """
     table = field_table(options)
     line = _taken_apart(argv, {name for name, field in table.items() if field.base == "bool"})
-    positional = [name for name, field in table.items() if field.positional]
-    known = {name for name, field in table.items() if not field.positional}
+    known = _flags_of(options)
     for name, flag in line.flags.items():
         if name not in known:
             raise ConfigError(f"unknown flag {flag.label}{nearest(f'--{name}', [f'--{other}' for other in known])}")
+    return _options(options, line)
+
+
+def resume_from_arguments(argv: Sequence[str]) -> tuple[ResumeOptions, dict[str, Setting]]:
+    """The options of ``penstock resume ARGV``, and what it gives for settings of the run, which are yet to be read.
+
+    Raises:
+        ConfigError: an option's value is out of range, an argument too many or too few.
+    """
+    booleans = {name for name, field in field_table(RunConfig).items() if field.base == "bool"}
+    line = _taken_apart(argv, booleans)
+    own = _flags_of(ResumeOptions)
+    settings = {name: flag for name, flag in line.flags.items() if name not in own}
+    options = {name: flag for name, flag in line.flags.items() if name in own}
+    return _options(ResumeOptions, _Line(line.positionals, options)), settings
+
+
+def _flags_of(options: type) -> set[str]:
+    """The names of the options that are given by a flag."""
+    return {name for name, field in field_table(options).items() if not field.positional}
+
+
+def _options(options: type[Options], line: _Line) -> Options:
+    table = field_table(options)
+    positional = [name for name, field in table.items() if field.positional]
     if len(line.positionals) > len(positional):
         raise ConfigError(f"unexpected argument {line.positionals[len(positional)]!r}")
     if len(line.positionals) < len(positional):

@@ -4,11 +4,12 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, fields_of
 from penstock.config.schema import RunConfig
 from penstock.registry import ALGORITHMS, load
 
-__all__ = ["options_help", "train_help"]
+__all__ = ["options_help", "resume_help", "train_help"]
 
 _SOURCES = (
     ("--preset NAME", "settings that are known to work well; `penstock presets` lists them"),
@@ -41,6 +42,17 @@ def options_help(options: type, width: int) -> str:
     """Every option of a command other than train."""
     entries = [_of_field(field, width) for field in fields_of(options)]
     return _section("Options", entries)
+
+
+def resume_help(width: int) -> str:
+    """The options of ``penstock resume``, and which settings of a run may change."""
+    settings = (field for field in fields_of(RunConfig) if not field.fixed)
+    changing = [_entry(f"--{field.name}", f"{field.help}\n{field.takes}", width) for field in settings]
+    others = "settings of its algorithm (penstock train --algo NAME --help); one that cannot change is refused"
+    title = "Settings of the run that may change; those not given stay as they are"
+    return "\n".join(
+        (options_help(ResumeOptions, width), _section(title, [*changing, _entry("--NAME", others, width)]))
+    )
 
 
 def _section(title: str, entries: Iterable[str]) -> str:

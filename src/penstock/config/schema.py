@@ -27,10 +27,17 @@ class RunConfig:
             "help": "Gymnasium id, envpool:task, or module:name of what makes an environment",
             "pattern": r"(?s).*\S.*",
             "form": "the name of an environment",
+            "fixed": "its checkpoints are of this environment",
         }
     )
-    algo: str = _setting("ppo", "algorithm; `penstock algos` lists them")
-    num_envs: int = _setting(8, "environments that are stepped side by side (lanes)", min=1, max=1_000_000)
+    algo: str = _setting("ppo", "algorithm; `penstock algos` lists them", fixed="its checkpoints are this algorithm's")
+    num_envs: int = _setting(
+        8,
+        "environments that are stepped side by side (lanes)",
+        min=1,
+        max=1_000_000,
+        fixed="its checkpoints say where each of its lanes stands",
+    )
     num_workers: int | Literal["auto"] = _setting(
         "auto", "environment processes; auto: one a core; non_blocking leaves 2 cores to the rest where it can", min=1
     )
@@ -76,8 +83,12 @@ class RunConfig:
         None, "run folder whose replay table is learned from as well, beside this run's own experience"
     )
     demonstration_share: float = _setting(0.25, "part of each minibatch that comes from there", min=0, max=1)
-    seed: int = _setting(0, "makes a run repeatable", min=0, max=2**63 - 1)
-    log_dir: str = _setting("./logs", "run folders go here", pattern=r"(?s).+", form="a folder")
+    seed: int = _setting(
+        0, "makes a run repeatable", min=0, max=2**63 - 1, fixed="its episodes and its noise are drawn from it"
+    )
+    log_dir: str = _setting(
+        "./logs", "run folders go here", pattern=r"(?s).+", form="a folder", fixed="it goes on in its own folder"
+    )
     save_interval: int = _setting(50, "updates between checkpoints", min=1)
     keep_checkpoints: int = _setting(5, "how many of the last checkpoints are kept, beside the best", min=1)
     log_interval: int = _setting(10, "updates between printed lines", min=1)
@@ -96,7 +107,9 @@ class RunConfig:
         "table, gradients from parameters older than this many gradient steps",
         min=0,
     )
-    vector_env: bool = _setting(False, "the environment steps many lanes itself (gymnasium.vector)")
+    vector_env: bool = _setting(
+        False, "the environment steps many lanes itself (gymnasium.vector)", fixed="its episodes were begun so"
+    )
     env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
     bad_numbers: Literal["stop", "skip"] = _setting(
         "stop",

@@ -2,13 +2,14 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import tomli_w
 
-from penstock.config.fields import Field, Value, field_table
+from penstock.config.commands import ResumeOptions
+from penstock.config.fields import Field, Value, field_table, fields_of
 from penstock.config.schema import Config, RunConfig
 from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError, nearest
@@ -24,6 +25,7 @@ __all__ = [
     "preset_texts",
     "settings_of_file",
     "to_toml",
+    "with_changes",
 ]
 
 PRESETS = Path(__file__).parent / "presets"
@@ -117,15 +119,45 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
     run_fields = field_table(RunConfig)
     algorithm = load(ALGORITHMS[str(_read(run_fields["algo"], settings.get("algo")))].config)
     known = field_table(RunConfig, algorithm)
-    for name, setting in settings.items():
-        if name not in known:
-            kind, dashes = ("flag", "--") if setting.text else ("setting", "")
-            hint = nearest(dashes + name, [dashes + other for other in (*known, *flags)])
-            raise ConfigError(f"unknown {kind} {setting.label}{hint}")
+    _refuse_unknown(settings, (*known, *flags))
     if "env" not in settings:
         raise ConfigError("no environment is named; for example: --env Pendulum-v1")
     values = {name: _read(known[name], setting) for name, setting in settings.items()}
     return Config(RunConfig(**_part(values, run_fields)), algorithm(**_part(values, known.keys() - run_fields.keys())))
+
+
+def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
+    """The config of a run that is resumed with other settings.
+
+    Args:
+        config: what the run was told.
+        settings: name -> its value now, or the ``Setting`` that a command line gives.
+
+    Raises:
+        ConfigError: see ``from_mapping``; also a setting that a run keeps, with the reason.
+    """
+    known, before = field_table(RunConfig, type(config.algorithm)), config.values()
+    given = {
+        name: value if isinstance(value, Setting) else Setting(value, name, text=False)
+        for name, value in settings.items()
+    }
+    _refuse_unknown(given, (*known, *(field.name for field in fields_of(ResumeOptions))))
+    values = {name: _read(known[name], setting) for name, setting in given.items()}
+    for name, value in values.items():
+        if known[name].fixed and value != before[name]:
+            why = f"a run that is resumed keeps its own, {before[name]}, because {known[name].fixed}"
+            raise ConfigError(f"{given[name].label} {value} cannot be had: {why}")
+    own = {field.name for field in dataclasses.fields(config.run)}
+    algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
+    return Config(dataclasses.replace(config.run, **_part(values, own & values.keys())), algorithm)
+
+
+def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> None:
+    for name, setting in settings.items():
+        if name not in known:
+            kind, dashes = ("flag", "--") if setting.text else ("setting", "")
+            hint = nearest(dashes + name, [dashes + other for other in known])
+            raise ConfigError(f"unknown {kind} {setting.label}{hint}")
 
 
 def _read(field: Field, setting: Setting | None) -> Value | object:

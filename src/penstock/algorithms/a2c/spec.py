@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.ppo.spec import ActorCriticConfig, actor_critic_spec, initial_arrays, policy_graph
-from penstock.config.fields import tunable
+from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["A2CConfig", "init_state", "spec"]
@@ -15,7 +15,7 @@ class A2CConfig(ActorCriticConfig):
     """Hyper-parameters of A2C. Batches are short and many: each is used once."""
 
     num_steps: int = tunable(
-        8, "steps of each lane in one batch: more lowers bias, fewer updates more (5 to 32)", min=1
+        8, "steps of each lane in one batch: more lowers bias, fewer updates more (5 to 32)", min=1, fixed=BY_LANES
     )
     mini_batch_size: int = tunable(
         64, "rows of one gradient step: num_envs times num_steps makes one step of each batch (32 to 1024)", min=1

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
 from penstock.algorithms.off_policy.spec import initial_arrays
-from penstock.config.fields import tunable
+from penstock.config.fields import BY_LANES, tunable
 from penstock.explore import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
 
@@ -20,6 +20,7 @@ class ApexConfig(QConfig):
         16,
         "steps of each lane between updates of the acting policy: fewer keep it fresh, more cost less (8 to 64)",
         min=1,
+        fixed=BY_LANES,
     )
     updates_per_step: float = tunable(
         0.25, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0

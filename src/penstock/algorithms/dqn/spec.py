@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
 from penstock.algorithms.off_policy.spec import ReplayConfig, initial_arrays, off_policy_spec
-from penstock.config.fields import tunable
+from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.errors import ConfigError
 from penstock.explore import Explore, Falling
 from penstock.models.architecture import Body, ModelName, q_network
@@ -47,12 +47,17 @@ class QConfig(ReplayConfig):
         100, "gradient steps between copies to the target: more is steadier and slower (100 to 10,000)", min=1
     )
     hidden_sizes: tuple[int, ...] = tunable(
-        (128, 128), "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 512,512)", min=1
+        (128, 128),
+        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 512,512)",
+        min=1,
+        fixed=BY_NETWORKS,
     )
     double: bool = tunable(
         True, "the network chooses the action that its target judges: less overestimation (on or off)"
     )
-    dueling: bool = tunable(False, "the last layer adds a state's value and its actions' advantages (off or on)")
+    dueling: bool = tunable(
+        False, "the last layer adds a state's value and its actions' advantages (off or on)", fixed=BY_NETWORKS
+    )
     n_step: int = tunable(
         1, "rewards summed before a target's value: more is faster and counts what exploring cost (1 to 5)", min=1
     )
@@ -67,15 +72,22 @@ class QConfig(ReplayConfig):
         max=1,
     )
     atoms: int = tunable(
-        1, "above 1: learn how returns are distributed over so many values, C51 (51); 1 learns their mean", min=1
+        1,
+        "above 1: learn how returns are distributed over so many values, C51 (51); 1 learns their mean",
+        min=1,
+        fixed=BY_NETWORKS,
     )
-    value_min: float = tunable(0.0, "with atoms: the smallest return that is told apart (-10 on Atari)")
-    value_max: float = tunable(100.0, "with atoms: the largest return that is told apart (10 on Atari)")
+    value_min: float = tunable(
+        0.0, "with atoms: the smallest return that is told apart (-10 on Atari)", fixed=BY_NETWORKS
+    )
+    value_max: float = tunable(
+        100.0, "with atoms: the largest return that is told apart (10 on Atari)", fixed=BY_NETWORKS
+    )
     clip_reward: bool = tunable(
         False, "learn from rewards cut to -1 .. 1, as is usual on Atari; returns are reported whole (off or on)"
     )
     model: ModelName = tunable(  # noqa: RUF009
-        "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName)
+        "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName), fixed=BY_NETWORKS
     )
 
 

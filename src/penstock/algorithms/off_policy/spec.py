@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
-from penstock.config.fields import tunable
+from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.models.architecture import ActivationName, Body, mlp
 from penstock.network import Network, PolicyGraph
 from penstock.types import Arrays, ArraySpec, Spaces
@@ -34,6 +34,7 @@ class ReplayConfig:
         8,
         "steps of each lane between two updates of the acting policy: fewer keep it fresh, more cost less (1 to 64)",
         min=1,
+        fixed=BY_LANES,
     )
     updates_per_step: float = tunable(
         1.0, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
@@ -62,10 +63,16 @@ class ReplayConfig:
     )
     adam_eps: float = tunable(1e-8, "Adam's epsilon: larger damps steps where gradients are tiny (1e-8 to 1e-4)", min=0)
     hidden_sizes: tuple[int, ...] = tunable(
-        (256, 256), "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)", min=1
+        (256, 256),
+        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        min=1,
+        fixed=BY_NETWORKS,
     )
     activation: ActivationName = tunable(  # noqa: RUF009
-        "relu", "between the layers of an mlp: relu is the cheapest, gelu smoother", choices=get_args(ActivationName)
+        "relu",
+        "between the layers of an mlp: relu is the cheapest, gelu smoother",
+        choices=get_args(ActivationName),
+        fixed=BY_NETWORKS,
     )
 
 

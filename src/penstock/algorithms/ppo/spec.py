@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Schedule
-from penstock.config.fields import tunable
+from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.errors import SpaceError
 from penstock.models.architecture import ActivationName, Body, ModelName, PrecisionName, actor_critic
 from penstock.network import PolicyGraph
@@ -28,7 +28,10 @@ class ActorCriticConfig:
     """What every on-policy actor-critic here takes."""
 
     num_steps: int = tunable(
-        2048, "steps of each lane in one batch: longer lowers bias and makes updates rarer (32 to 4096)", min=1
+        2048,
+        "steps of each lane in one batch: longer lowers bias and makes updates rarer (32 to 4096)",
+        min=1,
+        fixed=BY_LANES,
     )
     lr: float = tunable(
         3e-4, "step size: too large and the policy collapses, too small and it creeps (1e-5 to 3e-3)", min=0
@@ -47,22 +50,30 @@ class ActorCriticConfig:
         0.01, "reward for randomness: more explores longer and ends less exact (0 to 0.05)", min=0
     )
     max_grad_norm: float = tunable(0.5, "longer gradients are scaled down to this norm (0.3 to 10)", min=0)
-    normalize_obs: bool = tunable(False, "shift and scale observations by running statistics (off or on)")
-    normalize_value: bool = tunable(False, "let the critic learn returns scaled by running statistics (off or on)")
+    normalize_obs: bool = tunable(
+        False, "shift and scale observations by running statistics (off or on)", fixed=BY_NETWORKS
+    )
+    normalize_value: bool = tunable(
+        False, "let the critic learn returns scaled by running statistics (off or on)", fixed=BY_NETWORKS
+    )
     normalize_advantage: bool = tunable(True, "shift and scale the advantages of each minibatch (on or off)")
     clip_reward: bool = tunable(
         False, "learn from rewards cut to -1 .. 1, as is usual on Atari; returns are reported whole (off or on)"
     )
     model: ModelName = tunable(  # noqa: RUF009
-        "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName)
+        "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName), fixed=BY_NETWORKS
     )
     hidden_sizes: tuple[int, ...] = tunable(
-        (64, 64), "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)", min=1
+        (64, 64),
+        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        min=1,
+        fixed=BY_NETWORKS,
     )
     activation: ActivationName = tunable(  # noqa: RUF009
         "tanh",
         "between the layers of an mlp: tanh is the steadiest, relu the cheapest",
         choices=get_args(ActivationName),
+        fixed=BY_NETWORKS,
     )
     log_std_init: float = tunable(
         0.0, "logarithm of a Gaussian policy's first spread: lower explores less (-2 to 0.5)", min=-10, max=4

@@ -95,7 +95,11 @@ class Keeper:
             saved = load_checkpoint(settings.checkpoint).arrays
             # Which slots an earlier life had consumed says nothing of this one's, nor how many workers it had.
             for name in new.keys() - {"consumed_slot", "consumed_sequence", "taken", "settled"}:
-                new[name][...] = saved[name]
+                if name in saved:
+                    new[name][...] = saved[name]
+            # Learners that step by themselves do not count gradients that are applied: a step is one.
+            if "applied" in new and "applied" not in saved:
+                new["applied"][...] = saved["gradient_steps"]
             state = {spec.name: saved[spec.name] for spec in settings.spec.state}
         for name, values in {**state, **counts}.items():
             new[name][...] = values

@@ -47,7 +47,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class ReplaySchedule:
-    """How LearnerNode draws minibatches from a table: so many gradient steps for each step of an environment."""
+    """How minibatches are drawn from a table: so many gradient steps for each step of an environment."""
 
     mini_batch_size: int
     updates_per_step: float
@@ -58,7 +58,7 @@ class ReplaySchedule:
     """Where collection overlaps learning and rows are slow to come, gradient steps go on up to so many times those."""
 
     def progress(self, gradient_steps: int, timesteps: int) -> float:
-        """How far a run is, in [0, 1], by its gradient steps alone: so that learners that step together agree."""
+        """How far a run is, in [0, 1], by its gradient steps alone."""
         return min(1.0, (self.min_rows + gradient_steps / self.updates_per_step) / timesteps)
 
 

@@ -90,6 +90,31 @@ def test_a_learner_that_is_never_behind_and_its_master_are_one_learner(stream, b
             assert master.state()[name].tobytes() == values.tobytes(), name
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_learners_come_to_a_delayed_phase_as_often_as_one_does(stream, board, before: int) -> None:
+    master = master_of()
+    for _ in range(before):
+        master.apply({}, 0.0)
+    publish(board, master)
+    teams = [team(stream, board, number) for number in range(LEARNERS)]
+    learners = [learner_of(part, number) for number, part in enumerate(teams)]
+    actor = []
+    for step in range(10):
+        for part, learner in zip(teams, learners, strict=True):
+            # Both from the same parameters, so the count of all is even, or odd, at each of their steps.
+            assert part.begin(learner)
+        for part, learner in zip(teams, learners, strict=True):
+            learner.learn(tracking.minibatch(ROWS, step), 0.0)
+            part.end()
+            index = stream.take(1)
+            found = gradients_in(stream.slot(index), STATE)
+            actor.append("actor" in found)
+            master.apply(found, 0.0)
+            stream.release(index, 1)
+        publish(board, master, (step + 1, step + 1))
+    assert sum(actor) == len(actor) / 2
+
+
 def test_a_learner_waits_where_its_gradients_are_not_taken(stream, board) -> None:
     publish(board, master_of())
     part = team(stream, board, 0)

@@ -35,13 +35,15 @@ class FollowerNode(WorkingNode):
         """Build the updater, and join the team."""
         self._steps = GradientSteps(self._settings.steps, ports)
         self._steps.start(self._steps.updater.state())
+        self._parameters = ports.board_reader("parameters")
         return self._learn()
 
     def _learn(self) -> Work:
         stopping, table = self._ports.stopping, self._steps.table
         yield lambda: drawable(table, self._written()) >= self._schedule.min_rows or stopping()
         while not stopping():
-            progress = self._schedule.progress(self._steps.updater.gradient_steps, self._settings.timesteps)
+            # What is published counts the gradient steps of all.
+            progress = self._schedule.progress(self._parameters.version(), self._settings.timesteps)
             yield from self._steps.until(Turn(self._steps.done + TURN, self._written(), progress))
             yield None
         self._steps.leave()

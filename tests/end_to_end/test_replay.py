@@ -8,16 +8,18 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import penstock
 from penstock.cli import main
-from penstock.errors import CheckpointError
+from penstock.errors import BadDataError, CheckpointError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint, load_table, save_checkpoint
 from penstock.experiments.manifest import write_manifest
+from penstock.nodes.learner.steps import GradientSteps
 from penstock.run import Result
 from tests.processes import of_group
 
@@ -76,6 +78,47 @@ def test_resumed_equals_uninterrupted(tmp_path, whole, turns: int, before: int, 
     second = penstock.resume(first.run_folder, timesteps=20 * TURN, quiet=True)
     assert (second.not_restored, second.notes) == (0, ())
     assert fingerprint(second) == whole
+
+
+RANKED = [{"algo": "dqn", "prioritised": True}, {"algo": "apex"}]
+"""Algorithms that draw rows by priority, which gradient steps change."""
+
+
+def train_ranked(log_dir: Path, ranked: dict[str, object], turns: int) -> Result:
+    values = {"env": "CartPole-v1", "num_steps": 16, "save_interval": 1, "keep_checkpoints": 100, **ranked}
+    return train(log_dir, turns, num_workers=2, **values)
+
+
+@pytest.mark.parametrize("ranked", RANKED, ids=lambda ranked: str(ranked["algo"]))
+@pytest.mark.parametrize("runtime", ["inline", "local"])
+def test_ranked_rows_are_resumed_as_they_were(tmp_path, ranked: dict[str, object], runtime: str) -> None:
+    whole = train_ranked(tmp_path, ranked | {"runtime": runtime}, 12)
+    expected = fingerprint(whole)
+    # A checkpoint is copied while the run goes on, and the next steps change ranks.
+    for update in (3, 7):
+        resumed = penstock.resume(whole.run_folder, checkpoint=str(update), timesteps=12 * TURN, quiet=True)
+        assert fingerprint(resumed) == expected
+
+
+@pytest.mark.parametrize("ranked", RANKED, ids=lambda ranked: str(ranked["algo"]))
+def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(tmp_path, monkeypatch, ranked: dict[str, object]) -> None:
+    expected = fingerprint(train_ranked(tmp_path, ranked, 12))
+    rank, calls = GradientSteps._rank, 0
+
+    def broken(self: GradientSteps, *found: Any) -> None:
+        nonlocal calls
+        rank(self, *found)
+        calls += 1
+        if calls == 21:
+            raise BadDataError("broken")
+
+    with monkeypatch.context() as patched, pytest.raises(BadDataError, match="broken"):
+        patched.setattr(GradientSteps, "_rank", broken)
+        # What was committed before it is written down.
+        train_ranked(tmp_path / "broken", ranked | {"save_interval": 100}, 12)
+    (run,) = (tmp_path / "broken").iterdir()
+    assert load_checkpoint(find_checkpoint(run)).manifest["update"] < 12
+    assert fingerprint(penstock.resume(run, timesteps=12 * TURN, quiet=True)) == expected
 
 
 @contextlib.contextmanager

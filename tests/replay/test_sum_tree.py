@@ -92,6 +92,16 @@ def test_the_largest_priority_stays() -> None:
     assert tree.max_priority() == 3
 
 
+def test_the_largest_priority_is_taken_back() -> None:
+    tree = make(8)
+    tree.set(0, 0, np.full(8, 2.5))
+    largest = tree.max_priority()
+    tree.update(np.array([3]), np.array([0]), np.array([7.0]))
+    tree.put_largest(largest)
+    assert tree.max_priority() == 2.5
+    assert tree.read(np.array([3])).tolist() == [7.0]
+
+
 def test_what_does_not_fit_is_named() -> None:
     tree = make(16)
     with pytest.raises(ResourceError, match="every priority is 0"):

@@ -13,7 +13,7 @@ from penstock.types import Array
 __all__ = ["SumTree"]
 
 _LEAVES_AT, _PRIORITY, _UNIT = 64, (1 << 36) - 1, 2.0**-22
-# As native/replay/sum_tree.hpp lays leaves out: behind one cache line, the priority in the low bits.
+# As native/replay/sum_tree.hpp lays it out: the largest, then leaves behind one cache line, the priority in the low bits.
 
 
 class SumTree:
@@ -39,6 +39,7 @@ class SumTree:
         if capacity < 1:
             raise ValueError(f"a sum tree has at least one row, not {capacity}")
         self.native = _native.SumTree(bytes, capacity)
+        self._largest = bytes[:8].view(np.uint64)
         self._leaves = bytes[_LEAVES_AT : _LEAVES_AT + 8 * capacity].view(np.uint64)
 
     @staticmethod
@@ -102,6 +103,10 @@ class SumTree:
     def max_priority(self) -> float:
         """The largest priority that was ever given, 0 before the first."""
         return self.native.max_priority()
+
+    def put_largest(self, priority: float) -> None:
+        """Make ``max_priority`` what it was before; nobody else may be giving priorities."""
+        self._largest[0] = round(priority / _UNIT)
 
     def recover(self) -> None:
         """Make all sums exact again, after a process was killed and reaped; others may go on meanwhile."""

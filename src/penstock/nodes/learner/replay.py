@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from penstock.errors import BadDataError
 from penstock.node import Ports
 from penstock.nodes.learner.intake import Intake, drawable
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
@@ -111,16 +112,25 @@ class ReplayLearnerNode(WorkingNode):
         slots = self._intake.take(taken)
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
         turn = self._turn_of(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
+        in_order, ranked = self._settings.order == "by_lane", self._steps.tree is not None
+        if in_order and ranked:
+            # The checkpoint before holds ranks, and the steps change them.
+            yield from keeper.written_down()
         if self._turns is not None:
             self._turns.publish(turn_values(turn), int(committed["update"]) + 1)
-        yield from self._steps.until(turn)
+        try:
+            yield from self._steps.until(turn)
+            metrics = self._steps.updater.metrics()
+            refuse_bad_losses(metrics, int(committed["update"]) + 1)
+        except BadDataError:
+            self._steps.take_back()
+            raise
         if self._ports.stopping():
+            self._steps.take_back()
             return
-        if self._settings.order == "by_lane":
+        if in_order:
             # Until the checkpoint before is written: the next commit lets the table's oldest rows be overwritten.
             yield from keeper.written_down()
-        metrics = self._steps.updater.metrics()
-        refuse_bad_losses(metrics, int(committed["update"]) + 1)
         with self._ports.span("commit"):
             new = keeper.next()
             account(new, committed, slots)

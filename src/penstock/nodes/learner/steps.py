@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithm import UpdaterSettings
+from penstock.errors import BadDataError
 from penstock.memory.table import Table
 from penstock.node import Ports
 from penstock.nodes.learner.demonstrations import Beside, DemonstrationSettings, demonstrated
 from penstock.nodes.learner.drawing import Draw, drawing
+from penstock.nodes.learner.keeper import NOTHING_KEPT
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
 from penstock.replay.mixture import Draws
@@ -86,6 +88,10 @@ class GradientSteps:
         size = schedule.mini_batch_size * settings.updater.accumulate
         self._drawing = drawing(sampler, self.updater.room, size, device=settings.updater.device)
         self.done = 0
+        self._former: list[tuple[Array, Array, Array]] = []
+        """What this turn's steps have changed of ranks: rows, their stamps, the ranks before."""
+        self._largest = 0.0
+        """The largest rank before this turn."""
 
     def _sampler(self, table: Table, tree: SumTree | None = None) -> Sampler:
         return Sampler(
@@ -110,6 +116,9 @@ class GradientSteps:
 
     def until(self, turn: Turn) -> Work:
         """Step until the turn's last step is done, or the run stops."""
+        self._former.clear()
+        if self.tree is not None:
+            self._largest = self.tree.max_priority()
         priorities, deadline = self._table_spec.priorities, time.monotonic() + STEP_LIMIT_S
         beta = 0.0 if priorities is None else priorities.beta + turn.progress * (1.0 - priorities.beta)
         while self.done < turn.last and not self._ports.stopping():
@@ -127,6 +136,14 @@ class GradientSteps:
             if time.monotonic() > deadline:
                 yield None
                 deadline = time.monotonic() + STEP_LIMIT_S
+
+    def take_back(self) -> None:
+        """Give rows the ranks that they had before this turn, which comes to nothing; nobody else may rank meanwhile."""
+        if self.tree is not None:
+            self._drawing.settle()
+            for rows, stamps, ranks in reversed(self._former):
+                self.tree.update(rows, stamps, ranks)
+            self.tree.put_largest(self._largest)
 
     def may_begin(self) -> bool:
         """True if a gradient step may begin. To be asked between two turns as well: so newcomers are let in."""
@@ -147,5 +164,9 @@ class GradientSteps:
         priorities = self._table_spec.priorities
         if self.tree is not None and priorities is not None:
             ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
+            if not np.isfinite(ranks).all():
+                raise BadDataError(f"gradient step {self.done + 1}: a priority is infinite or NaN; {NOTHING_KEPT}")
+            rows, stamps = places["index"].copy(), places["stamp"].copy()
             self._drawing.settle()
-            self.tree.update(places["index"], places["stamp"], ranks)
+            self._former.append((rows, stamps, self.tree.read(rows)))
+            self.tree.update(rows, stamps, ranks)

@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock import cli
 from penstock.cli import COMMANDS, main
-from penstock.config.sources import from_mapping
+from penstock.config.sources import Setting, from_mapping
 from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.experiments.run_folder import RunFolder
 from penstock.memory.spans import SpanRing
@@ -86,7 +86,7 @@ def test_resume_and_eval_find_the_run(monkeypatch, run, capsys):
     assert main(["resume", "latest", "--checkpoint", "50", "--timesteps", "2000000", *logs]) == 0
     assert main(["eval", run.name, "--episodes", "7", "--seed", "3", *logs]) == 0
     assert calls == [
-        (run.path, {"checkpoint": "50", "timesteps": 2_000_000}),
+        (run.path, {"checkpoint": "50", "settings": {"timesteps": Setting("2000000", "--timesteps", text=True)}}),
         (run.path, {"episodes": 7, "checkpoint": None, "seed": 3}),
     ]
     capsys.readouterr()

@@ -14,7 +14,8 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import Config, RunConfig
 from penstock.errors import NodeError, PenstockError, RunFolderError
 from penstock.experiments.card import Evaluated, write_card
-from penstock.experiments.checkpoints import TABLE, last_good
+from penstock.experiments.checkpoints import TABLE, last_good, list_checkpoints
+from penstock.experiments.durable import remove_folder
 from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.jsonl import JsonLines, read_reports
 from penstock.metrics.report import EVAL_RETURN, Report
@@ -32,9 +33,11 @@ __all__ = [
     "log_final",
     "nothing_learned",
     "over_already",
+    "remove_unbegun",
     "skipped",
     "table_found",
     "table_in_file",
+    "unbegun",
 ]
 
 
@@ -137,6 +140,19 @@ def leave_failed(folder: RunFolder, config: Config, error: PenstockError) -> str
     return (
         f"its last checkpoint, update {update}, is good; to continue: penstock resume {shlex.quote(str(folder.path))}"
     )
+
+
+def unbegun(folder: RunFolder) -> bool:
+    """True while a run has no checkpoint and no line in its log: nothing could be done with it."""
+    log = folder.metrics_path
+    return not list_checkpoints(folder.path) and not (log.exists() and log.stat().st_size)
+
+
+def remove_unbegun(folder: RunFolder) -> None:
+    """Remove the folder of a run that was interrupted so early that there is nothing of use in it."""
+    with contextlib.suppress(OSError):
+        if unbegun(folder):
+            remove_folder(folder.path)
 
 
 def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time_s: float) -> None:

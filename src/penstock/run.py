@@ -18,9 +18,11 @@ from penstock.endings import (
     log_final,
     nothing_learned,
     over_already,
+    remove_unbegun,
     skipped,
     table_found,
     table_in_file,
+    unbegun,
 )
 from penstock.envs.names import display_name, reference
 from penstock.errors import EnvError, PenstockError
@@ -37,6 +39,7 @@ from penstock.registry import RUNTIMES, TOPOLOGIES, load
 from penstock.replay.resumed import Found
 from penstock.replay.resumed import begin as begin_file
 from penstock.replay.table_file import settle
+from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.outcome import Outcome
 from penstock.scheduler.room import check_room, shared_memory
 from penstock.serving.export import export
@@ -74,18 +77,21 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
     Raises:
         UsageError: something that the user can mend, before any process starts where that is possible.
         NodeError: a part of the run failed while it ran.
-        KeyboardInterrupt: it was interrupted before anything was learned.
+        KeyboardInterrupt: it was interrupted before anything was learned; no folder is left of it.
     """
     if not isinstance(config, Config):
         config, env = _config_of(config, env)
     prepared = prepare(config, env)
-    run = prepared.config.run
-    _check_room(prepared, Path(run.log_dir))
-    folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
-    with folder.claim():
-        folder.write_config(prepared.config)
-        the_plan, _ = _begin_table(plan(prepared, folder.path, quiet=quiet), None)
-        return _finish(prepared, folder, _launch(prepared, folder, the_plan))
+    _check_room(prepared, Path(prepared.config.run.log_dir))
+    folder = _create(prepared)
+    try:
+        with folder.claim():
+            folder.write_config(prepared.config)
+            the_plan, _ = _begin_table(plan(prepared, folder.path, quiet=quiet), None)
+            return _finish(prepared, folder, _launch(prepared, folder, the_plan))
+    except KeyboardInterrupt:
+        remove_unbegun(folder)
+        raise
 
 
 def resume(
@@ -170,6 +176,17 @@ def _check_room(prepared: Prepared, folder: Path) -> None:
     check_room(program, len(program.groups) if prepared.config.run.runtime == "local" else 0)
 
 
+def _create(prepared: Prepared) -> RunFolder:
+    """The folder of a new run. An interrupt waits until it is there: else nobody would know of it."""
+    run = prepared.config.run
+    with Interrupts() as interrupts:
+        folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
+    if interrupts.count:
+        remove_unbegun(folder)
+        raise KeyboardInterrupt
+    return folder
+
+
 def _begin_table(the_plan: Plan, checkpoint: Checkpoint | None) -> tuple[Plan, Found | None]:
     """See that the file of a table is there, where it has one: the plan with what is said of it, and what was in it."""
     table = file_of_table(_topology(the_plan))
@@ -230,7 +247,7 @@ def _topology(the_plan: Plan) -> Program:
 def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew: int = 0) -> Result:
     """What comes after the last update: export, card, evaluation."""
     record, run = outcome.record, prepared.config.run
-    if not record:
+    if not record or unbegun(folder):
         raise KeyboardInterrupt
     policy = _policy(prepared, record)
     published = {spec.name: record[spec.name] for spec in prepared.spec.published()}

@@ -15,6 +15,7 @@ import penstock
 from penstock.errors import EnvError, NodeError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from penstock.experiments.run_folder import RunFolder
 from tests.environments import IdentityEnv
 from tests.processes import left_behind, of_group
 
@@ -57,6 +58,43 @@ def test_an_interrupt_writes_a_checkpoint_and_leaves_nothing_running(tmp_path, n
     saved = load_checkpoint(find_checkpoint(folder))
     assert saved.manifest["update"] >= 3
     assert (folder / "README.md").exists()
+
+
+@pytest.mark.parametrize("moment", ["*", "*/config.toml", "*/metrics.jsonl"])
+def test_an_interrupt_at_the_beginning_leaves_a_run_that_can_go_on_or_nothing(tmp_path, moment: str) -> None:
+    run = endless(tmp_path)
+    while not list(tmp_path.glob(moment)):
+        assert run.poll() is None
+    run.send_signal(signal.SIGINT)
+    said, complaint = run.communicate(timeout=30)
+    assert (run.returncode, complaint) == (130, "")
+    folders = list(tmp_path.iterdir())
+    assert all(list_checkpoints(folder) for folder in folders)
+    assert ("penstock resume" in said) == bool(folders)
+
+
+def test_an_interrupt_while_the_folder_is_made_leaves_none(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Path.mkdir
+
+    def interrupted(path: Path, *arguments: object, **others: object) -> None:
+        made(path, *arguments, **others)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        penstock.train({**SMALL, "env": "CartPole-v1", "log_dir": str(tmp_path)}, quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reached", ["claim", "write_config"])
+def test_an_interrupt_before_anything_starts_leaves_no_folder(tmp_path, monkeypatch, reached: str) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, reached, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        penstock.train({**SMALL, "env": "CartPole-v1", "log_dir": str(tmp_path)}, quiet=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_interrupt_ends_the_run_at_once(tmp_path) -> None:

@@ -61,7 +61,7 @@ def test_a_checkpoint_of_other_shapes_is_refused() -> None:
     arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in small.spec.state}
     checkpoint = Checkpoint(Path("update-00000001"), {}, arrays)
     check_fits(small, checkpoint)
-    with pytest.raises(CheckpointError, match=r"of actor it has float32 \[\d+\], the config asks for float32 \[\d+\]"):
+    with pytest.raises(CheckpointError, match=r"of actor it has float32 \[\d+\], they ask for float32 \[\d+\]"):
         check_fits(prepared(hidden_sizes=(16,)), checkpoint)
     with pytest.raises(CheckpointError, match="of actor it has nothing"):
         check_fits(small, checkpoint._replace(arrays={}))

@@ -39,6 +39,45 @@ def test_a_table_that_is_too_large_is_told_how_large_it_may_be(tmp_path, capsys,
     assert main([*settings, "--capacity", str(int(fits[1]) * 11 // 10)]) == 1
 
 
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        (["--algo", "sac", "--env", "Pendulum-v1"], 1),
+        (["--algo", "sac", "--env", "Pendulum-v1", "--accumulate", "8"], 8),
+        (["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2"], 2),
+        (["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2", "--sync_mode", "non_blocking"], 1),
+        (["--env", "CartPole-v1"], 1),
+    ],
+)
+def test_minibatches_that_are_too_large_are_told_how_large_they_may_be(
+    tmp_path, capsys, monkeypatch, settings: list[str], part: int
+) -> None:
+    monkeypatch.setattr(room, "available_memory", lambda: 512 << 20)
+    common = ["train", *settings, "--num_workers", "1", "--backend", "eager", "--log_dir", str(tmp_path)]
+    assert main([*common, "--mini_batch_size", "800000"]) == 1
+    said = capsys.readouterr().err
+    found = re.search(
+        r"GiB for minibatches\), and 0\.5 GiB are free; give a --mini_batch_size of at most (\d+)\n$", said
+    )
+    assert found is not None
+    # Parts are of one size.
+    most = int(found[1]) // part * part
+    monkeypatch.setattr("penstock.run._launch", lambda *_: sys.exit("started"))
+    with pytest.raises(SystemExit, match="started"):
+        main([*common, "--mini_batch_size", str(most)])
+    assert main([*common, "--mini_batch_size", str(most // 10 * 11 // part * part)]) == 1
+
+
+def test_parts_of_a_minibatch_need_less(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(room, "available_memory", lambda: 512 << 20)
+    settings = {"env": "Pendulum-v1", "algo": "sac", "num_workers": 1, "backend": "eager", "log_dir": str(tmp_path)}
+    monkeypatch.setattr("penstock.run._launch", lambda *_: sys.exit("started"))
+    with pytest.raises(ResourceError, match="for minibatches"):
+        penstock.train({**settings, "mini_batch_size": 400_000})
+    with pytest.raises(SystemExit, match="started"):
+        penstock.train({**settings, "mini_batch_size": 400_000, "accumulate": 20})
+
+
 def test_processes_count_too(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(room, "available_memory", lambda: 4 << 30)
     settings = {"env": "tests.environments:ClockEnv", "num_envs": 600, "num_workers": 600, "num_steps": 1}

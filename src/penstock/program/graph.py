@@ -23,6 +23,7 @@ __all__ = [
     "Board",
     "Edge",
     "LocalAnswer",
+    "Minibatch",
     "NodeSpec",
     "Program",
     "Record",
@@ -31,6 +32,16 @@ __all__ = [
     "Stream",
     "Table",
 ]
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """The memory that a node learns in, beside what any process takes: at the least, for libraries add their own."""
+
+    size: int
+    """Rows, as the run was told."""
+    nbytes: int
+    """Of all that the node holds of a minibatch at once."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,8 @@ class NodeSpec:
     """How far its process steps back for others where cores are short, as ``nice`` counts; the least of a group's."""
     core: int | None = None
     """Its process keeps to this one of the cores that it may use, counted round; ``None``: where the system puts it."""
+    minibatch: Minibatch | None = None
+    """What its process takes for minibatches, if it learns from some."""
 
 
 @dataclass(frozen=True)

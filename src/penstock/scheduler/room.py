@@ -37,13 +37,7 @@ def check_room(program: Program, processes: int) -> None:
     Raises:
         ResourceError: in one line: how much it needs, how much there is, what to type.
     """
-    shared, free = shared_memory(program), available_memory()
-    need = shared + processes * PROCESS_BYTES
-    if free is not None and need > free:
-        raise ResourceError(
-            f"this run needs at least {_gib(need)} of memory ({_gib(shared)} shared by {processes:,} processes), and "
-            f"{_gib(free)} are free; {_advice(program, need - free)}"
-        )
+    _check_memory(program, processes)
     for edge in program.edges:
         if isinstance(edge, Table) and edge.file is not None:
             _check_disk(edge, edge.file)
@@ -53,6 +47,26 @@ def check_room(program: Program, processes: int) -> None:
             f"this run needs {files:,} open files, and {limit:,} are allowed; type ulimit -n {files}, or give fewer "
             "--num_workers"
         )
+
+
+def _check_memory(program: Program, processes: int) -> None:
+    """Return if the memory suffices; else the error speaks of what takes the most.
+
+    Raises:
+        ResourceError: it does not.
+    """
+    shared, free = shared_memory(program), available_memory()
+    learning = [node.minibatch for node in program.nodes if node.minibatch is not None]
+    own = sum(minibatch.nbytes for minibatch in learning)
+    need = shared + own + processes * PROCESS_BYTES
+    if free is None or need <= free:
+        return
+    what, advice = f"{_gib(shared)} shared by {processes:,} processes", _advice(program, need - free)
+    if own > shared:
+        fits = learning[0].size * max(0, own - (need - free)) // own
+        what = f"{_gib(own)} for minibatches"
+        advice = f"give a --mini_batch_size of at most {fits}" if fits else "a smaller --mini_batch_size needs less"
+    raise ResourceError(f"this run needs at least {_gib(need)} of memory ({what}), and {_gib(free)} are free; {advice}")
 
 
 def _untouched(program: Program) -> int:

@@ -8,7 +8,7 @@ from penstock.exchange.gradients import board_specs, slot_specs
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.topologies.off_policy import limiter, replayed, step_settings, table
+from penstock.topologies.off_policy import limiter, minibatch, replayed, step_settings, table
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, wire
 
 __all__ = ["build"]
@@ -44,7 +44,12 @@ def _apart(plan: Plan) -> Program:
             NodeSpec("learner", "parameter", parameter, group="learner"),
             *(
                 NodeSpec(
-                    name, "follower", FollowerSettings(own, run.timesteps), group=name, threads=plan.learner_threads
+                    name,
+                    "follower",
+                    FollowerSettings(own, run.timesteps),
+                    group=name,
+                    threads=plan.learner_threads,
+                    minibatch=minibatch(plan, 1),
                 )
                 for name, own in zip(learners, steps, strict=True)
             ),

@@ -19,13 +19,14 @@ from penstock.nodes.learner import (
     replay_record_specs,
     turn_specs,
 )
-from penstock.program.graph import Board, Edge, NodeSpec, Program, Rounds, Table
+from penstock.nodes.learner.drawing import buffers
+from penstock.program.graph import Board, Edge, Minibatch, NodeSpec, Program, Rounds, Table
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, keeper_settings, wire
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, activation_bytes, env_names, keeper_settings, wire
 
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 
@@ -76,7 +77,7 @@ def replayed(
         table(plan, learners, limits),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
         tuple(
-            NodeSpec(name, kind, own, group=name, threads=plan.learner_threads)
+            NodeSpec(name, kind, own, group=name, threads=plan.learner_threads, minibatch=minibatch(plan, run.learners))
             for name, kind, own in zip(learners, kinds, settings, strict=True)
         ),
         max_lag,
@@ -124,6 +125,14 @@ def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> S
         accumulate=run.accumulate,
     )
     return StepSettings(plan.update, updater, run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
+
+
+def minibatch(plan: Plan, sharing: int) -> Minibatch:
+    """What one learner draws of a minibatch that so many share, and what its networks give for a part of it."""
+    part = _part(plan, sharing)
+    drawn = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.spec.drawn(plan.spaces))
+    held = drawn * buffers(drawn, plan.run.device) + part * activation_bytes(plan)
+    return Minibatch(plan.spec.schedule.mini_batch_size, held)
 
 
 def _demonstrations(plan: Plan) -> DemonstrationSettings | None:

@@ -3,12 +3,17 @@
 from typing import Literal
 
 from penstock.nodes.learner import LearnerSettings, record_specs
-from penstock.program.graph import NodeSpec, Program, Stream
+from penstock.program.graph import Minibatch, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, keeper_settings, wire
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, activation_bytes, env_names, keeper_settings, wire
+from penstock.types import ArraySpec
 
 __all__ = ["build", "streamed"]
+
+
+NUMBER_BYTES = 12
+"""A row's flat index and its weight."""
 
 
 def build(plan: Plan) -> Program:
@@ -35,8 +40,29 @@ def streamed(
     pattern = Pattern(
         Stream("rollouts", env_names(plan), ("learner",), rollout, slots, "wait"),
         record_specs(plan.spec, run.num_envs, plan.num_workers),
-        (NodeSpec("learner", "learner", settings, group="learner", threads=plan.learner_threads),),
+        (
+            NodeSpec(
+                "learner",
+                "learner",
+                settings,
+                group="learner",
+                threads=plan.learner_threads,
+                minibatch=_minibatch(plan, rollout),
+            ),
+        ),
         max_lag,
         niceness,
     )
     return wire(plan, pattern)
+
+
+def _minibatch(plan: Plan, rollout: tuple[ArraySpec, ...]) -> Minibatch:
+    """The rows of a minibatch, which are copied out of the stream where torch learns; their numbers and weights."""
+    spec, size = plan.spec, plan.spec.schedule.mini_batch_size
+    row = NUMBER_BYTES + activation_bytes(plan)
+    if plan.run.backend != "fused":
+        lanes = plan.run.num_envs // plan.num_workers
+        kept = sum(part.nbytes for part in rollout if part.name in spec.minibatch)
+        row += kept // ((plan.num_steps + 1) * lanes)
+        row += sum(part.nbytes for part in spec.targets if part.name in spec.minibatch)
+    return Minibatch(size, size * row)

@@ -15,6 +15,7 @@ from penstock.exploration import Exploration
 from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array
 from penstock.metrics.report import report_specs
+from penstock.network import Linear
 from penstock.node import LaneStart
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.env import EnvSettings
@@ -38,7 +39,7 @@ from penstock.program.graph import (
 from penstock.program.plan import Plan
 from penstock.types import ArraySpec
 
-__all__ = ["OPEN_LIMIT_S", "Pattern", "env_names", "keeper_settings", "wire"]
+__all__ = ["OPEN_LIMIT_S", "Pattern", "activation_bytes", "env_names", "keeper_settings", "wire"]
 
 ACTION_LOG_CAPACITY = 10_000
 OPEN_LIMIT_S = 300.0
@@ -219,6 +220,20 @@ def keeper_settings(plan: Plan) -> KeeperSettings:
         action_logs=tuple(f"actions.{env}" for env in env_names(plan)),
         checkpoint=plan.checkpoint,
     )
+
+
+def activation_bytes(plan: Plan) -> int:
+    """Bytes of main memory that the networks give for each row that is learned from, at the least.
+
+    Outputs of linear layers, kept for the way back. An algorithm's own networks (critics) are known by their size only.
+    """
+    if plan.run.device != "cpu" or plan.run.backend == "fused":
+        return 0
+    networks = plan.spec.policy.networks
+    outputs = sum(layer.outputs for network in networks for layer in network.layers if isinstance(layer, Linear))
+    own = max(network.num_parameters for network in networks)
+    largest = max(part.size for part in plan.spec.shared())
+    return 4 * outputs * max(own, largest) // own
 
 
 def _evaluator(plan: Plan) -> NodeSpec:

@@ -16,7 +16,7 @@ from penstock.types import Arrays
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "drawing"]
+__all__ = ["Ahead", "AtOnce", "Draw", "Drawing", "Drawn", "buffers", "drawing"]
 
 AHEAD_FROM_BYTES = 1 << 20
 """Of a minibatch: from there on copying it takes longer than waking the thread that does it, some 50 us."""
@@ -67,9 +67,15 @@ def drawing(sampler: Draws, room: Callable[[], Arrays], size: int, *, device: st
         device: that learns from it.
     """
     first = room()
-    if device == "cpu" and sum(array.nbytes for array in first.values()) < AHEAD_FROM_BYTES:
+    count = buffers(sum(array.nbytes for array in first.values()), device)
+    if count == 1:
         return AtOnce(sampler, _buffer(first, size))
-    return Ahead(sampler, [_buffer(first, size), *(_buffer(room(), size) for _ in range(BUFFERS - 1))])
+    return Ahead(sampler, [_buffer(first, size), *(_buffer(room(), size) for _ in range(count - 1))])
+
+
+def buffers(nbytes: int, device: str) -> int:
+    """How many minibatches of so many bytes are held at once for a learner on this device."""
+    return 1 if device == "cpu" and nbytes < AHEAD_FROM_BYTES else BUFFERS
 
 
 def _buffer(rows: Arrays, size: int) -> Drawn:

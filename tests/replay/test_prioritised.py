@@ -104,6 +104,25 @@ def test_a_row_without_its_successor_is_drawn_again() -> None:
     assert set(out["index"].tolist()) == able
 
 
+def test_rows_whose_priorities_are_rare_are_found_and_drawn_by_them() -> None:
+    table, tree, sampler = prioritised(n_step=3)
+    insert(table, tree, 0, 0, np.ones((4, 2)))
+    reference = Reference(table, n_step=3, gamma=0.9)
+    able = np.array([reference.follow(Row(0, 0, row // 2, row % 2)) is not None for row in range(8)])
+    first, second = np.flatnonzero(able)[:2]
+    assert not able.all()
+    # What cannot be drawn yet has a million times the priority of what can.
+    priorities = np.where(able, 0.0, 10_000.0)
+    priorities[[first, second]] = 2.0**-10, 3 * 2.0**-10
+    tree.set(0, 0, priorities)
+    out = arrays(8000)
+    sampler.sample((0, 0), out, beta=0.5)
+    counts = np.bincount(out["index"], minlength=8)
+    assert set(np.flatnonzero(counts)) == {first, second}
+    assert 0.23 < counts[first] / 8000 < 0.27
+    assert np.allclose(out["importance"], np.where(out["index"] == first, 1.0, 3.0**-0.5))
+
+
 def test_updates_reach_the_draws() -> None:
     table, tree, sampler = prioritised()
     insert(table, tree, 0, 0, np.ones((4, 2)))
@@ -120,7 +139,7 @@ def test_no_priority_at_all_is_said() -> None:
     with pytest.raises(ResourceError, match="every priority is 0"):
         sampler.sample((0, 0), arrays(4))
     tree.set(8, 0, np.ones(2))  # the bootstrap row alone
-    with pytest.raises(ResourceError, match="no row with a priority can be drawn"):
+    with pytest.raises(ResourceError, match="the priority of every row with its successors written is 0"):
         sampler.sample((0, 0), arrays(4))
 
 

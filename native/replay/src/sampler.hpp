@@ -93,6 +93,7 @@ class Sampler {
     void gather_stacks(const Item& item, std::size_t begin, std::size_t end) const;
     void check();
     void draw_from_all(const Draw& key);
+    [[nodiscard]] std::vector<std::uint64_t> sums_of(std::span<const Place> places) const;
     [[nodiscard]] std::uint64_t bits(std::size_t i) const;
 
     memory::Table<>& table_;

@@ -67,6 +67,15 @@ def test_a_checkpoint_of_other_shapes_is_refused() -> None:
         check_fits(small, checkpoint._replace(arrays={}))
 
 
+def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() -> None:
+    many = {"algo": "dqn", "env": "CartPole-v1", "num_envs": 100, "num_steps": 8, "n_step": 20}
+    with pytest.raises(ConfigError, match=r"--min_rows 1000 is too few: no row of 100 lanes .* give at least 2000"):
+        prepared(**many)
+    prepared(**many, min_rows=2000)
+    with pytest.raises(ConfigError, match=r"20 steps of 100 lanes are 2,000, and 800 more come at once; .* 2800"):
+        prepared(**many, min_rows=2000, capacity=2700)
+
+
 def test_a_table_that_keeps_less_than_is_drawn_from_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--capacity 100 keeps too few rows: 1,000 are there before .*at least 1000"):
         prepared(algo="dqn", capacity=100, min_rows=1000)

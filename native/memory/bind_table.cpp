@@ -43,6 +43,10 @@ class PyTable {
         check(writer);
         return table_.first(writer);
     }
+    std::uint64_t oldest(std::size_t writer) {
+        check(writer);
+        return table_.oldest(writer);
+    }
     std::uint64_t written(std::size_t writer) const {
         check(writer);
         return table_.written(writer);
@@ -77,6 +81,7 @@ void bind_table(nb::module_& module) {
         .def("push", &PyTable::push)
         .def("begin", &PyTable::begin)
         .def("first", &PyTable::first)
+        .def("oldest", &PyTable::oldest)
         .def("written", &PyTable::written)
         .def("claimed", &PyTable::claimed)
         .def("index", &PyTable::index);

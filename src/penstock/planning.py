@@ -3,6 +3,7 @@
 It makes the environment once, to read its spaces, and touches no file.
 """
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -95,7 +96,7 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     if run.accumulate > 1 and spec.table is None:
         raise ConfigError("--accumulate is for algorithms that learn from a table (penstock algos)")
     if spec.table is not None:
-        _check_table(*spec.replay(), run.num_envs * config.algorithm.num_steps)
+        _check_table(*spec.replay(), run.num_envs, config.algorithm.num_steps)
     elif run.demonstrations is not None:
         raise ConfigError("--demonstrations is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
@@ -108,16 +109,24 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     return Prepared(config, reference(source), profile, algorithm, spec, backend)
 
 
-def _check_table(schedule: ReplaySchedule, table: TableSpec, turn: int) -> None:
-    """Return if what a run keeps suffices for what it draws; ``turn`` is how many rows come at once.
+def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_steps: int) -> None:
+    """Return if what a run keeps suffices for what it draws.
 
     Raises:
         ConfigError: it does not.
     """
-    least = max(schedule.min_rows, 2 * turn)
+    turn, reach = num_envs * num_steps, num_envs * table.n_step
+    least = max(schedule.min_rows, 2 * turn, reach + turn)
     if table.capacity < least:
         why = f"{schedule.min_rows:,} are there before the first is drawn, and {turn:,} come at once"
+        if least == reach + turn:
+            why = f"{table.n_step} steps of {num_envs} lanes are {reach:,}, and {turn:,} more come at once"
         raise ConfigError(f"--capacity {table.capacity} keeps too few rows: {why}; give at least {least}")
+    if math.ceil(schedule.min_rows / turn) * turn < reach:
+        raise ConfigError(
+            f"--min_rows {schedule.min_rows} is too few: no row of {num_envs} lanes has its {table.n_step} steps "
+            f"(--n_step) then; give at least {reach}"
+        )
     if schedule.mini_batch_size > table.capacity:
         more = f"more than the {table.capacity:,} rows that --capacity keeps"
         raise ConfigError(f"--mini_batch_size {schedule.mini_batch_size} is {more}")

@@ -112,10 +112,11 @@ def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(tmp_path, monkeypatc
         if calls == 21:
             raise BadDataError("broken")
 
-    with monkeypatch.context() as patched, pytest.raises(BadDataError, match="broken"):
-        patched.setattr(GradientSteps, "_rank", broken)
-        # What was committed before it is written down.
+    monkeypatch.setattr(GradientSteps, "_rank", broken)
+    # What was committed before it is written down.
+    with pytest.raises(BadDataError, match="broken"):
         train_ranked(tmp_path / "broken", ranked | {"save_interval": 100}, 12)
+    monkeypatch.undo()
     (run,) = (tmp_path / "broken").iterdir()
     assert load_checkpoint(find_checkpoint(run)).manifest["update"] < 12
     assert fingerprint(penstock.resume(run, timesteps=12 * TURN, quiet=True)) == expected

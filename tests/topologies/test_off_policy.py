@@ -57,6 +57,21 @@ def test_a_minibatch_that_cannot_be_shared_is_refused() -> None:
     program(async_off_policy, sync_mode="non_blocking", learners=3, mini_batch_size=64)
 
 
+@pytest.mark.parametrize("learners", [1, 2])
+def test_a_writer_that_is_faster_than_all_others_overwrites_nothing_that_was_not_taken_note_of(learners: int) -> None:
+    wide = {"num_envs": 16, "num_steps": 4, "num_workers": 8, "min_rows": 128, "capacity": 128, "mini_batch_size": 64}
+    table = program(async_off_policy, sync_mode="non_blocking", learners=learners, **wide).edge("rollouts")
+    assert isinstance(table, Table)
+    assert table.limiter is not None
+    rows_of_slot = 16 * 4 // 8
+    # The limiter lets it begin another slot until it is as many rows ahead; one slot is being filled meanwhile.
+    inserted = slots = 0
+    while table.limiter.may_insert(inserted, 0):
+        inserted += rows_of_slot
+        slots += 1
+    assert table.slots >= slots + 1
+
+
 def test_more_steps_where_rows_are_slow_are_refused_where_nobody_waits_for_rows() -> None:
     with pytest.raises(ConfigError, match="--reuse 2 needs --sync_mode non_blocking"):
         program(off_policy, reuse=2.0)

@@ -195,7 +195,10 @@ class GradientStream:
 
 
 def _bytes(name: str) -> Array:
-    return np.frombuffer(name.encode().ljust(NAME_BYTES, b"\0"), np.uint8)
+    content = name.encode()
+    if len(content) > NAME_BYTES:
+        raise PenstockError(f"{name}: the name of a phase or a metric has at most {NAME_BYTES} bytes")
+    return np.frombuffer(content.ljust(NAME_BYTES, b"\0"), np.uint8)
 
 
 def _name(held: Array) -> str:

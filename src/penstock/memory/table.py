@@ -94,6 +94,10 @@ class Table:
         """The oldest sequence that can be read, as far as is known: a moment later it may be overwritten."""
         return self._words.first(writer)
 
+    def oldest(self, writer: int) -> int:
+        """The oldest sequence that was not overwritten up to now: of what was copied before, what is from there on."""
+        return self._words.oldest(writer)
+
     def held(self, writer: int, below: int) -> int:
         """How many slots below a sequence are drawn from: those there are, but for the one that is filled next."""
         return max(0, below - max(self.first(writer), below - (self.slots - 1)))

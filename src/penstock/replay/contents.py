@@ -31,7 +31,7 @@ def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) ->
     count = min(table.slots - 1, _readable(table, taken))
     arrays = _copied(table, taken, count, tree)
     # Race: writers go on. What they have begun to overwrite by now may be torn.
-    lost = count - min(count, _readable(table, taken))
+    lost = count - min(count, *(taken[writer] - table.oldest(writer) for writer in range(table.writers)))
     if lost == 0:
         return arrays
     kept = arrays["final_slot"] >= lost

@@ -13,7 +13,7 @@ from penstock.types import Array
 __all__ = ["SumTree"]
 
 _LEAVES_AT, _PRIORITY, _UNIT = 64, (1 << 36) - 1, 2.0**-22
-# As native/replay/sum_tree.hpp lays it out: the largest, then leaves behind one cache line, the priority in the low bits.
+# As native/replay/sum_tree.hpp lays it out: the largest; behind one cache line leaves, the priority in the low bits.
 
 
 class SumTree:

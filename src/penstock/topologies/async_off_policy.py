@@ -8,7 +8,7 @@ from penstock.exchange.gradients import board_specs, slot_specs
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.topologies.off_policy import limiter, minibatch, replayed, step_settings, table
+from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
 from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, wire
 
 __all__ = ["build"]
@@ -38,7 +38,7 @@ def _apart(plan: Plan) -> Program:
         keeper_settings(plan), plan.update, steps[0].updater, limits, run.max_policy_lag, OPEN_LIMIT_S
     )
     pattern = Pattern(
-        table(plan, ("learner", *learners), limits),
+        table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
         parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners),
         (
             NodeSpec("learner", "parameter", parameter, group="learner"),

@@ -74,7 +74,7 @@ def replayed(
             Board("turns", learners[0], learners[1:], turn_specs(plan.num_workers)),
         )
     pattern = Pattern(
-        table(plan, learners, limits),
+        table(plan, learners, limits, ahead=2 if order == "by_lane" else slots_ahead(plan, limits)),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
         tuple(
             NodeSpec(name, kind, own, group=name, threads=plan.learner_threads, minibatch=minibatch(plan, run.learners))
@@ -87,15 +87,20 @@ def replayed(
     return wire(plan, pattern)
 
 
-def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter) -> Table:
-    """Where environment nodes keep their rollouts."""
+def slots_ahead(plan: Plan, limits: RateLimiter) -> int:
+    """How many slots one environment node may be ahead of the learner, where it is faster than all others."""
+    return math.ceil(limits.tolerance * plan.num_workers / (plan.run.num_envs * plan.num_steps))
+
+
+def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: int) -> Table:
+    """Where environment nodes keep their rollouts: as many as ``capacity`` asks for, or as one may be ahead."""
     run, spec = plan.run, plan.spec
     _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
     rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
     turn = run.num_envs * plan.num_steps
     # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
-    slots = max(2, math.ceil(kept.capacity / turn)) + 1
+    slots = max(ahead, math.ceil(kept.capacity / turn)) + 1
     large = contents_bytes(rollout, slots * plan.num_workers) > TABLE_LIMIT
     file = RunFolder(plan.folder).table_path if large else None
     ranking = None

@@ -9,7 +9,7 @@
 It is DQN with these settings; its rows come with priorities, see ``priorities.py``.
 
 Deviations: the ones of DQN; Q is dueling only where it is told to be. The first priority of a row whose steps leave
-its slot counts fewer of them.
+its slot counts fewer of them; with atoms it is the largest so far. Importance weights grow to their full.
 
 Functions here know no process, environment, loop or device.
 """

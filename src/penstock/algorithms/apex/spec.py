@@ -23,7 +23,9 @@ class ApexConfig(QConfig):
         fixed=BY_LANES,
     )
     updates_per_step: float = tunable(
-        0.25, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
+        0.25,
+        "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
+        min=1e-4,
     )
     capacity: int = tunable(
         1_000_000, "rows the table keeps: more remembers longer and takes memory (100,000 to 2,000,000)", min=1
@@ -52,12 +54,13 @@ def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
     """
     graph = policy_graph(spaces, config, "apex")
     found = q_spec(spaces, config, graph, Ladder(config.epsilon_base, config.epsilon_power))
-    if not config.prioritised:
+    # With atoms, who learns finds how far distributions are apart, and acting knows of these their means alone: then
+    # rows begin with the largest priority so far.
+    if not config.prioritised or config.atoms > 1:
         return found
-    n = graph.head.outputs // config.atoms
     return replace(
         found,
-        row=(ArraySpec("q", (n,), "float32"),),
+        row=(ArraySpec("q", (graph.head.outputs,), "float32"),),
         initial_priority="penstock.algorithms.apex.priorities:initial_priority",
     )
 

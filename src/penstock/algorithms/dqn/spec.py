@@ -36,12 +36,12 @@ class QConfig(ReplayConfig):
         "linear", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
     )
     max_grad_norm: float = tunable(
-        1_000.0, "longer gradients are scaled down to this norm: little forgets rare failures (10 to 1000)", min=0
+        1_000.0, "longer gradients are scaled down to this norm: little forgets rare failures (10 to 1000)", min=1e-4
     )
     error_clip: float = tunable(
         100.0,
         "how wrong a value may be and still pull harder: less forgets rare failures; 1 suits small rewards (1 to 100)",
-        min=0,
+        min=1e-4,
     )
     target_every: int = tunable(
         100, "gradient steps between copies to the target: more is steadier and slower (100 to 10,000)", min=1

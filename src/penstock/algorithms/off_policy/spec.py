@@ -37,7 +37,9 @@ class ReplayConfig:
         fixed=BY_LANES,
     )
     updates_per_step: float = tunable(
-        1.0, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
+        1.0,
+        "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
+        min=1e-4,
     )
     reuse: float = tunable(
         1.0,

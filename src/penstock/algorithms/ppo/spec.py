@@ -49,7 +49,7 @@ class ActorCriticConfig:
     entropy_coef: float = tunable(
         0.01, "reward for randomness: more explores longer and ends less exact (0 to 0.05)", min=0
     )
-    max_grad_norm: float = tunable(0.5, "longer gradients are scaled down to this norm (0.3 to 10)", min=0)
+    max_grad_norm: float = tunable(0.5, "longer gradients are scaled down to this norm (0.3 to 10)", min=1e-4)
     normalize_obs: bool = tunable(
         False, "shift and scale observations by running statistics (off or on)", fixed=BY_NETWORKS
     )

@@ -104,7 +104,8 @@ class Keeper:
         for name, values in {**state, **counts}.items():
             new[name][...] = values
         self._started = time.monotonic() - float(new["elapsed_s"])
-        self._commit(new)
+        self.enter(new)
+        self._publish()
         return {spec.name: self.committed[spec.name] for spec in settings.spec.state}
 
     def next(self) -> Arrays:
@@ -117,6 +118,11 @@ class Keeper:
         Raises:
             BadDataError: an update broke what the policy acts with; what was committed before it stands.
         """
+        self.keep(new, state)
+        self._publish()
+
+    def keep(self, new: Arrays, state: Mapping[str, Any]) -> None:
+        """As `commit`, between two updates: what is acted with changes with the next one."""
         new["elapsed_s"][...] = time.monotonic() - self._started
         self._take_verdict(new)
         for name, values in state.items():
@@ -127,7 +133,7 @@ class Keeper:
                 raise BadDataError(
                     f"update {update} made the parameters of {spec.name} infinite or NaN; {NOTHING_KEPT}"
                 )
-        self._commit(new)
+        self.enter(new)
 
     def done(self) -> bool:
         """True once the run has reached its last timestep, its target, or stopped improving."""
@@ -222,10 +228,6 @@ class Keeper:
         """
         self._record.commit(self._record.number() + 1)
         self.committed = new
-
-    def _commit(self, new: Arrays) -> None:
-        self.enter(new)
-        self._publish()
 
     def _publish(self) -> None:
         committed = self.committed

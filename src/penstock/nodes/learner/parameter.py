@@ -131,14 +131,14 @@ class ParameterNode(WorkingNode):
 
     def _found(self) -> dict[str, float]:
         """What there is to report of the gradients since the last report."""
-        committed, lags, metrics = self._keeper.committed, self._lags, self._metrics
-        self._lags, self._metrics = [], []
+        committed, lags, metrics, policy_lags = self._keeper.committed, self._lags, self._metrics, self._policy_lags
+        self._lags, self._metrics, self._policy_lags = [], [], []
         names = dict.fromkeys(name for one in metrics for name in one)
         means = {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
         counts = {f"gradients/{name}": float(committed[name]) for name in ("applied", "too_old", "owed")}
         lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
-        if self._policy_lags:
-            lag["policy/lag"] = float(np.mean(self._policy_lags))
+        if policy_lags:
+            lag["policy/lag"] = float(np.mean(policy_lags))
         drawn = float(committed["applied"]) * self._schedule.mini_batch_size
         return loss_values(means) | lag | counts | {"replay/ratio": drawn / max(1.0, float(committed["steps"]))}
 
@@ -163,7 +163,7 @@ class ParameterNode(WorkingNode):
             used.append(index)
             self._settle(self._gradients.slot(index), new, progress)
         self._note_paid(new)
-        keeper.commit(new, self._updater.state())
+        keeper.keep(new, self._updater.state())
         self._publish()
         for index in used:
             self._gradients.release(index)

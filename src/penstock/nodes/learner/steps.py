@@ -138,7 +138,7 @@ class GradientSteps:
                 deadline = time.monotonic() + STEP_LIMIT_S
 
     def take_back(self) -> None:
-        """Give rows the ranks that they had before this turn, which comes to nothing; nobody else may rank meanwhile."""
+        """Give rows the ranks that they had before this turn, which comes to nothing; nobody else may rank then."""
         if self.tree is not None:
             self._drawing.settle()
             for rows, stamps, ranks in reversed(self._former):

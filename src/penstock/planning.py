@@ -115,14 +115,14 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_
     Raises:
         ConfigError: it does not.
     """
-    turn, reach = num_envs * num_steps, num_envs * table.n_step
-    least = max(schedule.min_rows, 2 * turn, reach + turn)
+    rows, reach = num_envs * num_steps, num_envs * table.n_step
+    least = max(schedule.min_rows, 2 * rows, reach + rows)
     if table.capacity < least:
-        why = f"{schedule.min_rows:,} are there before the first is drawn, and {turn:,} come at once"
-        if least == reach + turn:
-            why = f"{table.n_step} steps of {num_envs} lanes are {reach:,}, and {turn:,} more come at once"
+        why = f"{schedule.min_rows:,} are there before the first is drawn, and {rows:,} come at once"
+        if least == reach + rows:
+            why = f"{table.n_step} steps of {num_envs} lanes are {reach:,}, and {rows:,} more come at once"
         raise ConfigError(f"--capacity {table.capacity} keeps too few rows: {why}; give at least {least}")
-    if math.ceil(schedule.min_rows / turn) * turn < reach:
+    if math.ceil(schedule.min_rows / rows) * rows < reach:
         raise ConfigError(
             f"--min_rows {schedule.min_rows} is too few: no row of {num_envs} lanes has its {table.n_step} steps "
             f"(--n_step) then; give at least {reach}"

@@ -99,8 +99,8 @@ class BoardReader(Protocol):
         """The latest version, or -1 before the first."""
         ...
 
-    def fresh(self, turn: int) -> bool:
-        """True if a version is there that is new enough for a reader's turn, by the edge's ``max_lag``."""
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is there that is new enough for this rollout of its reader, by the edge's ``max_lag``."""
         ...
 
     def read(self, into: Mapping[str, Array]) -> int:
@@ -119,8 +119,8 @@ class PolicyPort(Protocol):
     """Field -> ``[lanes, ...]``: where the asker puts the observations that it will ask about, of those fields of which
     rows keep one frame only."""
 
-    def fresh(self, turn: int) -> bool:
-        """True if a version is published that is new enough for this turn, by the board's ``max_lag``."""
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is published that is new enough to begin this rollout with, by the board's ``max_lag``."""
         ...
 
     def refresh(self) -> None:

@@ -81,4 +81,4 @@ def test_more_steps_where_rows_are_slow_are_refused_where_nobody_waits_for_rows(
 @pytest.mark.parametrize("pattern", [off_policy, async_off_policy])
 def test_one_learner_is_joined_to_no_other(pattern) -> None:
     names = {edge.name for edge in program(pattern).edges}
-    assert not names & {"gradients", "turns", "parameters"}
+    assert not names & {"gradients", "goals", "parameters"}

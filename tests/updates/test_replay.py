@@ -5,7 +5,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.kernels.noise import draw
-from penstock.ops.turns import Turns
+from penstock.ops.phases import PhaseClock
 from penstock.registry import load
 from penstock.seeding import phase_seed
 from tests.updates import tracking
@@ -187,16 +187,17 @@ def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):
 def test_a_count_that_the_state_does_not_keep_is_refused():
     for every, noise in (([1, 2], [(), ()]), ([1], [(("sample", tracking.NOISE),)])):
         with pytest.raises(PenstockError, match="need gradient_steps"):
-            Turns(every, noise, 0, counted=False)
-    assert Turns([1], [()], 0, counted=False).due() == (0,)
+            PhaseClock(every, noise, 0, counted=False)
+    assert PhaseClock([1], [()], 0, counted=False).due() == (0,)
 
 
 def test_noise_of_learning_is_not_that_of_acting():
-    turns = Turns([1, 1], [(("a", tracking.NOISE), ("b", tracking.NOISE)), (("a", tracking.NOISE),)], 3, counted=True)
-    drawn = [turns.noise(0, 0, 5)["a"], turns.noise(0, 0, 5)["b"], turns.noise(1, 0, 5)["a"]]
+    noise = [(("a", tracking.NOISE), ("b", tracking.NOISE)), (("a", tracking.NOISE),)]
+    clock = PhaseClock([1, 1], noise, 3, counted=True)
+    drawn = [clock.noise(0, 0, 5)["a"], clock.noise(0, 0, 5)["b"], clock.noise(1, 0, 5)["a"]]
     drawn.append(draw(tracking.NOISE, 3, np.arange(5), 0))
-    turns.count = 1
-    drawn.append(turns.noise(0, 0, 5)["a"])
+    clock.count = 1
+    drawn.append(clock.noise(0, 0, 5)["a"])
     assert len({values.tobytes() for values in drawn}) == len(drawn)
-    turns.count = 0
-    assert np.array_equal(turns.noise(0, 3, 2)["a"], drawn[0][3:])
+    clock.count = 0
+    assert np.array_equal(clock.noise(0, 3, 2)["a"], drawn[0][3:])

@@ -63,9 +63,9 @@ class LocalPolicy:
         self._bound: dict[int, _Rows] = {}
         self._handles = count()
 
-    def fresh(self, turn: int) -> bool:
-        """True if a version is published that is new enough for this turn."""
-        return self._board.fresh(turn)
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is published that is new enough to begin this rollout with."""
+        return self._board.fresh(rollout)
 
     def refresh(self) -> None:
         """Answer with the latest published parameters from here on."""

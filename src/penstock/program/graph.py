@@ -115,7 +115,7 @@ class Board:
     readers: tuple[str, ...]
     arrays: tuple[ArraySpec, ...]
     max_lag: int | None = None
-    """How many versions a reader may be behind its own count of turns before it waits; ``None``: it never waits."""
+    """How many versions a reader may be behind its own count of rollouts before it waits; ``None``: it never waits."""
 
 
 @dataclass(frozen=True)

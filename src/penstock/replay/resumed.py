@@ -117,7 +117,7 @@ def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
     if any(table.written(writer) < end for writer, end in enumerate(ends)):
         return _empty(path, rings, place, "the run went on from an earlier checkpoint since")
     firsts = [max(first, end - (slots - 1)) for first, end in zip(place.first, ends, strict=True)]
-    row = header.rings.turn // table.writers
+    row = header.rings.turn_rows // table.writers
     rows = place.left_out + row * sum(end - first for first, end in zip(firsts, ends, strict=True))
     at_end = header.reranked != place.update and all(table.claimed(writer) == end for writer, end in enumerate(ends))
     # Before anything in it changes.
@@ -157,7 +157,7 @@ def _lay_out(
         create(partial, empty)
         table, ranks = rings.structures(mapped(partial, rings))
         count = transfer(held[0], place.taken, held[1], table, ranks)
-        kept, end = rings.turn * count, max(place.taken)
+        kept, end = rings.turn_rows * count, max(place.taken)
         taken, first = (end,) * rings.writers, (end - count,) * rings.writers
         full = replace(empty, taken=taken, first=first, left_out=rows - kept, why=place.why, reranked=reranked)
         write_header(partial, full)

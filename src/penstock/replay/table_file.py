@@ -49,7 +49,7 @@ class Rings:
         return self.writers * self.slots * steps * lanes
 
     @property
-    def turn(self) -> int:
+    def turn_rows(self) -> int:
         """Rows that carry transitions in one slot of every writer."""
         steps, lanes = self._shape
         return self.writers * (steps - 1) * lanes

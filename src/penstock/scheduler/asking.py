@@ -58,9 +58,9 @@ class AskingEnd:
         if not self.answered():
             raise FencedError(f"a question about lane {first_lane} is still open, of a life that was not recovered")
 
-    def fresh(self, turn: int) -> bool:
-        """True if a version is published that is new enough for this turn."""
-        return self._board.fresh(turn)
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is published that is new enough to begin this rollout with."""
+        return self._board.fresh(rollout)
 
     def refresh(self) -> None:
         """The next question, and all after it, are answered with what is the latest when that one is."""

@@ -150,7 +150,7 @@ class BoardEnd:
     Args:
         memory: the structure.
         wake: rings its readers' bells.
-        max_lag: how many versions a reader may be behind its own count of turns; ``None``: any number.
+        max_lag: how many versions a reader may be behind its own count of rollouts; ``None``: any number.
     """
 
     def __init__(self, memory: BoardMemory, wake: Callable[[], None], max_lag: int | None) -> None:
@@ -165,7 +165,7 @@ class BoardEnd:
         self._memory.publish(arrays, version)
         self._wake()
 
-    def fresh(self, turn: int) -> bool:
-        """True if a version is there that is new enough for this turn."""
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is there that is new enough to begin this rollout with."""
         version = self._memory.version()
-        return version >= 0 and (self._max_lag is None or version >= turn - self._max_lag)
+        return version >= 0 and (self._max_lag is None or version >= rollout - self._max_lag)

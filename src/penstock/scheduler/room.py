@@ -98,7 +98,7 @@ def _advice(program: Program, missing: int) -> str:
 def _fitting(table: Table, missing: int, counts: Callable[[ArraySpec], bool]) -> int:
     """How many rows a table may keep so that those of its arrays that count take ``missing`` bytes less; 0 if none."""
     slot = sum(spec.nbytes for spec in table.arrays if counts(spec)) * len(table.writers)
-    return max(0, table.slots - 1 - -(-missing // slot)) * table.rings.turn
+    return max(0, table.slots - 1 - -(-missing // slot)) * table.rings.turn_rows
 
 
 def _check_disk(table: Table, file: Path) -> None:

@@ -16,8 +16,8 @@ from penstock.nodes.learner import (
     ReplayLearnerSettings,
     ReplicaSettings,
     StepSettings,
+    goal_specs,
     replay_record_specs,
-    turn_specs,
 )
 from penstock.nodes.learner.drawing import buffers
 from penstock.program.graph import Board, Edge, Minibatch, NodeSpec, Program, Rounds, Table
@@ -71,7 +71,7 @@ def replayed(
             # Gradients, and the state for who comes later.
             Rounds("gradients", learners, spec.state),
             # Up to where all step, and what they draw from.
-            Board("turns", learners[0], learners[1:], turn_specs(plan.num_workers)),
+            Board("goals", learners[0], learners[1:], goal_specs(plan.num_workers)),
         )
     pattern = Pattern(
         table(plan, learners, limits, ahead=2 if order == "by_lane" else slots_ahead(plan, limits)),
@@ -98,9 +98,9 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
     rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
-    turn = run.num_envs * plan.num_steps
+    rows = run.num_envs * plan.num_steps
     # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
-    slots = max(ahead, math.ceil(kept.capacity / turn)) + 1
+    slots = max(ahead, math.ceil(kept.capacity / rows)) + 1
     large = contents_bytes(rollout, slots * plan.num_workers) > TABLE_LIMIT
     file = RunFolder(plan.folder).table_path if large else None
     ranking = None
@@ -111,8 +111,8 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
 
 def limiter(plan: Plan, reuse: float) -> RateLimiter:
     """Collecting may be two turns ahead: one that is learned from, one that waits."""
-    (schedule, _), turn = plan.spec.replay(), plan.run.num_envs * plan.num_steps
-    return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * turn, reuse=reuse)
+    (schedule, _), rows = plan.spec.replay(), plan.run.num_envs * plan.num_steps
+    return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * rows, reuse=reuse)
 
 
 def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> StepSettings:

@@ -10,7 +10,7 @@ from penstock.algorithm import Algorithm, Phase, UpdaterSettings
 from penstock.ops.batch import Batch
 from penstock.ops.inbox import Inbox
 from penstock.ops.meter import Meter
-from penstock.ops.turns import Turns
+from penstock.ops.phases import PhaseClock
 from penstock.registry import load
 from penstock.types import Array, Arrays
 from penstock.updater import Exchange
@@ -141,7 +141,7 @@ class _Stepper:
             part.name: torch.from_numpy(np.zeros(part.shape, part.dtype)).to(self._device)
             for part in settings.spec.state
         }
-        self._turns = Turns(
+        self._clock = PhaseClock(
             [phase.every for phase in phases],
             [phase.noise for phase in phases],
             settings.seed,
@@ -151,14 +151,14 @@ class _Stepper:
     @property
     def count(self) -> int:
         """Gradient steps so far."""
-        return self._turns.count
+        return self._clock.count
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
         for name, values in state.items():
             self._state[name] = torch.tensor(values, device=self._device)
         if "gradient_steps" in state:
-            self._turns.count = int(state["gradient_steps"])
+            self._clock.count = int(state["gradient_steps"])
 
     def arrays(self) -> Arrays:
         """The state's named arrays on the CPU."""
@@ -173,7 +173,7 @@ class _Stepper:
         """
         metrics: dict[str, Tensor] = {}
         per_row: dict[str, Tensor] = {}
-        for index in self._turns.due():
+        for index in self._clock.due():
             phase = self._phases[index]
             noise = self._noise(index, len(parts), len(parts[0]["weight"]))
             found = [phase.gradients(self._state, *inputs) for inputs in zip(parts, noise, strict=True)]
@@ -192,7 +192,7 @@ class _Stepper:
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
         """One gradient step: phases with gradients step down these, those that never have any have their turn."""
-        due = self._turns.due()
+        due = self._clock.due()
         for index, phase in enumerate(self._phases):
             if phase.name in gradients or (index in due and self._silent(index)):
                 given = gradients.get(phase.name, {})
@@ -208,16 +208,16 @@ class _Stepper:
         return not phase.gradients(self._state, minibatch, *self._noise(index, 1, 1)).gradients
 
     def _count_on(self) -> None:
-        self._turns.count += 1
+        self._clock.count += 1
         if "gradient_steps" in self._state:
-            self._state["gradient_steps"] = torch.tensor(self._turns.count, device=self._device)
+            self._state["gradient_steps"] = torch.tensor(self._clock.count, device=self._device)
 
     def _noise(self, phase: int, parts: int, size: int) -> list[dict[str, Tensor]]:
         """The noise of a phase for each part; the learners' rows are numbered one learner after the other."""
         rows = parts * size
         here = {
             name: torch.from_numpy(values).to(self._device).reshape(parts, size, *values.shape[1:])
-            for name, values in self._turns.noise(phase, self._learner * rows, rows).items()
+            for name, values in self._clock.noise(phase, self._learner * rows, rows).items()
         }
         return [{name: values[part] for name, values in here.items()} for part in range(parts)]
 

@@ -14,7 +14,7 @@ from penstock.nodes.learner.record import (
     why_done,
 )
 from penstock.nodes.learner.replay import ReplayLearnerNode, ReplayLearnerSettings
-from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings, turn_specs
+from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings, goal_specs
 from penstock.nodes.learner.steps import StepSettings
 
 __all__ = [
@@ -33,9 +33,9 @@ __all__ = [
     "ReplicaNode",
     "ReplicaSettings",
     "StepSettings",
+    "goal_specs",
     "parameter_record_specs",
     "record_specs",
     "replay_record_specs",
-    "turn_specs",
     "why_done",
 ]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from penstock.node import Ports
 from penstock.nodes.learner.intake import drawable
-from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
+from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 
 __all__ = ["FollowerNode", "FollowerSettings"]
 
-TURN = 8
+STEPS = 8
 """Gradient steps that are drawn from the same rows: so the next minibatch is known before this one is learned."""
 
 
@@ -44,7 +44,7 @@ class FollowerNode(WorkingNode):
         while not stopping():
             # What is published counts the gradient steps of all.
             progress = self._schedule.progress(self._parameters.version(), self._settings.timesteps)
-            yield from self._steps.until(Turn(self._steps.done + TURN, self._written(), progress))
+            yield from self._steps.until(Goal(self._steps.done + STEPS, self._written(), progress))
             yield None
         self._steps.leave()
 

@@ -16,8 +16,8 @@ from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.refill import refill
-from penstock.nodes.learner.replica import turn_values
-from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
+from penstock.nodes.learner.replica import goal_values
+from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.replay.limiter import RateLimiter
 from penstock.types import Array
@@ -44,7 +44,7 @@ class ReplayLearnerNode(WorkingNode):
 
     It goes on in turns: it takes note of the rollouts that are new, takes as many gradient steps as they make due, then
     commits. While none comes it may take further steps, as far as the limiter lets it. In lock step every environment
-    node waits for that commit, so each turn finds the same rows. Where other learners step with it, board ``turns``
+    node waits for that commit, so each turn finds the same rows. Where other learners step with it, board ``goals``
     tells them up to where.
     """
 
@@ -58,7 +58,7 @@ class ReplayLearnerNode(WorkingNode):
         self._keeper = Keeper(settings.keeper, ports)
         self._steps = GradientSteps(settings.steps, ports)
         self._table = self._steps.table
-        self._turns = ports.board_writer("turns") if settings.steps.learners > 1 else None
+        self._goals = ports.board_writer("goals") if settings.steps.learners > 1 else None
         self._intake = Intake(self._table, settings.order)
         self._start()
         return self._learn()
@@ -111,15 +111,15 @@ class ReplayLearnerNode(WorkingNode):
         taken = committed["taken"].copy()
         slots = self._intake.take(taken)
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
-        turn = self._turn_of(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
+        goal = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
         in_order, ranked = self._settings.order == "by_lane", self._steps.tree is not None
         if in_order and ranked:
             # The checkpoint before holds ranks, and the steps change them.
             yield from keeper.written_down()
-        if self._turns is not None:
-            self._turns.publish(turn_values(turn), int(committed["update"]) + 1)
+        if self._goals is not None:
+            self._goals.publish(goal_values(goal), int(committed["update"]) + 1)
         try:
-            yield from self._steps.until(turn)
+            yield from self._steps.until(goal)
             metrics = self._steps.updater.metrics()
             refuse_bad_losses(metrics, int(committed["update"]) + 1)
         except BadDataError:
@@ -138,7 +138,7 @@ class ReplayLearnerNode(WorkingNode):
             self._note_paid(int(new["steps"]))
             keeper.commit(new, self._steps.updater.state())
         with self._ports.span("report"):
-            drawn = turn.last * self._schedule.mini_batch_size
+            drawn = goal.last * self._schedule.mini_batch_size
             found = {"replay/ratio": drawn / max(1, int(new["steps"]))}
             if lags:
                 found["policy/lag"] = float(np.mean(lags))
@@ -148,8 +148,8 @@ class ReplayLearnerNode(WorkingNode):
         """All gradient steps that so many rows made due are done: before the bell that tells environment nodes."""
         self._ports.note("paid", self._settings.limiter.paid(rows, 0))
 
-    def _turn_of(self, collected: int, taken: Array) -> Turn:
-        """The turn that begins with so many new rows; with none, it takes some of the steps that are spare."""
+    def _goal(self, collected: int, taken: Array) -> Goal:
+        """Of the turn that begins with so many new rows; with none, it takes some of the steps that are spare."""
         committed = self._keeper.committed
         before = int(committed["steps"])
         limiter, enough = self._settings.limiter, drawable(self._table, taken) >= self._schedule.min_rows
@@ -157,4 +157,4 @@ class ReplayLearnerNode(WorkingNode):
         if collected == 0:
             due = min(SPARE_STEPS, self._spare())
         progress = min(1.0, before / self._settings.keeper.run.timesteps)
-        return Turn(int(committed["gradient_steps"]) + due, tuple(map(int, taken)), progress)
+        return Goal(int(committed["gradient_steps"]) + due, tuple(map(int, taken)), progress)

@@ -11,12 +11,12 @@ import numpy as np
 
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.node import Ports
-from penstock.nodes.learner.steps import GradientSteps, StepSettings, Turn
+from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["ReplicaNode", "ReplicaSettings", "turn_specs", "turn_values"]
+__all__ = ["ReplicaNode", "ReplicaSettings", "goal_specs", "goal_values"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class ReplicaSettings:
     """Begin with this one's state instead: all who found a team begin with the same."""
 
 
-def turn_specs(writers: int) -> tuple[ArraySpec, ...]:
-    """The arrays of board ``turns``: what a `Turn` says."""
+def goal_specs(writers: int) -> tuple[ArraySpec, ...]:
+    """The arrays of board ``goals``: what a `Goal` says."""
     return (
         ArraySpec("last", (), "int64"),
         ArraySpec("taken", (writers,), "int64"),
@@ -39,23 +39,23 @@ def turn_specs(writers: int) -> tuple[ArraySpec, ...]:
     )
 
 
-def turn_values(turn: Turn) -> Mapping[str, Array]:
-    """A turn as board ``turns`` has it."""
-    return {"last": np.array(turn.last), "taken": np.array(turn.taken, np.int64), "progress": np.array(turn.progress)}
+def goal_values(goal: Goal) -> Mapping[str, Array]:
+    """A goal as board ``goals`` has it."""
+    return {"last": np.array(goal.last), "taken": np.array(goal.taken, np.int64), "progress": np.array(goal.progress)}
 
 
 class ReplicaNode(WorkingNode):
-    """Follows board ``turns``."""
+    """Follows board ``goals``."""
 
     def __init__(self, settings: ReplicaSettings) -> None:
         self._settings = settings
 
     def _begin(self, ports: Ports) -> Work:
         """Build the updater and join the other learners."""
-        self._turns = ports.board_reader("turns")
+        self._goals = ports.board_reader("goals")
         self._steps = GradientSteps(self._settings.steps, ports)
         self._steps.start(self._first_state())
-        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in turn_specs(self._steps.table.writers)}
+        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in goal_specs(self._steps.table.writers)}
         self._version = -1
         return self._learn()
 
@@ -71,13 +71,13 @@ class ReplicaNode(WorkingNode):
             if not self._told_anew():
                 yield lambda: self._told_anew() or self._ports.stopping()
                 continue
-            self._version = self._turns.read(self._told)
+            self._version = self._goals.read(self._told)
             taken = tuple(map(int, self._told["taken"]))
             with self._ports.span("turn"):
-                yield from self._steps.until(Turn(int(self._told["last"]), taken, float(self._told["progress"])))
+                yield from self._steps.until(Goal(int(self._told["last"]), taken, float(self._told["progress"])))
         self._steps.leave()
 
     def _told_anew(self) -> bool:
         # Who keeps what is learned may have died in between: it cannot tell of a turn before it is let in again.
         self._steps.may_begin()
-        return self._turns.version() != self._version
+        return self._goals.version() != self._version

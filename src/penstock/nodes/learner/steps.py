@@ -25,7 +25,7 @@ from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 from penstock.updater import ReplayUpdater, Team
 
-__all__ = ["GradientSteps", "StepSettings", "Turn"]
+__all__ = ["Goal", "GradientSteps", "StepSettings"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class StepSettings:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Goal:
     """Up to where to step, and what to draw from."""
 
     last: int
@@ -114,22 +114,22 @@ class GradientSteps:
         self.updater.load(state)
         self.done = int(state["gradient_steps"])
 
-    def until(self, turn: Turn) -> Work:
-        """Step until the turn's last step is done, or the run stops."""
+    def until(self, goal: Goal) -> Work:
+        """Step until the goal is reached, or the run stops."""
         self._former.clear()
         if self.tree is not None:
             self._largest = self.tree.max_priority()
         priorities, deadline = self._table_spec.priorities, time.monotonic() + STEP_LIMIT_S
-        beta = 0.0 if priorities is None else priorities.beta + turn.progress * (1.0 - priorities.beta)
-        while self.done < turn.last and not self._ports.stopping():
+        beta = 0.0 if priorities is None else priorities.beta + goal.progress * (1.0 - priorities.beta)
+        while self.done < goal.last and not self._ports.stopping():
             if not self.may_begin():
                 yield lambda: self.may_begin() or self._ports.stopping()
                 continue
-            draw = Draw(self._key(self.done), turn.taken, beta)
-            then = draw._replace(key=self._key(self.done + 1)) if self.done + 1 < turn.last else None
+            draw = Draw(self._key(self.done), goal.taken, beta)
+            then = draw._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
             drawn = self._drawing.take(draw, then)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
-                self._rank(drawn.places, self.updater.learn(drawn.rows, turn.progress))
+                self._rank(drawn.places, self.updater.learn(drawn.rows, goal.progress))
             self.done += 1
             if self._team is not None:
                 self._team.end()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from penstock.algorithm import Phase, UpdaterSettings
 from penstock.ops.meter import Meter
-from penstock.ops.turns import Turns
+from penstock.ops.phases import PhaseClock
 from penstock.types import Array, Arrays
 from penstock.updater import Exchange
 from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
@@ -46,7 +46,7 @@ class Stepper:
             share=torch.ones((), device=device),
             tuned=[value for value in vars(settings.config).values() if isinstance(value, float)],
         )
-        self._turns = Turns(
+        self._clock = PhaseClock(
             [phase.every for phase in phases],
             [phase.noise for phase in phases],
             settings.seed,
@@ -58,14 +58,14 @@ class Stepper:
     @property
     def count(self) -> int:
         """Gradient steps so far."""
-        return self._turns.count
+        return self._clock.count
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
         for name, values in state.items():
             self._buffers.state[name].copy_(torch.tensor(values))
         if "gradient_steps" in state:
-            self._turns.count = int(state["gradient_steps"])
+            self._clock.count = int(state["gradient_steps"])
 
     def arrays(self) -> Arrays:
         """The state's named arrays on the CPU."""
@@ -89,19 +89,19 @@ class Stepper:
             for index in range(len(self._phases)):
                 self._part(index)
             return
-        count = self._turns.count
-        for self._turns.count in (0, 1):  # All phases are due at 0, and at 1 those that are at every step.
-            self._step(self._turns.due())
-        self._turns.count = count
+        count = self._clock.count
+        for self._clock.count in (0, 1):  # All phases are due at 0, and at 1 those that are at every step.
+            self._step(self._clock.due())
+        self._clock.count = count
 
     def step(self) -> Arrays:
         """One gradient step with the minibatch that the rows hold; what it finds for each row."""
-        due = self._turns.due()
+        due = self._clock.due()
         for index in due:
             self._draw(index, 0, self._size)
         step = self._step(due)
         step.run()
-        self._turns.count += 1
+        self._clock.count += 1
         return {name: values.cpu().numpy().copy() for name, values in step.per_row.items()}
 
     def step_in_parts(
@@ -115,7 +115,7 @@ class Stepper:
             exchange: how several learners agree; ``None``: this one is alone.
         """
         found: dict[str, list[Tensor]] = {}
-        for index in self._turns.due():
+        for index in self._clock.due():
             find, apply = self._part(index)
             for gradient in find.gradients.values():
                 gradient.zero_()
@@ -136,7 +136,7 @@ class Stepper:
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
         """One gradient step: phases with gradients step down these, those that never have any have their turn."""
-        due = self._turns.due()
+        due = self._clock.due()
         for index, phase in enumerate(self._phases):
             find, apply = self._part(index)
             if phase.name in gradients or (index in due and not find.gradients):
@@ -146,9 +146,9 @@ class Stepper:
         self._count_on()
 
     def _count_on(self) -> None:
-        self._turns.count += 1
+        self._clock.count += 1
         if "gradient_steps" in self._buffers.state:
-            self._buffers.state["gradient_steps"].fill_(self._turns.count)
+            self._buffers.state["gradient_steps"].fill_(self._clock.count)
 
     def put(self, part: Mapping[str, Tensor]) -> None:
         """Make this minibatch, ``[m, ...]`` each, the one that the rows hold."""
@@ -159,7 +159,7 @@ class Stepper:
         """Draw the noise of a phase for one part of a minibatch of so many rows, those of other learners apart."""
         if self._buffers.noise[phase]:
             first_row = self._learner * rows + part * self._size
-            for name, values in self._turns.noise(phase, first_row, self._size).items():
+            for name, values in self._clock.noise(phase, first_row, self._size).items():
                 self._buffers.noise[phase][name].copy_(torch.from_numpy(values))
 
     def _step(self, due: tuple[int, ...]) -> Step:

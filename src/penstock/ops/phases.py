@@ -12,11 +12,11 @@ from penstock.kernels.noise import draw
 from penstock.seeding import phase_seed
 from penstock.types import Arrays, NoiseSpec
 
-__all__ = ["Turns"]
+__all__ = ["PhaseClock"]
 
 
-class Turns:
-    """The turns of an algorithm's phases.
+class PhaseClock:
+    """When the phases of an algorithm are due.
 
     Args:
         every: of each phase: it runs at every n-th gradient step.

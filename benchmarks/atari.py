@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.peers.install import python_of
-from benchmarks.record import ROOT, write
+from benchmarks.record import ROOT, destination, write
 from benchmarks.runs import curve, train
 from penstock.metrics.report import STEPS_PER_SECOND
 
@@ -56,7 +56,7 @@ def main() -> None:
         "--backend", default="compiled", help="of penstock's update; a run of 300,000 steps compiles it"
     )
     parser.add_argument("--env", default="ALE/Pong-v5", help="penstock's; the peer plays PongNoFrameskip-v4")
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     python = python_of("sb3-atari")
     words = ["--env", args.env, "--threads", str(args.threads), "--backend", args.backend]

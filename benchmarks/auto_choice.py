@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import write
+from benchmarks.record import destination, write
 from benchmarks.runs import curve, train
 from penstock.metrics.report import STEPS_PER_SECOND
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     measured = list(results(args.cores, args.settings, args.rounds))
     if args.write:

@@ -9,10 +9,9 @@ well anything learns: `benchmarks/learning` does.
 
 import argparse
 import statistics
-from pathlib import Path
 
 from benchmarks.peers.run import result_of
-from benchmarks.record import write
+from benchmarks.record import destination, write
 from benchmarks.runs import flags, throughput
 
 SETTING = {
@@ -44,7 +43,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=16, help="batches of penstock that are measured in a round")
     parser.add_argument("--peer_updates", type=int, default=4, help="batches of the peer that are measured in a round")
     parser.add_argument("--peer_threads", type=int, default=1)
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args, extra = parser.parse_known_args()
     peers, own = [], []
     for number in range(args.rounds):

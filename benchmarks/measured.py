@@ -6,10 +6,9 @@ Rows of one case did the same work in the same sitting: ours, a peer's, and wher
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from benchmarks.record import write
+from benchmarks.record import destination, write
 
 Kind = Literal["penstock", "peer", "limit"]
 
@@ -55,7 +54,7 @@ def parser(name: str, description: str | None, rounds: int) -> argparse.Argument
         f"python -m benchmarks.{name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--rounds", type=int, default=rounds, help="how often the compared things take turns")
-    made.add_argument("--write", type=Path, help="write the result here as JSON")
+    made.add_argument("--write", type=destination, help="write the result here as JSON")
     return made
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from benchmarks.bars import Bar
 from benchmarks.end_to_end import BATCH, SETTING
 from benchmarks.processes import cpu_per_step
-from benchmarks.record import write
+from benchmarks.record import destination, write
 from benchmarks.runs import curve, flags, idle, rate, throughput, train
 from benchmarks.sleeping import ROLLOUT
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=("published", "sleeping"), default=["published", "sleeping"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=32, help="batches a run; three times as many where it sleeps")
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     reached, entries = measure(args.parts, args.rounds, args.updates)
     print("\n".join(bar.line() for bar in reached))

@@ -1,5 +1,11 @@
-"""What every committed measurement carries: machine, versions, commit and command. Measures nothing itself."""
+"""What every committed measurement carries: machine, versions, commit and command. Measures nothing itself.
 
+A result that may be committed is not written from a tree with changes, which no commit names: `destination` says so
+before anything is measured, `write` at the end. `ALLOW_DIRTY=1` in the environment lets it pass, with a `+` behind the
+commit. What lies under `build/` or outside the repository is written from any tree.
+"""
+
+import argparse
 import importlib.metadata
 import json
 import os
@@ -9,6 +15,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+UNMEASURED = ("benchmarks/results", "benchmarks/learning/results", "docs", "*.md")
+"""What may have changed: results themselves, and what is only read."""
+ALLOW = "ALLOW_DIRTY"
+
+
+class DirtyTreeError(argparse.ArgumentTypeError):
+    """A result would name a commit that it is not of; a command's parser says so where `destination` is a type."""
 
 
 def machine() -> dict[str, Any]:
@@ -25,15 +38,48 @@ def machine() -> dict[str, Any]:
 
 def commit() -> str:
     """The commit that was measured; `+` marks a tree with changes."""
-    command = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
+    return (_git("rev-parse", "--short=12", "HEAD") or "unknown") + "+" * bool(changed())
+
+
+def changed() -> list[str]:
+    """Files that git knows and that differ from the commit, but for those that cannot change what is measured."""
+    others = [f":(exclude,top){pattern}" for pattern in UNMEASURED]
+    return _git("diff", "--name-only", "HEAD", "--", ":(top)", *others).splitlines()
+
+
+def destination(path: str | Path) -> Path:
+    """Where a result is to be written, as the type of a command's argument: looked at before hours of measuring.
+
+    Raises:
+        DirtyTreeError: the tree has changes, and the result might be committed.
+    """
+    path = Path(path)
+    inside = path.resolve().is_relative_to(ROOT) and not path.resolve().is_relative_to(ROOT / "build")
+    if inside and os.environ.get(ALLOW) != "1" and (files := changed()):
+        listed = ", ".join(files)
+        raise DirtyTreeError(f"commit what has changed before {path} is written, or set {ALLOW}=1: {listed}")
+    return path
 
 
 def write(path: Path, result: dict[str, Any]) -> None:
-    """Write a result as JSON, with machine and commit in front."""
+    """Write a result as JSON, with machine and commit in front.
+
+    Raises:
+        DirtyTreeError: the tree has changes by now; the result stands under `build/dirty/`.
+    """
+    try:
+        destination(path)
+    except DirtyTreeError as error:
+        kept = ROOT / "build/dirty" / path.name
+        write(kept, result)
+        raise DirtyTreeError(f"{error}; what was measured stands in {kept}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"commit": commit(), "machine": machine(), **result}, indent=2) + "\n")
+
+
+def _git(*words: str) -> str:
+    """What git says; empty where there is no repository."""
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _processor() -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bars import Bar
-from benchmarks.record import write
+from benchmarks.record import destination, write
 from benchmarks.runs import curve, flags, idle, rate, train
 from benchmarks.sleeping import FIXED_S, fixed
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", nargs="+", type=int, default=list(WORKERS))
     parser.add_argument("--batches", type=int, default=6, help="batches that are measured at each width")
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     rows = []
     for workers in args.workers:

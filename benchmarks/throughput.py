@@ -12,11 +12,10 @@ float32. Steady state: updates included, start-up left out. Does not judge how w
 
 import argparse
 import statistics
-from pathlib import Path
 
 from benchmarks.bars import Bar
 from benchmarks.peers.run import result_of
-from benchmarks.record import write
+from benchmarks.record import destination, write
 from benchmarks.runs import flags, throughput
 
 SETTING = {"num_envs": 64, "num_steps": 128, "epochs": 4, "mini_batch_size": 2048, "lr": 3e-4}
@@ -69,7 +68,7 @@ def main() -> None:
     parser.add_argument("--peer_updates", type=int, default=15, help="batches of stable-baselines3 in a round")
     parser.add_argument("--peer_seconds", type=float, default=15, help="seconds of Sample Factory in a round")
     parser.add_argument("--shared", action="store_true", help="measure Sample Factory with a shared trunk as well")
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     rounds = []
     for number in range(args.rounds):

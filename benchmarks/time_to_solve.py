@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.bars import Bar
-from benchmarks.record import write
+from benchmarks.record import destination, write
 from benchmarks.runs import curve, evaluate, train
 from penstock.metrics.report import RETURN
 
@@ -128,7 +128,7 @@ def main() -> None:
     names = [case.env for case in CASES]
     parser.add_argument("--cases", nargs="+", choices=names, default=names)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    parser.add_argument("--write", type=Path, help="write the result here as JSON")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args, extra = parser.parse_known_args()
     measured = [measure(case, args.seeds, extra) for case in CASES if case.env in args.cases]
     print("\n".join(bar.line() for reached, _ in measured for bar in reached))

@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.learning.run import EPISODES, HERE, verdict
-from benchmarks.record import ROOT, write
+from benchmarks.record import ROOT, destination, write
 from benchmarks.runs import Curve, curve, evaluate, train
 from penstock.metrics.report import RETURN
 from penstock.types import Array
@@ -86,6 +86,8 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := sorted(set(args.rows) - set(table)):
         parser.error(f"unknown rows: {', '.join(unknown)}")
+    for name in args.rows:
+        destination(HERE / "results" / f"backends-{name}.json")
     short = [line for name in args.rows for line in learn(name, table[name], args.seeds)]
     print("\n".join(short) or "every threshold is held, and the curves overlap")
     return 1 if short else 0

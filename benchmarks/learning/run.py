@@ -3,7 +3,7 @@
     python -m benchmarks.learning.run pendulum cartpole-preset     # those rows
     python -m benchmarks.learning.run --all                        # every row, in lock step and non-blocking
     python -m benchmarks.learning.run pendulum -- --lr 1e-3        # further flags for `penstock train`
-    python -m benchmarks.learning.run dqn-cartpole apex-cartpole --alternate     # by turns, to compare their seconds
+    python -m benchmarks.learning.run dqn-cartpole dqn-cartpole-overlapping apex-cartpole --alternate    # to compare
 
 Writes `results/<row>.json` and `results/<row>.png` (return over steps), and ends with 1 if a row misses its threshold.
 A row with `judged = "best"` is judged by the checkpoint that was best in the evaluations on the way. A row that
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from benchmarks.learning.clock import Clock
-from benchmarks.record import ROOT, write
+from benchmarks.record import ROOT, destination, write
 from benchmarks.runs import Curve, curve, evaluate, train
 from penstock.metrics.report import EVAL_RETURN, RETURN
 
@@ -112,7 +112,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", help=", ".join(table))
     parser.add_argument("--all", action="store_true", help="every row, in lock step and non-blocking")
-    parser.add_argument("--alternate", action="store_true", help="seed by seed instead of row by row")
+    parser.add_argument("--alternate", action="store_true", help="seed by seed, not row by row, to compare seconds")
     args = parser.parse_args(words)
     unknown = sorted(set(args.rows) - set(table))
     if unknown or not (args.rows or args.all):
@@ -121,6 +121,8 @@ def main() -> int:
     if args.all:
         both = [name for name, row in table.items() if row.get("both_modes", True)]
         asked |= {f"{name}-non-blocking": (table[name], [*extra, *NON_BLOCKING]) for name in both}
+    for name in asked:
+        destination(HERE / "results" / f"{name}.json")
     found: dict[str, list[Learned]] = {name: [] for name in asked}
     turns = [(name, seed) for name in asked for seed in SEEDS]
     short = []

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.record import ROOT
+from benchmarks.record import ROOT, destination
 from benchmarks.runs import evaluate, flags
 from benchmarks.soak.faults import Draw
 from benchmarks.soak.report import Asked, Finding, save
@@ -122,7 +122,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=FULL_MINUTES, help="with faults; the quiet comes on top")
     parser.add_argument("--seed", type=int, default=0, help="of the faults")
-    parser.add_argument("--write", type=Path, default=ROOT / "build/benchmarks/soak_on_policy.json", metavar="FILE")
+    place = ROOT / "build/benchmarks/soak_on_policy.json"
+    parser.add_argument("--write", type=destination, default=place, metavar="FILE")
     args = parser.parse_args()
     short = soak(args.minutes, args.seed, args.write, sys.argv[1:])
     print("\n".join(["falls short:", *short]) if short else "every bar holds")

@@ -20,16 +20,18 @@ def test_the_table_holds_every_promise() -> None:
         ("ppo", "Acrobot-v1", None, -100, None),
         ("ppo", "MountainCarContinuous-v0", None, 90, None),
         ("sac", "Pendulum-v1", "12000", -160, None),
-        ("ddpg", "Pendulum-v1", "8000", -160, None),
+        ("ddpg", "Pendulum-v1", "12000", -160, None),
         ("td3", "Pendulum-v1", "10000", -160, None),
         *((algo, "Pendulum-v1", "20000", -160, None) for algo in ("dsac", "dsact")),
         ("dqn", "CartPole-v1", "100000", 475, None),
-        ("apex", "CartPole-v1", "100000", 475, None),
+        ("dqn non_blocking", "CartPole-v1", "100000", 475, None),
+        ("apex non_blocking", "CartPole-v1", "100000", 475, None),
     }
     found = set()
     for row in table.values():
         flags = dict(zip(row["arguments"][::2], row["arguments"][1::2], strict=True))
-        found.add((flags.get("--algo", "ppo"), flags["--env"], flags.get("--timesteps"), row["each"], row.get("mean")))
+        algo = " ".join([flags.get("--algo", "ppo"), *([flags["--sync_mode"]] if "--sync_mode" in flags else [])])
+        found.add((algo, flags["--env"], flags.get("--timesteps"), row["each"], row.get("mean")))
     assert found == promised
 
 

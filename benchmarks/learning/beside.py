@@ -1,12 +1,15 @@
 """SAC on HalfCheetah-v5 beside stable-baselines3's from the same machine: one picture, the same seeds for both.
 
-    python -m benchmarks.learning.beside --seeds 0 1 2       # trains both, one after the other, one core each: hours
-    python -m benchmarks.learning.beside --ours RUN ... --theirs LOG ...           # draws what was trained before
+    python -m benchmarks.learning.beside --seeds 0 1 2       # trains both, one after the other: hours
+    python -m benchmarks.learning.beside --ours RUN ... --theirs LOG ...     # draws what was trained before
 
-A RUN is a run folder of the preset `halfcheetah`, a LOG holds the line that `peers/sb3_sac.py` prints. Both curves are
-the mean return of the last 100 training episodes; behind each run ten greedy episodes are played. Writes
-`results/halfcheetah-sac.json` and `.png`, and ends with 1 if ours plays worse at the end, by the mean over the seeds.
-Needs `penstock[mujoco]`.
+A RUN is a run folder of the preset `halfcheetah`, a LOG holds the line that `peers/sb3_sac.py` prints: of the same
+seeds, and each with the settings that are given here. `--pinned` says of both that they were trained on one core each,
+by `taskset -c CORE` in front of the commands; without it, this trains on whatever cores there are.
+
+Both curves are the mean return of the last 100 training episodes; behind each run ten greedy episodes are played.
+Writes `results/halfcheetah-sac.json` and `.png`, and ends with 1 if ours plays worse at the end, by the mean over the
+seeds. Needs `penstock[mujoco]`.
 """
 
 import argparse
@@ -25,17 +28,21 @@ from benchmarks.peers.install import HERE as PEERS
 from benchmarks.peers.install import python_of
 from benchmarks.peers.run import parse
 from benchmarks.plots import COLORS
-from benchmarks.record import ROOT, write
-from benchmarks.runs import Curve, curve, train
+from benchmarks.record import ROOT, destination, write
+from benchmarks.runs import Curve, curve, flags, train
 from penstock.config.sources import preset_path
 from penstock.metrics.report import EVAL_RETURN, RETURN
 
+EVAL_STD = "eval/return_std"
 PRESET = tomllib.loads(preset_path("halfcheetah").read_text("utf-8"))
-OURS = ("--preset", "halfcheetah", "--backend", "compiled", "--threads", "1", "--num_workers", "1")
-THEIRS = (
-    *("--env", PRESET["env"], "--timesteps", str(PRESET["timesteps"]), "--min_rows", str(PRESET["min_rows"])),
-    *("--lr", str(PRESET["lr"]), "--episodes", str(PRESET["eval_episodes"]), "--threads", "1"),
-)
+HOW = {"backend": "compiled", "threads": 1, "num_workers": 1}
+"""What is set of ours beyond the preset."""
+OURS = ("--preset", "halfcheetah", *flags(HOW))
+THEIR_HOW = {name: PRESET[name] for name in ("env", "timesteps", "min_rows", "lr")} | {
+    "episodes": PRESET["eval_episodes"],
+    "threads": 1,
+}
+THEIRS = tuple(flags(THEIR_HOW))
 
 
 class Trained(NamedTuple):
@@ -45,35 +52,42 @@ class Trained(NamedTuple):
     line: Curve
     mean_return: float
     """Of the greedy episodes at the end."""
+    std_return: float | None
+    """Of the same episodes, where it is known."""
 
     def entry(self) -> dict[str, Any]:
         """For the committed result."""
         last = round(self.line.values[-1], 1)
         seconds = round(self.line.seconds[-1])
-        return {"seed": self.seed, "mean_return": round(self.mean_return, 1), "last_100": last, "seconds": seconds}
+        spread = {} if self.std_return is None else {"std_return": round(self.std_return, 1)}
+        mean = {"mean_return": round(self.mean_return, 1)}
+        return {"seed": self.seed, **mean, **spread, "last_100": last, "seconds": seconds}
 
 
 def of_run(run: Path) -> Trained:
     """What a run folder holds.
 
     Raises:
-        ValueError: it was trained with other settings than the preset's.
+        ValueError: it was trained with other settings than those given here.
     """
     config = tomllib.loads((run / "config.toml").read_text("utf-8"))
-    if other := {name: config[name] for name, value in PRESET.items() if config[name] != value}:
-        raise ValueError(f"{run} was not trained as the preset says: {other}")
-    return Trained(int(config["seed"]), curve(run, RETURN), curve(run, EVAL_RETURN).values[-1])
+    if other := {name: config[name] for name, value in (PRESET | HOW).items() if config[name] != value}:
+        raise ValueError(f"{run} was not trained as {' '.join(OURS)} says: {other}")
+    mean, std = curve(run, EVAL_RETURN).values[-1], curve(run, EVAL_STD).values
+    return Trained(int(config["seed"]), curve(run, RETURN), mean, std[-1] if std else None)
 
 
 def of_output(output: str) -> Trained:
     """What stable-baselines3's script printed.
 
     Raises:
-        ValueError: it printed no result.
+        ValueError: it printed no result, or one of other settings than those given here. Not every log names all.
     """
     result = parse(output)
-    line = result["curve"]
-    return Trained(int(result["seed"]), Curve(line["steps"], line["seconds"], line["returns"]), result["mean_return"])
+    if other := {name: result[name] for name, value in THEIR_HOW.items() if result.get(name, value) != value}:
+        raise ValueError(f"seed {result['seed']} of stable-baselines3 was trained with other settings: {other}")
+    line = Curve(*(result["curve"][part] for part in ("steps", "seconds", "returns")))
+    return Trained(int(result["seed"]), line, result["mean_return"], result.get("std_return"))
 
 
 def train_ours(seed: int) -> Trained:
@@ -87,7 +101,40 @@ def train_theirs(seed: int) -> Trained:
     return of_output(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def draw(path: Path, found: dict[str, Sequence[Trained]]) -> None:
+def compared(found: dict[str, Sequence[Trained]], *, pinned: bool) -> dict[str, Any]:
+    """The committed result of both sides.
+
+    Raises:
+        ValueError: one has other seeds than the other.
+    """
+    seeds = {name: sorted(run.seed for run in runs) for name, runs in found.items()}
+    ours, theirs = found
+    if seeds[ours] != seeds[theirs]:
+        raise ValueError(f"both need the same seeds: {seeds}")
+    core = ["taskset -c CORE"] if pinned else []
+    means = {name: [run.mean_return for run in runs] for name, runs in found.items()}
+    return {
+        "commands": [
+            " ".join([*core, "penstock train", *OURS, "--seed SEED"]),
+            " ".join([*core, "python benchmarks/peers/sb3_sac.py", *THEIRS, "--seed SEED"]),
+        ],
+        "each_on": where(pinned=pinned),
+        "holds": statistics.mean(means[ours]) >= statistics.mean(means[theirs]),
+        "mean_return": {name: round(statistics.mean(values), 1) for name, values in means.items()},
+        "range_over_seeds": {name: [round(min(values), 1), round(max(values), 1)] for name, values in means.items()},
+        "std_over_seeds": {
+            name: round(statistics.stdev(values), 1) if len(values) > 1 else None for name, values in means.items()
+        },
+        **{name: [run.entry() for run in runs] for name, runs in found.items()},
+    }
+
+
+def where(*, pinned: bool) -> str:
+    """What each run had of the machine, as far as is known."""
+    return "one core" if pinned else "one torch thread"
+
+
+def draw(path: Path, found: dict[str, Sequence[Trained]], *, pinned: bool) -> None:
     """Return over steps and over hours, a line a seed."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     by_steps, by_hours = figure.subplots(1, 2, sharey=True)
@@ -99,7 +146,9 @@ def draw(path: Path, found: dict[str, Sequence[Trained]]) -> None:
     by_steps.set(xlabel="steps", ylabel="return, mean of the last 100 training episodes")
     by_hours.set(xlabel="hours")
     by_steps.legend()
-    figure.suptitle(f"SAC on {PRESET['env']}, minibatches of 256, two layers of 256, one core each", fontsize=9)
+    figure.suptitle(
+        f"SAC on {PRESET['env']}, minibatches of 256, two layers of 256, {where(pinned=pinned)} each", fontsize=9
+    )
     figure.savefig(path, dpi=120)
 
 
@@ -109,24 +158,17 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="what is trained where nothing is read")
     parser.add_argument("--ours", type=Path, nargs="+", default=[], help="run folders")
     parser.add_argument("--theirs", type=Path, nargs="+", default=[], help="what the peer's script printed")
+    parser.add_argument("--pinned", action="store_true", help="each was, and is, trained on one core alone")
     args = parser.parse_args()
+    path = destination(HERE / "results/halfcheetah-sac.json")
     ours = [of_run(run) for run in args.ours] or [train_ours(seed) for seed in args.seeds]
     theirs = [of_output(log.read_text("utf-8")) for log in args.theirs] or [train_theirs(seed) for seed in args.seeds]
-    mean, other = (statistics.mean(run.mean_return for run in runs) for runs in (ours, theirs))
-    result = {
-        "commands": [
-            " ".join(["penstock train", *OURS, "--seed SEED"]),
-            " ".join(["python benchmarks/peers/sb3_sac.py", *THEIRS, "--seed SEED"]),
-        ],
-        "holds": mean >= other,
-        "mean_return": {"penstock": round(mean, 1), "stable-baselines3": round(other, 1)},
-        "penstock": [run.entry() for run in ours],
-        "stable-baselines3": [run.entry() for run in theirs],
-    }
-    write(HERE / "results/halfcheetah-sac.json", result)
-    draw(HERE / "results/halfcheetah-sac.png", {"penstock": ours, "stable-baselines3": theirs})
-    print(f"greedy return at the end: {mean:.0f}, stable-baselines3 {other:.0f}")
-    return 0 if mean >= other else 1
+    found = {"penstock": ours, "stable-baselines3": theirs}
+    result = compared(found, pinned=args.pinned)
+    write(path, result)
+    draw(path.with_suffix(".png"), found, pinned=args.pinned)
+    print("greedy return at the end:", ", ".join(f"{name} {mean:.0f}" for name, mean in result["mean_return"].items()))
+    return 0 if result["holds"] else 1
 
 
 if __name__ == "__main__":

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from benchmarks.learning.beside import PRESET, draw, of_output, of_run
+from benchmarks.learning.beside import HOW, PRESET, THEIR_HOW, Trained, compared, draw, of_output, of_run
 from benchmarks.runs import Curve
 
 
 def run_folder(folder: Path, **other: object) -> Path:
     folder.mkdir()
-    (folder / "config.toml").write_text(tomli_w.dumps(PRESET | {"seed": 2} | other))
+    (folder / "config.toml").write_text(tomli_w.dumps(PRESET | HOW | {"seed": 2} | other))
     reports = [
         {"update": 1, "steps": 64, "time_s": 0.5, "rollout/return_mean": -300.0},
         {"update": 2, "steps": 128, "time_s": 1.0, "rollout/return_mean": 4000.0},
-        {"update": 2, "steps": 128, "time_s": 1.0, "eval/return_mean": 4500.0},
+        {"update": 2, "steps": 128, "time_s": 1.0, "eval/return_mean": 4500.0, "eval/return_std": 50.0},
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(report) + "\n" for report in reports))
     return folder
@@ -24,21 +24,62 @@ def run_folder(folder: Path, **other: object) -> Path:
 
 def test_a_run_folder_is_read(tmp_path: Path) -> None:
     found = of_run(run_folder(tmp_path / "run"))
-    assert found == (2, Curve([64, 128], [0.5, 1.0], [-300.0, 4000.0]), 4500.0)
-    assert found.entry() == {"seed": 2, "mean_return": 4500.0, "last_100": 4000.0, "seconds": 1}
+    assert found == (2, Curve([64, 128], [0.5, 1.0], [-300.0, 4000.0]), 4500.0, 50.0)
+    known = {"seed": 2, "mean_return": 4500.0, "last_100": 4000.0, "seconds": 1}
+    assert found.entry() == known | {"std_return": 50.0}
+    assert found._replace(std_return=None).entry() == known
 
 
 def test_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"not trained as the preset says: \{'lr': 0.01\}"):
-        of_run(run_folder(tmp_path / "run", lr=0.01))
+    with pytest.raises(ValueError, match=r"not trained as --preset halfcheetah .* says: \{'lr': 0.01, 'threads': 2\}"):
+        of_run(run_folder(tmp_path / "run", lr=0.01, threads=2))
 
 
-def test_the_peers_line_is_read() -> None:
-    result = {"seed": 1, "mean_return": 10.0, "curve": {"steps": [1000], "seconds": [9.5], "returns": [-5.0]}}
-    assert of_output(f"warning\nRESULT {json.dumps(result)}\n") == (1, Curve([1000], [9.5], [-5.0]), 10.0)
+THEIRS = {"seed": 1, "mean_return": 10.0, "curve": {"steps": [1000], "seconds": [9.5], "returns": [-5.0]}}
+
+
+def test_the_peers_line_is_read_also_where_it_names_no_settings() -> None:
+    found = (1, Curve([1000], [9.5], [-5.0]), 10.0)
+    assert of_output(f"warning\nRESULT {json.dumps(THEIRS)}\n") == (*found, None)
+    assert of_output(f"RESULT {json.dumps(THEIRS | THEIR_HOW | {'std_return': 2.0})}") == (*found, 2.0)
+
+
+@pytest.mark.parametrize("name", THEIR_HOW)
+def test_a_peers_line_with_other_settings_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"seed 1 of stable-baselines3 .* other settings: \{{'{name}': 'other'\}}"):
+        of_output(f"RESULT {json.dumps(THEIRS | THEIR_HOW | {name: 'other'})}")
+
+
+def trained(seed: int, mean: float) -> Trained:
+    return Trained(seed, Curve([64], [0.5], [-300.0]), mean, None)
+
+
+def test_both_sides_are_compared_with_their_spread() -> None:
+    found = {"penstock": [trained(0, 10.0), trained(1, 20.0)], "peer": [trained(1, 12.0), trained(0, 16.0)]}
+    result = compared(found, pinned=False)
+    assert result["holds"]
+    assert result["mean_return"] == {"penstock": 15.0, "peer": 14.0}
+    assert result["range_over_seeds"] == {"penstock": [10.0, 20.0], "peer": [12.0, 16.0]}
+    # The root of 25 + 25, and of 4 + 4: of two values there is one degree of freedom.
+    assert result["std_over_seeds"] == {"penstock": 7.1, "peer": 2.8}
+
+
+def test_only_those_that_were_pinned_say_so() -> None:
+    found = {"penstock": [trained(0, 1.0)], "peer": [trained(0, 2.0)]}
+    free, pinned = (compared(found, pinned=pinned) for pinned in (False, True))
+    assert (free["each_on"], pinned["each_on"]) == ("one torch thread", "one core")
+    assert [command.startswith("taskset -c CORE ") for command in free["commands"]] == [False, False]
+    assert [command.startswith("taskset -c CORE ") for command in pinned["commands"]] == [True, True]
+
+
+def test_other_seeds_are_not_compared() -> None:
+    with pytest.raises(ValueError, match=r"the same seeds: \{'penstock': \[0, 1\], 'peer': \[0, 2\]\}"):
+        compared(
+            {"penstock": [trained(0, 1.0), trained(1, 1.0)], "peer": [trained(0, 1.0), trained(2, 1.0)]}, pinned=False
+        )
 
 
 def test_both_are_drawn(tmp_path: Path) -> None:
     run = of_run(run_folder(tmp_path / "run"))
-    draw(tmp_path / "beside.png", {"penstock": [run, run], "stable-baselines3": [run]})
+    draw(tmp_path / "beside.png", {"penstock": [run, run], "stable-baselines3": [run]}, pinned=True)
     assert (tmp_path / "beside.png").read_bytes().startswith(b"\x89PNG")

@@ -61,7 +61,7 @@ class GradientSteps:
     """One learner's sampler, updater and ends of what it shares with the others.
 
     Attributes:
-        done: gradient steps that the state has behind it.
+        done: gradient steps of this learner, counted on from those of the state that it began with.
         table: what is drawn from.
         tree: the priorities of its rows, if they have some.
         updater: holds the state.

@@ -4,10 +4,13 @@
     python -m benchmarks.replay --peers none   # without them
     python -m benchmarks.replay --write FILE
 
-Rows are as of Pendulum-v1: observation [3], action [1], reward, two flags; a table holds 1,000,000 of them. One process
-inserts rollouts of 128 steps of 8 lanes while another draws batches of 256 from Python; then one process alone draws by
-priority and gives every row of the batch a new one. Times are of one insertion of 1,024 rows, or of one batch: at least
-5,000,000 rows/s inserted while 15,000,000 are drawn, and 4,000,000 drawn by priority and changed.
+Rows are as of Pendulum-v1: observation [3], action [1], reward, two flags, episodes of 200 steps that are truncated; a
+table holds 1,000,000 of them. One process copies whole rollouts of 128 steps of 8 lanes into the table while another
+draws batches of 256 from Python; then one process alone draws, uniformly and by priority, gives every row of the batch
+a new one, and inserts as an environment node does: a step of 8 lanes at a time, whole rollouts ranked. Times are of
+1,024 rows inserted, or of one batch: at least 5,000,000 rows/s copied while 15,000,000 are drawn, and 4,000,000 drawn
+by priority and changed. A peer waits in a process of its own, and takes its turn in every round; `missing` says what it
+could not do.
 
 The limit is NumPy, which takes rows that are known from arrays of the same size, one field after the other.
 
@@ -16,70 +19,28 @@ frames. The limit there, and where rows are inserted, is NumPy's copy of as many
 """
 
 import multiprocessing
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from multiprocessing.sharedctypes import Synchronized
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.measured import Measured, parser, report
-from benchmarks.peers.install import python_of
-from benchmarks.peers.run import parse
+from benchmarks.peers.rounds import Peer, peer
+from benchmarks.tables import Shape, StepByStep, WholeRollouts, filled
 from benchmarks.timing import Contestant, compare, each_call
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
-from penstock.program.rollout import table_specs
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
-from penstock.types import Array, Arrays, Box, Spaces, Stack
+from penstock.types import Array, Arrays, Box, Stack
 
 STEPS, LANES, BATCH = 128, 8, 256
 INSERT_MAY_BE_US = STEPS * LANES / 5.0
 SAMPLE_MAY_BE_US = BATCH / 15.0
 PRIORITISED_MAY_BE_US = BATCH / 4.0
-HERE = Path(__file__).parent
 PEERS = {"sb3": "stable-baselines3 ReplayBuffer", "torchrl": "torchrl TensorDictReplayBuffer"}
-
-
-class Shape(NamedTuple):
-    """A table of one kind of rows."""
-
-    obs: Box
-    steps: int
-    lanes: int
-    slots: int
-
-    def make(self, memory: Array | None = None) -> Table:
-        """The table, in new memory if there is none."""
-        specs = table_specs(self.spaces, (), self.steps, self.lanes, same_step=True)
-        if memory is None:
-            memory = Segment.create(Table.required(specs, 1, self.slots), "replay").bytes
-        return Table(memory, specs, 1, self.slots)
-
-    @property
-    def spaces(self) -> Spaces:
-        """One observation, one action of one number."""
-        return Spaces((("obs", self.obs),), Box((1,), "float32", (-2.0,), (2.0,)))
-
-    @property
-    def rows(self) -> int:
-        """Rows that can be drawn: the slot that is filled next is left out."""
-        return (self.slots - 1) * self.steps * self.lanes
-
-    def batch(self, *frames: int) -> Arrays:
-        """What a batch of SAC holds, or of DQN."""
-        obs = (BATCH, *frames, *self.obs.shape)
-        numbers = {name: np.zeros(BATCH, np.float32) for name in ("reward", "discount")}
-        return {
-            "obs": np.zeros(obs, self.obs.dtype),
-            "next.obs": np.zeros(obs, self.obs.dtype),
-            "action": np.zeros((BATCH, 1), np.float32),
-            **numbers,
-        }
 
 
 def pendulum(rows: int) -> Shape:
@@ -91,38 +52,30 @@ STACKS = Shape(Box((4, 84, 84), "uint8", (0.0,), (255.0,)), 16, 4, 128)
 FRAMES = Shape(Box((84, 84), "uint8", (0.0,), (255.0,)), 16, 4, 512)
 
 
-class Inserting:
-    """Fills one slot after the other from a rollout that is there already: what its fields cost to store."""
+def batch_of(shape: Shape, *frames: int) -> Arrays:
+    """What a batch of SAC holds, or of DQN."""
+    obs = (BATCH, *frames, *shape.obs.shape)
+    numbers = {name: np.zeros(BATCH, np.float32) for name in ("reward", "discount")}
+    return {
+        "obs": np.zeros(obs, shape.obs.dtype),
+        "next.obs": np.zeros(obs, shape.obs.dtype),
+        "action": np.zeros((BATCH, 1), np.float32),
+        **numbers,
+    }
 
-    def __init__(self, table: Table) -> None:
-        slot = table.slot(0)
-        rng = np.random.default_rng(0)
-        kept = ("obs", "action", "reward", "terminated", "truncated", "valid", "continues", "steps_before")
-        self._table, self._next = table, table.written(0)
-        self._rollout = {name: (255 * rng.random(slot[name].shape)).astype(slot[name].dtype) for name in kept}
-        self._rollout["terminated"][:], self._rollout["truncated"][:] = False, False
-        self._rollout["valid"][:], self._rollout["continues"][:], self._rollout["steps_before"][:] = True, True, 1
-        self._fields = list(self._rollout.items())
-        self.nbytes = sum(array.nbytes for array in self._rollout.values())
 
-    def __call__(self) -> None:
-        """Insert one rollout."""
-        table = self._table
-        index = table.claim(0, self._next)
-        arrays = table.arrays
-        for name, array in self._fields:
-            arrays[name][index] = array
-        arrays["final_count"][index] = 0
-        table.push(0, self._next)
-        self._next += 1
+def tree_beside(table: Table) -> SumTree:
+    """A tree in which no row has a priority yet."""
+    capacity = table.arrays["valid"].size
+    return SumTree(Segment.create(SumTree.required(capacity), "tree").bytes, capacity)
 
 
 class Drawing:
     """Draws one batch after the other, each with a key of its own."""
 
-    def __init__(self, table: Table, batch: Arrays, stack: dict[str, Stack], tree: SumTree | None = None) -> None:
+    def __init__(self, table: Table, batch: Arrays, stack: dict[str, Stack], n_step: int = 1) -> None:
         lanes = table.arrays["valid"].shape[-1]
-        self._sampler = Sampler(table, lanes, ["obs"], n_step=1, gamma=0.99, stack=stack, tree=tree)
+        self._sampler = Sampler(table, lanes, ["obs"], n_step=n_step, gamma=0.99, stack=stack)
         self._batch, self._number = batch, 0
 
     def __call__(self) -> None:
@@ -135,15 +88,14 @@ class Prioritised:
     """Draws a batch by priority, and gives each of its rows a new one."""
 
     def __init__(self, shape: Shape, table: Table) -> None:
-        capacity = table.arrays["valid"].size
-        tree = SumTree(Segment.create(SumTree.required(capacity), "tree").bytes, capacity)
+        tree = tree_beside(table)
         rng = np.random.default_rng(0)
         rows = np.zeros(table.arrays["valid"].shape[1:])
         for sequence in range(max(0, table.written(0) - table.slots), table.written(0)):
             rows[:-1] = rng.random(rows[:-1].shape)
             tree.set(table.index(0, sequence) * rows.size, sequence, rows.ravel())
         extra = {"index": np.zeros(BATCH, np.int64), "stamp": np.zeros(BATCH, np.int64)}
-        self._batch = shape.batch() | extra | {"importance": np.zeros(BATCH, np.float32)}
+        self._batch = batch_of(shape) | extra | {"importance": np.zeros(BATCH, np.float32)}
         self._sampler = Sampler(table, shape.lanes, ["obs"], n_step=1, gamma=0.99, stack={}, tree=tree)
         self._priorities = [rng.random(BATCH).astype(np.float32) for _ in range(64)]
         self._tree, self._number = tree, 0
@@ -187,17 +139,8 @@ class Taking:
             np.take(array, indices, 0, to, "clip")
 
 
-def filled(shape: Shape) -> Table:
-    """A table whose ring is full."""
-    table = shape.make()
-    insert = Inserting(table)
-    for _ in range(shape.slots):
-        insert()
-    return table
-
-
 def _insert_for_ever(shape: Shape, memory: Array, stop: "Synchronized[int]") -> None:
-    insert = Inserting(shape.make(memory))
+    insert = WholeRollouts(shape, shape.make(memory))
     while not stop.value:
         for _ in range(100):
             insert()
@@ -210,20 +153,21 @@ def inserting(shape: Shape, segment: Segment) -> Iterator[None]:
     stop = context.Value("i", 0, lock=False)
     process = context.Process(target=_insert_for_ever, args=(shape, segment.bytes, stop))
     process.start()
-    yield
-    stop.value = 1
-    process.join()
+    try:
+        yield
+    finally:
+        stop.value = 1
+        process.join()
 
 
 def together(shape: Shape, rounds: int, calls: int) -> list[Measured]:
     """One process inserts while this one draws."""
-    specs = table_specs(shape.spaces, (), STEPS, LANES, same_step=True)
-    segment = Segment.create(Table.required(specs, 1, shape.slots), "replay")
+    segment = Segment.create(Table.required(shape.specs, 1, shape.slots), "replay")
     table = shape.make(segment.bytes)
-    insert = Inserting(table)
+    insert = WholeRollouts(shape, table)
     for _ in range(shape.slots):
         insert()
-    batch = shape.batch()
+    batch = batch_of(shape)
     draw, inserted = each_call(Drawing(table, batch, {}), calls), []
 
     def run() -> Array:
@@ -236,7 +180,7 @@ def together(shape: Shape, rounds: int, calls: int) -> list[Measured]:
     with inserting(shape, segment):
         ways = [Contestant("penstock", "penstock", run), Contestant("NumPy takes known rows", "limit", taking)]
         drawn, *others = compare("draw 256 rows while another process inserts", ways, rounds)
-    case = "insert 1,024 rows while another process draws"
+    case = "copy whole rollouts of 1,024 rows while another process draws"
     us = round(float(np.median(inserted[1:])) * 1e6, 3)
     copying = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(insert.nbytes), calls))
     return [
@@ -247,29 +191,63 @@ def together(shape: Shape, rounds: int, calls: int) -> list[Measured]:
     ]
 
 
-def alone(shape: Shape, rounds: int, calls: int, peers: Sequence[str]) -> list[Measured]:
-    """One process that draws only, uniformly and by priority; and the peers, each in an environment of its own."""
-    table, batch = filled(shape), shape.batch()
+def alone(shape: Shape, rounds: int, calls: int, peers: Mapping[str, Peer]) -> list[Measured]:
+    """One process that draws only, uniformly and by priority, or inserts only; and the peers, in turns with it."""
+    table, batch = filled(shape), batch_of(shape)
     limit = Contestant("NumPy takes known rows", "limit", each_call(Taking(shape.rows, batch), calls))
-    uniform = Contestant("penstock", "penstock", each_call(Drawing(table, batch, {}), calls))
-    ranked = Contestant("penstock", "penstock", each_call(Prioritised(shape, table), calls))
-    uniform_rows = compare(f"draw 256 of {shape.rows:,} rows", [uniform, limit], rounds)
-    ranked_rows = compare(f"draw 256 of {shape.rows:,} rows by priority, and change them", [ranked, limit], rounds)
-    ranked_rows[0] = ranked_rows[0]._replace(may_be_us=PRIORITISED_MAY_BE_US)
-    for peer in peers:
-        command = [python_of(peer), HERE / f"peers/{peer}_replay.py", "--rows", str(shape.rows), "--batch", str(BATCH)]
-        result = parse(subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout)
-        for key, rows in (("uniform_us", uniform_rows), ("prioritised_us", ranked_rows)):
-            if key in result:
-                rows.append(Measured(rows[0].case, PEERS[peer], "peer", round(result[key], 3)))
-    return [*uniform_rows, *ranked_rows]
+    uniform = [
+        Contestant("penstock", "penstock", each_call(Drawing(table, batch, {}), calls)),
+        Contestant("penstock, targets of 3 steps", "penstock", each_call(Drawing(table, batch, {}, 3), calls)),
+        *asked(peers, "uniform", max(1, calls // 10)),
+        limit,
+    ]
+    ranked = [
+        Contestant("penstock", "penstock", each_call(Prioritised(shape, table), calls)),
+        *asked(peers, "prioritised", max(1, calls // 10)),
+        limit,
+    ]
+    ranked_rows = compare(f"draw 256 of {shape.rows:,} rows by priority, and change them", ranked, rounds)
+    return [
+        *compare(f"draw 256 of {shape.rows:,} rows", uniform, rounds),
+        ranked_rows[0]._replace(may_be_us=PRIORITISED_MAY_BE_US),
+        *ranked_rows[1:],
+        *inserted_alone(shape, table, rounds, max(1, calls // 100), peers),
+    ]
+
+
+def inserted_alone(shape: Shape, table: Table, rounds: int, calls: int, peers: Mapping[str, Peer]) -> list[Measured]:
+    """One process inserts rows, as the product does and as whole rollouts, while nobody draws."""
+    whole = WholeRollouts(shape, table)
+    copying = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(whole.nbytes), calls))
+    ranked = StepByStep(shape, table, tree_beside(table))
+    steps = [
+        Contestant("penstock", "penstock", each_call(StepByStep(shape, table), calls)),
+        Contestant("penstock, ranked", "penstock", each_call(ranked, calls)),
+        *asked(peers, "insert_steps", max(1, calls // 10)),
+        copying,
+    ]
+    blocks = [
+        Contestant("penstock", "penstock", each_call(whole, calls)),
+        *asked(peers, "insert_whole", max(1, calls // 10)),
+        copying,
+    ]
+    return [
+        *compare("insert 1,024 rows, a step of 8 lanes at a time", steps, rounds),
+        *compare("copy whole rollouts of 1,024 rows", blocks, rounds),
+    ]
+
+
+def asked(peers: Mapping[str, Peer], way: str, calls: int) -> list[Contestant]:
+    """The peers that have this way."""
+    able = {name: found for name, found in peers.items() if way in found.ways}
+    return [Contestant(PEERS[name], "peer", found.each_call(way, calls)) for name, found in able.items()]
 
 
 def images(rounds: int, calls: int) -> list[Measured]:
     """Batches of 256 observations and next observations of [4, 84, 84]."""
     ways: list[tuple[str, Callable[[], object]]] = [
-        ("stored as stacks", Drawing(filled(STACKS), STACKS.batch(), {})),
-        ("stacks put together from frames", Drawing(filled(FRAMES), FRAMES.batch(4), {"obs": Stack(4, "first")})),
+        ("stored as stacks", Drawing(filled(STACKS), batch_of(STACKS), {})),
+        ("stacks put together from frames", Drawing(filled(FRAMES), batch_of(FRAMES, 4), {"obs": Stack(4, "first")})),
     ]
     contestants = [Contestant(what, "penstock", each_call(way, calls)) for what, way in ways]
     limit = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(image_bytes()), calls))
@@ -278,7 +256,7 @@ def images(rounds: int, calls: int) -> list[Measured]:
 
 def image_bytes() -> int:
     """Bytes of one batch of images."""
-    return sum(array.nbytes for array in STACKS.batch().values())
+    return sum(array.nbytes for array in batch_of(STACKS).values())
 
 
 def main() -> None:
@@ -291,17 +269,25 @@ def main() -> None:
     shape = pendulum(args.rows)
     # The second process comes first: it is forked before anything else has run.
     rows = together(shape, args.rounds, args.calls)
-    rows += alone(shape, args.rounds, args.calls, [peer for peer in args.peers if peer != "none"])
+    sizes = ["--rows", str(shape.rows), "--batch", str(BATCH)]
+    with ExitStack() as started:
+        names = [name for name in args.peers if name != "none"]
+        peers = {name: started.enter_context(peer(name, "replay", sizes)) for name in names}
+        rows += alone(shape, args.rounds, args.calls, peers)
     rows += images(args.rounds, max(1, args.calls // 100))
-    report(arguments, args, rows, {"speeds": {f"{row.case}: {row.what}": _speed(row) for row in rows}})
+    missing = {PEERS[name]: found.missing for name, found in peers.items() if found.missing}
+    speeds = {f"{row.case}: {row.what}": _speed(row) for row in rows}
+    report(arguments, args, rows, {"speeds": speeds, "missing": missing})
     for row in rows:
         print(f"  {row.case + ': ' + row.what:90} {_speed(row)}")
+    for name, ways in missing.items():
+        print(*(f"  {name} has no {way}: {reason}" for way, reason in ways.items()), sep="\n")
 
 
 def _speed(row: Measured) -> str:
     if "images" in row.case:
         return f"{image_bytes() / row.us / 1000:.2f} GB/s"
-    rows = STEPS * LANES if row.case.startswith("insert") else BATCH
+    rows = BATCH if row.case.startswith("draw") else STEPS * LANES
     return f"{rows / row.us * 1e6:,.0f} rows/s"
 
 

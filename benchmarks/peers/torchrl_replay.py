@@ -1,72 +1,87 @@
-"""The replay buffers of torchrl: batches of Pendulum's rows, uniformly and by priority; prints `RESULT {json}`.
+"""The replay buffers of torchrl, uniform and by priority, rows as Pendulum has them; asked round by round.
 
 It runs in its own environment and imports nothing of penstock: `benchmarks/replay.py` starts it.
 """
 
 import argparse
-import json
-import time
+import importlib
 from collections.abc import Callable
 
-import numpy as np
 import torch
+import torchrl
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer, TensorDictReplayBuffer
 
-BLOCK = 1024
+from benchmarks.peers.answers import answer
+
+LANES, BLOCK, EPISODE = 8, 1024, 200
 
 
-def median_us(function: Callable[[], object], calls: int) -> float:
-    """Of so many calls, after some that warm up."""
-    seconds = []
-    for number in range(calls + 20):
-        begun = time.perf_counter()
-        function()
-        if number >= 20:
-            seconds.append(time.perf_counter() - begun)
-    return float(np.median(seconds)) * 1e6
-
-
-def block() -> TensorDict:
+def block(rows: int, *, truncated: bool = False) -> TensorDict:
     """Rows of random numbers."""
-    numbers = {"reward": torch.rand(BLOCK, 1), "terminated": torch.zeros(BLOCK, 1, dtype=torch.bool)}
-    rows = {"obs": torch.rand(BLOCK, 3), "next_obs": torch.rand(BLOCK, 3), "action": torch.rand(BLOCK, 1), **numbers}
-    return TensorDict(rows, [BLOCK])
+    flags = {"terminated": torch.zeros(rows, 1, dtype=torch.bool), "truncated": torch.full((rows, 1), truncated)}
+    numbers = {"obs": torch.rand(rows, 3), "next_obs": torch.rand(rows, 3), "action": torch.rand(rows, 1)}
+    return TensorDict({**numbers, "reward": torch.rand(rows, 1), **flags}, [rows])
+
+
+def inserting(buffer: TensorDictReplayBuffer) -> Callable[[], None]:
+    """Insert 1,024 rows, 8 at a time."""
+    going_on, last = block(LANES), block(LANES, truncated=True)
+    step = 0
+
+    def insert() -> None:
+        nonlocal step
+        for _ in range(BLOCK // LANES):
+            step += 1
+            buffer.extend(last if step % EPISODE == 0 else going_on)
+
+    return insert
+
+
+def there_and_back(ranked: TensorDictPrioritizedReplayBuffer, batch: int) -> None:
+    """A batch drawn by priority, each of its rows given a new one."""
+    rows = ranked.sample()
+    rows["td_error"] = torch.rand(batch)
+    ranked.update_tensordict_priority(rows)
+
+
+def why_not_native() -> str:
+    """What keeps the native part, which holds the sum trees, from being loaded; without the path of its file."""
+    versions = f"torchrl {torchrl.__version__}, torch {torch.__version__}"
+    try:
+        importlib.import_module("torchrl._torchrl")
+    except ImportError as error:
+        return f"({versions}: {str(error).rpartition('.so: ')[2]})"
+    return f"({versions}: its native part loads)"
 
 
 def main() -> None:
-    """Fill both, draw, print the median times of a batch and of an insertion of a block."""
+    """Fill the buffers; then one call draws a batch, by priority or not, or inserts 1,024 rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    rows = block(BLOCK)
+    uniform = TensorDictReplayBuffer(storage=LazyTensorStorage(args.rows), batch_size=args.batch)
+    ways: dict[str, Callable[[], object]] = {
+        "uniform": uniform.sample,
+        "insert_whole": lambda: uniform.extend(rows),
+        "insert_steps": inserting(uniform),
+    }
+    missing, buffers = {}, [uniform]
     storage = {"storage": LazyTensorStorage(args.rows), "batch_size": args.batch}
-    uniform = TensorDictReplayBuffer(**storage)
-    storage["storage"] = LazyTensorStorage(args.rows)
-    rows = block()
-    inserted = median_us(lambda: uniform.extend(rows), args.rows // BLOCK)
-    result = {"uniform_us": median_us(uniform.sample, 2000), "insert_1024_us": inserted}
     try:
         ranked = TensorDictPrioritizedReplayBuffer(alpha=0.6, beta=0.4, priority_key="td_error", **storage)
-    except RuntimeError as error:  # its native part is built for one version of torch, and may not load under another
-        result["prioritised"] = str(error)
+    except (ImportError, RuntimeError) as error:  # its native part is built for one version of torch, and may not load
+        missing["prioritised"] = f"{error} {why_not_native()}"
     else:
-        result["prioritised_us"] = prioritised_us(ranked, rows, args)
-    print("RESULT", json.dumps(result))
-
-
-def prioritised_us(ranked: TensorDictPrioritizedReplayBuffer, rows: TensorDict, args: argparse.Namespace) -> float:
-    """A batch drawn by priority, each of its rows given a new one."""
-    for _ in range(args.rows // BLOCK):
-        ranked.extend(rows)
-
-    def there_and_back() -> None:
-        batch = ranked.sample()
-        batch["td_error"] = torch.rand(args.batch)
-        ranked.update_tensordict_priority(batch)
-
-    return median_us(there_and_back, 1000)
+        buffers.append(ranked)
+        ways["prioritised"] = lambda: there_and_back(ranked, args.batch)
+    for buffer in buffers:
+        for _ in range(-(-args.rows // BLOCK)):
+            buffer.extend(rows)
+    answer(ways, missing)
 
 
 if __name__ == "__main__":

@@ -176,18 +176,20 @@ def together(shape: Shape, rounds: int, calls: int) -> list[Measured]:
         inserted.append((time.perf_counter() - begun) / max(1, table.written(0) - before))
         return seconds
 
-    taking = each_call(Taking(shape.rows, batch), calls)
+    ways = [
+        Contestant("penstock", "penstock", run),
+        Contestant("NumPy takes known rows", "limit", each_call(Taking(shape.rows, batch), calls)),
+        Contestant("NumPy copies as many bytes", "limit", each_call(Copying(insert.nbytes), calls)),
+    ]
     with inserting(shape, segment):
-        ways = [Contestant("penstock", "penstock", run), Contestant("NumPy takes known rows", "limit", taking)]
-        drawn, *others = compare("draw 256 rows while another process inserts", ways, rounds)
+        drawn, taken, copied = compare("draw 256 rows while another process inserts", ways, rounds)
     case = "copy whole rollouts of 1,024 rows while another process draws"
     us = round(float(np.median(inserted[1:])) * 1e6, 3)
-    copying = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(insert.nbytes), calls))
     return [
         drawn._replace(may_be_us=SAMPLE_MAY_BE_US),
-        *others,
+        taken,
         Measured(case, "penstock", "penstock", us, None, INSERT_MAY_BE_US),
-        *compare(case, [copying], rounds),
+        copied._replace(case=case),
     ]
 
 

@@ -4,8 +4,8 @@
     python -m benchmarks.learning.beside --ours RUN ... --theirs LOG ...     # draws what was trained before
 
 A RUN is a run folder of the preset `halfcheetah`, a LOG holds the line that `peers/sb3_sac.py` prints: of the same
-seeds, and each with the settings that are given here. `--pinned` says of both that they were trained on one core each,
-by `taskset -c CORE` in front of the commands; without it, this trains on whatever cores there are.
+seeds, and each with the settings that are given here; where one side alone is given, the other is trained with its
+seeds. `--pinned` says of both that they were trained on one core each, by `taskset -c CORE` in front of the command.
 
 Both curves are the mean return of the last 100 training episodes; behind each run ten greedy episodes are played.
 Writes `results/halfcheetah-sac.json` and `.png`, and ends with 1 if ours plays worse at the end, by the mean over the
@@ -13,6 +13,7 @@ seeds. Needs `penstock[mujoco]`.
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -158,11 +159,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="what is trained where nothing is read")
     parser.add_argument("--ours", type=Path, nargs="+", default=[], help="run folders")
     parser.add_argument("--theirs", type=Path, nargs="+", default=[], help="what the peer's script printed")
-    parser.add_argument("--pinned", action="store_true", help="each was, and is, trained on one core alone")
+    parser.add_argument("--pinned", action="store_true", help="each was trained on one core alone, and so is this")
     args = parser.parse_args()
     path = destination(HERE / "results/halfcheetah-sac.json")
-    ours = [of_run(run) for run in args.ours] or [train_ours(seed) for seed in args.seeds]
-    theirs = [of_output(log.read_text("utf-8")) for log in args.theirs] or [train_theirs(seed) for seed in args.seeds]
+    if args.pinned and not (args.ours and args.theirs) and len(os.sched_getaffinity(0)) > 1:
+        parser.error("--pinned: what is trained here has more than one core; put taskset -c CORE in front")
+    ours = [of_run(run) for run in args.ours]
+    theirs = [of_output(log.read_text("utf-8")) for log in args.theirs]
+    seeds = [run.seed for run in ours or theirs] or args.seeds
+    ours = ours or [train_ours(seed) for seed in seeds]
+    theirs = theirs or [train_theirs(seed) for seed in seeds]
     found = {"penstock": ours, "stable-baselines3": theirs}
     result = compared(found, pinned=args.pinned)
     write(path, result)

@@ -69,13 +69,15 @@ def of_run(run: Path) -> Trained:
     """What a run folder holds.
 
     Raises:
-        ValueError: it was trained with other settings than those given here.
+        ValueError: it was trained with other settings than those given here, or has not ended.
     """
     config = tomllib.loads((run / "config.toml").read_text("utf-8"))
     if other := {name: config[name] for name, value in (PRESET | HOW).items() if config[name] != value}:
         raise ValueError(f"{run} was not trained as {' '.join(OURS)} says: {other}")
-    mean, std = curve(run, EVAL_RETURN).values[-1], curve(run, EVAL_STD).values
-    return Trained(int(config["seed"]), curve(run, RETURN), mean, std[-1] if std else None)
+    means, stds = curve(run, EVAL_RETURN).values, curve(run, EVAL_STD).values
+    if not means:
+        raise ValueError(f"{run} has not ended: it holds no greedy episodes")
+    return Trained(int(config["seed"]), curve(run, RETURN), means[-1], stds[-1] if stds else None)
 
 
 def of_output(output: str) -> Trained:

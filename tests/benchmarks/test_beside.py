@@ -35,6 +35,14 @@ def test_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
         of_run(run_folder(tmp_path / "run", lr=0.01, threads=2))
 
 
+def test_a_run_that_has_not_ended_is_refused(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:-1]))
+    with pytest.raises(ValueError, match="has not ended: it holds no greedy episodes"):
+        of_run(run)
+
+
 THEIRS = {"seed": 1, "mean_return": 10.0, "curve": {"steps": [1000], "seconds": [9.5], "returns": [-5.0]}}
 
 

@@ -1,7 +1,7 @@
 """SAC on Pendulum-v1 at the paper's sizes beside stable-baselines3, and two asynchronous learners: ratios first.
 
-    python -m benchmarks.off_policy --rounds 3 --updates 2000      # about 12 minutes on 2 cores
-    python -m benchmarks.off_policy --rounds 1 --updates 500
+    python -m benchmarks.off_policy                     # 3 rounds; about 12 minutes on 2 cores
+    python -m benchmarks.off_policy --rounds 1 --updates 200
     python -m benchmarks.off_policy --write FILE
 
 Two layers of 256, minibatches of 256, one update a step of an environment. Whole runs, in steady state: environments,
@@ -124,7 +124,7 @@ def main() -> None:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=3000, help="updates of a run that are measured")
+    parser.add_argument("--updates", type=int, default=2000, help="updates of a run that are measured")
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     found = measure(args.rounds, args.updates)

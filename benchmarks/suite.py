@@ -48,7 +48,7 @@ SUITE = (
     Entry("scaling", "scaling", "--workers 1 4 --batches 2"),
     Entry("non_blocking", "non_blocking", "--parts sleeping --rounds 1 --updates 2"),
     Entry("auto_choice", "auto_choice", None),
-    Entry("off_policy", "off_policy", "--rounds 1 --updates 500"),
+    Entry("off_policy", "off_policy", "--rounds 1 --updates 200"),
     Entry("atari", "atari", None),
 )
 

@@ -166,7 +166,7 @@ class Gradients(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """One gradient step of an update; an algorithm is an ordered list of them (SAC: critic, then actor with temperature)."""
+    """One gradient step of an update; an algorithm is an ordered list of them (SAC: critic, actor)."""
 
     name: str
     gradients: Callable[[Tensors, Tensors, Tensors], Gradients]

@@ -56,6 +56,25 @@ def test_arrays_come_back_bit_for_bit(tmp_path):
         assert np.ascontiguousarray(loaded.arrays[name]).tobytes() == np.ascontiguousarray(values).tobytes()
 
 
+def test_one_that_is_there_stays_unless_more_gradient_steps_were_taken_since(tmp_path):
+    path = save(tmp_path, 50, seed=1, gradient_steps=7)
+    before = {child.name: child.read_bytes() for child in path.iterdir()}
+    assert save(tmp_path, 50, seed=2, gradient_steps=7) == path
+    assert {child.name: child.read_bytes() for child in path.iterdir()} == before
+    assert save(tmp_path, 50, seed=2, gradient_steps=9) == path
+    assert int(load_checkpoint(path).arrays["adam_step"]) == 2
+    assert [child.name for child in path.parent.iterdir()] == [path.name]
+
+
+def test_one_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    path = save(tmp_path, 50, seed=1, gradient_steps=7)
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(CheckpointError, match="No space left"):
+        save(tmp_path, 50, seed=2, gradient_steps=9)
+    assert int(load_checkpoint(path).arrays["adam_step"]) == 1
+    assert [child.name for child in path.parent.iterdir()] == [path.name]
+
+
 def test_the_manifest_says_what_it_is(tmp_path):
     manifest = json.loads((save(tmp_path, 50) / "manifest.json").read_text())
     assert manifest["format"] == 3

@@ -16,7 +16,7 @@ import safetensors
 import safetensors.numpy
 
 from penstock.errors import CheckpointError
-from penstock.experiments.durable import remove_folder, write_folder
+from penstock.experiments.durable import replace_folder, write_folder
 from penstock.experiments.manifest import MANIFEST, Damage, parse_manifest, write_manifest
 from penstock.experiments.migrations import migrated
 from penstock.types import Array, Arrays
@@ -35,6 +35,8 @@ __all__ = [
 STATE = "state.safetensors"
 TABLE = "table.safetensors"
 """What the replay table held, where there is one and it is kept."""
+_PLACE = ("update", "steps", "gradient_steps")
+"""Facts that say how far a run had come."""
 _NAME = re.compile(r"update-\d{8,}")
 
 
@@ -51,12 +53,14 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint of ``run``; after a return it survives a power cut.
 
-    Where a whole one of the same update is there already it stays: a run that ends right after it was resumed.
+    Where a whole one of the same update and gradient steps is there already it stays: a run that ends right after it
+    was resumed.
 
     Args:
         run: the run folder.
         arrays: any shapes and dtypes, which are kept exactly.
-        facts: for the manifest, as JSON: ``update``, ``steps``, ``env``, ``spaces``, ``algorithm``, ...
+        facts: for the manifest, as JSON: ``update``, ``steps``, ``env``, ``spaces``, ``algorithm``, ...;
+            ``gradient_steps`` where these go on between two updates.
         table: what a replay table held, to be read apart from the rest by `load_table`.
 
     Returns:
@@ -68,11 +72,11 @@ def save_checkpoint(
     path = run / "checkpoints" / f"update-{facts['update']:08d}"
     files = {STATE: _packed(arrays)} | ({} if table is None else {TABLE: _packed(table)})
     try:
-        if path.exists():
-            if _is_good(path):
-                return path
-            remove_folder(path)
-        write_folder(path, {**files, MANIFEST: write_manifest(facts, files)})
+        whole = {**files, MANIFEST: write_manifest(facts, files)}
+        if not path.exists():
+            write_folder(path, whole)
+        elif not _is_good(path, {name: facts[name] for name in _PLACE if name in facts}):
+            replace_folder(path, whole)
     except OSError as error:
         # From nothing: this says all that the cause does, so a node that fails of it needs no traceback.
         raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from None

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["PARTIAL", "remove_folder", "sweep", "write_file", "write_folder"]
+__all__ = ["PARTIAL", "remove_folder", "replace_folder", "sweep", "write_file", "write_folder"]
 
 PARTIAL = ".partial"
 
@@ -44,6 +44,21 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     except OSError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    _sync_folder(path.parent)
+
+
+def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Put a folder of ``files`` at ``path`` instead of the one there.
+
+    Raises:
+        OSError: it could not be written; what was there is unchanged.
+    """
+    fresh = path.with_name(f"{path.name}.fresh{PARTIAL}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    write_folder(fresh, files)
+    # A death between these two leaves nothing at `path`: there is no portable way to exchange folders in one step.
+    remove_folder(path)
+    fresh.rename(path)
     _sync_folder(path.parent)
 
 

@@ -64,6 +64,8 @@ class CheckpointerNode:
             facts = dict(settings.manifest)
             facts["update"] = int(slot["update"])
             facts["steps"] = int(slot["steps"])
+            if "applied" in slot:
+                facts["gradient_steps"] = int(slot["applied"])
             count = min(int(slot["episodes"]), len(slot["returns"]))
             facts["return_mean"] = float(slot["returns"][-count:].mean()) if count else None
             facts["evaluation_asked"] = bool(slot["evaluation_asked"])

@@ -161,7 +161,7 @@ class Keeper:
                 self._request_evaluation()
             else:
                 self._asked = update
-        if update % self._settings.run.save_interval == 0:
+        if update % self._settings.run.save_interval == 0 and not self.done():
             yield from self.checkpoint()
         if learned and not self.reported():
             self.report({})

@@ -45,9 +45,11 @@ def train(log_dir: Path, arguments: Sequence[str]) -> Path:
     return made[0]
 
 
-def evaluate(run: Path, episodes: int, checkpoint: str = "latest") -> dict[str, Any]:
-    """What ``penstock eval --json`` says of a run's checkpoint."""
+def evaluate(run: Path, episodes: int, checkpoint: str = "latest", seed: int | None = None) -> dict[str, Any]:
+    """What ``penstock eval --json`` says of a run's checkpoint, in episodes of this seed or of the run's."""
     words = ["--episodes", str(episodes), "--checkpoint", checkpoint, "--json"]
+    if seed is not None:
+        words += ["--seed", str(seed)]
     result: dict[str, Any] = json.loads(penstock("eval", str(run), *words))
     return result
 

@@ -28,9 +28,11 @@ from penstock.metrics.report import EVAL_RETURN, RETURN
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
 EPISODES = 100
+JUDGE_SEED = 1_000_000
+"""Of the episodes that judge: others than those by which a run has found its best checkpoint."""
 JUDGES = {
-    "latest": f"penstock eval RUN --episodes {EPISODES} --json",
-    "best": f"penstock eval RUN --episodes {EPISODES} --checkpoint best --json",
+    name: f"penstock eval RUN --episodes {EPISODES} --seed {JUDGE_SEED} --checkpoint {name} --json"
+    for name in ("latest", "best")
 }
 NON_BLOCKING = ("--sync_mode", "non_blocking")
 
@@ -59,7 +61,7 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
     with Clock(log_dir, row["each"]) as clock:
         run = train(log_dir, arguments)
     line = curve(run, metric(row))
-    judged = evaluate(run, EPISODES, row.get("judged", "latest"))
+    judged = evaluate(run, EPISODES, row.get("judged", "latest"), seed=JUDGE_SEED)
     entry = {"seed": seed, "steps": line.steps[-1], "seconds": round(clock.seconds, 1)}
     reached = ""
     if metric(row) == EVAL_RETURN:

@@ -118,11 +118,6 @@ class Keeper:
         Raises:
             BadDataError: an update broke what the policy acts with; what was committed before it stands.
         """
-        self.keep(new, state)
-        self._publish()
-
-    def keep(self, new: Arrays, state: Mapping[str, Any]) -> None:
-        """As `commit`, between two updates: what is acted with changes with the next one."""
         new["elapsed_s"][...] = time.monotonic() - self._started
         self._take_verdict(new)
         for name, values in state.items():
@@ -134,6 +129,7 @@ class Keeper:
                     f"update {update} made the parameters of {spec.name} infinite or NaN; {NOTHING_KEPT}"
                 )
         self.enter(new)
+        self._publish()
 
     def done(self) -> bool:
         """True once the run has reached its last timestep, its target, or stopped improving."""

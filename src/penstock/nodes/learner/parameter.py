@@ -163,7 +163,8 @@ class ParameterNode(WorkingNode):
             used.append(index)
             self._settle(self._gradients.slot(index), new, progress)
         self._note_paid(new)
-        keeper.keep(new, self._updater.state())
+        # Its publication rings for environment nodes that wait until their rows are paid.
+        keeper.commit(new, self._updater.state())
         self._publish()
         for index in used:
             self._gradients.release(index)

@@ -68,7 +68,8 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
         entry["reached_s"] = None if clock.reached_s is None else round(clock.reached_s, 1)
         reached = f", {row['each']} reached after {entry['reached_s']} s"
     print(f"{name} seed {seed}: {judged['mean_return']:.1f} in {clock.seconds:.0f} s{reached}", flush=True)
-    return Learned(line, entry | judged)
+    # Not the other way round: both name a seed, and that of the run is meant.
+    return Learned(line, judged | entry)
 
 
 def metric(row: dict[str, Any]) -> str:

@@ -32,6 +32,7 @@ def test_changes_by_flags_stay_in_the_config_of_the_run(tmp_path: Path, capsys: 
     capsys.readouterr()
     for flag, says in (
         ("--num_envs=8", "because its checkpoints say where each of its lanes stands"),
+        ("--sync_mode=non_blocking", "because its lanes stand where this mode has left them"),
         ("--time_steps=8", "unknown flag --time_steps; did you mean --timesteps"),
         ("--num_workers=3", "--num_workers 3 does not divide"),
     ):
@@ -43,12 +44,13 @@ def test_changes_by_flags_stay_in_the_config_of_the_run(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        ({}, {"sync_mode": "non_blocking", "backend": "eager", "policy_placement": "node"}),
-        ({"sync_mode": "non_blocking"}, {"sync_mode": "blocking", "inference": "torch"}),
-        (REPLAY, {"sync_mode": "non_blocking", "learners": 2, "runtime": "local", "reuse": 2.0}),
+        ({}, {"backend": "eager", "policy_placement": "node"}),
+        ({"sync_mode": "non_blocking"}, {"inference": "torch"}),
+        (REPLAY, {"learners": 2, "runtime": "local"}),
+        ({**REPLAY, "sync_mode": "non_blocking"}, {"learners": 2, "runtime": "local", "reuse": 2.0}),
         (
             {**REPLAY, "sync_mode": "non_blocking", "learners": 2, "runtime": "local"},
-            {"sync_mode": "blocking", "learners": 1, "runtime": "inline", "capacity": 500, "mini_batch_size": 16},
+            {"learners": 1, "runtime": "inline", "capacity": 500, "mini_batch_size": 16},
         ),
     ],
 )

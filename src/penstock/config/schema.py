@@ -43,7 +43,9 @@ class RunConfig:
     )
     timesteps: int = _setting(1_000_000, "environment steps of the whole run", min=1)
     sync_mode: Literal["blocking", "non_blocking"] = _setting(
-        "blocking", "blocking: lock step, repeatable bit for bit; non_blocking: collection overlaps learning"
+        "blocking",
+        "blocking: lock step, repeatable bit for bit; non_blocking: collection overlaps learning",
+        fixed="its lanes stand where this mode has left them",
     )
     runtime: Literal["local", "inline"] = _setting(
         "local", "local: one process for each worker; inline: everything in this one, for a debugger"

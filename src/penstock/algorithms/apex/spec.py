@@ -33,7 +33,11 @@ class ApexConfig(QConfig):
     n_step: int = tunable(
         3, "rewards summed before a target's value: more is faster and counts what exploring cost (1 to 5)", min=1
     )
-    prioritised: bool = tunable(True, "draw rows by how wrong their value was, instead of all alike (on or off)")
+    prioritised: bool = tunable(
+        True,
+        "draw rows by how wrong their value was, instead of all alike (on or off)",
+        fixed="its table has priorities, or has none",
+    )
     epsilon_base: float = tunable(
         0.4,
         "lane i of N explores with probability base^(1 + power i / (N - 1)): that of the first lane (0.2 to 0.6)",

@@ -25,7 +25,9 @@ class QConfig(ReplayConfig):
     """What every algorithm here takes that learns the values of discrete actions."""
 
     updates_per_step: float = tunable(
-        0.5, "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)", min=0
+        0.5,
+        "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
+        min=1e-4,
     )
     mini_batch_size: int = tunable(128, "rows of one gradient step: fewer are noisier and cheaper (32 to 512)", min=1)
     capacity: int = tunable(
@@ -61,7 +63,11 @@ class QConfig(ReplayConfig):
     n_step: int = tunable(
         1, "rewards summed before a target's value: more is faster and counts what exploring cost (1 to 5)", min=1
     )
-    prioritised: bool = tunable(False, "draw rows by how wrong their value was, instead of all alike (off or on)")
+    prioritised: bool = tunable(
+        False,
+        "draw rows by how wrong their value was, instead of all alike (off or on)",
+        fixed="its table has priorities, or has none",
+    )
     priority_alpha: float = tunable(
         0.6, "of prioritised drawing: 0 draws all alike, 1 by the error itself (0.4 to 0.8)", min=0, max=1
     )

@@ -63,6 +63,10 @@ class EnvNode:
         self._policy: PolicyPort = ports.policy("act", settings.first_lane, settings.lanes)
         self._log = ports.action_log(f"actions.{ports.name}")
         self._fields = tuple(name for name, _ in settings.spaces.obs)
+        if not ports.former:
+            # Before anything that takes time: whom a limiter holds back goes by what all have collected, of which a
+            # learner may say that it is paid as soon as it is there.
+            ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
         with ports.busy("open environment", settings.open_limit_s):
             source = open_source(
                 settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane

@@ -74,11 +74,11 @@ def test_it_trains_once(tmp_path: Path, source: str, how: str) -> None:
 def test_a_script_that_ends_while_a_daemon_thread_trains_ends_the_run(tmp_path: Path) -> None:
     script = f"""
 import threading, time, penstock
-from tests.processes import left_behind
+from tests.processes import of_group
 settings = {{**{SMALL!r}, "timesteps": 10**9, "log_dir": {str(tmp_path / "logs")!r}}}
 train = lambda: penstock.train({{"env": "tests.environments:ClockEnv", **settings}}, quiet=True)
 threading.Thread(target=train, daemon=True).start()
-while not any(process.name() == "learner" for process in left_behind()):
+while of_group("learner") is None:
     time.sleep(0.01)
 time.sleep(0.5)
 print("the script ends")

@@ -2,6 +2,7 @@
 
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -126,6 +127,28 @@ class NoInfo(Before021):
 
 def wrapped():
     return Wrapper021(Before021())
+
+
+class PassesOn(gymnasium.Wrapper):
+    """A wrapper as users write it: what it does not name it passes on."""
+
+    def reset(self, **kwargs):
+        return self.env.reset(**kwargs)
+
+
+def test_a_wrapper_that_passes_keywords_on_is_seeded_and_restorable():
+    lanes = ScalarSource("current", [PassesOn(gymnasium.make("CartPole-v1")) for _ in range(2)])
+    assert lanes.restorable
+    assert is_current(PassesOn(gymnasium.make("CartPole-v1")))
+    # Inside it is an older one that knows no seed.
+    assert not is_current(PassesOn(NoSeedCurrent()))
+
+
+class NoSeedCurrent(gymnasium.Env):
+    """Of the library, with a reset that takes nothing."""
+
+    def reset(self):  # type: ignore[override]
+        return 0, {}
 
 
 SHAPES = [Before021, wrapped, From022To025, From026, NoSeed]

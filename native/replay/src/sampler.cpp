@@ -258,36 +258,34 @@ void Sampler::draw_from_all(const Draw& key) {
                     found.push_back(tried.sample.place);
     if (found.empty())
         throw Nothing("nothing can be drawn: no row is valid and has its successors written");
-    const std::vector<std::uint64_t> sums = by_priority_ ? sums_of(found) : std::vector<std::uint64_t>{};
+    const std::vector<std::uint64_t> sums = sums_of(found);
     const double total = by_priority_ ? static_cast<double>(tree_->total()) : 0.0;
     const std::size_t count = pending_.size();
     words_.resize(4 * count);
     level_.draw(key, pending_.data(), count, words_.data());
     candidates_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
-        std::size_t at = 0;
-        if (by_priority_) {
-            at = static_cast<std::size_t>(
-                std::upper_bound(sums.begin(), sums.end(), below(bits(i), sums.back())) - sums.begin());
-            const std::uint64_t priority = sums[at] - (at > 0 ? sums[at - 1] : 0);
-            share_[pending_[i]] = static_cast<double>(priority) / total;
-        } else {
-            at = below(bits(i), found.size());
-        }
+        const auto above = std::upper_bound(sums.begin(), sums.end(), below(bits(i), sums.back()));
+        const auto at = static_cast<std::size_t>(above - sums.begin());
+        if (by_priority_) share_[pending_[i]] = static_cast<double>(*above - (at > 0 ? sums[at - 1] : 0)) / total;
         candidates_[i].position = pending_[i];
         candidates_[i].sample.place = found[at];
     }
     pending_.clear();
 }
 
-// The priorities of these rows and of all before them.
+// How likely each of these rows is together with all before it: by their priorities, or each as much as another.
 std::vector<std::uint64_t> Sampler::sums_of(std::span<const Place> places) const {
     std::vector<std::uint64_t> sums;
     std::uint64_t sum = 0;
     for (const Place& place : places) {
-        const auto row = static_cast<std::size_t>(rows_.row(place.slot, place.t, place.lane));
-        const SumTree<>::Leaf leaf = tree_->leaf(row);
-        sum += leaf.tag == SumTree<>::tag_of(place.sequence) ? leaf.priority : 0;
+        if (by_priority_) {
+            const auto row = static_cast<std::size_t>(rows_.row(place.slot, place.t, place.lane));
+            const SumTree<>::Leaf leaf = tree_->leaf(row);
+            sum += leaf.tag == SumTree<>::tag_of(place.sequence) ? leaf.priority : 0;
+        } else {
+            ++sum;
+        }
         sums.push_back(sum);
     }
     if (sum == 0) throw Nothing("nothing can be drawn: the priority of every row with its successors written is 0");

@@ -9,7 +9,18 @@ import types
 import typing
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-__all__ = ["BY_LANES", "BY_NETWORKS", "REQUIRED", "Field", "Scalar", "Value", "field_table", "fields_of", "tunable"]
+__all__ = [
+    "BY_LANES",
+    "BY_NETWORKS",
+    "BY_PRIORITIES",
+    "REQUIRED",
+    "Field",
+    "Scalar",
+    "Value",
+    "field_table",
+    "fields_of",
+    "tunable",
+]
 
 Scalar: TypeAlias = bool | int | float | str
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
@@ -20,6 +31,7 @@ REQUIRED = dataclasses.MISSING
 
 BY_LANES = "its lanes count their steps by it"
 BY_NETWORKS = "its networks were made and trained with it"
+BY_PRIORITIES = "its table has priorities, or has none"
 """Why a run that is resumed keeps a setting: for the ``fixed`` of fields."""
 
 _BASES: dict[Any, Literal["bool", "int", "float", "str"]] = {bool: "bool", int: "int", float: "float", str: "str"}

@@ -78,4 +78,13 @@ def declares(function: Callable[..., Any], parameter: str) -> bool:
 
 def _reset_takes_seed(env: Any) -> bool:
     """A wrapper's ``reset(**kwargs)`` takes what the environment inside it takes."""
-    return declares(env.reset, "seed") and declares(getattr(env, "unwrapped", env).reset, "seed")
+    passes_on = declares(env.reset, "seed") or _takes_any_keyword(env.reset)
+    return passes_on and declares(getattr(env, "unwrapped", env).reset, "seed")
+
+
+def _takes_any_keyword(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)

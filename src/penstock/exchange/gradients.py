@@ -23,7 +23,7 @@ NAME_BYTES = 32
 """Of the name of a phase or of a metric, at most."""
 METRICS = 16
 """Of a step, at most."""
-OWN = "gradient_steps"
+OWN_COUNT = "gradient_steps"
 """Of the state, what each learner counts for itself, so that it comes to every phase in turn. The run's count rises by
 as many as there are learners between two steps of one: by that, a phase of every second step may never be due.
 """
@@ -149,7 +149,7 @@ class GradientStream:
             self._step += 1
         if self._parameters.version() != self._version:
             self._version = self._parameters.read(self._latest)
-            updater.load({name: self._latest[name] for name in self._places if name != OWN})
+            updater.load({name: self._latest[name] for name in self._places if name != OWN_COUNT})
         self._updater = updater
         slot = self._slot
         slot["parts"][...] = 0

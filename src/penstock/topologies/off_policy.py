@@ -74,7 +74,8 @@ def replayed(
             Board("goals", learners[0], learners[1:], goal_specs(plan.num_workers)),
         )
     pattern = Pattern(
-        table(plan, learners, limits, ahead=2 if order == "by_lane" else slots_ahead(plan, limits)),
+        # In lock step nobody is more than one turn ahead, and capacity is two at the least.
+        table(plan, learners, limits, ahead=1 if order == "by_lane" else slots_ahead(plan, limits)),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
         tuple(
             NodeSpec(name, kind, own, group=name, threads=plan.learner_threads, minibatch=minibatch(plan, run.learners))

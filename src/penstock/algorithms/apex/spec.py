@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
 from penstock.algorithms.off_policy.spec import initial_arrays
-from penstock.config.fields import BY_LANES, tunable
+from penstock.config.fields import BY_LANES, BY_PRIORITIES, tunable
 from penstock.explore import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
 
@@ -36,7 +36,7 @@ class ApexConfig(QConfig):
     prioritised: bool = tunable(
         True,
         "draw rows by how wrong their value was, instead of all alike (on or off)",
-        fixed="its table has priorities, or has none",
+        fixed=BY_PRIORITIES,
     )
     epsilon_base: float = tunable(
         0.4,

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
 from penstock.algorithms.off_policy.spec import ReplayConfig, initial_arrays, off_policy_spec
-from penstock.config.fields import BY_NETWORKS, tunable
+from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
 from penstock.explore import Explore, Falling
 from penstock.models.architecture import Body, ModelName, q_network
@@ -66,7 +66,7 @@ class QConfig(ReplayConfig):
     prioritised: bool = tunable(
         False,
         "draw rows by how wrong their value was, instead of all alike (off or on)",
-        fixed="its table has priorities, or has none",
+        fixed=BY_PRIORITIES,
     )
     priority_alpha: float = tunable(
         0.6, "of prioritised drawing: 0 draws all alike, 1 by the error itself (0.4 to 0.8)", min=0, max=1

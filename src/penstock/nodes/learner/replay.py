@@ -112,8 +112,8 @@ class ReplayLearnerNode(WorkingNode):
         slots = self._intake.take(taken)
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
         goal = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
-        in_order, ranked = self._settings.order == "by_lane", self._steps.tree is not None
-        if in_order and ranked:
+        in_order = self._settings.order == "by_lane"
+        if in_order and self._steps.tree is not None:
             # The checkpoint before holds ranks, and the steps change them.
             yield from keeper.written_down()
         if self._goals is not None:
@@ -123,10 +123,10 @@ class ReplayLearnerNode(WorkingNode):
             metrics = self._steps.updater.metrics()
             refuse_bad_losses(metrics, int(committed["update"]) + 1)
         except BadDataError:
-            self._steps.take_back()
+            self._abandon()
             raise
         if self._ports.stopping():
-            self._steps.take_back()
+            self._abandon()
             return
         if in_order:
             # Until the checkpoint before is written: the next commit lets the table's oldest rows be overwritten.
@@ -143,6 +143,11 @@ class ReplayLearnerNode(WorkingNode):
             if lags:
                 found["policy/lag"] = float(np.mean(lags))
             keeper.report(loss_values(metrics) | found)
+
+    def _abandon(self) -> None:
+        """A turn comes to nothing. Where others rank at the same time, ranks stay: nothing is repeatable there."""
+        if self._settings.order == "by_lane" and self._settings.steps.learners == 1:
+            self._steps.take_back()
 
     def _note_paid(self, rows: int) -> None:
         """All gradient steps that so many rows made due are done: before the bell that tells environment nodes."""

@@ -12,8 +12,10 @@ from penstock.errors import ConfigError, nearest
 
 __all__ = [
     "ALGORITHMS",
+    "APPLIERS",
     "ENVS",
     "ENV_PACKAGES",
+    "FINDERS",
     "INFERENCE",
     "NODES",
     "REPLAY_UPDATES",
@@ -221,7 +223,19 @@ REPLAY_UPDATES = Table(
     "update backend for replay",
     {"eager": "penstock.updates.eager:build_replay", "compiled": "penstock.updates.compiled:build_replay"},
 )
-"""Backends of the update that learn from a table."""
+"""Backends of the update that learn from a table, alone or as agreed with others."""
+
+FINDERS = Table(
+    "update backend for gradients",
+    {"eager": "penstock.updates.eager:build_finder", "compiled": "penstock.updates.compiled:build_finder"},
+)
+"""Backends of the update whose gradients are handed on."""
+
+APPLIERS = Table(
+    "update backend for steps",
+    {"eager": "penstock.updates.eager:build_applier", "compiled": "penstock.updates.compiled:build_applier"},
+)
+"""Backends of the update that steps by gradients which were handed on."""
 
 INFERENCE = Table(
     "inference backend",

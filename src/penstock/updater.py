@@ -1,6 +1,7 @@
 """THE contract of what turns batches into new states, and of those who do it together. Knows no algorithm, no device.
 
-An updater of ``updates/`` has one of the first two shapes, an exchange of ``exchange/`` is a team.
+An updater of ``updates/`` has one of these shapes; what is in ``exchange/`` is a team, and an exchange or what takes
+gradients that are handed on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,7 @@ from typing import Protocol
 
 from penstock.types import Array, Arrays
 
-__all__ = ["Exchange", "ReplayUpdater", "Team", "Updater"]
+__all__ = ["Applier", "Exchange", "HandOn", "ReplayUpdater", "Team", "Updater"]
 
 
 class Updater(Protocol):
@@ -56,8 +57,20 @@ class Exchange(Protocol):
         ...
 
 
+class HandOn(Protocol):
+    """Takes the gradients of a learner that does not step by itself: called once a phase that has some."""
+
+    def __call__(self, phase: str, gradients: Mapping[str, Array]) -> None:
+        """Take a copy of ``gradients``, network -> ``[n]``: a mean over this learner's minibatch."""
+        ...
+
+
 class ReplayUpdater(Protocol):
-    """Holds a learner's state on its device and steps it by minibatches drawn from a table: eager or compiled."""
+    """Holds a learner's state on its device, and learns from minibatches drawn from a table: eager or compiled.
+
+    One steps by what it finds, alone or as agreed with others. Another hands its gradients on; its state is what it was
+    given, and it counts its gradient steps.
+    """
 
     @property
     def gradient_steps(self) -> int:
@@ -89,8 +102,24 @@ class ReplayUpdater(Protocol):
         """
         ...
 
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call."""
+        ...
+
+
+class Applier(Protocol):
+    """Holds a state on its device, and steps it by gradients that others have found: eager or compiled."""
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state (initial, or of a checkpoint)."""
+        ...
+
+    def state(self) -> Arrays:
+        """The state's named arrays on the CPU; valid until the next call."""
+        ...
+
     def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
-        """One gradient step by gradients that another updater has found, from a state that may be older.
+        """One gradient step by gradients that were found from a state that may be older.
 
         Args:
             gradients: phase -> network -> ``[n]``. A phase that has gradients and is not named does not step.
@@ -98,13 +127,9 @@ class ReplayUpdater(Protocol):
         """
         ...
 
-    def metrics(self) -> dict[str, float]:
-        """Means over the gradient steps since the last call."""
-        ...
 
-
-class Team(Exchange, Protocol):
-    """What a learner knows of the others: how they agree on gradients, and when it may go on."""
+class Team(Protocol):
+    """What a learner knows of the others: when it may go on. It takes gradients too, as ``Exchange`` or ``HandOn``."""
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
         """Become one of the learners, before the first gradient step; waits for the others.

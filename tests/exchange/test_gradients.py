@@ -5,9 +5,11 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.exchange.gradients import GradientStream, board_specs, gradients_in, slot_specs
+from penstock.kernels.noise import draw
 from penstock.memory.board import Board
 from penstock.memory.stream import Stream
-from penstock.updates.eager import build_replay
+from penstock.seeding import phase_seed
+from penstock.updates.eager import build_applier, build_finder
 from tests.updates import tracking
 
 ROWS = 8
@@ -56,25 +58,26 @@ def publish(board, master, settled=(0, 0)):
 
 
 def learner_of(part, learner=0):
-    updater = build_replay(tracking.settings(ROWS, learner=learner), part)
+    updater = build_finder(tracking.settings(ROWS, learner=learner), part)
     updater.load(part.join(initial()))
     return updater
 
 
 def master_of():
-    master = build_replay(tracking.settings(ROWS))
+    master = build_applier(tracking.settings(ROWS))
     master.load(initial())
     return master
 
 
-def test_a_learner_that_is_never_behind_and_its_master_are_one_learner(stream, board) -> None:
-    alone, master = master_of(), master_of()
+def test_a_learner_finds_every_phase_on_what_was_published_and_its_master_steps(stream, board) -> None:
+    """The rule by hand: both phases' gradients are of the parameters that the step began with."""
+    master, config = master_of(), tracking.Config()
     publish(board, master)
     part = team(stream, board, 0)
     learner = learner_of(part)
+    critic, actor = (initial()[name].astype(np.float64) for name in ("critic", "actor"))
     for step in range(5):
         minibatch = tracking.minibatch(ROWS, step)
-        alone.learn(minibatch, 0.5)
         assert part.begin(learner)
         learner.learn(minibatch, 0.5)
         part.end()
@@ -86,8 +89,32 @@ def test_a_learner_that_is_never_behind_and_its_master_are_one_learner(stream, b
         master.apply(found, 0.5)
         stream.release(index, 1)
         publish(board, master, (step + 1, 0))
-        for name, values in alone.state().items():
-            assert master.state()[name].tobytes() == values.tobytes(), name
+        share, obs = minibatch["weight"] / minibatch["weight"].sum(), minibatch["obs"].astype(np.float64)
+        noise = draw(tracking.NOISE, phase_seed(3, 0, 0), np.arange(ROWS), step)
+        error = obs @ critic + config.noise * noise - minibatch["reward"]
+        towards = (share * (obs @ (actor - critic))) @ obs
+        critic = critic - config.lr * (share * error) @ obs
+        if step % 2 == 0:
+            actor = actor - 0.5 * config.lr * towards
+        np.testing.assert_allclose(master.state()["critic"], critic, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(master.state()["actor"], actor, rtol=1e-4, atol=1e-6)
+
+
+def test_a_learner_that_finds_nothing_new_published_finds_again_from_the_same(stream, board) -> None:
+    publish(board, master_of())
+    part = team(stream, board, 0)
+    learner = learner_of(part)
+    found = []
+    for _ in range(2):
+        assert part.begin(learner)
+        learner.learn(tracking.minibatch(ROWS), 0.5)
+        part.end()
+        index = stream.take(1)
+        slot = stream.slot(index)
+        assert int(slot["version"]) == 0
+        found.append(learner.state()["critic"].tobytes())
+        stream.release(index, 1)
+    assert found == [initial()["critic"].tobytes()] * 2
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -185,7 +212,7 @@ def test_nobody_waits_for_parameters_where_the_run_is_to_end(stream, board) -> N
 
 def test_gradients_outside_of_a_step_are_refused(stream, board) -> None:
     with pytest.raises(PenstockError, match="outside of a step"):
-        team(stream, board, 0)("critic", {}, 1.0)
+        team(stream, board, 0)("critic", {})
 
 
 def test_what_is_the_optimizers_own_is_neither_told_nor_overwritten(stream, board, segment) -> None:
@@ -200,9 +227,9 @@ def test_what_is_the_optimizers_own_is_neither_told_nor_overwritten(stream, boar
     joined = part.join(mine)
     assert joined is not None
     assert np.array_equal(joined["critic"], mine["critic"])
-    learner = build_replay(tracking.settings(ROWS), part)
+    learner = build_finder(tracking.settings(ROWS), part)
     learner.load(joined)
-    master.learn(tracking.minibatch(ROWS, 0), 0.5)
+    master.apply({"actor": {"actor": np.ones(tracking.SIZE, np.float32)}}, 0.5)
     publish(told, master)
     assert part.begin(learner)
     assert np.array_equal(learner.state()["critic"], mine["critic"])

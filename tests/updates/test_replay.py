@@ -28,6 +28,11 @@ def make(request):
     return made
 
 
+@pytest.fixture(params=["eager", "compiled"])
+def builders(request):
+    return [load(f"penstock.updates.{request.param}:build_{kind}") for kind in ("replay", "finder", "applier")]
+
+
 def copied(updater):
     return {name: values.copy() for name, values in updater.state().items()}
 
@@ -146,24 +151,77 @@ def test_an_exchange_stands_between_gradients_and_step_once_a_phase_that_has_gra
     assert [phase for phase, _, _ in calls] == ["critic", "actor", "critic"]
 
 
-def test_gradients_that_another_has_found_make_the_same_step(make):
-    found = {}
+def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
+    """By hand: the actor's gradient is that on the critic before its step, and who is handed both steps by both."""
+    _, build_finder, build_applier = builders
+    found, config, state = {}, tracking.Config(), tracking.init_state(0)
 
-    def note(phase, gradients, weight):
+    def note(phase, gradients):
         found[phase] = {name: values.copy() for name, values in gradients.items()}
-        return gradients
 
-    finder, other = make(PART, note), make(PART, note)
-    for step in range(3):
-        found.clear()
-        finder.learn(tracking.minibatch(PART, step), 0.25)
-        other.apply(found, 0.25)
-        for name, values in finder.state().items():
-            assert values.tobytes() == other.state()[name].tobytes(), (step, name)
-    critic = copied(other)
-    other.apply({}, 0.25)
-    assert other.state()["critic"].tobytes() == critic["critic"].tobytes()
-    assert int(other.state()["gradient_steps"]) == 4
+    finder, applier = build_finder(tracking.settings(PART), note), build_applier(tracking.settings(PART))
+    for part in (finder, applier):
+        part.load(state)
+    minibatch = tracking.minibatch(PART)
+    priority = finder.learn(minibatch, 0.25)["priority"]
+    share = minibatch["weight"] / minibatch["weight"].sum()
+    obs = minibatch["obs"].astype(np.float64)
+    noise = draw(tracking.NOISE, phase_seed(3, 0, 0), np.arange(PART), 0)
+    error = obs @ state["critic"] + config.noise * noise - minibatch["reward"]
+    expected = {
+        "critic": (share * error) @ obs,
+        "actor": (share * (obs @ (state["actor"] - state["critic"]))) @ obs,
+    }
+    assert set(found) == {"critic", "actor"}
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found[name][name], gradient, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(priority, np.abs(error), rtol=1e-5, atol=1e-6)
+    for name in NAMES:
+        assert finder.state()[name].tobytes() == state[name].tobytes(), name
+    applier.apply(found, 0.25)
+    stepped = applier.state()
+    np.testing.assert_allclose(
+        stepped["critic"], state["critic"] - config.lr * expected["critic"], rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        stepped["actor"], state["actor"] - 0.75 * config.lr * expected["actor"], rtol=1e-5, atol=1e-6
+    )
+    assert stepped["target"].tobytes() == stepped["critic"].tobytes()
+    critic = stepped["critic"].copy()
+    applier.apply({}, 0.25)
+    assert applier.state()["critic"].tobytes() == critic.tobytes()
+    assert int(applier.state()["gradient_steps"]) == 2
+
+
+def test_who_hands_gradients_on_counts_its_steps_and_tells_its_losses(builders):
+    build_replay, build_finder, _ = builders
+    alone, phases = build_replay(tracking.settings(PART)), []
+    finder = build_finder(tracking.settings(PART), lambda phase, gradients: phases.append(phase))
+    for part in (alone, finder):
+        part.load(tracking.init_state(0))
+        part.learn(tracking.minibatch(PART), 0.0)
+    assert finder.metrics()["critic_loss"] == pytest.approx(alone.metrics()["critic_loss"], rel=1e-6)
+    for _ in range(2):
+        finder.learn(tracking.minibatch(PART), 0.0)
+    assert finder.gradient_steps == int(finder.state()["gradient_steps"]) == 3
+    assert phases == ["critic", "actor", "critic", "critic", "actor"]
+
+
+def test_parts_of_a_minibatch_are_handed_on_as_one(builders):
+    _, build_finder, _ = builders
+    found = []
+    for rows, accumulate in ((ROWS, 1), (PART, 2)):
+        finder = build_finder(
+            tracking.settings(rows, accumulate=accumulate),
+            lambda phase, gradients: found.append({name: values.copy() for name, values in gradients.items()}),
+        )
+        finder.load(tracking.init_state(0))
+        for seed in range(2):
+            finder.learn(tracking.minibatch(ROWS, seed), 0.0)
+    whole, parts = found[:3], found[3:]
+    for one, two in zip(whole, parts, strict=True):
+        for name, values in one.items():
+            np.testing.assert_allclose(two[name], values, rtol=1e-4, atol=1e-6)
 
 
 def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):

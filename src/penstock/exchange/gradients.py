@@ -1,7 +1,7 @@
 """Learners that do not wait for each other: each hands its gradients on, a step at a time, to who owns the parameters.
 
-All gradients of a step are one slot of a stream. A learner goes through the phases of a step on a replica, and begins
-the next one from the latest parameters that are published. Knows no algorithm.
+All gradients of a step are one slot of a stream. A learner finds those of every phase from the same parameters, the
+latest that were published when the step began, and steps by none of them. Knows no algorithm.
 """
 
 import time
@@ -68,7 +68,7 @@ def gradients_in(slot: Arrays, shared: Sequence[ArraySpec]) -> dict[str, Arrays]
 def metrics_in(slot: Arrays) -> dict[str, float]:
     """What the learner's phases found of interest."""
     named = zip(slot["metric"], slot["metric_value"].tolist(), strict=True)
-    return {_name(name): value for name, value in named if name.any()}
+    return {_name(name): value for name, value in named if name[0]}
 
 
 def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "GradientStream":
@@ -95,7 +95,7 @@ class GradientStream:
     Args:
         gradients: the stream, of slots as `slot_specs` says.
         parameters: the board, of arrays as `board_specs` says.
-        shared: ``AlgorithmSpec.shared``; what is the optimizer's own, each learner keeps for itself.
+        shared: ``AlgorithmSpec.shared``; what is the optimizer's own, no learner needs.
         learner: which one this is.
         learners: how many there are.
         alive: called while it waits; true once the run is to end.
@@ -140,6 +140,7 @@ class GradientStream:
 
     def begin(self, updater: ReplayUpdater) -> bool:
         """A gradient step is wanted: it begins from the latest parameters. False while there is no slot for it."""
+        self._updater = updater
         if self._slot is None:
             sequence = (self._step + 1) * self._learners + self._learner
             index = self._gradients.claim(sequence)
@@ -147,21 +148,19 @@ class GradientStream:
                 return False
             self._index, self._slot = index, self._gradients.slot(index)
             self._step += 1
+            self._slot["learner"][...] = self._learner
+            self._slot["step"][...] = self._step
+            self._slot["version"][...] = self._version
+        self._slot["parts"][...] = 0
+        self._filled = 0
         if self._parameters.version() != self._version:
             self._version = self._parameters.read(self._latest)
+            self._slot["version"][...] = self._version
             updater.load({name: self._latest[name] for name in self._places if name != OWN_COUNT})
-        self._updater = updater
-        slot = self._slot
-        slot["parts"][...] = 0
-        slot["learner"][...] = self._learner
-        slot["step"][...] = self._step
-        slot["version"][...] = self._version
-        self._filled = 0
         return True
 
-    def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """Note the gradients of a phase, and go on with them."""
-        del weight
+    def __call__(self, phase: str, gradients: Mapping[str, Array]) -> None:
+        """Note the gradients of a phase; as `penstock.updater.HandOn`."""
         slot = self._slot
         if slot is None:
             raise PenstockError("gradients were found outside of a step")
@@ -172,7 +171,6 @@ class GradientStream:
             slot["values"][self._filled : self._filled + values.size] = values
             self._filled += values.size
             slot["parts"][...] = part + 1
-        return gradients
 
     def end(self) -> None:
         """The step has ended: hand its gradients on, and what was found of interest."""

@@ -45,8 +45,15 @@ class Inbox:
         if rows != self._parts * self._size:
             raise ValueError(f"a minibatch of {rows} rows is not {self._parts} of {self._size}")
         here = {name: self._send(name, torch.from_numpy(values)) for name, values in minibatch.items()}
+        if self._parts == 1:
+            return [here]
         columns = [values.reshape(-1, self._size, *values.shape[1:]).unbind() for values in here.values()]
         return [dict(zip(here, part, strict=True)) for part in zip(*columns, strict=True)]
+
+    def weighed(self, minibatch: Mapping[str, Array]) -> tuple[list[dict[str, Tensor]], list[float]]:
+        """As `take`; and the sum of each part's ``weight``."""
+        parts = self.take(minibatch)
+        return parts, minibatch["weight"].reshape(len(parts), -1).sum(1).tolist()
 
     def _send(self, name: str, values: Tensor) -> Tensor:
         if self._device.type == "cpu":

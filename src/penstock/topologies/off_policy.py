@@ -58,7 +58,7 @@ def replayed(
     run, spec = plan.run, plan.spec
     learners = learner_names(run.learners)
     team = "penstock.exchange.all_reduce:build" if run.learners > 1 else None
-    steps = [step_settings(plan, number, run.learners, team) for number in range(run.learners)]
+    steps = [step_settings(plan, number, run.learners, plan.update, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     limits = limiter(plan, reuse)
     settings = (
@@ -116,8 +116,8 @@ def limiter(plan: Plan, reuse: float) -> RateLimiter:
     return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * rows, reuse=reuse)
 
 
-def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> StepSettings:
-    """How one learner steps, where so many share each minibatch."""
+def step_settings(plan: Plan, learner: int, sharing: int, update: str, team: str | None) -> StepSettings:
+    """How one learner steps by ``update`` with its ``team``, where so many share each minibatch."""
     run, (schedule, _) = plan.run, plan.spec.replay()
     updater = UpdaterSettings(
         learn=plan.learn,
@@ -130,7 +130,7 @@ def step_settings(plan: Plan, learner: int, sharing: int, team: str | None) -> S
         learner=learner,
         accumulate=run.accumulate,
     )
-    return StepSettings(plan.update, updater, run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
+    return StepSettings(update, updater, run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
 
 
 def minibatch(plan: Plan, sharing: int) -> Minibatch:

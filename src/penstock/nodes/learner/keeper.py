@@ -57,6 +57,7 @@ class Keeper:
     def __init__(self, settings: KeeperSettings, ports: Ports) -> None:
         self._settings = settings
         self._ports = ports
+        self._published = settings.spec.published()
         self._policy = ports.board_writer("policy")
         self._record = ports.record("learner")
         self._logs = [ports.action_log(name) for name in settings.action_logs]
@@ -77,7 +78,7 @@ class Keeper:
     def take_over(self, committed: Arrays) -> None:
         """Go on behind what an earlier life committed."""
         self.committed = committed
-        self._publish()
+        self.publish()
         self._started = time.monotonic() - float(committed["elapsed_s"])
 
     def begin(self, **counts: Array | int) -> Arrays:
@@ -105,7 +106,7 @@ class Keeper:
             new[name][...] = values
         self._started = time.monotonic() - float(new["elapsed_s"])
         self.enter(new)
-        self._publish()
+        self.publish()
         return {spec.name: self.committed[spec.name] for spec in settings.spec.state}
 
     def next(self) -> Arrays:
@@ -113,7 +114,12 @@ class Keeper:
         return self._record.begin()
 
     def commit(self, new: Arrays, state: Mapping[str, Any]) -> None:
-        """Make ``new`` with ``state`` in it current, then publish. What it used up may be given back only after this.
+        """Make ``new`` with ``state`` in it current, then publish the policy; as `commit_quietly`."""
+        self.commit_quietly(new, state)
+        self.publish()
+
+    def commit_quietly(self, new: Arrays, state: Mapping[str, Any]) -> None:
+        """Make ``new`` with ``state`` in it current. What it used up may be given back only after this.
 
         Raises:
             BadDataError: an update broke what the policy acts with; what was committed before it stands.
@@ -122,14 +128,13 @@ class Keeper:
         self._take_verdict(new)
         for name, values in state.items():
             new[name][...] = values
-        for spec in self._settings.spec.published():
+        for spec in self._published:
             if not np.isfinite(new[spec.name]).all():
                 update = int(new["update"])
                 raise BadDataError(
                     f"update {update} made the parameters of {spec.name} infinite or NaN; {NOTHING_KEPT}"
                 )
         self.enter(new)
-        self._publish()
 
     def done(self) -> bool:
         """True once the run has reached its last timestep, its target, or stopped improving."""
@@ -225,9 +230,10 @@ class Keeper:
         self._record.commit(self._record.number() + 1)
         self.committed = new
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Let whoever acts have the committed policy; rings for whoever waits for it, or for what was noted before."""
         committed = self.committed
-        published = {spec.name: committed[spec.name] for spec in self._settings.spec.published()}
+        published = {spec.name: committed[spec.name] for spec in self._published}
         with self._ports.span("publish"):
             self._policy.publish(published, int(committed["update"]))
 
@@ -248,7 +254,7 @@ class Keeper:
             self._ports.count("evaluations_dropped")
             return
         slot = self._requests.slot(index)
-        for spec in self._settings.spec.published():
+        for spec in self._published:
             slot[spec.name][...] = committed[spec.name]
         slot["update"][...] = update
         slot["steps"][...] = committed["steps"]

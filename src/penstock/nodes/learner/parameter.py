@@ -5,13 +5,11 @@ gradient itself, and waits for no learner in particular.
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from penstock.algorithm import UpdaterSettings
-from penstock.errors import PenstockError
 from penstock.exchange.gradients import gradients_in, metrics_in
 from penstock.node import Ports
 from penstock.nodes.learner.intake import Intake, drawable
@@ -23,8 +21,8 @@ from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import tree_of
-from penstock.types import Array, Arrays
-from penstock.updater import ReplayUpdater
+from penstock.types import Arrays
+from penstock.updater import Applier
 
 __all__ = ["ParameterNode", "ParameterSettings"]
 
@@ -35,7 +33,7 @@ class ParameterSettings:
 
     keeper: KeeperSettings
     update: str
-    """``module:build_replay`` of the updater whose phases step the parameters."""
+    """``module:build_applier`` of what steps the parameters."""
     updater: UpdaterSettings
     limiter: RateLimiter
     max_gradient_lag: int
@@ -51,6 +49,8 @@ class ParameterNode(WorkingNode):
         self._shared = settings.keeper.spec.shared()
         self._settings = settings
         self._policy_lags: list[float] = []
+        self._told_paid = 0
+        """Of how many rows all gradient steps were done when the policy was published last."""
         self._lags: list[int] = []
         self._metrics: list[dict[str, float]] = []
 
@@ -62,19 +62,21 @@ class ParameterNode(WorkingNode):
         self._parameters = ports.board_writer("parameters")
         self._keeper = Keeper(settings.keeper, ports)
         with ports.busy("build the update", settings.open_limit_s):
-            self._updater: ReplayUpdater = load(settings.update)(settings.updater, _found_by_others)
+            self._applier: Applier = load(settings.update)(settings.updater)
         self._intake = Intake(self._table, "by_arrival")
+        height, lanes = map(int, self._table.arrays["valid"].shape[1:])
+        self._rollout_rows = (height - 1) * lanes
         committed = self._keeper.former()
         if committed is None:
             with ports.busy("refill the table", settings.open_limit_s):
                 ranks = ports.priorities("rollouts")
                 tree = None if ranks is None else tree_of(self._table, ranks)
                 taken = refill(self._table, tree, settings.keeper.checkpoint)
-            self._updater.load(self._keeper.begin(taken=taken, settled=0))
+            self._applier.load(self._keeper.begin(taken=taken, settled=0))
         else:
-            self._updater.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
+            self._applier.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
             self._keeper.take_over(committed)
-        self._note_paid(self._keeper.committed)
+        self._told_paid = self._note_paid(self._keeper.committed)
         self._publish()
         return self._keep()
 
@@ -103,11 +105,18 @@ class ParameterNode(WorkingNode):
         return int(self._keeper.committed["owed"])
 
     def _applicable(self) -> bool:
-        return self._wanted(self._keeper.committed) and self._gradients.ready() > 0
+        """True once as many gradients wait as there are learners, or as are wanted: one commit is for all of them.
 
-    def _wanted(self, record: Arrays) -> bool:
-        """True if a gradient step is due, or may be taken before it is."""
-        return int(record["owed"]) > 0 or self._settings.limiter.spare(int(record["steps"]), int(record["applied"])) > 0
+        Where one learner alone is left it hands as many on by itself: each has two slots.
+        """
+        committed = self._keeper.committed
+        wanted = self._wanted(committed)
+        return wanted > 0 and self._gradients.ready() >= min(wanted, committed["settled"].size)
+
+    def _wanted(self, record: Arrays) -> int:
+        """How many gradient steps are due, or may be taken before they are."""
+        spare = self._settings.limiter.spare(int(record["steps"]), int(record["applied"]))
+        return max(int(record["owed"]), spare)
 
     def _take_rollouts(self) -> None:
         """Take note of new rollouts: their rows make gradient steps due."""
@@ -123,8 +132,8 @@ class ParameterNode(WorkingNode):
         if drawable(self._table, taken) >= self._schedule.min_rows:
             limiter = self._settings.limiter
             new["owed"] += limiter.due(int(new["steps"])) - limiter.due(int(committed["steps"]))
-        self._note_paid(new)
-        keeper.commit(new, self._updater.state())
+        self._told_paid = self._note_paid(new)
+        keeper.commit(new, self._applier.state())
         # The last rollouts' gradient steps are yet to come: what is said of them is said at the end.
         if not keeper.done():
             keeper.report(self._found())
@@ -142,9 +151,11 @@ class ParameterNode(WorkingNode):
         drawn = float(committed["applied"]) * self._schedule.mini_batch_size
         return loss_values(means) | lag | counts | {"replay/ratio": drawn / max(1.0, float(committed["steps"]))}
 
-    def _note_paid(self, record: Arrays) -> None:
+    def _note_paid(self, record: Arrays) -> int:
         """Of how many rows all gradient steps are done: before the bell that tells environment nodes."""
-        self._ports.note("paid", self._settings.limiter.paid(int(record["steps"]), int(record["owed"])))
+        paid = self._settings.limiter.paid(int(record["steps"]), int(record["owed"]))
+        self._ports.note("paid", paid)
+        return paid
 
     def _apply(self) -> Work:
         """Step by the gradients that wait, as far as steps are due; commit once, publish, give back their slots."""
@@ -156,15 +167,19 @@ class ParameterNode(WorkingNode):
         for name in new.keys() - {spec.name for spec in self._settings.keeper.spec.state}:
             new[name][...] = committed[name]
         used: list[int] = []
-        while self._wanted(new) and time.monotonic() < deadline:
+        while self._wanted(new) > 0 and time.monotonic() < deadline:
             index = self._gradients.take()
             if index is None:
                 break
             used.append(index)
             self._settle(self._gradients.slot(index), new, progress)
-        self._note_paid(new)
-        # Its publication rings for environment nodes that wait until their rows are paid.
-        keeper.commit(new, self._updater.state())
+        paid = self._note_paid(new)
+        keeper.commit_quietly(new, self._applier.state())
+        # Its publication rings for environment nodes that wait until their rows are paid, all of them: to wake four of
+        # them for each gradient of a small network cost more than to step by it.
+        if paid - self._told_paid >= self._rollout_rows or int(new["owed"]) == 0:
+            self._told_paid = paid
+            keeper.publish()
         self._publish()
         for index in used:
             self._gradients.release(index)
@@ -185,16 +200,10 @@ class ParameterNode(WorkingNode):
         self._lags.append(lag)
         self._metrics.append(metrics)
         with self._ports.busy("gradient step", self._settings.open_limit_s):
-            self._updater.apply(gradients_in(slot, self._shared), progress)
+            self._applier.apply(gradients_in(slot, self._shared), progress)
         new["applied"] += 1
         new["owed"][...] = max(0, int(new["owed"]) - 1)
 
     def _publish(self) -> None:
         committed = self._keeper.committed
         self._parameters.publish(committed, int(committed["applied"]))
-
-
-def _found_by_others(phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-    """The exchange of an updater that only applies."""
-    del gradients, weight
-    raise PenstockError(f"gradients of {phase} were looked for where they are only applied")

@@ -33,7 +33,7 @@ class StepSettings:
     """How one learner steps."""
 
     update: str
-    """``module:build_replay`` of the updater: eager or compiled."""
+    """``module:build_replay`` of the updater, or ``module:build_finder`` where the team steps: eager or compiled."""
     updater: UpdaterSettings
     """Its schedule's minibatch is this learner's share."""
     learners: int

@@ -4,7 +4,7 @@ The phases are traced once into a graph without autograd, lowered to C++ by torc
 the user's cache for the next start. State is updated in place. Knows no algorithm beyond its phases.
 """
 
-from penstock.updates.compiled.replay import CompiledReplayUpdater, build_replay
+from penstock.updates.compiled.replay import build_applier, build_finder, build_replay
 from penstock.updates.compiled.stream import CompiledUpdater, build
 
-__all__ = ["CompiledReplayUpdater", "CompiledUpdater", "build", "build_replay"]
+__all__ = ["CompiledUpdater", "build", "build_applier", "build_finder", "build_replay"]

@@ -1,4 +1,4 @@
-"""What is compiled of an algorithm: whole gradient steps, or a phase's gradients and its step apart.
+"""What is compiled of an algorithm: whole gradient steps, or the gradients of phases and each phase's step apart.
 
 Each is a library over fixed buffers, so that calls need no arguments. Decides neither what is due nor what is drawn.
 """
@@ -31,18 +31,24 @@ class Buffers:
     take: Take
     noise: tuple[dict[str, Tensor], ...]
     """Of each phase, ``[m, ...]``."""
+    parts: int
+    """Of a minibatch."""
     share: Tensor
     """What a part's gradient counts in its minibatch: float32 scalar."""
     tuned: Collection[float]
     """The algorithm's hyper-parameters: one library serves all their values."""
     gradients: dict[str, Tensor] = field(default_factory=dict)
-    """Of the phase that is under way, where it is not one library: network -> ``[n]``."""
+    """Where finding them and stepping are two libraries: ``<number of the phase>.<network>`` -> ``[n]``."""
     per_row: dict[str, Tensor] = field(default_factory=dict)
     """``[m, ...]`` each."""
 
     def example(self) -> dict[str, Tensor]:
         """A minibatch of the right shapes; changes nothing."""
         return self.take({name: values.clone() for name, values in self.rows.items()})
+
+    def found(self, index: int, phase: Phase) -> Gradients:
+        """What a phase finds, evaluated on what the buffers hold now."""
+        return phase.gradients(self.state, self.example(), self.noise[index])
 
 
 class Program:
@@ -85,7 +91,9 @@ class Program:
 
     def drain(self, meter: Meter) -> None:
         """Hand over the sums of all metrics and start them again."""
-        if self._names and self._count:
+        if self._count == 0:
+            return
+        if self._names:
             meter.add_sums(self._names, self._sums.clone(), self._count)
         self._sums.zero_()
         self._count = 0
@@ -109,50 +117,75 @@ class Step(Program):
                 given["state"]["gradient_steps"].add_(1)
             return dict(found.metrics)
 
-        noise = {f"{phase}.{name}": values for phase, _ in phases for name, values in buffers.noise[phase].items()}
+        noise = _numbered({index: buffers.noise[index] for index, _ in phases})
         groups = {"state": buffers.state, "rows": buffers.rows, "noise": noise, "per_row": self.per_row}
         super().__init__(step, groups, list(found.metrics), buffers.tuned)
 
 
 class FindGradients(Program):
-    """The gradients of one phase, added to what ``Buffers.gradients`` holds, by their share."""
+    """The gradients of some phases, all from the state as it is.
 
-    def __init__(self, index: int, phase: Phase, buffers: Buffers) -> None:
-        """For the phase of this number."""
-        found = phase.gradients(buffers.state, buffers.example(), buffers.noise[index])
-        self.gradients = _rooms(buffers.gradients, found.gradients)
-        self.per_row = _rooms(buffers.per_row, found.per_row)
+    Of a minibatch in parts they are added to what ``gradients`` holds, by the part's share.
 
-        def add(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-            share = given["share"]["share"]
-            found = phase.gradients(given["state"], buffers.take(given["rows"]), given["noise"])
-            for name, gradient in found.gradients.items():
-                given["gradients"][name].add_(share * gradient)
-            _write(given["per_row"], found.per_row)
-            return {name: share * metric for name, metric in found.metrics.items()}
+    Attributes:
+        gradients: number of the phase -> network -> ``[n]``.
+        per_row: name -> ``[m, ...]``.
+    """
+
+    def __init__(self, phases: Sequence[tuple[int, Phase]], buffers: Buffers) -> None:
+        """For these phases, each with its number."""
+        found = {index: buffers.found(index, phase) for index, phase in phases}
+        self.gradients = {index: _gradient_rooms(buffers, index, one.gradients) for index, one in found.items()}
+        per_row = {name: row for one in found.values() for name, row in one.per_row.items()}
+        self.per_row = _rooms(buffers.per_row, per_row)
+        names = [name for one in found.values() for name in one.metrics]
+
+        def find(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+            minibatch, share = buffers.take(given["rows"]), given["share"]["share"]
+            metrics: dict[str, Tensor] = {}
+            for index, phase in phases:
+                found = phase.gradients(given["state"], minibatch, _of_phase(given["noise"], index))
+                for name, room in _of_phase(given["gradients"], index).items():
+                    if buffers.parts > 1:
+                        room.add_(share * found.gradients[name])
+                    else:
+                        room.copy_(found.gradients[name])
+                _write(given["per_row"], found.per_row)
+                metrics.update(found.metrics)
+            return {name: share * metric for name, metric in metrics.items()}
 
         groups = {
             "state": buffers.state,
             "rows": buffers.rows,
-            "noise": buffers.noise[index],
+            "noise": _numbered({index: buffers.noise[index] for index, _ in phases}),
             "share": {"share": buffers.share},
-            "gradients": self.gradients,
+            "gradients": _numbered(self.gradients),
             "per_row": self.per_row,
         }
-        super().__init__(add, groups, list(found.metrics), buffers.tuned)
+        super().__init__(find, groups, names, buffers.tuned)
 
 
 class Apply(Program):
-    """The step of one phase down what ``Buffers.gradients`` holds."""
+    """The step of one phase down its gradients.
 
-    def __init__(self, phase: Phase, gradients: Named, buffers: Buffers) -> None:
-        """For a phase with these gradients."""
+    Attributes:
+        gradients: network -> ``[n]``: what it steps down; empty for a phase that never has any.
+    """
+
+    def __init__(self, index: int, phase: Phase, buffers: Buffers) -> None:
+        """For the phase of this number."""
+        self.gradients = _gradient_rooms(buffers, index, buffers.found(index, phase).gradients)
 
         def apply(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
             _write(given["state"], phase.apply(given["state"], given["gradients"]))
             return {}
 
-        super().__init__(apply, {"state": buffers.state, "gradients": gradients}, [], buffers.tuned)
+        super().__init__(apply, {"state": buffers.state, "gradients": self.gradients}, [], buffers.tuned)
+
+
+def _gradient_rooms(buffers: Buffers, index: int, gradients: Named) -> dict[str, Tensor]:
+    """Where the gradients of the phase of this number lie: network -> ``[n]``."""
+    return _of_phase(_rooms(buffers.gradients, _numbered({index: gradients})), index)
 
 
 def _evaluate(
@@ -170,9 +203,14 @@ def _evaluate(
     return changed, Gradients({}, metrics, per_row)
 
 
-def _of_phase(noise: Named, phase: int) -> dict[str, Tensor]:
-    prefix = f"{phase}."
-    return {name.removeprefix(prefix): values for name, values in noise.items() if name.startswith(prefix)}
+def _numbered(of_phases: Mapping[int, Named]) -> dict[str, Tensor]:
+    """Tensors of several phases under one roof; `_of_phase` takes them apart."""
+    return {f"{index}.{name}": values for index, named in of_phases.items() for name, values in named.items()}
+
+
+def _of_phase(numbered: Named, index: int) -> dict[str, Tensor]:
+    prefix = f"{index}."
+    return {name.removeprefix(prefix): values for name, values in numbered.items() if name.startswith(prefix)}
 
 
 def _rooms(rooms: dict[str, Tensor], found: Named) -> dict[str, Tensor]:

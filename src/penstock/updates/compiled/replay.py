@@ -1,77 +1,56 @@
-"""Learning from a table by compiled libraries: each minibatch is put into fixed buffers."""
+"""Learning from a table by compiled libraries: each minibatch is put into fixed buffers.
 
-from collections.abc import Mapping
+Where a learner is alone, all phases that are due are one library; where others have a say in the gradients, or a
+minibatch comes in parts, each phase is two: what finds its gradients, and its step.
+"""
 
 import torch
 
-from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm import UpdaterSettings
 from penstock.ops.inbox import Inbox
+from penstock.ops.learning import Applier, Finder, Learner
+from penstock.ops.threads import compute_with
 from penstock.registry import load
-from penstock.types import Array, Arrays
-from penstock.updater import Exchange
-from penstock.updates.compiled.stepper import Stepper
+from penstock.updater import Exchange, HandOn
+from penstock.updates.compiled.stepper import CompiledStepper
 
-__all__ = ["CompiledReplayUpdater", "build_replay"]
+__all__ = ["build_applier", "build_finder", "build_replay"]
 
 
-def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> "CompiledReplayUpdater":
+def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
     """The updater of a learner from a table; ``exchange`` is how it agrees with others, if there are any."""
-    torch.set_num_threads(settings.threads)
-    return CompiledReplayUpdater(load(settings.learn)(settings.spaces, settings.config), settings, exchange)
+    stepper = _stepper(settings)
+    if exchange is None and settings.accumulate == 1:
+        stepper.prepare_steps()
+    else:
+        stepper.prepare_parts()
+    return Learner(stepper, _inbox(settings), exchange)
 
 
-class CompiledReplayUpdater:
-    """Runs an algorithm's phases over minibatches that were drawn from a table.
+def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
+    """The updater of a learner from a table that hands its gradients on: all phases that are due are one library."""
+    stepper = _stepper(settings)
+    stepper.prepare_finds()
+    return Finder(stepper, _inbox(settings), hand_on)
 
-    All phases that are due are one library; where others have a say in the gradients, or a minibatch comes in parts,
-    each phase is two.
-    """
 
-    def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, exchange: Exchange | None) -> None:
-        """Lay out the buffers and compile the phases."""
-        device, size = torch.device(settings.device), settings.spec.schedule.mini_batch_size
-        rows = {
-            spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)
-            for spec in settings.spec.drawn(settings.spaces)
-        }
-        self._exchange = exchange
-        self._in_parts = exchange is not None or settings.accumulate > 1
-        self._inbox = Inbox(settings.spec.drawn(settings.spaces), size, settings.accumulate, device)
-        self._stepper = Stepper(algorithm.phases, settings, rows, dict)
-        self._stepper.prepare(in_parts=self._in_parts)
+def build_applier(settings: UpdaterSettings) -> Applier:
+    """What steps by gradients that others have found: a library each phase."""
+    stepper = _stepper(settings)
+    stepper.prepare_applies()
+    return Applier(stepper)
 
-    @property
-    def gradient_steps(self) -> int:
-        """How many the state has seen."""
-        return self._stepper.count
 
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
-        self._stepper.load(state)
+def _stepper(settings: UpdaterSettings) -> CompiledStepper:
+    compute_with(settings.threads)
+    device, size = torch.device(settings.device), settings.spec.schedule.mini_batch_size
+    rows = {
+        spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)
+        for spec in settings.spec.drawn(settings.spaces)
+    }
+    return CompiledStepper(load(settings.learn)(settings.spaces, settings.config).phases, settings, rows, dict)
 
-    def state(self) -> Arrays:
-        """The state's named arrays on the CPU."""
-        return self._stepper.arrays()
 
-    def room(self) -> Arrays:
-        """Arrays for a minibatch, in pinned memory where a GPU learns from it."""
-        return self._inbox.room()
-
-    def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
-        """One gradient step: every phase that is due. As `penstock.updater.ReplayUpdater.learn`."""
-        self._stepper.progress(progress)
-        parts = self._inbox.take(minibatch)
-        if self._in_parts:
-            weights = minibatch["weight"].reshape(len(parts), -1).sum(1).tolist()
-            return self._stepper.step_in_parts(parts, weights, self._exchange)
-        self._stepper.put(parts[0])
-        return self._stepper.step()
-
-    def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
-        """One gradient step by gradients that another updater has found. As `penstock.updater.ReplayUpdater.apply`."""
-        self._stepper.progress(progress)
-        self._stepper.apply(gradients)
-
-    def metrics(self) -> dict[str, float]:
-        """Means over the gradient steps since the last call."""
-        return self._stepper.metrics()
+def _inbox(settings: UpdaterSettings) -> Inbox:
+    fields, size = settings.spec.drawn(settings.spaces), settings.spec.schedule.mini_batch_size
+    return Inbox(fields, size, settings.accumulate, torch.device(settings.device))

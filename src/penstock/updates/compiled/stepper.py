@@ -10,14 +10,14 @@ from penstock.algorithm import Phase, UpdaterSettings
 from penstock.ops.meter import Meter
 from penstock.ops.phases import PhaseClock
 from penstock.types import Array, Arrays
-from penstock.updater import Exchange
+from penstock.updater import Exchange, HandOn
 from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
 
-__all__ = ["Stepper"]
+__all__ = ["CompiledStepper"]
 
 
-class Stepper:
-    """Runs gradient steps.
+class CompiledStepper:
+    """Runs gradient steps; as `penstock.ops.learning.Stepper`.
 
     Args:
         phases: of the algorithm.
@@ -39,6 +39,7 @@ class Stepper:
             },
             rows=rows,
             take=take,
+            parts=settings.accumulate,
             noise=tuple(
                 {name: torch.zeros((size, *spec.shape), device=device) for name, spec in phase.noise}
                 for phase in phases
@@ -53,7 +54,9 @@ class Stepper:
             counted="gradient_steps" in self._buffers.state,
         )
         self._steps: dict[tuple[int, ...], Step] = {}
-        self._parts: dict[int, tuple[FindGradients, Apply]] = {}
+        self._finds: dict[tuple[int, ...], FindGradients] = {}
+        self._applies: dict[int, Apply] = {}
+        self._has_gradients: dict[int, bool] = {}
 
     @property
     def count(self) -> int:
@@ -63,13 +66,13 @@ class Stepper:
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
         for name, values in state.items():
-            self._buffers.state[name].copy_(torch.tensor(values))
+            self._buffers.state[name].copy_(torch.from_numpy(np.require(values, requirements="W")))
         if "gradient_steps" in state:
             self._clock.count = int(state["gradient_steps"])
 
     def arrays(self) -> Arrays:
         """The state's named arrays on the CPU."""
-        return {name: values.cpu().numpy() for name, values in self._buffers.state.items()}
+        return _here(self._buffers.state)
 
     def progress(self, progress: float) -> None:
         """How far the run is, in [0, 1]."""
@@ -77,24 +80,46 @@ class Stepper:
 
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
-        for step in self._steps.values():
-            step.drain(self._meter)
-        for find, _ in self._parts.values():
-            find.drain(self._meter)
+        for program in (*self._steps.values(), *self._finds.values()):
+            program.drain(self._meter)
         return self._meter.take()
 
-    def prepare(self, *, in_parts: bool) -> None:
-        """Have the libraries ready that are needed from the first steps on."""
-        if in_parts:
-            for index in range(len(self._phases)):
-                self._part(index)
-            return
-        count = self._clock.count
-        for self._clock.count in (0, 1):  # All phases are due at 0, and at 1 those that are at every step.
-            self._step(self._clock.due())
-        self._clock.count = count
+    def prepare_steps(self) -> None:
+        """Have the libraries ready that a learner alone needs from the first steps on."""
+        for due in self._first_due():
+            self._step(due)
 
-    def step(self) -> Arrays:
+    def prepare_parts(self) -> None:
+        """Have the libraries ready that learners need who agree, or whose minibatches come in parts."""
+        for index in range(len(self._phases)):
+            self._find((index,))
+            self._apply(index)
+
+    def prepare_finds(self) -> None:
+        """Have the libraries ready that `find` needs from the first steps on."""
+        for due in self._first_due():
+            self._find(self._with_gradients(due))
+
+    def prepare_applies(self) -> None:
+        """Have the libraries ready that `apply` needs."""
+        for index in range(len(self._phases)):
+            self._apply(index)
+
+    def _with_gradients(self, due: tuple[int, ...]) -> tuple[int, ...]:
+        """Without the phases that never have any, which evaluating them shows."""
+        for index in set(due) - self._has_gradients.keys():
+            self._has_gradients[index] = bool(self._buffers.found(index, self._phases[index]).gradients)
+        return tuple(index for index in due if self._has_gradients[index])
+
+    def _first_due(self) -> list[tuple[int, ...]]:
+        """All phases are due at 0, and at 1 those that are at every step."""
+        count, found = self._clock.count, []
+        for self._clock.count in (0, 1):
+            found.append(self._clock.due())
+        self._clock.count = count
+        return found
+
+    def step_here(self) -> Arrays:
         """One gradient step with the minibatch that the rows hold; what it finds for each row."""
         due = self._clock.due()
         for index in due:
@@ -102,55 +127,77 @@ class Stepper:
         step = self._step(due)
         step.run()
         self._clock.count += 1
-        return {name: values.cpu().numpy().copy() for name, values in step.per_row.items()}
+        return {name: values.copy() for name, values in _here(step.per_row).items()}
 
-    def step_in_parts(
+    def step(
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
-        """One gradient step with a minibatch in parts; what it finds for each row.
-
-        Args:
-            parts: field -> ``[m, ...]`` each.
-            weights: the sum of each part's ``weight``.
-            exchange: how several learners agree; ``None``: this one is alone.
-        """
-        found: dict[str, list[Tensor]] = {}
+        """One gradient step; as `penstock.ops.learning.Stepper.step`."""
+        if exchange is None and len(parts) == 1:
+            self._put(parts[0])
+            return self.step_here()
+        per_row: Arrays = {}
         for index in self._clock.due():
-            find, apply = self._part(index)
-            for gradient in find.gradients.values():
-                gradient.zero_()
-            for number, (part, weight) in enumerate(zip(parts, weights, strict=True)):
-                self.put(part)
-                self._draw(index, number, len(parts) * self._size)
-                self._buffers.share.fill_(weight / sum(weights))
-                find.run(count=0 if number else 1)
-                for name, values in find.per_row.items():
-                    found.setdefault(name, []).append(values.clone())
-            if exchange is not None and find.gradients:
-                mine = {name: gradient.cpu().numpy() for name, gradient in find.gradients.items()}
+            find, apply = self._find((index,)), self._apply(index)
+            per_row |= self._run_parts((index,), find, parts, weights)
+            if exchange is not None and apply.gradients:
+                mine = _here(apply.gradients)
                 for name, agreed in exchange(self._phases[index].name, mine, sum(weights)).items():
-                    find.gradients[name].copy_(torch.from_numpy(agreed))
+                    apply.gradients[name].copy_(torch.from_numpy(agreed))
             apply.run()
         self._count_on()
-        return {name: torch.cat(values).cpu().numpy() for name, values in found.items()}
+        return per_row
+
+    def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
+        """The gradients of one step, handed on; as `penstock.ops.learning.Stepper.find`."""
+        due = self._with_gradients(self._clock.due())
+        find = self._find(due)
+        per_row = self._run_parts(due, find, parts, weights)
+        for index, gradients in find.gradients.items():
+            hand_on(self._phases[index].name, _here(gradients))
+        self._count_on()
+        return per_row
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """One gradient step: phases with gradients step down these, those that never have any have their turn."""
+        """One gradient step by these; as `penstock.ops.learning.Stepper.apply`."""
         due = self._clock.due()
         for index, phase in enumerate(self._phases):
-            find, apply = self._part(index)
-            if phase.name in gradients or (index in due and not find.gradients):
+            apply = self._apply(index)
+            if phase.name in gradients or (index in due and not apply.gradients):
                 for name, values in gradients.get(phase.name, {}).items():
-                    find.gradients[name].copy_(torch.from_numpy(values))
+                    apply.gradients[name].copy_(torch.from_numpy(values))
                 apply.run()
         self._count_on()
+
+    def _run_parts(
+        self,
+        phases: Sequence[int],
+        find: FindGradients,
+        parts: Sequence[Mapping[str, Tensor]],
+        weights: Sequence[float],
+    ) -> Arrays:
+        """Find the gradients of these phases over all parts of a minibatch; what they find for each row."""
+        if len(parts) > 1:
+            for gradients in find.gradients.values():
+                for gradient in gradients.values():
+                    gradient.zero_()
+        found: dict[str, list[Array]] = {name: [] for name in find.per_row}
+        for number, (part, weight) in enumerate(zip(parts, weights, strict=True)):
+            self._put(part)
+            for index in phases:
+                self._draw(index, number, len(parts) * self._size)
+            self._buffers.share.fill_(weight / sum(weights))
+            find.run(count=0 if number else 1)
+            for name, values in find.per_row.items():
+                found[name].append(values.numpy(force=True).copy())
+        return {name: np.concatenate(values) for name, values in found.items()}
 
     def _count_on(self) -> None:
         self._clock.count += 1
         if "gradient_steps" in self._buffers.state:
             self._buffers.state["gradient_steps"].fill_(self._clock.count)
 
-    def put(self, part: Mapping[str, Tensor]) -> None:
+    def _put(self, part: Mapping[str, Tensor]) -> None:
         """Make this minibatch, ``[m, ...]`` each, the one that the rows hold."""
         for name, values in self._buffers.rows.items():
             values.copy_(part[name])
@@ -167,9 +214,17 @@ class Stepper:
             self._steps[due] = Step([(index, self._phases[index]) for index in due], self._buffers)
         return self._steps[due]
 
-    def _part(self, index: int) -> tuple[FindGradients, Apply]:
-        if index not in self._parts:
-            phase = self._phases[index]
-            find = FindGradients(index, phase, self._buffers)
-            self._parts[index] = find, Apply(phase, find.gradients, self._buffers)
-        return self._parts[index]
+    def _find(self, due: tuple[int, ...]) -> FindGradients:
+        if due not in self._finds:
+            self._finds[due] = FindGradients([(index, self._phases[index]) for index in due], self._buffers)
+        return self._finds[due]
+
+    def _apply(self, index: int) -> Apply:
+        if index not in self._applies:
+            self._applies[index] = Apply(index, self._phases[index], self._buffers)
+        return self._applies[index]
+
+
+def _here(tensors: Mapping[str, Tensor]) -> Arrays:
+    """On the CPU."""
+    return {name: values.cpu().numpy() for name, values in tensors.items()}

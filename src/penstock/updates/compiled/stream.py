@@ -7,16 +7,17 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.ops.batch import Batch
+from penstock.ops.threads import compute_with
 from penstock.registry import load
 from penstock.types import Array, Arrays
-from penstock.updates.compiled.stepper import Stepper
+from penstock.updates.compiled.stepper import CompiledStepper
 
 __all__ = ["CompiledUpdater", "build"]
 
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUpdater":
     """The updater of a learner from a stream, compiled or taken from the cache; ``arrays`` as for the eager one."""
-    torch.set_num_threads(settings.threads)
+    compute_with(settings.threads)
     return CompiledUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
 
 
@@ -30,8 +31,8 @@ class CompiledUpdater:
         self._batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
         self._rows = self._batch.buffers(spec.schedule.mini_batch_size)
         self._position = torch.zeros((), dtype=torch.int64, device=device)
-        self._stepper = Stepper(algorithm.phases, settings, {**self._rows, POSITION: self._position}, _take)
-        self._stepper.prepare(in_parts=False)
+        self._stepper = CompiledStepper(algorithm.phases, settings, {**self._rows, POSITION: self._position}, _take)
+        self._stepper.prepare_steps()
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
@@ -55,7 +56,7 @@ class CompiledUpdater:
             self._batch.gather(indices[part], weights[part], self._rows)
             self._position.zero_()
             for _ in range(len(indices[part])):
-                self._stepper.step()
+                self._stepper.step_here()
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call."""

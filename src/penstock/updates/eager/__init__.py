@@ -1,0 +1,6 @@
+"""The update as plain torch calls: starts at once, needs no compiler. Knows no algorithm beyond its phases."""
+
+from penstock.updates.eager.replay import build_applier, build_finder, build_replay
+from penstock.updates.eager.stream import EagerUpdater, build
+
+__all__ = ["EagerUpdater", "build", "build_applier", "build_finder", "build_replay"]

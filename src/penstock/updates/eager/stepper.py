@@ -1,0 +1,153 @@
+"""A state, and the phases that step it, one torch call at a time."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Gradients, Phase, UpdaterSettings
+from penstock.ops.meter import Meter
+from penstock.ops.phases import PhaseClock
+from penstock.types import Array, Arrays
+from penstock.updater import Exchange, HandOn
+
+__all__ = ["EagerStepper"]
+
+
+class EagerStepper:
+    """Runs gradient steps; as `penstock.ops.learning.Stepper`.
+
+    Args:
+        phases: of the algorithm.
+        settings: of the updater.
+    """
+
+    def __init__(self, phases: Sequence[Phase], settings: UpdaterSettings) -> None:
+        self._meter = Meter()
+        self._phases = phases
+        self._settings = settings
+        self._learner = settings.learner
+        self._device = torch.device(settings.device)
+        self._state = {
+            part.name: torch.from_numpy(np.zeros(part.shape, part.dtype)).to(self._device)
+            for part in settings.spec.state
+        }
+        self._clock = PhaseClock(
+            [phase.every for phase in phases],
+            [phase.noise for phase in phases],
+            settings.seed,
+            counted="gradient_steps" in self._state,
+        )
+
+    @property
+    def count(self) -> int:
+        """Gradient steps so far."""
+        return self._clock.count
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state, or the arrays of it that are named."""
+        for name, values in state.items():
+            self._state[name] = torch.tensor(values, device=self._device)
+        if "gradient_steps" in state:
+            self._clock.count = int(state["gradient_steps"])
+
+    def arrays(self) -> Arrays:
+        """The state's named arrays on the CPU."""
+        return _here(self._state)
+
+    def progress(self, progress: float) -> None:
+        """How far the run is, in [0, 1]."""
+        self._state["progress"] = torch.tensor(progress, dtype=torch.float64, device=self._device)
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call."""
+        return self._meter.take()
+
+    def step(
+        self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
+    ) -> Arrays:
+        """One gradient step; as `penstock.ops.learning.Stepper.step`."""
+        all_found = []
+        for index in self._clock.due():
+            phase = self._phases[index]
+            found = self._found(index, parts, weights)
+            gradients = found.gradients
+            if exchange is not None and gradients:
+                gradients = self._sent(exchange(phase.name, _here(gradients), sum(weights)))
+            self._state.update(phase.apply(self._state, gradients))
+            all_found.append(found)
+        return self._count_on(all_found)
+
+    def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
+        """The gradients of one step, handed on; as `penstock.ops.learning.Stepper.find`."""
+        all_found = []
+        for index in self._clock.due():
+            found = self._found(index, parts, weights)
+            if found.gradients:
+                hand_on(self._phases[index].name, _here(found.gradients))
+            all_found.append(found)
+        return self._count_on(all_found)
+
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
+        """One gradient step by these; as `penstock.ops.learning.Stepper.apply`."""
+        due = self._clock.due()
+        for index, phase in enumerate(self._phases):
+            if phase.name in gradients or (index in due and self._silent(index)):
+                self._state.update(phase.apply(self._state, self._sent(gradients.get(phase.name, {}))))
+        self._count_on([])
+
+    def _found(self, index: int, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Gradients:
+        """What one phase finds on all parts of a minibatch together."""
+        noise = self._noise(index, len(parts), len(parts[0]["weight"]))
+        found = [self._phases[index].gradients(self._state, *inputs) for inputs in zip(parts, noise, strict=True)]
+        return Gradients(
+            _mean([part.gradients for part in found], weights),
+            _mean([part.metrics for part in found], weights),
+            {name: torch.cat([part.per_row[name] for part in found]) for name in found[0].per_row},
+        )
+
+    def _sent(self, arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+        return {name: torch.tensor(values, device=self._device) for name, values in arrays.items()}
+
+    def _silent(self, index: int) -> bool:
+        """True for a phase without gradients, which asking it for a row shows."""
+        phase, settings = self._phases[index], self._settings
+        row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in settings.spec.drawn(settings.spaces)}
+        minibatch = {name: torch.from_numpy(values).to(self._device) for name, values in row.items()}
+        return not phase.gradients(self._state, minibatch, *self._noise(index, 1, 1)).gradients
+
+    def _count_on(self, all_found: Sequence[Gradients]) -> Arrays:
+        """Count a gradient step in which phases found this, and note its metrics; what it found for each row."""
+        self._clock.count += 1
+        if "gradient_steps" in self._state:
+            self._state["gradient_steps"] = torch.tensor(self._clock.count, device=self._device)
+        metrics = {name: value for found in all_found for name, value in found.metrics.items()}
+        if metrics:
+            self._meter.add(metrics)
+        return _here({name: values for found in all_found for name, values in found.per_row.items()})
+
+    def _noise(self, phase: int, parts: int, size: int) -> list[dict[str, Tensor]]:
+        """The noise of a phase for each part; the learners' rows are numbered one learner after the other."""
+        rows = parts * size
+        here = {
+            name: torch.from_numpy(values).to(self._device).reshape(parts, size, *values.shape[1:])
+            for name, values in self._clock.noise(phase, self._learner * rows, rows).items()
+        }
+        return [{name: values[part] for name, values in here.items()} for part in range(parts)]
+
+
+def _here(tensors: Mapping[str, Tensor]) -> Arrays:
+    """On the CPU."""
+    return {name: values.cpu().numpy() for name, values in tensors.items()}
+
+
+def _mean(found: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
+    """The weighted mean of each named tensor."""
+    if len(found) == 1:
+        return dict(found[0])
+    total = sum(weights)
+    return {
+        name: torch.stack([weight / total * part[name] for part, weight in zip(found, weights, strict=True)]).sum(0)
+        for name in found[0]
+    }

@@ -3,9 +3,10 @@
     python -m benchmarks.learning.beside --seeds 0 1 2       # trains both, one after the other: hours
     python -m benchmarks.learning.beside --ours RUN ... --theirs LOG ...     # draws what was trained before
 
-A RUN is a run folder of the preset `halfcheetah`, a LOG holds the line that `peers/sb3_sac.py` prints: of the same
-seeds, and each with the settings that are given here; where one side alone is given, the other is trained with its
-seeds. `--pinned` says of both that they were trained on one core each, by `taskset -c CORE` in front of the command.
+A RUN is a run folder of the preset `halfcheetah`, a LOG holds the line that `peers/sb3_sac.py` prints, or is an earlier
+result of this script, of which its seeds are read: of the same seeds, and each with the settings that are given here;
+where one side alone is given, the other is trained with its seeds. `--pinned` says of both that they were trained on
+one core each, by `taskset -c CORE` in front of the command.
 
 Both curves are the mean return of the last 100 training episodes; behind each run ten greedy episodes are played.
 Writes `results/halfcheetah-sac.json` and `.png`, and ends with 1 if ours plays worse at the end, by the mean over the
@@ -13,6 +14,7 @@ seeds. Needs `penstock[mujoco]`.
 """
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -35,7 +37,10 @@ from penstock.config.sources import preset_path
 from penstock.metrics.report import EVAL_RETURN, RETURN
 
 EVAL_STD = "eval/return_std"
+POINTS = 150
+"""Of a curve that is written down, at most."""
 PRESET = tomllib.loads(preset_path("halfcheetah").read_text("utf-8"))
+PEER = "stable-baselines3"
 HOW = {"backend": "compiled", "threads": 1, "num_workers": 1}
 """What is set of ours beyond the preset."""
 OURS = ("--preset", "halfcheetah", *flags(HOW))
@@ -62,7 +67,17 @@ class Trained(NamedTuple):
         seconds = round(self.line.seconds[-1])
         spread = {} if self.std_return is None else {"std_return": round(self.std_return, 1)}
         mean = {"mean_return": round(self.mean_return, 1)}
-        return {"seed": self.seed, **mean, **spread, "last_100": last, "seconds": seconds}
+        every = -(-len(self.line.steps) // POINTS)
+        # From the end on, so that the last point is among them.
+        names = ("steps", "seconds", "returns")
+        kept = {name: part[::-1][::every][::-1] for name, part in zip(names, self.line, strict=True)}
+        return {"seed": self.seed, **mean, **spread, "last_100": last, "seconds": seconds, "curve": kept}
+
+
+def of_entry(entry: dict[str, Any]) -> Trained:
+    """What `Trained.entry` has written down, in an earlier result or in the line of stable-baselines3's script."""
+    line = Curve(*(entry["curve"][part] for part in ("steps", "seconds", "returns")))
+    return Trained(int(entry["seed"]), line, entry["mean_return"], entry.get("std_return"))
 
 
 def of_run(run: Path) -> Trained:
@@ -89,8 +104,14 @@ def of_output(output: str) -> Trained:
     result = parse(output)
     if other := {name: result[name] for name, value in THEIR_HOW.items() if result.get(name, value) != value}:
         raise ValueError(f"seed {result['seed']} of stable-baselines3 was trained with other settings: {other}")
-    line = Curve(*(result["curve"][part] for part in ("steps", "seconds", "returns")))
-    return Trained(int(result["seed"]), line, result["mean_return"], result.get("std_return"))
+    return of_entry(result)
+
+
+def of_theirs(path: Path) -> list[Trained]:
+    """What stable-baselines3's script printed into a file, or all seeds of it in an earlier result."""
+    if path.suffix != ".json":
+        return [of_output(path.read_text("utf-8"))]
+    return [of_entry(entry) for entry in json.loads(path.read_text("utf-8"))[PEER]]
 
 
 def train_ours(seed: int) -> Trained:
@@ -160,18 +181,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="what is trained where nothing is read")
     parser.add_argument("--ours", type=Path, nargs="+", default=[], help="run folders")
-    parser.add_argument("--theirs", type=Path, nargs="+", default=[], help="what the peer's script printed")
+    parser.add_argument(
+        "--theirs", type=Path, nargs="+", default=[], help="what the peer's script printed, or a result"
+    )
     parser.add_argument("--pinned", action="store_true", help="each was trained on one core alone, and so is this")
     args = parser.parse_args()
     path = destination(HERE / "results/halfcheetah-sac.json")
     if args.pinned and not (args.ours and args.theirs) and len(os.sched_getaffinity(0)) > 1:
         parser.error("--pinned: what is trained here has more than one core; put taskset -c CORE in front")
     ours = [of_run(run) for run in args.ours]
-    theirs = [of_output(log.read_text("utf-8")) for log in args.theirs]
+    theirs = [run for path in args.theirs for run in of_theirs(path)]
     seeds = [run.seed for run in ours or theirs] or args.seeds
     ours = ours or [train_ours(seed) for seed in seeds]
     theirs = theirs or [train_theirs(seed) for seed in seeds]
-    found = {"penstock": ours, "stable-baselines3": theirs}
+    found = {"penstock": ours, PEER: theirs}
     result = compared(found, pinned=args.pinned)
     write(path, result)
     draw(path.with_suffix(".png"), found, pinned=args.pinned)

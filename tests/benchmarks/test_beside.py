@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from benchmarks.learning.beside import HOW, PRESET, THEIR_HOW, Trained, compared, draw, of_output, of_run
+from benchmarks.learning.beside import (
+    HOW,
+    PEER,
+    PRESET,
+    THEIR_HOW,
+    Trained,
+    compared,
+    draw,
+    of_output,
+    of_run,
+    of_theirs,
+)
 from benchmarks.runs import Curve
 
 
@@ -25,7 +36,8 @@ def run_folder(folder: Path, **other: object) -> Path:
 def test_a_run_folder_is_read(tmp_path: Path) -> None:
     found = of_run(run_folder(tmp_path / "run"))
     assert found == (2, Curve([64, 128], [0.5, 1.0], [-300.0, 4000.0]), 4500.0, 50.0)
-    known = {"seed": 2, "mean_return": 4500.0, "last_100": 4000.0, "seconds": 1}
+    line = {"steps": [64, 128], "seconds": [0.5, 1.0], "returns": [-300.0, 4000.0]}
+    known = {"seed": 2, "mean_return": 4500.0, "last_100": 4000.0, "seconds": 1, "curve": line}
     assert found.entry() == known | {"std_return": 50.0}
     assert found._replace(std_return=None).entry() == known
 
@@ -56,6 +68,21 @@ def test_the_peers_line_is_read_also_where_it_names_no_settings() -> None:
 def test_a_peers_line_with_other_settings_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"seed 1 of stable-baselines3 .* other settings: \{{'{name}': 'other'\}}"):
         of_output(f"RESULT {json.dumps(THEIRS | THEIR_HOW | {name: 'other'})}")
+
+
+def test_a_long_curve_is_written_down_in_few_points_up_to_its_last() -> None:
+    numbers = list(range(1000))
+    written = Trained(0, Curve(numbers, list(map(float, numbers)), list(map(float, numbers))), 1.0, None).entry()
+    assert written["curve"]["steps"] == [number for number in numbers if number % 7 == 999 % 7]
+    assert len(written["curve"]["returns"]) == 143
+
+
+def test_an_earlier_result_stands_in_for_the_peer(tmp_path: Path) -> None:
+    run, other = of_output(f"RESULT {json.dumps(THEIRS | {'std_return': 2.0})}"), trained(0, 3.0)
+    (tmp_path / "earlier.json").write_text(json.dumps({PEER: [run.entry(), other.entry()]}))
+    assert of_theirs(tmp_path / "earlier.json") == [run, other]
+    (tmp_path / "log").write_text(f"RESULT {json.dumps(THEIRS)}")
+    assert of_theirs(tmp_path / "log") == [run._replace(std_return=None)]
 
 
 def trained(seed: int, mean: float) -> Trained:

@@ -147,7 +147,7 @@ def test_what_was_overwritten_since_is_left_out_and_said(tmp_path: Path) -> None
     del table
     second = penstock.resume(run, timesteps=(turns + 3) * TURN, quiet=True)
     assert second.updates == turns + 3
-    what = f"{min(lost, 6 * TURN)} of {6 * TURN} replay rows, overwritten after the checkpoint, are left out"
+    what = f"of {6 * TURN} replay rows {min(lost, 6 * TURN)} were overwritten after the checkpoint and are left out"
     assert second.notes == ((f"not bit-exact: {what}; all else continued",) if lost else ())
 
 

@@ -40,6 +40,18 @@ def test_second_adam_step_by_hand():
     assert at.parameter.item() == pytest.approx(expected)
 
 
+def test_moments_too_small_for_the_processor_are_0_and_nothing_else_changes():
+    small = torch.finfo(torch.float32).tiny
+    at = Adam(torch.ones(3), torch.tensor([small, 2.0 * small, -small]), torch.tensor([small, 2.0 * small, small]))
+    at = adam(at, torch.zeros(3), torch.tensor(1000), 1e-3, 1e-8)
+    # 0.9 and 0.999 of the smallest number are too small, of twice that they are not.
+    assert (at.m[[0, 2]] == 0.0).all()
+    assert (at.v[[0, 2]] == 0.0).all()
+    assert at.m[1].item() == pytest.approx(1.8 * small, rel=1e-6)
+    assert at.v[1].item() == pytest.approx(1.998 * small, rel=1e-6)
+    assert (at.parameter == 1.0).all()
+
+
 def test_adam_follows_torch():
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(50, generator=generator, dtype=torch.float64)

@@ -13,6 +13,8 @@ BETA1, BETA2 = 0.9, 0.999
 """Of Adam; nobody here has needed others."""
 DECAY = 0.99
 """Of RMSprop."""
+TINY = torch.finfo(torch.float32).tiny
+"""1.2e-38: what is smaller, a processor handles number by number."""
 
 
 def global_norm(gradients: Iterable[Tensor]) -> Tensor:
@@ -49,6 +51,9 @@ def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor | float, epsilon: 
         lr: step size; a number or a float64 scalar.
         epsilon: added to the root.
 
+    Moments below ``TINY`` are 0: those of weights that get no gradient any more halve every seven steps, and once a
+    quarter of them was that small a step took 128 us instead of 18 (DQN on CartPole-v1, two layers of 128).
+
     Source: Kingma and Ba 2015, algorithm 1, https://arxiv.org/abs/1412.6980.
     """
     t = step.to(torch.float64)
@@ -56,11 +61,15 @@ def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor | float, epsilon: 
     # (57 against 10 us for 9,000 parameters).
     bias = 1.0 - torch.exp(t * math.log(BETA1))
     root = (1.0 - torch.exp(t * math.log(BETA2))).sqrt()
-    m = at.m.lerp(gradient, 1.0 - BETA1)
-    v = at.v.lerp(gradient * gradient, 1.0 - BETA2)
+    m = _without_tiny(at.m.lerp(gradient, 1.0 - BETA1))
+    v = _without_tiny(at.v.lerp(gradient * gradient, 1.0 - BETA2))
     # Numerator and denominator both times the root: one pass over the vector less.
     change = m * (lr * root / bias) / (v.sqrt() + epsilon * root)
     return Adam(at.parameter - change, m, v)
+
+
+def _without_tiny(values: Tensor) -> Tensor:
+    return torch.where(values.abs() < TINY, 0.0, values)
 
 
 def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,6 @@ import torch
 from penstock.algorithm import UpdaterSettings
 from penstock.ops.inbox import Inbox
 from penstock.ops.learning import Applier, Finder, Learner
-from penstock.ops.threads import compute_with
 from penstock.registry import load
 from penstock.updater import Exchange, HandOn
 from penstock.updates.compiled.stepper import CompiledStepper
@@ -42,7 +41,7 @@ def build_applier(settings: UpdaterSettings) -> Applier:
 
 
 def _stepper(settings: UpdaterSettings) -> CompiledStepper:
-    compute_with(settings.threads)
+    torch.set_num_threads(settings.threads)
     device, size = torch.device(settings.device), settings.spec.schedule.mini_batch_size
     rows = {
         spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)

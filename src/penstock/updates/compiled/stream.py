@@ -7,7 +7,6 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.ops.batch import Batch
-from penstock.ops.threads import compute_with
 from penstock.registry import load
 from penstock.types import Array, Arrays
 from penstock.updates.compiled.stepper import CompiledStepper
@@ -17,7 +16,7 @@ __all__ = ["CompiledUpdater", "build"]
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUpdater":
     """The updater of a learner from a stream, compiled or taken from the cache; ``arrays`` as for the eager one."""
-    compute_with(settings.threads)
+    torch.set_num_threads(settings.threads)
     return CompiledUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
 
 

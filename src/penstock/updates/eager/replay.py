@@ -5,7 +5,6 @@ import torch
 from penstock.algorithm import UpdaterSettings
 from penstock.ops.inbox import Inbox
 from penstock.ops.learning import Applier, Finder, Learner
-from penstock.ops.threads import compute_with
 from penstock.registry import load
 from penstock.updater import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
@@ -29,7 +28,7 @@ def build_applier(settings: UpdaterSettings) -> Applier:
 
 
 def _stepper(settings: UpdaterSettings) -> EagerStepper:
-    compute_with(settings.threads)
+    torch.set_num_threads(settings.threads)
     return EagerStepper(load(settings.learn)(settings.spaces, settings.config).phases, settings)
 
 

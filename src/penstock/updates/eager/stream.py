@@ -6,7 +6,6 @@ import torch
 
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.ops.batch import Batch
-from penstock.ops.threads import compute_with
 from penstock.registry import load
 from penstock.types import Array, Arrays
 from penstock.updates.eager.stepper import EagerStepper
@@ -16,7 +15,7 @@ __all__ = ["EagerUpdater", "build"]
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "EagerUpdater":
     """The updater of a learner from a stream, whose rows are ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
-    compute_with(settings.threads)
+    torch.set_num_threads(settings.threads)
     return EagerUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
 
 

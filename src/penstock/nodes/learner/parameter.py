@@ -105,18 +105,11 @@ class ParameterNode(WorkingNode):
         return int(self._keeper.committed["owed"])
 
     def _applicable(self) -> bool:
-        """True once as many gradients wait as there are learners, or as are wanted: one commit is for all of them.
+        return self._wanted(self._keeper.committed) and self._gradients.ready() > 0
 
-        Where one learner alone is left it hands as many on by itself: each has two slots.
-        """
-        committed = self._keeper.committed
-        wanted = self._wanted(committed)
-        return wanted > 0 and self._gradients.ready() >= min(wanted, committed["settled"].size)
-
-    def _wanted(self, record: Arrays) -> int:
-        """How many gradient steps are due, or may be taken before they are."""
-        spare = self._settings.limiter.spare(int(record["steps"]), int(record["applied"]))
-        return max(int(record["owed"]), spare)
+    def _wanted(self, record: Arrays) -> bool:
+        """True if a gradient step is due, or may be taken before it is."""
+        return int(record["owed"]) > 0 or self._settings.limiter.spare(int(record["steps"]), int(record["applied"])) > 0
 
     def _take_rollouts(self) -> None:
         """Take note of new rollouts: their rows make gradient steps due."""
@@ -167,7 +160,7 @@ class ParameterNode(WorkingNode):
         for name in new.keys() - {spec.name for spec in self._settings.keeper.spec.state}:
             new[name][...] = committed[name]
         used: list[int] = []
-        while self._wanted(new) > 0 and time.monotonic() < deadline:
+        while self._wanted(new) and time.monotonic() < deadline:
             index = self._gradients.take()
             if index is None:
                 break

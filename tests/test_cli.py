@@ -18,7 +18,13 @@ from penstock.memory.spans import SpanRing
 from penstock.metrics.trace import ring_path
 
 EVALUATION = SimpleNamespace(
-    mean_return=-153.2, std_return=80.1, mean_length=200.0, episodes=100, env="Pendulum-v1", seed=0
+    mean_return=-153.2,
+    std_return=80.1,
+    mean_length=200.0,
+    episodes=100,
+    env="Pendulum-v1",
+    seed=0,
+    checkpoint="update-00000050",
 )
 
 
@@ -89,7 +95,7 @@ def test_resume_and_eval_find_the_run(monkeypatch, run, capsys):
         (run.path, {"checkpoint": "50", "settings": {"timesteps": Setting("2000000", "--timesteps", text=True)}}),
         (run.path, {"episodes": 7, "checkpoint": None, "seed": 3}),
     ]
-    capsys.readouterr()
+    assert "Pendulum-v1, update-00000050: return -153.2" in capsys.readouterr().out
     assert main(["eval", str(run.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == vars(EVALUATION)
 

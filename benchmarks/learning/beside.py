@@ -3,10 +3,10 @@
     python -m benchmarks.learning.beside --seeds 0 1 2       # trains both, one after the other: hours
     python -m benchmarks.learning.beside --ours RUN ... --theirs LOG ...     # draws what was trained before
 
-A RUN is a run folder of the preset `halfcheetah`, a LOG holds the line that `peers/sb3_sac.py` prints, or is an earlier
-result of this script, of which its seeds are read: of the same seeds, and each with the settings that are given here;
-where one side alone is given, the other is trained with its seeds. `--pinned` says of both that they were trained on
-one core each, by `taskset -c CORE` in front of the command.
+A RUN is a run folder of the preset `halfcheetah`, a LOG holds the line that `peers/sb3_sac.py` prints; an earlier
+result of this script, in place of either, gives the seeds that it holds. Both sides have the same seeds, and each the
+settings that are given here; where one side alone is given, the other is trained with its seeds. `--pinned` says of
+both that they were trained on one core each, by `taskset -c CORE` in front of the command.
 
 Both curves are the mean return of the last 100 training episodes; behind each run ten greedy episodes are played.
 Writes `results/halfcheetah-sac.json` and `.png`, and ends with 1 if ours plays worse at the end, by the mean over the
@@ -41,14 +41,15 @@ POINTS = 150
 """Of a curve that is written down, at most."""
 PRESET = tomllib.loads(preset_path("halfcheetah").read_text("utf-8"))
 PEER = "stable-baselines3"
-HOW = {"backend": "compiled", "threads": 1, "num_workers": 1}
-"""What is set of ours beyond the preset."""
+HOW = {"backend": "compiled", "threads": 1, "num_workers": 1, "updates_per_step": 2}
+"""What is set of ours beyond the preset. Two updates a step take it no longer than the peer takes for one."""
 OURS = ("--preset", "halfcheetah", *flags(HOW))
 THEIR_HOW = {name: PRESET[name] for name in ("env", "timesteps", "min_rows", "lr")} | {
     "episodes": PRESET["eval_episodes"],
     "threads": 1,
 }
 THEIRS = tuple(flags(THEIR_HOW))
+SETTINGS: dict[str, dict[str, Any]] = {"penstock": PRESET | HOW, PEER: THEIR_HOW}
 
 
 class Trained(NamedTuple):
@@ -107,11 +108,27 @@ def of_output(output: str) -> Trained:
     return of_entry(result)
 
 
+def of_ours(path: Path) -> list[Trained]:
+    """What a run folder holds, or all seeds of ours in an earlier result."""
+    return _earlier(path, "penstock") if path.suffix == ".json" else [of_run(path)]
+
+
 def of_theirs(path: Path) -> list[Trained]:
     """What stable-baselines3's script printed into a file, or all seeds of it in an earlier result."""
-    if path.suffix != ".json":
-        return [of_output(path.read_text("utf-8"))]
-    return [of_entry(entry) for entry in json.loads(path.read_text("utf-8"))[PEER]]
+    return _earlier(path, PEER) if path.suffix == ".json" else [of_output(path.read_text("utf-8"))]
+
+
+def _earlier(path: Path, side: str) -> list[Trained]:
+    """What an earlier result holds of one side.
+
+    Raises:
+        ValueError: it is of other settings than those given here. Not every result names them.
+    """
+    result = json.loads(path.read_text("utf-8"))
+    held = result.get("settings", SETTINGS)[side]
+    if other := {name: value for name, value in held.items() if SETTINGS[side].get(name) != value}:
+        raise ValueError(f"{path} holds {side} trained with other settings: {other}")
+    return [of_entry(entry) for entry in result[side]]
 
 
 def train_ours(seed: int) -> Trained:
@@ -142,6 +159,7 @@ def compared(found: dict[str, Sequence[Trained]], *, pinned: bool) -> dict[str, 
             " ".join([*core, "penstock train", *OURS, "--seed SEED"]),
             " ".join([*core, "python benchmarks/peers/sb3_sac.py", *THEIRS, "--seed SEED"]),
         ],
+        "settings": SETTINGS,
         "each_on": where(pinned=pinned),
         "holds": statistics.mean(means[ours]) >= statistics.mean(means[theirs]),
         "mean_return": {name: round(statistics.mean(values), 1) for name, values in means.items()},
@@ -171,7 +189,9 @@ def draw(path: Path, found: dict[str, Sequence[Trained]], *, pinned: bool) -> No
     by_hours.set(xlabel="hours")
     by_steps.legend()
     figure.suptitle(
-        f"SAC on {PRESET['env']}, minibatches of 256, two layers of 256, {where(pinned=pinned)} each", fontsize=9
+        f"SAC on {PRESET['env']}, minibatches of 256, two layers of 256, {where(pinned=pinned)} each; "
+        f"{HOW['updates_per_step']} updates a step and 1",
+        fontsize=9,
     )
     figure.savefig(path, dpi=120)
 
@@ -180,7 +200,7 @@ def main() -> int:
     """Train or read, compare, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="what is trained where nothing is read")
-    parser.add_argument("--ours", type=Path, nargs="+", default=[], help="run folders")
+    parser.add_argument("--ours", type=Path, nargs="+", default=[], help="run folders, or a result")
     parser.add_argument(
         "--theirs", type=Path, nargs="+", default=[], help="what the peer's script printed, or a result"
     )
@@ -189,7 +209,7 @@ def main() -> int:
     path = destination(HERE / "results/halfcheetah-sac.json")
     if args.pinned and not (args.ours and args.theirs) and len(os.sched_getaffinity(0)) > 1:
         parser.error("--pinned: what is trained here has more than one core; put taskset -c CORE in front")
-    ours = [of_run(run) for run in args.ours]
+    ours = [run for path in args.ours for run in of_ours(path)]
     theirs = [run for path in args.theirs for run in of_theirs(path)]
     seeds = [run.seed for run in ours or theirs] or args.seeds
     ours = ours or [train_ours(seed) for seed in seeds]

@@ -82,9 +82,9 @@ def _eval(argv: Sequence[str]) -> int:
             _run_folder(options), episodes=options.episodes, checkpoint=options.checkpoint, seed=options.seed
         )
     if options.json:
-        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed")
+        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
-    return _say(f"{evaluation.env}: {_evaluated(evaluation)}")
+    return _say(f"{evaluation.env}, {evaluation.checkpoint}: {_evaluated(evaluation)}")
 
 
 def _plot(argv: Sequence[str]) -> int:

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Evaluation:
     episodes: int
     env: str
     seed: int
+    checkpoint: str | None = field(default=None, compare=False)
+    """The name of the checkpoint that played; ``None``: what a run had learned at its end."""
 
 
 def judge(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evaluation:

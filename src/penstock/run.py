@@ -149,8 +149,9 @@ def evaluate(
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    prepared, policy = _load(run, checkpoint, env)
-    return judge(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
+    prepared, policy, name = _load(run, checkpoint, env)
+    found = judge(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
+    return replace(found, checkpoint=name)
 
 
 def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFactory | None = None) -> Policy:
@@ -271,15 +272,16 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
-def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy]:
-    """A run's policy, and what it was trained on."""
+def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy, str]:
+    """What a run was trained on, its policy, and the name of the checkpoint that it is from."""
     folder = RunFolder.open(Path(run))
     config = from_toml(folder.config_path)
     # On the CPU: whoever plays need not have the device that the run was trained on.
     prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env)
-    saved = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+    path = find_checkpoint(folder.path, checkpoint)
+    saved = load_checkpoint(path, prepared.identity())
     check_fits(prepared, saved)
-    return prepared, _policy(prepared, saved.arrays)
+    return prepared, _policy(prepared, saved.arrays), path.name
 
 
 def _policy(prepared: Prepared, record: Arrays) -> Policy:

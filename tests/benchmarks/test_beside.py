@@ -14,6 +14,7 @@ from benchmarks.learning.beside import (
     Trained,
     compared,
     draw,
+    of_ours,
     of_output,
     of_run,
     of_theirs,
@@ -77,7 +78,25 @@ def test_a_long_curve_is_written_down_in_few_points_up_to_its_last() -> None:
     assert len(written["curve"]["returns"]) == 143
 
 
-def test_an_earlier_result_stands_in_for_the_peer(tmp_path: Path) -> None:
+def test_an_earlier_result_stands_in_for_runs_of_either_side(tmp_path: Path) -> None:
+    mine = of_run(run_folder(tmp_path / "run"))
+    found = {"penstock": [mine], PEER: [trained(2, 3.0)]}
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(json.dumps(compared(found, pinned=False)))
+    assert of_ours(earlier) == of_ours(tmp_path / "run") == [mine]
+    assert of_theirs(earlier) == found[PEER]
+
+
+@pytest.mark.parametrize(("side", "read"), [("penstock", of_ours), (PEER, of_theirs)])
+def test_an_earlier_result_of_other_settings_is_refused(tmp_path: Path, side: str, read) -> None:
+    result = compared({"penstock": [trained(0, 1.0)], PEER: [trained(0, 2.0)]}, pinned=False)
+    changed = result["settings"] | {side: result["settings"][side] | {"lr": 0.5}}
+    (tmp_path / "earlier.json").write_text(json.dumps(result | {"settings": changed}))
+    with pytest.raises(ValueError, match=r"trained with other settings: \{'lr': 0.5\}"):
+        read(tmp_path / "earlier.json")
+
+
+def test_an_earlier_result_that_names_no_settings_is_read(tmp_path: Path) -> None:
     run, other = of_output(f"RESULT {json.dumps(THEIRS | {'std_return': 2.0})}"), trained(0, 3.0)
     (tmp_path / "earlier.json").write_text(json.dumps({PEER: [run.entry(), other.entry()]}))
     assert of_theirs(tmp_path / "earlier.json") == [run, other]

@@ -1,5 +1,6 @@
 """What fills the tables that are measured, and the process that does so meanwhile. No time is judged here."""
 
+import math
 import multiprocessing
 
 import numpy as np
@@ -69,8 +70,17 @@ def test_rows_are_ranked_as_they_are_handed_over() -> None:
     assert tree.total() == STEPS * LANES
 
 
-def test_the_process_that_inserts_ends_also_where_drawing_fails() -> None:
+def wait_for(table: Table) -> RuntimeError:
+    """Until every slot was written three times."""
+    while table.written(0) < 3 * SHAPE.slots:
+        pass
+    return RuntimeError("drawing failed")
+
+
+@pytest.mark.parametrize("pace", [1e6, math.inf])
+def test_the_process_that_inserts_ends_also_where_drawing_fails(pace: float) -> None:
     segment = Segment.create(Table.required(SHAPE.specs, 1, SHAPE.slots), "replay")
-    with pytest.raises(RuntimeError, match="drawing failed"), inserting(SHAPE, segment):
-        raise RuntimeError("drawing failed")
+    table = SHAPE.make(segment.bytes)
+    with pytest.raises(RuntimeError, match="drawing failed"), inserting(SHAPE, segment, pace):
+        raise wait_for(table)
     assert not multiprocessing.active_children()

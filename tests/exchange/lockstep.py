@@ -44,7 +44,7 @@ class Copied:
 def learn(memory, number):
     """The life of a learner, up to the last step."""
     last, noted = notes(memory)
-    team = AllReduce(Rounds(memory, COUNT, STATE, number), me=number, keeper=0, alive=lambda: False)
+    team = AllReduce(Rounds(memory, COUNT, STATE, number), me=number, alive=lambda: False)
     state = team.join({part.name: np.zeros(part.shape, part.dtype) for part in STATE})
     while state["gradient_steps"] < last[0]:
         copied = Copied(state)

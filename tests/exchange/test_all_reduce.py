@@ -30,7 +30,7 @@ def initial():
 def learner(shared, count, number, steps, alive=never):
     """One of ``count`` learners: its share of each minibatch; its state after each step."""
     rows = ROWS // count
-    team = AllReduce(Rounds(shared.bytes, count, STATE, number), me=number, keeper=0, alive=alive)
+    team = AllReduce(Rounds(shared.bytes, count, STATE, number), me=number, alive=alive)
     updater = build_replay(tracking.settings(rows, learner=number), team)
     updater.load(team.join(initial()))
     found = []
@@ -78,9 +78,9 @@ def test_a_newcomer_is_not_let_in_where_the_run_is_to_end(segment) -> None:
     with ThreadPoolExecutor(2) as pool:
         for number in range(2):
             pool.submit(learner, shared, 2, number, 1)
-    team = AllReduce(Rounds(shared.bytes, 2, STATE, 1), me=1, keeper=0, alive=lambda: True)
+    team = AllReduce(Rounds(shared.bytes, 2, STATE, 1), me=1, alive=lambda: True)
     assert team.join(initial()) is None
-    keeper = AllReduce(Rounds(shared.bytes, 2, STATE, 0), me=0, keeper=0, alive=lambda: True)
+    keeper = AllReduce(Rounds(shared.bytes, 2, STATE, 0), me=0, alive=lambda: True)
     assert keeper.join(initial()) is not None
 
 

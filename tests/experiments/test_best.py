@@ -147,4 +147,4 @@ def test_a_run_keeps_its_best_evaluated_checkpoint(tmp_path, learning):
     assert load_checkpoint(find_checkpoint(run, "best")).manifest["evaluation_asked"]
     assert len(list_checkpoints(run)) <= 3
     assert f"the best by its evaluation `update-{first:08d}`" in (run / "README.md").read_text()
-    assert penstock.evaluate(run, checkpoint="best", episodes=1).episodes == 1
+    assert penstock.evaluate(run, checkpoint="best", episodes=1).checkpoint == f"update-{first:08d}"

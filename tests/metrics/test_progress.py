@@ -47,6 +47,21 @@ def test_a_plain_line_holds_everything():
         assert part in line
 
 
+def test_fast_updates_before_slow_ones_do_not_hide_how_long_the_rest_takes():
+    # Rows before learning begins come by the ten thousand a second, those after it by 25.
+    stream = io.StringIO()
+    lines = PlainLines(100_000, 10, stream)
+    for update in range(1, 21):
+        lines.write(report(update, 50_000.0 if update <= 10 else 25.0))
+    lines.close()
+    first, second = stream.getvalue().splitlines()
+    assert "50,000 steps/s" in first
+    assert "ETA 0:00:02" in first
+    # 40 ms a step, less 0.8^10 of what it was below: 35.7 ms.
+    assert "28 steps/s" in second
+    assert "ETA 0:47:37" in second
+
+
 def test_plain_lines_come_every_log_interval_and_at_the_end():
     shown = [line.split(" | ")[0] for line in lines_of(range(1, 25))]
     assert shown == ["update 10", "update 20", "update 24"]
@@ -193,7 +208,7 @@ def test_the_first_rate_counts_the_start_up_and_is_forgotten():
     figures.add(report(2, rate=1000.0))
     assert figures.rate == "1,000"
     figures.add(report(3, rate=2000.0))
-    assert figures.rate == "1,200"  # 1000 + 0.2 * (2000 - 1000)
+    assert figures.rate == "1,111"  # a step takes 1 ms + 0.2 * (0.5 ms - 1 ms)
 
 
 def test_idle_shares_are_means_by_kind():

@@ -4,9 +4,12 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 
 from penstock.errors import ResourceError
 from penstock.nodes.learner.drawing import AHEAD_FROM_BYTES, Ahead, AtOnce, Draw, Drawn, drawing
+from penstock.ops.inbox import Inbox
+from penstock.types import ArraySpec
 
 SIZE = 4
 
@@ -123,3 +126,17 @@ def test_what_cannot_be_drawn_is_said_where_it_is_wanted():
 )
 def test_what_is_quickly_drawn_here_is_drawn_at_once(nbytes, device, kind):
     assert isinstance(drawing(Numbers(), lambda: {"obs": np.zeros(nbytes, np.uint8)}, SIZE, device=device), kind)
+
+
+@pytest.mark.parametrize("size", [SIZE, AHEAD_FROM_BYTES // 4])
+def test_what_is_learned_from_in_one_place_stays_while_the_next_is_drawn(size):
+    specs = [ArraySpec(name, (), "float32") for name in ("obs", "weight")]
+    rows = {spec.name: torch.zeros(size) for spec in specs}
+    inbox = Inbox(specs, size, 1, torch.device("cpu"), rows)
+    made = drawing(Numbers(), inbox.room, size, device="cpu")
+    for step in range(8):
+        (part,) = inbox.take(made.take(draw(step), draw(step + 1)).rows)
+        if part is not rows:
+            rows["obs"].copy_(part["obs"])
+        made.settle()
+        assert (rows["obs"] == step).all()

@@ -1,10 +1,13 @@
 """Processes forked from a template: what they share, what each has of its own, and what becomes of them without it."""
 
 import json
+import time
+from collections.abc import Sequence
 
 import psutil
 import pytest
 
+from penstock.scheduler.lives import Exit
 from penstock.scheduler.processes import Processes
 from tests.runtime.nodes import wait_until
 from tests.scheduler.test_warden import exits, run
@@ -19,8 +22,8 @@ def table():
     made.kill_all()
 
 
-def said(table: Processes, path, what: str, group: str = "one"):
-    run(table, SAY.format(str(path), what), group)
+def said(table: Processes, path, what: str, group: str = "one", imports: Sequence[str] = ()):
+    run(table, SAY.format(str(path), what), group, imports)
     assert exits(table)[0].status == 0
     return json.loads(path.read_text())
 
@@ -90,3 +93,95 @@ def test_the_template_ends_with_the_table() -> None:
     mold = template(made)
     made.kill_all()
     assert not mold.is_running()
+
+
+SLOW = "tests.scheduler.slow_import"
+
+
+@pytest.fixture
+def import_ends(monkeypatch, tmp_path):
+    """A file: once it exists, the import of ``SLOW`` ends."""
+    path = tmp_path / "import ends"
+    monkeypatch.setenv("IMPORT_ENDS", str(path))
+    return path
+
+
+def test_what_a_process_names_is_imported_by_a_template_of_its_own(table, tmp_path, import_ends) -> None:
+    import_ends.touch()
+    what = f"{SLOW!r} in __import__('sys').modules"
+    assert said(table, tmp_path / "one", what, "one", imports=[SLOW])
+    assert not said(table, tmp_path / "two", what, "two")
+
+
+def test_nobody_waits_for_what_another_imports(table, import_ends) -> None:
+    run(table, "pass", "slow", imports=[SLOW])
+    run(table, "pass", "quick")
+    assert exits(table)[0].group == "quick"
+    import_ends.touch()
+    assert exits(table)[0].group == "slow"
+
+
+def test_who_is_killed_while_its_template_imports_never_is(table, tmp_path, import_ends) -> None:
+    stray, wanted = tmp_path / "stray", tmp_path / "wanted"
+    run(table, f"import time; time.sleep(1); open({str(stray)!r}, 'w')", "slow", imports=[SLOW])
+    table.kill("slow")
+    assert table.running() == ()
+    run(table, f"open({str(wanted)!r}, 'w'); import time; time.sleep(2)", "slow", imports=[SLOW])
+    import_ends.touch()
+    assert exits(table) == [Exit("slow", 0, "")]
+    assert wanted.exists()
+    assert not stray.exists()
+
+
+def test_who_asks_waits_for_no_import_however_many_ask(table, import_ends) -> None:
+    names = [f"slow.{number}" for number in range(60)]
+    for name in names:
+        run(table, "pass", name, imports=[SLOW])
+    run(table, "pass", "quick")
+    assert exits(table)[0].group == "quick"
+    import_ends.touch()
+    ended: set[str] = set()
+    assert wait_until(lambda: ended.update(one.group for one in table.exits()) or len(ended) == len(names), 20.0)
+
+
+def test_large_environments_come_whole(table, tmp_path, monkeypatch, import_ends) -> None:
+    monkeypatch.setenv("LARGE", 60_000 * "x")
+    import_ends.touch()
+    for name in ("one", "two", "three"):
+        run(table, SAY.format(str(tmp_path / name), "len(os.environ['LARGE'])"), name, imports=[SLOW])
+    ended: list[Exit] = []
+    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == 3, 20.0)
+    assert {one.status for one in ended} == {0}
+    assert [(tmp_path / name).read_text() for name in ("one", "two", "three")] == ["60000"] * 3
+
+
+def test_nobody_runs_before_it_is_known(table, tmp_path) -> None:
+    mold = template(table)
+    warden, ran = mold.parent(), tmp_path / "ran"
+    known = {child.pid for child in warden.children()}
+    mold.suspend()
+    run(table, f"open({str(ran)!r}, 'w'); import time; time.sleep(60)")
+    time.sleep(0.5)  # until the warden has asked for it
+    warden.suspend()
+    mold.resume()
+    assert wait_until(lambda: any(child.pid not in known for child in warden.children()))
+    (forked,) = (child for child in warden.children() if child.pid not in known)
+    time.sleep(0.1)
+    forked.kill()
+    warden.resume()
+    assert exits(table) == [Exit("one", -9, "")]
+    assert not ran.exists()
+
+
+def test_without_its_own_template_a_process_starts_by_itself(table, tmp_path, import_ends) -> None:
+    run(table, "import time; time.sleep(60)", "asleep")
+    warden = psutil.Process(table.pid("asleep")).parent()
+    known = {child.pid for child in warden.children()}
+    run(table, SAY.format(str(tmp_path / "alone"), "os.environ['PENSTOCK_GROUP']"), imports=[SLOW])
+    assert wait_until(lambda: len(warden.children()) > len(known))
+    (mold,) = (child for child in warden.children() if child.pid not in known)
+    mold.kill()
+    assert exits(table)[0].status == 0
+    assert (tmp_path / "alone").read_text() == '"one"'
+    # The other template is as it was.
+    assert {child.pid for child in warden.children()} == known

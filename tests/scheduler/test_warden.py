@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -40,11 +41,11 @@ def processes(monkeypatch, request):
     table.kill_all()
 
 
-def run(table: Processes, code: str, group: str = "one") -> None:
+def run(table: Processes, code: str, group: str = "one", imports: Sequence[str] = ()) -> None:
     spec = Code(Placement(group, (), (), ((group, group),)), {}, {})
     spec.code = code
     with contextlib.closing(Segment.create(4096, "test")) as segment:
-        table.start(segment, spec, 1)
+        table.start(segment, spec, 1, imports)
 
 
 def exits(table: Processes) -> list[Exit]:

@@ -82,3 +82,21 @@ def test_more_steps_where_rows_are_slow_are_refused_where_nobody_waits_for_rows(
 def test_one_learner_is_joined_to_no_other(pattern) -> None:
     names = {edge.name for edge in program(pattern).edges}
     assert not names & {"gradients", "goals", "parameters"}
+
+
+@pytest.mark.parametrize("backend", ["compiled", "eager"])
+def test_learners_name_what_takes_long_to_import_and_who_steps_environments_does_not(backend: str) -> None:
+    module = (f"penstock.updates.{backend}",)
+    apart = program(async_off_policy, sync_mode="non_blocking", learners=2, backend=backend)
+    named = {node.name: node.imports for node in apart.nodes if node.imports}
+    assert named == {"learner": module, "learner.1": module, "learner.2": module}
+    together = program(off_policy, learners=2, backend=backend)
+    assert {node.name for node in together.nodes if node.imports == module} == {"learner", "learner.1"}
+    acting = program(off_policy, backend=backend, inference="torch").node("env.0")
+    assert acting.imports == ("penstock.inference.torch",)
+
+
+def test_nothing_is_imported_beforehand_for_a_gpu(monkeypatch) -> None:
+    monkeypatch.setattr("penstock.updates.devices.check", lambda device: None)
+    on_gpu = program(off_policy, backend="compiled", device="cuda")
+    assert not any(node.imports for node in on_gpu.nodes)

@@ -18,10 +18,12 @@ __all__ = ["AllReduce", "build"]
 
 NAP_S = 0.05
 """How long a learner waits for others before it gives a sign of life."""
+KEEPER = 0
+"""The learner that commits what all have learned. Where all died, the run goes on from its commit."""
 
 
 def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "AllReduce":
-    """A node's part in rounds ``gradients``; learner 0 keeps what all learn."""
+    """A node's part in rounds ``gradients``."""
     del learners
     sign = ports.sign()
 
@@ -29,7 +31,7 @@ def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "AllReduce"
         sign[0] += 1
         return ports.stopping()
 
-    return AllReduce(ports.rounds("gradients"), me=settings.learner, keeper=0, alive=alive)
+    return AllReduce(ports.rounds("gradients"), me=settings.learner, alive=alive)
 
 
 class AllReduce:
@@ -38,14 +40,12 @@ class AllReduce:
     Args:
         rounds: where they meet.
         me: which of the learners this is.
-        keeper: which of them commits what all have learned. Where all died, the run goes on from its commit.
         alive: called while it waits; true once the run is to end.
     """
 
-    def __init__(self, rounds: Rounds, *, me: int, keeper: int, alive: Callable[[], bool]) -> None:
+    def __init__(self, rounds: Rounds, *, me: int, alive: Callable[[], bool]) -> None:
         self._rounds = rounds
         self._me = me
-        self._keeper = keeper
         self._alive = alive
         self._mean: Arrays = {}
 
@@ -60,7 +60,7 @@ class AllReduce:
         """
         while True:
             seen = self._rounds.word()
-            match self._rounds.join(anew=self._me == self._keeper):
+            match self._rounds.join(anew=self._me == KEEPER):
                 case Joined.FOUNDED:
                     return dict(state)
                 case Joined.ADMITTED:
@@ -78,7 +78,7 @@ class AllReduce:
         """
         if self._rounds.asked():
             self._rounds.admit(updater.state())
-        return self._keeper in self._rounds.members() or self._rounds.begun()
+        return KEEPER in self._rounds.members() or self._rounds.begun()
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
         """The mean over all learners; as `penstock.updater.Exchange`."""

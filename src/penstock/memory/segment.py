@@ -16,7 +16,7 @@ import numpy as np
 from penstock.errors import ResourceError
 from penstock.types import Array
 
-__all__ = ["Segment"]
+__all__ = ["Segment", "anonymous_file"]
 
 _LINUX = sys.platform == "linux"
 
@@ -63,7 +63,7 @@ class Segment:
         if nbytes <= 0:
             raise ResourceError(f"a segment has at least 1 byte, {name} asks for {nbytes}")
         try:
-            fd = _anonymous(name) if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            fd = anonymous_file(name) if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         except OSError as error:
             raise ResourceError(f"cannot make the segment {name} at {path or 'memory'}: {error.strerror}") from error
         try:
@@ -99,7 +99,12 @@ class Segment:
             return
 
 
-def _anonymous(name: str) -> int:
+def anonymous_file(name: str) -> int:
+    """The descriptor of a new empty file without a name, which is gone with the last process that holds it.
+
+    Raises:
+        OSError: the system has no room for it.
+    """
     if _LINUX:
         return os.memfd_create(f"penstock-{name}", os.MFD_CLOEXEC)
     descriptor, path = tempfile.mkstemp(prefix="penstock-")

@@ -23,7 +23,7 @@ _LOSSES = (("policy", POLICY_LOSS), ("value", VALUE_LOSS), ("entropy", ENTROPY),
 _WORKING = ("env", "policy", "learner")
 _HISTORY = 512
 _SMOOTHING = 0.2
-"""Weight of the newest rate in the one that the time left is reckoned with."""
+"""Weight of the newest update in the rate that the time left is reckoned with."""
 
 
 class Figures:
@@ -39,7 +39,8 @@ class Figures:
         self.steps = 0
         self.values: dict[str, float] = {}
         self.returns: deque[float] = deque(maxlen=_HISTORY)
-        self._rate = 0.0
+        self._step_s = 0.0
+        """Seconds a step takes, smoothed: of rates, a few fast updates would outweigh the slow ones that follow."""
         self._rates = 0
 
     def add(self, report: Report) -> None:
@@ -48,10 +49,11 @@ class Figures:
         if STEPS_PER_SECOND not in report.values:
             return
         self.update, self.steps = report.update, report.steps
-        newest = report.values[STEPS_PER_SECOND]
-        # The first update also waits for everything to start, so its rate is forgotten at the second.
-        self._rate = newest if self._rates < 2 else self._rate + _SMOOTHING * (newest - self._rate)
-        self._rates += 1
+        rate = report.values[STEPS_PER_SECOND]
+        if rate > 0:
+            # The first update also waits for everything to start, so it is forgotten at the second.
+            self._step_s = 1 / rate if self._rates < 2 else self._step_s + _SMOOTHING * (1 / rate - self._step_s)
+            self._rates += 1
         if RETURN in report.values:
             self.returns.append(report.values[RETURN])
 
@@ -63,12 +65,12 @@ class Figures:
     @property
     def rate(self) -> str:
         """Steps per second, smoothed."""
-        return f"{self._rate:,.0f}"
+        return f"{1 / self._step_s:,.0f}" if self._step_s > 0 else "0"
 
     @property
     def left(self) -> str:
         """The time that the rest of the run takes at this rate."""
-        return clock(max(0, self.timesteps - self.steps) / self._rate) if self._rate > 0 else "?"
+        return clock(max(0, self.timesteps - self.steps) * self._step_s) if self._step_s > 0 else "?"
 
     def number(self, name: str) -> str:
         """A metric, or a dash where there is none yet."""

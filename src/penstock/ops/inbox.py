@@ -18,17 +18,34 @@ class Inbox:
         size: rows of a part.
         parts: of a minibatch.
         device: where they are learned from.
+        rows: ``[size, ...]`` each: where a part is learned from, if it always is in one place.
     """
 
-    def __init__(self, specs: Sequence[ArraySpec], size: int, parts: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        specs: Sequence[ArraySpec],
+        size: int,
+        parts: int,
+        device: torch.device,
+        rows: dict[str, Tensor] | None = None,
+    ) -> None:
         self._specs = specs
         self._size = size
         self._parts = parts
         self._device = device
         self._copies: dict[str, _Copy] = {}
+        self._rows = rows if parts == 1 and device.type == "cpu" else None
+        self._in_place: Arrays | None = None
 
     def room(self) -> Arrays:
-        """Arrays for a minibatch, ``[parts size, ...]``; a GPU reads them where they lie."""
+        """Arrays for a minibatch, ``[parts size, ...]``; a GPU reads them where they lie.
+
+        The first are ``rows``, where a minibatch can be: it is not copied then, and any other that is learned from goes
+        there as well. So they are for drawing and learning in turns.
+        """
+        if self._rows is not None and self._in_place is None:
+            self._in_place = {name: values.numpy() for name, values in self._rows.items()}
+            return self._in_place
         rows, pinned = self._parts * self._size, self._device.type == "cuda"
         return {
             spec.name: torch.zeros((rows, *spec.shape), dtype=getattr(torch, spec.dtype), pin_memory=pinned).numpy()
@@ -41,6 +58,8 @@ class Inbox:
         Raises:
             ValueError: it is of another size.
         """
+        if self._rows is not None and minibatch is self._in_place:
+            return [self._rows]
         rows = len(minibatch["weight"])
         if rows != self._parts * self._size:
             raise ValueError(f"a minibatch of {rows} rows is not {self._parts} of {self._size}")

@@ -65,6 +65,9 @@ class NodeSpec:
     """Its process keeps to this one of the cores that it may use, counted round; ``None``: where the system puts it."""
     minibatch: Minibatch | None = None
     """What its process takes for minibatches, if it learns from some."""
+    imports: tuple[str, ...] = ()
+    """Modules that it needs and that take long: all processes that name the same have them imported once, where the
+    system can. None of a user's."""
 
 
 @dataclass(frozen=True)

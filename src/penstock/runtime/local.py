@@ -1,7 +1,7 @@
 """One machine, one process for each placement group, one shared segment that is gone when they are.
 
-A warden starts the workers, by forks of a template where it can; they are given file descriptors, and plain specs over
-a pipe.
+A warden starts the workers, by forks of templates where it can; they are given file descriptors, and plain specs in a
+file.
 """
 
 import contextlib
@@ -116,7 +116,8 @@ class Nodes:
         own = {node.name: self._lives[node.name][-1] for node in part.nodes}
         self._signs.expect(group, START_LIMIT_S)
         threads = max(node.threads for node in part.nodes)
-        self._processes.start(self._segment, WorkerSpec(part, own, former), threads)
+        imports = tuple(dict.fromkeys(name for node in part.nodes for name in node.imports))
+        self._processes.start(self._segment, WorkerSpec(part, own, former), threads, imports)
 
     def recover(self, group: str) -> bool:
         """Take back what the dead process of a group held."""

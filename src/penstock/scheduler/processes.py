@@ -1,6 +1,6 @@
 """The worker processes of a run: started, signalled and reaped by a warden, which outlives none of them for long.
 
-Workers get plain specs over a pipe, and inherit file descriptors. It decides nothing about a run.
+Workers get plain specs in a file, and inherit file descriptors. It decides nothing about a run.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Any
 
 from penstock.errors import ResourceError
 from penstock.memory.lifeline import Lifeline
-from penstock.memory.segment import Segment
+from penstock.memory.segment import Segment, anonymous_file
 from penstock.scheduler import template, warden
 from penstock.scheduler.lives import Exit
 from penstock.scheduler.template import GROUP
@@ -31,7 +31,7 @@ __all__ = ["Processes"]
 FORKS = sys.platform == "linux"
 """Whether processes are forked from a template: elsewhere nobody adopts them, and system libraries refuse it."""
 SHARED = ("gymnasium",)
-"""What the template imports beside this package's own modules, where this process has."""
+"""What every template imports beside this package's own modules, where this process has."""
 STACKS_WAIT_S = 0.5
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
@@ -77,10 +77,8 @@ class Processes:
                 # What is typed at a terminal reaches its foreground session only.
                 start_new_session=True,
             )
-        if FORKS:
-            program = [sys.executable, "-c", template.COMMAND, *(name for name in SHARED if name in sys.modules)]
-            self._ask("template", "", [os.fsencode(part) for part in program], _environment(1))
-
+        self._templates: set[str] = set()
+        self._have_template(())
         _OPEN.add(self)
 
     def let_go(self) -> None:
@@ -88,34 +86,43 @@ class Processes:
         self._control.close()
         self._lifeline.close()
 
-    def start(self, segment: Segment, spec: WorkerSpec, threads: int) -> None:
+    def start(self, segment: Segment, spec: WorkerSpec, threads: int, imports: Sequence[str] = ()) -> None:
         """Start the process of a placement group, and do not wait until it runs.
 
         Args:
             segment: the run's shared memory.
             spec: what the process is told.
             threads: bounds those of numerical libraries.
+            imports: modules that it needs and that take long: a template imports them once for all who name the same.
 
         Raises:
             ResourceError: the machine will have no further process; ``exits`` may tell so later.
         """
         group = spec.placement.group
-        spec_read, spec_write = os.pipe()
+        told = _in_a_file(pickle.dumps(sys.path) + pickle.dumps(spec))
         error_read, error_write = os.pipe()
         os.set_blocking(error_read, False)
         environment = {**_environment(threads), GROUP: group.encode()}
         program = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND)]
-        descriptors = (segment.fd, spec_read, self._lifeline.fd, error_write)
+        descriptors = (segment.fd, told, self._lifeline.fd, error_write)
         self._errors[group] = error_read
         try:
-            self._ask("start", group, program, [segment.nbytes], environment, len(descriptors), descriptors=descriptors)
+            details = self._have_template(imports), program, [segment.nbytes], environment, len(descriptors)
+            self._ask("start", group, *details, descriptors=descriptors)
             self._pids[group] = None
         finally:
-            os.close(spec_read)
+            os.close(told)
             os.close(error_write)
-            # A process that dies before it has read all of this is found by its exit.
-            with contextlib.suppress(BrokenPipeError), os.fdopen(spec_write, "wb") as pipe:
-                pipe.write(pickle.dumps(sys.path) + pickle.dumps(spec))
+
+    def _have_template(self, imports: Sequence[str]) -> str:
+        """What the template that has imported these is known by; it is started with the first who asks for it."""
+        key = " ".join(imports)
+        if FORKS and key not in self._templates:
+            self._templates.add(key)
+            shared = (name for name in SHARED if name in sys.modules)
+            program = [sys.executable, "-c", template.COMMAND, *shared, *imports]
+            self._ask("template", key, [os.fsencode(part) for part in program], _environment(1))
+        return key
 
     def exits(self) -> Sequence[Exit]:
         """Processes that have ended since the last call.
@@ -226,6 +233,21 @@ class Processes:
             while part := os.read(reader, 65_536):
                 parts.append(part)
         return b"".join(parts).decode(errors="replace")
+
+
+def _in_a_file(content: bytes) -> int:
+    """The descriptor of a file without a name that holds this: a pipe takes no more than 64 KB until it is read.
+
+    Raises:
+        ResourceError: the machine has no room for it.
+    """
+    try:
+        descriptor = anonymous_file("spec")
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+    except OSError as error:
+        raise ResourceError(f"no room for what a process is told, {len(content)} bytes: {error.strerror}") from error
+    return descriptor
 
 
 def _environment(threads: int) -> dict[bytes, bytes]:

@@ -1,8 +1,8 @@
 """The warden of a run: parent of its processes, so that neither they nor what they started outlive the launcher.
 
 A script of its own (``python -I -S warden.py FD``), ready in 20 ms: it imports nothing that takes time, penstock
-included. It decides nothing: it starts, signals and reaps what the launcher asks for over a socket. The socket's end of
-file, however it comes about, is the end of every process below.
+included, so all of it is in this file. It decides nothing: it starts, signals and reaps what the launcher asks for over
+a socket. The socket's end of file, however it comes about, is the end of every process below.
 
 On Linux it is the subreaper of its descendants: the children of a process that died become its own, and it knows whose
 they were by a variable of their environment, also where they left the process group. Elsewhere it ends process groups
@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import sys
+import time
 from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket, socketpair
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ __all__ = ["MARK", "PID_BYTES", "START_FDS", "Warden", "as_message", "main", "ta
 HEAD_BYTES = 4
 """A message is its length, in so many bytes, least first, and a tuple as ``marshal`` writes it."""
 PID_BYTES = 8
-"""The template answers with the number of the process that it forked, in so many bytes, least first."""
+"""A template says the number of a process that it has forked in so many bytes, least first; once it is ready, 0."""
 START_FDS = 16
 """A process is given at most so many descriptors."""
 MARK = b"PENSTOCK_PROCESS"
@@ -35,8 +36,8 @@ MARK = b"PENSTOCK_PROCESS"
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
 _PAUSE_S = 0.002
-_FORK_LIMIT_S = 60.0
-"""What the template may take to its first fork, its imports included."""
+_TEMPLATE_LIMIT_S = 60.0
+"""What a template may take to its imports, and to a fork."""
 
 
 def main() -> None:
@@ -58,6 +59,35 @@ def main() -> None:
     os._exit(0)
 
 
+class _Start:
+    """A process that is to be started, and what it is given."""
+
+    def __init__(
+        self, name: str, program: list[bytes], numbers: list[int], environment: dict[bytes, bytes], given: list[int]
+    ) -> None:
+        self.name = name
+        self.program = program
+        self.numbers = numbers
+        self.environment = environment
+        self.given = given
+        self.killed = False
+        """While it was being forked."""
+
+
+class _Template:
+    """A process that forks others, one after the other."""
+
+    def __init__(self, pid: int, control: socket) -> None:
+        self.pid = pid
+        self.control = control
+        self.queue: list[_Start] = []
+        self.forking: _Start | None = None
+        self.hold = -1
+        """End of a pipe: what is being forked waits for a byte from it, and ends at its end of file."""
+        self.busy_since: float | None = time.monotonic()
+        """It imports or forks."""
+
+
 class Warden:
     """Starts processes by name and says how each ended.
 
@@ -73,7 +103,8 @@ class Warden:
         self._fds: list[int] = []
         self._marks: dict[int, bytes] = {}
         self._started = 0
-        self._template: socket | None = None
+        self._templates: dict[str, _Template] = {}
+        self._poll = select.poll()
 
     def serve(self) -> None:
         """Do what is asked until the launcher lets go."""
@@ -82,11 +113,15 @@ class Warden:
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        poll = select.poll()
-        poll.register(self._control.fileno(), select.POLLIN)
-        poll.register(woken, select.POLLIN)
+        self._poll.register(self._control.fileno(), select.POLLIN)
+        self._poll.register(woken, select.POLLIN)
         while True:
-            ready = dict(poll.poll())
+            ready = dict(self._poll.poll(self._patience_ms()))
+            for key, template in list(self._templates.items()):
+                if template.control.fileno() in ready:
+                    self._take_answer(key, template)
+                elif _overdue_s(template) > 0:
+                    self._drop(key)
             if woken in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(woken, 4096)
@@ -126,66 +161,152 @@ class Warden:
         if what == "start":
             self._start(name, *details)  # type: ignore[arg-type]
         elif what == "template":
-            self._prepare(*details)  # type: ignore[arg-type]
+            self._prepare(name, *details)  # type: ignore[arg-type]
         else:
-            for pid, known in self._names.items():
-                if known == name:
-                    os.kill(pid, int(details[0]))  # type: ignore[call-overload]
+            self._signal(name, int(details[0]))  # type: ignore[call-overload]
 
-    def _prepare(self, program: list[bytes], environment: dict[bytes, bytes]) -> None:
-        """Start the template that further processes are forked from; where it cannot be, each starts by itself."""
+    def _signal(self, name: str, number: int) -> None:
+        for pid, known in self._names.items():
+            if known == name:
+                os.kill(pid, number)
+        if number == signal.SIGKILL:
+            for template in self._templates.values():
+                self._withdraw(name, template)
+
+    def _withdraw(self, name: str, template: _Template) -> None:
+        """Start a process no more; one that is being forked is killed when its number is known."""
+        if template.forking is not None and template.forking.name == name:
+            template.forking.killed = True
+        for start in [start for start in template.queue if start.name == name]:
+            template.queue.remove(start)
+            self._give_up(start)
+
+    def _give_up(self, start: _Start) -> None:
+        _close(start.given)
+        self._say("ended", start.name, -signal.SIGKILL)
+
+    def _prepare(self, key: str, program: list[bytes], environment: dict[bytes, bytes]) -> None:
+        """Start a template that processes are forked from; where it cannot be, each starts by itself."""
         own, other = socketpair()
         os.set_inheritable(other.fileno(), True)
         with contextlib.suppress(OSError):
-            _spawn([*program, str(other.fileno()).encode()], environment)
-            self._template = own
-            own.settimeout(_FORK_LIMIT_S)
+            self._templates[key] = _Template(_spawn([*program, str(other.fileno()).encode()], environment), own)
+            # It is asked only while it waits, so that this is for one that was stopped.
+            own.settimeout(_TEMPLATE_LIMIT_S)
+            self._poll.register(own.fileno(), select.POLLIN)
         other.close()
 
-    def _start(
-        self, name: str, program: list[bytes], numbers: list[int], environment: dict[bytes, bytes], count: int
+    def _start(  # noqa: PLR0917 - as the message has them
+        self,
+        name: str,
+        key: str,
+        program: list[bytes],
+        numbers: list[int],
+        environment: dict[bytes, bytes],
+        count: int,
     ) -> None:
         """Start a process in a group of its own; its last arguments are the numbers of the descriptors it is given."""
         given, self._fds = self._fds[:count], self._fds[count:]
         self._started += 1
         mark = f"{os.getpid()}.{self._started}".encode()
-        environment = {**environment, MARK: mark}
-        try:
-            pid = self._fork(numbers, environment, given)
-            if pid is None:
-                for descriptor in given:
-                    os.set_inheritable(descriptor, True)
-                pid = _spawn([*program, *(str(number).encode() for number in (*numbers, *given))], environment)
-        except OSError as error:
-            self._say("failed", name, error.strerror or str(error))
+        start = _Start(name, program, numbers, {**environment, MARK: mark}, given)
+        if key in self._templates:
+            self._templates[key].queue.append(start)
+            self._ask_template(key)
         else:
-            self._names[pid] = name
-            self._marks[pid] = MARK + b"=" + mark
-            self._say("started", name, pid)
-        finally:
-            for descriptor in given:
-                os.close(descriptor)
+            self._start_alone(start)
 
-    def _fork(self, numbers: list[int], environment: dict[bytes, bytes], given: list[int]) -> int | None:
-        """Have the template fork a process; ``None`` if there is none, or no more."""
-        if self._template is None:
-            return None
-        descriptors = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in given)
-        message, answer = as_message((numbers, environment)), b""
-        with contextlib.suppress(OSError):
+    def _start_alone(self, start: _Start) -> None:
+        """Start a process without a template."""
+        for descriptor in start.given:
+            os.set_inheritable(descriptor, True)
+        numbers = (str(number).encode() for number in (*start.numbers, *start.given))
+        try:
+            pid = _spawn([*start.program, *numbers], start.environment)
+        except OSError as error:
+            self._say("failed", start.name, error.strerror or str(error))
+        else:
+            self._note(start, pid)
+        finally:
+            _close(start.given)
+
+    def _ask_template(self, key: str) -> None:
+        """Have a template that waits fork what is next. One at a time: so asking never waits for what it does."""
+        template = self._templates[key]
+        if template.busy_since is not None or not template.queue:
+            return
+        try:
+            held, template.hold = os.pipe()
+        except OSError:
+            self._drop(key)
+            return
+        template.forking = start = template.queue.pop(0)
+        template.busy_since = time.monotonic()
+        descriptors = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in (*start.given, held))
+        message = as_message((start.numbers, start.environment))
+        try:
             # Descriptors travel with the first bytes of what they belong to.
-            sent = self._template.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
-            self._template.sendall(message[sent:])
-            answer = self._template.recv(PID_BYTES)
-        if len(answer) == PID_BYTES:
-            return int.from_bytes(answer, "little")
-        self._template.close()
-        self._template = None
-        # It may have died, or been held up, when it had forked and not yet said so.
-        for pid in _children():
-            if pid not in self._names and not any(line.startswith(MARK + b"=") for line in _environment(pid)):
-                _kill(pid)
-        return None
+            sent = template.control.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
+            template.control.sendall(message[sent:])
+        except OSError:
+            self._drop(key)
+        finally:
+            os.close(held)
+
+    def _take_answer(self, key: str, template: _Template) -> None:
+        """A template is ready, or has forked a process, or is gone."""
+        answer = b""
+        with contextlib.suppress(OSError):
+            answer = template.control.recv(PID_BYTES)
+        if len(answer) < PID_BYTES:
+            self._drop(key)
+            return
+        template.busy_since = None
+        if (start := template.forking) is not None:
+            pid = int.from_bytes(answer, "little")
+            self._note(start, pid)
+            if not start.killed:
+                # Who was killed from outside reads no more.
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(template.hold, b"1")
+            elif pid in self._names:
+                _kill_group(pid)
+            os.close(template.hold)
+            _close(start.given)
+            template.forking = None
+        self._ask_template(key)
+
+    def _note(self, start: _Start, pid: int) -> None:
+        """A process is there."""
+        self._say("started", start.name, pid)
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            # It was killed from outside and reaped before its number was known.
+            self._say("ended", start.name, -signal.SIGKILL)
+            return
+        self._names[pid] = start.name
+        self._marks[pid] = MARK + b"=" + start.environment[MARK]
+
+    def _drop(self, key: str) -> None:
+        """Do without a template from now on. What it was forking ends with ``hold``, before it has done anything."""
+        template = self._templates.pop(key)
+        self._poll.unregister(template.control.fileno())
+        template.control.close()
+        _kill(template.pid)
+        if template.forking is not None:
+            os.close(template.hold)
+            template.queue.insert(0, template.forking)
+        for start in template.queue:
+            if start.killed:
+                self._give_up(start)
+            else:
+                self._start_alone(start)
+
+    def _patience_ms(self) -> float | None:
+        """How long to wait for anything to happen."""
+        limits = [-_overdue_s(one) for one in self._templates.values() if one.busy_since is not None]
+        return 1e3 * max(0.0, min(limits)) + 1.0 if limits else None
 
     def _reap(self) -> None:
         """Take note of who has ended, and end what they left behind."""
@@ -226,6 +347,12 @@ def take_message(received: bytes) -> "tuple[tuple[Any, ...], bytes] | None":
     return (marshal.loads(received[HEAD_BYTES:end]), received[end:]) if end <= len(received) else None
 
 
+def _overdue_s(template: _Template) -> float:
+    """By how much a template takes longer than it may; below 0 while it does not."""
+    since = template.busy_since
+    return -_TEMPLATE_LIMIT_S if since is None else time.monotonic() - since - _TEMPLATE_LIMIT_S
+
+
 def _spawn(arguments: list[bytes], environment: dict[bytes, bytes]) -> int:
     return os.posix_spawn(
         arguments[0],
@@ -261,6 +388,11 @@ def _environment(pid: int) -> list[bytes]:
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 - as above
         return file.read()
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _kill(pid: int) -> None:

@@ -31,7 +31,7 @@ COMMAND = "from penstock.scheduler.worker import main; main()"
 
 
 class WorkerSpec(NamedTuple):
-    """What a process is told over its pipe."""
+    """What a process is told."""
 
     placement: Placement
     incarnations: dict[str, int]
@@ -60,12 +60,12 @@ def main() -> None:
 
 
 def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
-    """Run the nodes that the pipe ``spec_fd`` tells of, and end this process.
+    """Run the nodes that the file ``spec_fd`` tells of, and end this process.
 
     Args:
         nbytes: size of the segment.
         segment_fd: the segment.
-        spec_fd: pipe with the module search path and a ``WorkerSpec``.
+        spec_fd: file with the module search path and a ``WorkerSpec``.
         lifeline_fd: pipe whose end of file ends this process.
         error_fd: pipe for a traceback, and for stacks that are asked for.
     """
@@ -76,9 +76,11 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
         signal.signal(number, lambda *_: None)
     faulthandler.register(STACKS_SIGNAL, file=error_fd)
     try:
-        with os.fdopen(spec_fd, "rb") as pipe:
-            sys.path[:] = pickle.load(pipe)
-            spec: WorkerSpec = pickle.load(pipe)
+        with os.fdopen(spec_fd, "rb") as file:
+            # Whoever wrote it, or has begun to read it in this one's place, shares the position.
+            file.seek(0)
+            sys.path[:] = pickle.load(file)
+            spec: WorkerSpec = pickle.load(file)
         os.nice(min(node.niceness for node in spec.placement.nodes))
         _keep_to_core(spec.placement)
         segment = Segment.attach(segment_fd, nbytes)

@@ -10,7 +10,7 @@ from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import APPLIERS, FINDERS
 from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, wire
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, learner_imports, wire
 
 __all__ = ["build"]
 
@@ -43,7 +43,7 @@ def _apart(plan: Plan) -> Program:
         table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
         parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners),
         (
-            NodeSpec("learner", "parameter", parameter, group="learner"),
+            NodeSpec("learner", "parameter", parameter, group="learner", imports=learner_imports(plan)),
             *(
                 NodeSpec(
                     name,
@@ -52,6 +52,7 @@ def _apart(plan: Plan) -> Program:
                     group=name,
                     threads=plan.learner_threads,
                     minibatch=minibatch(plan, 1),
+                    imports=learner_imports(plan),
                 )
                 for name, own in zip(learners, steps, strict=True)
             ),

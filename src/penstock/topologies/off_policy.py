@@ -26,7 +26,15 @@ from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, activation_bytes, env_names, keeper_settings, wire
+from penstock.topologies.training import (
+    OPEN_LIMIT_S,
+    Pattern,
+    activation_bytes,
+    env_names,
+    keeper_settings,
+    learner_imports,
+    wire,
+)
 
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 
@@ -78,7 +86,15 @@ def replayed(
         table(plan, learners, limits, ahead=1 if order == "by_lane" else slots_ahead(plan, limits)),
         replay_record_specs(spec, run.num_envs, plan.num_workers),
         tuple(
-            NodeSpec(name, kind, own, group=name, threads=plan.learner_threads, minibatch=minibatch(plan, run.learners))
+            NodeSpec(
+                name,
+                kind,
+                own,
+                group=name,
+                threads=plan.learner_threads,
+                minibatch=minibatch(plan, run.learners),
+                imports=learner_imports(plan),
+            )
             for name, kind, own in zip(learners, kinds, settings, strict=True)
         ),
         max_lag,

@@ -6,7 +6,15 @@ from penstock.nodes.learner import LearnerSettings, record_specs
 from penstock.program.graph import Minibatch, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, activation_bytes, env_names, keeper_settings, wire
+from penstock.topologies.training import (
+    OPEN_LIMIT_S,
+    Pattern,
+    activation_bytes,
+    env_names,
+    keeper_settings,
+    learner_imports,
+    wire,
+)
 from penstock.types import ArraySpec
 
 __all__ = ["build", "streamed"]
@@ -48,6 +56,7 @@ def streamed(
                 group="learner",
                 threads=plan.learner_threads,
                 minibatch=_minibatch(plan, rollout),
+                imports=learner_imports(plan),
             ),
         ),
         max_lag,

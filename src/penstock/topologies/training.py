@@ -39,7 +39,7 @@ from penstock.program.graph import (
 from penstock.program.plan import Plan
 from penstock.types import ArraySpec
 
-__all__ = ["OPEN_LIMIT_S", "Pattern", "activation_bytes", "env_names", "keeper_settings", "wire"]
+__all__ = ["OPEN_LIMIT_S", "Pattern", "activation_bytes", "env_names", "keeper_settings", "learner_imports", "wire"]
 
 ACTION_LOG_CAPACITY = 10_000
 OPEN_LIMIT_S = 300.0
@@ -162,6 +162,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         silence_limit_s=limit,
         niceness=niceness,
         core=worker if plan.own_cores else None,
+        imports=_policy_imports(plan),
     )
 
 
@@ -206,7 +207,22 @@ def _remote(plan: Plan, policies: tuple[str, ...], lanes: int, stacks: tuple[Arr
 
 def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
     settings = PolicyNodeSettings(_policy_settings(plan, stacks), OPEN_LIMIT_S)
-    return NodeSpec(name, "policy_node", settings, group=name)
+    return NodeSpec(name, "policy_node", settings, group=name, imports=_policy_imports(plan))
+
+
+def learner_imports(plan: Plan) -> tuple[str, ...]:
+    """What a process that learns imports for seconds: torch, and what compiles."""
+    return _imports(plan, plan.update) if plan.run.backend != "fused" else ()
+
+
+def _policy_imports(plan: Plan) -> tuple[str, ...]:
+    """What a process that runs the policy imports for seconds, if it does."""
+    return _imports(plan, plan.inference.build) if plan.run.inference == "torch" else ()
+
+
+def _imports(plan: Plan, reference: str) -> tuple[str, ...]:
+    # What CUDA has begun does not outlive a fork, and nobody promises that an import begins nothing.
+    return (reference.partition(":")[0],) if plan.run.device == "cpu" else ()
 
 
 def keeper_settings(plan: Plan) -> KeeperSettings:
@@ -250,7 +266,14 @@ def _evaluator(plan: Plan) -> NodeSpec:
         open_limit_s=OPEN_LIMIT_S,
     )
     limit = _step_limit_s(plan, plan.run.num_envs)
-    return NodeSpec("evaluator", "evaluator", settings, group="evaluator", silence_limit_s=limit)
+    return NodeSpec(
+        "evaluator",
+        "evaluator",
+        settings,
+        group="evaluator",
+        silence_limit_s=limit,
+        imports=_policy_imports(plan),
+    )
 
 
 def _checkpointer(plan: Plan, rollouts: Edge) -> NodeSpec:

@@ -70,7 +70,8 @@ def drawing(sampler: Draws, room: Callable[[], Arrays], size: int, *, device: st
     count = buffers(sum(array.nbytes for array in first.values()), device)
     if count == 1:
         return AtOnce(sampler, _buffer(first, size))
-    return Ahead(sampler, [_buffer(first, size), *(_buffer(room(), size) for _ in range(count - 1))])
+    # The first room may be what the learner reads: nothing is drawn into it while that goes on.
+    return Ahead(sampler, [_buffer(room(), size) for _ in range(count)])
 
 
 def buffers(nbytes: int, device: str) -> int:

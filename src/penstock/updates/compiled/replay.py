@@ -1,10 +1,11 @@
-"""Learning from a table by compiled libraries: each minibatch is put into fixed buffers.
+"""Learning from a table by compiled libraries: each minibatch is drawn or put into fixed buffers.
 
 Where a learner is alone, all phases that are due are one library; where others have a say in the gradients, or a
 minibatch comes in parts, each phase is two: what finds its gradients, and its step.
 """
 
 import torch
+from torch import Tensor
 
 from penstock.algorithm import UpdaterSettings
 from penstock.ops.inbox import Inbox
@@ -18,38 +19,44 @@ __all__ = ["build_applier", "build_finder", "build_replay"]
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
     """The updater of a learner from a table; ``exchange`` is how it agrees with others, if there are any."""
-    stepper = _stepper(settings)
+    rows = _rows(settings)
+    stepper = _stepper(settings, rows)
     if exchange is None and settings.accumulate == 1:
         stepper.prepare_steps()
     else:
         stepper.prepare_parts()
-    return Learner(stepper, _inbox(settings), exchange)
+    return Learner(stepper, _inbox(settings, rows), exchange)
 
 
 def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
     """The updater of a learner from a table that hands its gradients on: all phases that are due are one library."""
-    stepper = _stepper(settings)
+    rows = _rows(settings)
+    stepper = _stepper(settings, rows)
     stepper.prepare_finds()
-    return Finder(stepper, _inbox(settings), hand_on)
+    return Finder(stepper, _inbox(settings, rows), hand_on)
 
 
 def build_applier(settings: UpdaterSettings) -> Applier:
     """What steps by gradients that others have found: a library each phase."""
-    stepper = _stepper(settings)
+    stepper = _stepper(settings, _rows(settings))
     stepper.prepare_applies()
     return Applier(stepper)
 
 
-def _stepper(settings: UpdaterSettings) -> CompiledStepper:
-    torch.set_num_threads(settings.threads)
+def _rows(settings: UpdaterSettings) -> dict[str, Tensor]:
+    """What the libraries read a minibatch from."""
     device, size = torch.device(settings.device), settings.spec.schedule.mini_batch_size
-    rows = {
+    return {
         spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)
         for spec in settings.spec.drawn(settings.spaces)
     }
+
+
+def _stepper(settings: UpdaterSettings, rows: dict[str, Tensor]) -> CompiledStepper:
+    torch.set_num_threads(settings.threads)
     return CompiledStepper(load(settings.learn)(settings.spaces, settings.config).phases, settings, rows, dict)
 
 
-def _inbox(settings: UpdaterSettings) -> Inbox:
+def _inbox(settings: UpdaterSettings, rows: dict[str, Tensor]) -> Inbox:
     fields, size = settings.spec.drawn(settings.spaces), settings.spec.schedule.mini_batch_size
-    return Inbox(fields, size, settings.accumulate, torch.device(settings.device))
+    return Inbox(fields, size, settings.accumulate, torch.device(settings.device), rows)

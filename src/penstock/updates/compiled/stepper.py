@@ -199,6 +199,8 @@ class CompiledStepper:
 
     def _put(self, part: Mapping[str, Tensor]) -> None:
         """Make this minibatch, ``[m, ...]`` each, the one that the rows hold."""
+        if part is self._buffers.rows:
+            return
         for name, values in self._buffers.rows.items():
             values.copy_(part[name])
 

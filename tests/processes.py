@@ -1,8 +1,16 @@
 """What processes there are below one: a run's, and whether any is left."""
 
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
 import psutil
 
-__all__ = ["left_behind", "of_group"]
+from penstock.experiments.checkpoints import list_checkpoints
+
+__all__ = ["killing", "left_behind", "of_group"]
 
 
 def left_behind() -> list[psutil.Process]:
@@ -25,6 +33,36 @@ def of_group(group: str, pid: int | None = None) -> psutil.Process | None:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
     return found
+
+
+@contextlib.contextmanager
+def killing(group: str, log_dir: Path, times: int) -> Iterator[None]:
+    """Kill the process of a placement group of the one run in a folder, while the body trains.
+
+    It happens a moment after each checkpoint that is newer than the one before, so that it lies within the run's
+    turns however quick the machine is, and at most so often; at least one kill must have been.
+    """
+    over, draw = threading.Event(), random.Random(group)
+    killed = 0
+
+    def kill() -> None:
+        nonlocal killed
+        last = ""
+        while killed < times and not over.wait(0.002):
+            newest = max((path.name for run in log_dir.glob("*") for path in list_checkpoints(run)), default="")
+            if newest > last and not over.wait(draw.uniform(0.0, 0.03)) and (process := of_group(group)) is not None:
+                process.kill()
+                last = newest
+                killed += 1
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        killer.join()
+    assert killed
 
 
 def _command(process: psutil.Process) -> str:

@@ -1,7 +1,6 @@
 """Observations that are stacks of frames lie in a table as frames, and come out of it as the stacks that they were."""
 
 import hashlib
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from penstock.replay.contents import restore
 from penstock.replay.sampler import Sampler
 from penstock.run import Result
 from penstock.types import Array, Box, Discrete, Spaces, Stack
-from tests.processes import of_group
+from tests.processes import killing
 from tests.replay.world import aligned_bytes
 
 NUM_ENVS, STEPS = 4, 8
@@ -90,22 +89,10 @@ def test_resumed_equals_uninterrupted(tmp_path, whole) -> None:
     assert fingerprint(second) == fingerprint(whole)
 
 
-def test_a_death_does_not_change_a_bit(tmp_path, whole) -> None:
-    over, killed = threading.Event(), []
-
-    def kill() -> None:
-        while len(killed) < 3 and not over.wait(0.3):
-            process = of_group("env.1")
-            if process is not None:
-                process.kill()
-                killed.append(process)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    result = train(tmp_path, 12, runtime="local", num_workers=2)
-    over.set()
-    killer.join()
-    assert killed
+def test_a_death_does_not_change_a_bit(tmp_path) -> None:
+    whole = train(tmp_path / "whole", 50)
+    with killing("env.1", tmp_path / "killed", 3):
+        result = train(tmp_path / "killed", 50, runtime="local", num_workers=2, save_interval=1)
     assert fingerprint(result) == fingerprint(whole)
 
 

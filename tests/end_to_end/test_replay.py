@@ -1,12 +1,10 @@
 """Learning from a table keeps its word: one answer on any number of workers, after a resume, after a death."""
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from penstock.experiments.checkpoints import load_checkpoint, load_table, save_c
 from penstock.experiments.manifest import write_manifest
 from penstock.nodes.learner.steps import GradientSteps
 from penstock.run import Result
-from tests.processes import of_group
+from tests.processes import killing
 
 TURN = 16 * 4
 OTHER = "MountainCarContinuous-v0"
@@ -60,6 +58,12 @@ def fingerprint(result: Result) -> dict[str, str]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Twenty turns in one go, in one process."""
     return fingerprint(train(tmp_path_factory.mktemp("whole"), 20, num_workers=1))
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Forty turns: long enough that processes can be killed meanwhile."""
+    return fingerprint(train(tmp_path_factory.mktemp("longer"), 40, num_workers=1))
 
 
 @pytest.mark.parametrize(("runtime", "workers"), [("inline", 4), ("local", 1), ("local", 2)])
@@ -122,36 +126,11 @@ def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(tmp_path, monkeypatc
     assert fingerprint(penstock.resume(run, timesteps=12 * TURN, quiet=True)) == expected
 
 
-@contextlib.contextmanager
-def killing(group: str, times: int, every_s: float) -> Iterator[None]:
-    """Kill the processes of a group while the body runs, at most so often; at least one must have been there."""
-    over = threading.Event()
-    killed = 0
-
-    def kill() -> None:
-        nonlocal killed
-        while killed < times and not over.wait(every_s):
-            process = of_group(group)
-            if process is not None:
-                process.kill()
-                killed += 1
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        yield
-    finally:
-        over.set()
-        killer.join()
-    assert killed
-
-
 @pytest.mark.parametrize("group", ["env.1", "learner", "monitor"])
-def test_a_death_does_not_change_a_bit(tmp_path, whole, group: str) -> None:
-    # The process imports torch or waits for one that does: some of these moments lie within the run's turns.
-    with killing(group, 3, every_s=0.3):
-        result = train(tmp_path, 20, runtime="local", num_workers=2)
-    assert fingerprint(result) == whole
+def test_a_death_does_not_change_a_bit(tmp_path, longer, group: str) -> None:
+    with killing(group, tmp_path, 3):
+        result = train(tmp_path, 40, runtime="local", num_workers=2, save_interval=1)
+    assert fingerprint(result) == longer
 
 
 def test_what_is_drawn_is_what_was_collected(tmp_path) -> None:
@@ -330,7 +309,7 @@ def test_learners_that_step_together_are_resumed_together(tmp_path, algo: str) -
 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
-    with killing(group, 2, every_s=1.0):
-        result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2)
+    with killing(group, tmp_path, 2):
+        result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2, save_interval=1)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert arrays["gradient_steps"] == (40 * TURN - 100) // 8

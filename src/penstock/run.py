@@ -29,7 +29,13 @@ from penstock.errors import EnvError, PenstockError
 from penstock.evaluation import Evaluation, judge
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.card import write_card
-from penstock.experiments.checkpoints import Checkpoint, list_checkpoints, load_checkpoint, set_aside_after
+from penstock.experiments.checkpoints import (
+    Checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+    load_to_play,
+    set_aside_after,
+)
 from penstock.experiments.run_folder import RunFolder
 from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.program.draw import draw as draw_program
@@ -279,7 +285,7 @@ def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tu
     # On the CPU: whoever plays need not have the device that the run was trained on.
     prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env)
     path = find_checkpoint(folder.path, checkpoint)
-    saved = load_checkpoint(path, prepared.identity())
+    saved = load_to_play(path, prepared.identity())
     check_fits(prepared, saved)
     return prepared, _policy(prepared, saved.arrays), path.name
 

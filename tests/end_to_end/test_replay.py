@@ -223,6 +223,18 @@ def test_a_table_that_was_harmed_is_named_before_anything_starts(tmp_path, monke
         penstock.resume(run, timesteps=8 * TURN, quiet=True)
     good = f"the last good one: penstock resume {run} --checkpoint update-00000002"
     assert str(error.value) == f"checkpoint {path} cannot be used: {_said(error.value, says)}; {good}"
+    assert penstock.evaluate(run, episodes=1).checkpoint == path.name
+
+
+def test_who_plays_is_told_how_to_play_the_last_good_checkpoint(tmp_path) -> None:
+    run = train(tmp_path, 4, num_workers=1, save_interval=2).run_folder
+    path = find_checkpoint(run)
+    os.truncate(path / "state.safetensors", 100)
+    with pytest.raises(CheckpointError) as error:
+        penstock.evaluate(run, episodes=1)
+    good = f"the last good one: penstock eval {run} --checkpoint update-00000002"
+    assert str(error.value) == f"checkpoint {path} cannot be used: {_said(error.value, 'state.safeten')}; {good}"
+    assert penstock.evaluate(run, episodes=1, checkpoint="update-00000002").checkpoint == "update-00000002"
 
 
 def test_a_table_that_may_not_be_read_is_named(tmp_path, monkeypatch) -> None:

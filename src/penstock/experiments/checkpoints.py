@@ -28,6 +28,7 @@ __all__ = [
     "list_checkpoints",
     "load_checkpoint",
     "load_table",
+    "load_to_play",
     "save_checkpoint",
     "set_aside_after",
 ]
@@ -38,6 +39,19 @@ TABLE = "table.safetensors"
 _PLACE = ("update", "steps", "gradient_steps")
 """Facts that say how far a run had come."""
 _NAME = re.compile(r"update-\d{8,}")
+
+
+class _Use(NamedTuple):
+    """What a checkpoint is read for."""
+
+    files: frozenset[str]
+    """Those that have to be good."""
+    command: str
+    """What the user types to do the same with another checkpoint."""
+
+
+_RESUME = _Use(frozenset({STATE, TABLE}), "resume")
+_PLAY = _Use(frozenset({STATE}), "eval")
 
 
 class Checkpoint(NamedTuple):
@@ -75,7 +89,7 @@ def save_checkpoint(
         whole = {**files, MANIFEST: write_manifest(facts, files)}
         if not path.exists():
             write_folder(path, whole)
-        elif not _is_good(path, {name: facts[name] for name in _PLACE if name in facts}):
+        elif not _is_good(path, {name: facts[name] for name in _PLACE if name in facts}, _RESUME):
             replace_folder(path, whole)
     except OSError as error:
         # From nothing: this says all that the cause does, so a node that fails of it needs no traceback.
@@ -94,14 +108,16 @@ def load_checkpoint(path: Path, expected: Mapping[str, Any] | None = None) -> Ch
         CheckpointError: it is missing, altered or of another run's kind; the line ends with the command that continues
             from the last good one.
     """
-    try:
-        manifest, files = _verified(path, expected or {})
-        arrays = safetensors.numpy.load(files[STATE])
-    except Damage as damage:
-        raise CheckpointError(_line(path, str(damage), expected or {})) from None
-    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
-        raise CheckpointError(_line(path, f"{STATE} is not safetensors", expected or {})) from None
-    return Checkpoint(path, manifest, migrated(arrays, manifest["format"]))
+    return _load(path, expected or {}, _RESUME)
+
+
+def load_to_play(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
+    """As `load_checkpoint`, for a policy that plays and learns no more: the replay table may be damaged.
+
+    Raises:
+        CheckpointError: as `load_checkpoint`; the line ends with the command that plays the last good one.
+    """
+    return _load(path, expected or {}, _PLAY)
 
 
 def load_table(path: Path) -> Arrays | None:
@@ -111,12 +127,12 @@ def load_table(path: Path) -> Arrays | None:
         CheckpointError: as `load_checkpoint`.
     """
     try:
-        files = _verified(path, {})[1]
+        files = _verified(path, {}, _RESUME)[1]
         return safetensors.numpy.load(files[TABLE]) if TABLE in files else None
     except Damage as damage:
-        raise CheckpointError(_line(path, str(damage), {})) from None
+        raise CheckpointError(_line(path, str(damage), {}, _RESUME)) from None
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
-        raise CheckpointError(_line(path, f"{TABLE} is not safetensors", {})) from None
+        raise CheckpointError(_line(path, f"{TABLE} is not safetensors", {}, _RESUME)) from None
 
 
 def list_checkpoints(run: Path) -> list[Path]:
@@ -158,13 +174,24 @@ def set_aside_after(run: Path, update: int) -> None:
             raise CheckpointError(f"cannot set checkpoint {path} aside: {error.strerror or error}") from error
 
 
+def _load(path: Path, expected: Mapping[str, Any], use: _Use) -> Checkpoint:
+    try:
+        manifest, files = _verified(path, expected, use)
+        arrays = safetensors.numpy.load(files[STATE])
+    except Damage as damage:
+        raise CheckpointError(_line(path, str(damage), expected, use)) from None
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError):
+        raise CheckpointError(_line(path, f"{STATE} is not safetensors", expected, use)) from None
+    return Checkpoint(path, manifest, migrated(arrays, manifest["format"]))
+
+
 def _packed(arrays: Mapping[str, Array]) -> bytes:
     # Not ascontiguousarray, which makes a vector of a scalar.
     return safetensors.numpy.save({name: np.array(values, order="C") for name, values in arrays.items()})
 
 
-def _verified(path: Path, expected: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files' bytes by name, once they are known to be what was written.
+def _verified(path: Path, expected: Mapping[str, Any], use: _Use) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the bytes of the files that are used, by name, once they are known to be what was written.
 
     Raises:
         Damage: they are not.
@@ -179,7 +206,8 @@ def _verified(path: Path, expected: Mapping[str, Any]) -> tuple[dict[str, Any], 
     if listed.keys() not in ({STATE}, {STATE, TABLE}):
         raise Damage(f"{MANIFEST} does not list {STATE} alone, or with {TABLE}")
     files = {}
-    for name, facts in listed.items():
+    for name in listed.keys() & use.files:
+        facts = listed[name]
         files[name] = _content(path / name)
         if len(files[name]) != facts["bytes"]:
             raise Damage(f"{name} has {len(files[name])} of {facts['bytes']} bytes")
@@ -197,20 +225,20 @@ def _content(path: Path) -> bytes:
         raise Damage(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
-def _is_good(path: Path, expected: Mapping[str, Any] | None = None) -> bool:
+def _is_good(path: Path, expected: Mapping[str, Any], use: _Use) -> bool:
     try:
-        _verified(path, expected or {})
+        _verified(path, expected, use)
     except Damage:
         return False
     return True
 
 
-def _line(path: Path, damage: str, expected: Mapping[str, Any]) -> str:
-    """One line: what is wrong, and the command that continues from the last good one."""
+def _line(path: Path, damage: str, expected: Mapping[str, Any], use: _Use) -> str:
+    """One line: what is wrong, and the command that takes the last good one instead."""
     run = path.parent.parent
     others = [other for other in reversed(list_checkpoints(run)) if other != path]
-    good = next((other for other in others if _is_good(other, expected)), None)
+    good = next((other for other in others if _is_good(other, expected, use)), None)
     if good is None:
         return f"checkpoint {path} cannot be used: {damage}; no other checkpoint of this run can either"
-    command = f"penstock resume {shlex.quote(str(run))} --checkpoint {good.name}"
+    command = f"penstock {use.command} {shlex.quote(str(run))} --checkpoint {good.name}"
     return f"checkpoint {path} cannot be used: {damage}; the last good one: {command}"

@@ -1,13 +1,14 @@
 """Learning from a stream, one torch call at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.ops.batch import Batch
+from penstock.ops.stream_learning import StreamLearner
 from penstock.registry import load
-from penstock.types import Array, Arrays
+from penstock.types import Array
 from penstock.updates.eager.stepper import EagerStepper
 
 __all__ = ["EagerUpdater", "build"]
@@ -19,46 +20,17 @@ def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "EagerUpdat
     return EagerUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
 
 
-class EagerUpdater:
+class EagerUpdater(StreamLearner):
     """Runs an algorithm's phases over the rows of a stream."""
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
         spec, device = settings.spec, torch.device(settings.device)
-        self._algorithm = algorithm
-        self._batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
+        batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
+        super().__init__(algorithm, batch, spec.schedule.mini_batch_size)
         self._stepper = EagerStepper(algorithm.phases, settings)
-        self._rows = self._batch.buffers(spec.schedule.mini_batch_size)
 
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
-        self._stepper.load(state)
-
-    def state(self) -> Arrays:
-        """The state's named arrays on the CPU."""
-        return self._stepper.arrays()
-
-    def begin(self, slots: Sequence[int], progress: float) -> None:
-        """Compute the targets of the rollouts in ``slots``."""
-        self._stepper.progress(progress)
-        state = self.state()
-        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, rollout))
-
-    def minibatches(self, indices: Array, weights: Array) -> None:
-        """Run one update for each row of ``indices``."""
+    def _learn(self, weights: Array) -> None:
         names = list(self._rows)
-        room = len(self._rows["weight"])
-        for start in range(0, len(indices), room):
-            part = slice(start, start + room)
-            self._batch.gather(indices[part], weights[part], self._rows)
-            columns = [values[: len(indices[part])].unbind() for values in self._rows.values()]
-            for values, weight in zip(zip(*columns, strict=True), weights[part].sum(1).tolist(), strict=True):
-                self._stepper.step([dict(zip(names, values, strict=True))], [weight], None)
-
-    def metrics(self) -> dict[str, float]:
-        """Means over the minibatches since the last call."""
-        return self._stepper.metrics()
-
-    def finish(self, slots: Sequence[int]) -> None:
-        """Merge the running statistics of the rollouts in ``slots``, in that order."""
-        for slot in slots:
-            self.load(self._algorithm.statistics(self.state(), self._batch.rollout(slot)))
+        columns = [values[: len(weights)].unbind() for values in self._rows.values()]
+        for values, weight in zip(zip(*columns, strict=True), weights.sum(1).tolist(), strict=True):
+            self._stepper.step([dict(zip(names, values, strict=True))], [weight], None)

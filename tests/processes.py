@@ -39,21 +39,23 @@ def of_group(group: str, pid: int | None = None) -> psutil.Process | None:
 def killing(group: str, log_dir: Path, times: int) -> Iterator[None]:
     """Kill the process of a placement group of the one run in a folder, while the body trains.
 
-    It happens a moment after each checkpoint that is newer than the one before, so that it lies within the run's
-    turns however quick the machine is, and at most so often; at least one kill must have been.
+    It happens after each checkpoint that is newer than the one before, so that it lies within the run's turns however
+    quick the machine is: at once after the first, a moment after each further one. At least one kill must have been.
     """
     over, draw = threading.Event(), random.Random(group)
     killed = 0
 
     def kill() -> None:
         nonlocal killed
-        last = ""
+        last, pause_s = "", 0.0
         while killed < times and not over.wait(0.002):
             newest = max((path.name for run in log_dir.glob("*") for path in list_checkpoints(run)), default="")
-            if newest > last and not over.wait(draw.uniform(0.0, 0.03)) and (process := of_group(group)) is not None:
-                process.kill()
-                last = newest
-                killed += 1
+            if newest > last and not over.wait(pause_s) and (process := of_group(group)) is not None:
+                # It may have ended with the run.
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+                    killed += 1
+                last, pause_s = newest, draw.uniform(0.0, 0.03)
 
     killer = threading.Thread(target=kill)
     killer.start()

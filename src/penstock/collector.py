@@ -98,7 +98,7 @@ class ParallelEnvironmentCollector:
                 own = {node.name: incarnations[node.name]}
                 spec = WorkerSpec(placement(program, node.group), own, {node.name: ()})
                 self._signs.expect(node.group, START_LIMIT_S)
-                self._processes.start(self._segment, spec, node.threads)
+                self._processes.start(self._segment, spec, node.threads, node.imports)
 
     def publish(self, published: Mapping[str, Array]) -> None:
         """Act with these parameters (and statistics) from the next rollout on."""

@@ -125,7 +125,7 @@ def resume(
     folder = RunFolder.open(Path(run))
     more = {} if timesteps is None else {"timesteps": timesteps}
     config = with_changes(from_toml(folder.config_path), {**(settings or {}), **more})
-    prepared = _prepare_again(folder, config, env)
+    prepared = _prepare_again(folder, config, env, "resume")
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     check_fits(prepared, begin)
     _check_room(prepared, folder.path)
@@ -155,7 +155,7 @@ def evaluate(
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    prepared, policy, name = _load(run, checkpoint, env)
+    prepared, policy, name = _load(run, checkpoint, env, "evaluate")
     found = judge(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
     return replace(found, checkpoint=name)
 
@@ -166,7 +166,7 @@ def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFacto
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    return _load(run, checkpoint, env)[1]
+    return _load(run, checkpoint, env, "load_policy")[1]
 
 
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
@@ -214,16 +214,23 @@ def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Con
     return from_mapping({**settings, "env": display_name(named)}), named
 
 
-def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None) -> Prepared:
-    """Prepare the config of a run that exists; its environment may have had no name to find it by."""
+def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None, call: str) -> Prepared:
+    """Prepare the config of a run that exists; its environment may have had no name to find it by.
+
+    Args:
+        folder: of the run.
+        config: of the run.
+        env: makes its environment, where that has no name.
+        call: the function of this package that was asked, for an error.
+    """
     try:
         return prepare(config, env)
     except EnvError as error:
         saved = list_checkpoints(folder.path)
-        if env is None and saved and load_checkpoint(saved[-1]).manifest.get("env_by_value"):
+        if env is None and saved and load_to_play(saved[-1]).manifest.get("env_by_value"):
             raise EnvError(
                 f"the environment of run {folder.name}, {config.run.env}, was given as an object and has no name to "
-                f"find it by; pass it again: penstock.resume({str(folder.path)!r}, env=...)"
+                f"find it by; pass it again: penstock.{call}({str(folder.path)!r}, env=...)"
             ) from error
         raise
 
@@ -278,12 +285,12 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
-def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None) -> tuple[Prepared, Policy, str]:
+def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call: str) -> tuple[Prepared, Policy, str]:
     """What a run was trained on, its policy, and the name of the checkpoint that it is from."""
     folder = RunFolder.open(Path(run))
     config = from_toml(folder.config_path)
     # On the CPU: whoever plays need not have the device that the run was trained on.
-    prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env)
+    prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env, call)
     path = find_checkpoint(folder.path, checkpoint)
     saved = load_to_play(path, prepared.identity())
     check_fits(prepared, saved)

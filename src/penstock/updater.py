@@ -86,7 +86,11 @@ class ReplayUpdater(Protocol):
         ...
 
     def room(self) -> Arrays:
-        """Arrays for a minibatch that `learn` takes without another copy; each call makes others."""
+        """Arrays for a minibatch; each call makes others.
+
+        The first may be where `learn` reads any minibatch from, so that this one needs no copy: only who draws and
+        learns in turns uses them.
+        """
         ...
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:

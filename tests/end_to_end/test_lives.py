@@ -147,6 +147,8 @@ def test_an_environment_without_a_name_trains_and_is_asked_for_again(tmp_path) -
     result = penstock.train({**SMALL, "env": Local, "timesteps": 256, "log_dir": str(tmp_path)}, quiet=True)
     with pytest.raises(EnvError, match=r"pass it again: penstock\.resume\("):
         penstock.resume(result.run_folder, timesteps=512)
+    with pytest.raises(EnvError, match=r"pass it again: penstock\.evaluate\("):
+        penstock.evaluate(result.run_folder, episodes=1)
     assert penstock.resume(result.run_folder, timesteps=512, env=Local, quiet=True).steps == 512
 
 

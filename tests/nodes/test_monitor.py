@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.metrics.jsonl import METRICS
-from penstock.metrics.report import Report
+from penstock.metrics.report import STEPS_PER_SECOND, Report
 from penstock.nodes.monitor import MonitorNode, MonitorSettings
 
 COUNTS = dict.fromkeys(("skipped", "busy_ns", "idle_ns"), 0)
@@ -120,3 +120,11 @@ def test_a_restart_is_told_of_where_the_log_stands(tmp_path) -> None:
     line = json.loads((tmp_path / METRICS).read_text().splitlines()[-1])
     assert (line["update"], line["steps"], line["time_s"]) == (12, 120, 6.25)
     assert "loss" not in line
+
+
+def test_time_without_new_steps_belongs_to_the_next_ones(tmp_path, monkeypatch) -> None:
+    clock = iter([0.0, 1.0, 2.0, 3.0, 4.0])
+    monkeypatch.setattr("penstock.nodes.monitor.time.monotonic", lambda: next(clock))
+    node = opened(tmp_path, Ports())
+    rates = [node._throughput(steps)[STEPS_PER_SECOND] for steps in (10, 10, 10, 40)]
+    assert rates == [10.0, 0.0, 0.0, 10.0]

@@ -1,18 +1,26 @@
 """Processes forked from a template: what they share, what each has of its own, and what becomes of them without it."""
 
 import json
-import time
+import os
+import resource
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 import pytest
 
+from penstock.errors import ResourceError
 from penstock.scheduler.lives import Exit
 from penstock.scheduler.processes import Processes
 from tests.runtime.nodes import wait_until
 from tests.scheduler.test_warden import exits, run
 
 SAY = "import json; open({!r}, 'w').write(json.dumps({}))"
+
+
+HERE = Path(__file__)
 
 
 @pytest.fixture
@@ -78,7 +86,7 @@ def test_without_a_template_processes_start_by_themselves(table, tmp_path) -> No
     assert table.running() == ("asleep",)
 
 
-def test_a_template_that_dies_in_a_fork_leaves_no_process_that_nobody_knows(table) -> None:
+def test_a_template_that_dies_when_it_is_asked_leaves_no_process_that_nobody_knows(table) -> None:
     mold = template(table)
     mold.suspend()
     run(table, "import time; time.sleep(60)")
@@ -123,10 +131,11 @@ def test_nobody_waits_for_what_another_imports(table, import_ends) -> None:
 
 def test_who_is_killed_while_its_template_imports_never_is(table, tmp_path, import_ends) -> None:
     stray, wanted = tmp_path / "stray", tmp_path / "wanted"
-    run(table, f"import time; time.sleep(1); open({str(stray)!r}, 'w')", "slow", imports=[SLOW])
+    run(table, f"open({str(stray)!r}, 'w')", "slow", imports=[SLOW])
     table.kill("slow")
     assert table.running() == ()
-    run(table, f"open({str(wanted)!r}, 'w'); import time; time.sleep(2)", "slow", imports=[SLOW])
+    # Forked behind the stray one, if that still were.
+    run(table, f"open({str(wanted)!r}, 'w'); import time; time.sleep(0.5)", "slow", imports=[SLOW])
     import_ends.touch()
     assert exits(table) == [Exit("slow", 0, "")]
     assert wanted.exists()
@@ -155,18 +164,22 @@ def test_large_environments_come_whole(table, tmp_path, monkeypatch, import_ends
     assert [(tmp_path / name).read_text() for name in ("one", "two", "three")] == ["60000"] * 3
 
 
-def test_nobody_runs_before_it_is_known(table, tmp_path) -> None:
+def test_nobody_runs_before_it_is_known(table, tmp_path, import_ends) -> None:
     mold = template(table)
     warden, ran = mold.parent(), tmp_path / "ran"
-    known = {child.pid for child in warden.children()}
     mold.suspend()
     run(table, f"open({str(ran)!r}, 'w'); import time; time.sleep(60)")
-    time.sleep(0.5)  # until the warden has asked for it
+    # The warden does one thing after the other: it has asked for that one when this one ends.
+    import_ends.touch()
+    run(table, "pass", "another", imports=[SLOW])
+    assert exits(table)[0].group == "another"
+    known = {child.pid for child in warden.children()}
     warden.suspend()
     mold.resume()
     assert wait_until(lambda: any(child.pid not in known for child in warden.children()))
     (forked,) = (child for child in warden.children() if child.pid not in known)
-    time.sleep(0.1)
+    # Whether it runs by now or waits, as it should.
+    wait_until(ran.exists, 0.1)
     forked.kill()
     warden.resume()
     assert exits(table) == [Exit("one", -9, "")]
@@ -185,3 +198,64 @@ def test_without_its_own_template_a_process_starts_by_itself(table, tmp_path, im
     assert (tmp_path / "alone").read_text() == '"one"'
     # The other template is as it was.
     assert {child.pid for child in warden.children()} == known
+
+
+@pytest.fixture
+def few_files():
+    """Room for so few open files that the warden could not hold what many starts need."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_more_than_may_wait_for_a_template_start_by_themselves(few_files, import_ends) -> None:
+    made = Processes()
+    names = [f"slow.{number}" for number in range(40)]
+    for name in names:
+        run(made, "pass", name, imports=[SLOW])
+    ended: list[Exit] = []
+    assert wait_until(lambda: ended.extend(made.exits()) or len(ended) == len(names) - 128 // 8, 60.0)
+    import_ends.touch()
+    assert wait_until(lambda: ended.extend(made.exits()) or len(ended) == len(names), 60.0)
+    made.kill_all()
+    assert {one.status for one in ended} == {0}
+
+
+@pytest.mark.parametrize("come", [0, 3])
+def test_what_the_system_keeps_back_is_said(table, come: int) -> None:
+    """A process is given four descriptors, and fewer come."""
+    warden = template(table).parent()
+    taken = {int(path.name) for path in Path(f"/proc/{warden.pid}/fd").iterdir()}
+    limit = [number for number in range(1000) if number not in taken][come]
+    resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    run(table, "pass")
+    with pytest.raises(ResourceError, match="process one cannot be started: Too many open files"):
+        exits(table)
+    assert table.running() == ("asleep",)
+    assert warden.num_fds() == len(taken)
+
+
+def test_templates_need_no_standard_output() -> None:
+    script = """
+from penstock.scheduler.processes import Processes
+from tests.scheduler.test_template import template
+made = Processes()
+template(made)
+made.kill_all()
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, preexec_fn=lambda: os.close(1), cwd=HERE.parents[2], check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("on_the_path", [False, True])
+def test_a_file_of_the_users_stands_in_the_place_of_no_library(tmp_path, monkeypatch, on_the_path: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "colorsys.py").write_text("here = True")
+    if on_the_path:
+        monkeypatch.syspath_prepend("")
+    made = Processes()
+    what = "hasattr(__import__('colorsys'), 'here')"
+    assert said(made, tmp_path / "said", what, imports=["colorsys"]) == on_the_path
+    made.kill_all()

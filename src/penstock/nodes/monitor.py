@@ -175,5 +175,8 @@ class MonitorNode:
         values |= self._rows(counters)
         if skipped := sum(counts["skipped"] for counts in counters.values()):
             values["rollouts/skipped"] = float(skipped)
-        self._seen, self._previous = (now, steps), counters
+        self._previous = counters
+        if steps > before:
+            # Learning may go on without new steps: that time belongs to the next ones.
+            self._seen = now, steps
         return values

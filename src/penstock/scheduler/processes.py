@@ -103,7 +103,7 @@ class Processes:
         error_read, error_write = os.pipe()
         os.set_blocking(error_read, False)
         environment = {**_environment(threads), GROUP: group.encode()}
-        program = [os.fsencode(part) for part in (sys.executable, "-c", COMMAND)]
+        program = _python(COMMAND)
         descriptors = (segment.fd, told, self._lifeline.fd, error_write)
         self._errors[group] = error_read
         try:
@@ -120,8 +120,7 @@ class Processes:
         if FORKS and key not in self._templates:
             self._templates.add(key)
             shared = (name for name in SHARED if name in sys.modules)
-            program = [sys.executable, "-c", template.COMMAND, *shared, *imports]
-            self._ask("template", key, [os.fsencode(part) for part in program], _environment(1))
+            self._ask("template", key, _python(template.COMMAND, *shared, *imports), _environment(1))
         return key
 
     def exits(self) -> Sequence[Exit]:
@@ -248,6 +247,22 @@ def _in_a_file(content: bytes) -> int:
     except OSError as error:
         raise ResourceError(f"no room for what a process is told, {len(content)} bytes: {error.strerror}") from error
     return descriptor
+
+
+def _python(command: str, *arguments: str) -> list[bytes]:
+    """The command line of an interpreter that imports from the working directory only where this one does.
+
+    Else a file of the user's there, which may have any name, would stand in the place of a library's module.
+    """
+    safe = () if _imports_from_here() else ("-P",)
+    return [os.fsencode(part) for part in (sys.executable, *safe, "-c", command, *arguments)]
+
+
+def _imports_from_here() -> bool:
+    # A working directory that was removed holds nothing.
+    with contextlib.suppress(OSError):
+        return str(Path.cwd()) in map(os.path.realpath, sys.path)
+    return False
 
 
 def _environment(threads: int) -> dict[bytes, bytes]:

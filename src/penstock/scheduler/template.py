@@ -40,13 +40,14 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     # What imports have said would be said again by each that is forked.
-    sys.stdout.flush()
-    with socket(fileno=int(control)) as warden:
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stdout.flush()
+    # Where the system will have no further process, none is forked; the warden says so when it finds the same. Where
+    # there is no warden any more, nobody asks.
+    with socket(fileno=int(control)) as warden, contextlib.suppress(OSError):
         warden.sendall(bytes(PID_BYTES))
-        # Where the system will have no further process, none is forked; the warden says so when it finds the same.
-        with contextlib.suppress(OSError):
-            while (pid := _serve(warden)) is not None:
-                warden.sendall(pid.to_bytes(PID_BYTES, "little"))
+        while (pid := _serve(warden)) is not None:
+            warden.sendall(pid.to_bytes(PID_BYTES, "little"))
 
 
 def _serve(warden: socket) -> int | None:

@@ -11,13 +11,14 @@ only: what an environment started in a session of its own stays.
 
 import contextlib
 import ctypes
+import errno
 import marshal
 import os
 import select
 import signal
 import sys
 import time
-from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket, socketpair
+from _socket import CMSG_SPACE, MSG_CTRUNC, SCM_RIGHTS, SOL_SOCKET, socket, socketpair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # which takes longer to import than all the rest
@@ -38,6 +39,8 @@ _LINUX = sys.platform == "linux"
 _PAUSE_S = 0.002
 _TEMPLATE_LIMIT_S = 60.0
 """What a template may take to its imports, and to a fork."""
+_MAX_QUEUED = os.sysconf("SC_OPEN_MAX") // 8
+"""Starts that wait for templates: each keeps four descriptors open. Further ones need no template."""
 
 
 def main() -> None:
@@ -45,12 +48,12 @@ def main() -> None:
     # Handlers that do nothing: unlike SIG_IGN they are not inherited by what is started.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    if _LINUX:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # A sandbox may refuse it.
+    adopts = _LINUX and ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     control = int(sys.argv[1])
     # Whoever else held it would hide this process's end from the launcher.
     os.set_inheritable(control, False)
-    warden = Warden(socket(fileno=control))
+    warden = Warden(socket(fileno=control), adopts=adopts)
     # The launcher may be gone in the middle of a message.
     with contextlib.suppress(OSError):
         warden.serve()
@@ -78,7 +81,8 @@ class _Template:
     """A process that forks others, one after the other."""
 
     def __init__(self, pid: int, control: socket) -> None:
-        self.pid = pid
+        self.pid: int | None = pid
+        """``None`` once it is reaped: another process may have its number."""
         self.control = control
         self.queue: list[_Start] = []
         self.forking: _Start | None = None
@@ -93,14 +97,17 @@ class Warden:
 
     Args:
         control: its end of the launcher's socket.
+        adopts: orphans below become its own, so that templates may fork them.
     """
 
-    def __init__(self, control: socket) -> None:
+    def __init__(self, control: socket, *, adopts: bool) -> None:
         self._control = control
+        self._adopts = adopts
         self._names: dict[int, str] = {}
         """Process id -> name, of those that are not yet reaped."""
         self._received = b""
-        self._fds: list[int] = []
+        self._given: list[list[int]] = []
+        """What came with each start that is not yet begun."""
         self._marks: dict[int, bytes] = {}
         self._started = 0
         self._templates: dict[str, _Template] = {}
@@ -145,12 +152,16 @@ class Warden:
 
     def _receive(self) -> bool:
         """Take what has come; false at the end of file."""
-        content, ancillary, _, _ = self._control.recvmsg(65_536, CMSG_SPACE(START_FDS * 4))
+        # The system brings the descriptors of one message at a time.
+        content, ancillary, flags, _ = self._control.recvmsg(65_536, CMSG_SPACE(START_FDS * 4))
+        given: list[int] = []
         for level, kind, data in ancillary:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                self._fds += memoryview(data).cast("i").tolist()
-        for descriptor in self._fds:
+                given += memoryview(data).cast("i").tolist()
+        for descriptor in given:
             os.set_inheritable(descriptor, False)
+        if given or flags & MSG_CTRUNC:
+            self._given.append(given)
         self._received += content
         while (taken := take_message(self._received)) is not None:
             message, self._received = taken
@@ -187,7 +198,12 @@ class Warden:
 
     def _prepare(self, key: str, program: list[bytes], environment: dict[bytes, bytes]) -> None:
         """Start a template that processes are forked from; where it cannot be, each starts by itself."""
-        own, other = socketpair()
+        if not self._adopts:
+            return
+        try:
+            own, other = socketpair()
+        except OSError:
+            return
         os.set_inheritable(other.fileno(), True)
         with contextlib.suppress(OSError):
             self._templates[key] = _Template(_spawn([*program, str(other.fileno()).encode()], environment), own)
@@ -206,11 +222,17 @@ class Warden:
         count: int,
     ) -> None:
         """Start a process in a group of its own; its last arguments are the numbers of the descriptors it is given."""
-        given, self._fds = self._fds[:count], self._fds[count:]
+        given = self._given.pop(0)
+        if len(given) < count:
+            # The system keeps back what a process may not have more of.
+            _close(given)
+            self._say("failed", name, os.strerror(errno.EMFILE))
+            return
         self._started += 1
         mark = f"{os.getpid()}.{self._started}".encode()
         start = _Start(name, program, numbers, {**environment, MARK: mark}, given)
-        if key in self._templates:
+        waiting = sum(len(template.queue) for template in self._templates.values())
+        if key in self._templates and waiting < _MAX_QUEUED:
             self._templates[key].queue.append(start)
             self._ask_template(key)
         else:
@@ -265,7 +287,7 @@ class Warden:
         if (start := template.forking) is not None:
             pid = int.from_bytes(answer, "little")
             self._note(start, pid)
-            if not start.killed:
+            if pid in self._names and not start.killed:
                 # Who was killed from outside reads no more.
                 with contextlib.suppress(BrokenPipeError):
                     os.write(template.hold, b"1")
@@ -293,7 +315,8 @@ class Warden:
         template = self._templates.pop(key)
         self._poll.unregister(template.control.fileno())
         template.control.close()
-        _kill(template.pid)
+        if template.pid is not None:
+            _kill(template.pid)
         if template.forking is not None:
             os.close(template.hold)
             template.queue.insert(0, template.forking)
@@ -316,6 +339,9 @@ class Warden:
                 if found.si_pid in self._names:
                     _kill_group(found.si_pid)
                 pid, status = os.waitpid(found.si_pid, 0)
+                for template in self._templates.values():
+                    if template.pid == pid:
+                        template.pid = None
                 if pid in self._names:
                     self._sweep(self._marks.pop(pid))
                     self._say("ended", self._names.pop(pid), os.waitstatus_to_exitcode(status))

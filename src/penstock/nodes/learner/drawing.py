@@ -70,7 +70,9 @@ def drawing(sampler: Draws, room: Callable[[], Arrays], size: int, *, device: st
     count = buffers(sum(array.nbytes for array in first.values()), device)
     if count == 1:
         return AtOnce(sampler, _buffer(first, size))
-    # The first room may be what the learner reads: nothing is drawn into it while that goes on.
+    # The first room may be what the learner reads: nothing is drawn into it while that goes on. One of pinned memory
+    # is given back, for the next.
+    del first
     return Ahead(sampler, [_buffer(room(), size) for _ in range(count)])
 
 

@@ -200,25 +200,17 @@ def test_without_its_own_template_a_process_starts_by_itself(table, tmp_path, im
     assert {child.pid for child in warden.children()} == known
 
 
-@pytest.fixture
-def few_files():
-    """Room for so few open files that the warden could not hold what many starts need."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_more_than_may_wait_for_a_template_start_by_themselves(few_files, import_ends) -> None:
-    made = Processes()
-    names = [f"slow.{number}" for number in range(40)]
+def test_more_than_may_wait_for_a_template_start_by_themselves(table, import_ends) -> None:
+    warden = template(table).parent()
+    resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (128, 128))
+    names = [f"slow.{number}" for number in range(24)]
     for name in names:
-        run(made, "pass", name, imports=[SLOW])
+        run(table, "pass", name, imports=[SLOW])
     ended: list[Exit] = []
-    assert wait_until(lambda: ended.extend(made.exits()) or len(ended) == len(names) - 128 // 8, 60.0)
+    # Of 128 descriptors, an eighth of as many starts wait.
+    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == len(names) - 16, 60.0)
     import_ends.touch()
-    assert wait_until(lambda: ended.extend(made.exits()) or len(ended) == len(names), 60.0)
-    made.kill_all()
+    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == len(names), 60.0)
     assert {one.status for one in ended} == {0}
 
 
@@ -226,6 +218,9 @@ def test_more_than_may_wait_for_a_template_start_by_themselves(few_files, import
 def test_what_the_system_keeps_back_is_said(table, come: int) -> None:
     """A process is given four descriptors, and fewer come."""
     warden = template(table).parent()
+    # Once this one has ended, the warden has closed all that it gave away.
+    run(table, "pass", "another")
+    exits(table)
     taken = {int(path.name) for path in Path(f"/proc/{warden.pid}/fd").iterdir()}
     limit = [number for number in range(1000) if number not in taken][come]
     resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (limit, limit))

@@ -39,8 +39,6 @@ _LINUX = sys.platform == "linux"
 _PAUSE_S = 0.002
 _TEMPLATE_LIMIT_S = 60.0
 """What a template may take to its imports, and to a fork."""
-_MAX_QUEUED = os.sysconf("SC_OPEN_MAX") // 8
-"""Starts that wait for templates: each keeps four descriptors open. Further ones need no template."""
 
 
 def main() -> None:
@@ -231,8 +229,9 @@ class Warden:
         self._started += 1
         mark = f"{os.getpid()}.{self._started}".encode()
         start = _Start(name, program, numbers, {**environment, MARK: mark}, given)
+        # Each that waits keeps four descriptors open: together at most half of those that there may be.
         waiting = sum(len(template.queue) for template in self._templates.values())
-        if key in self._templates and waiting < _MAX_QUEUED:
+        if key in self._templates and 8 * waiting < os.sysconf("SC_OPEN_MAX"):
             self._templates[key].queue.append(start)
             self._ask_template(key)
         else:

@@ -3,15 +3,33 @@
 And the build whose processes die where they are told to.
 """
 
+import contextlib
 import fcntl
 import os
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests.processes import left_behind
 
 ROOT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """End what a failed test has left running, so that only it fails: others look for what is left behind."""
+    report = yield
+    if report.failed:
+        left = left_behind()
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10.0)
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import psutil
 
 from penstock.experiments.checkpoints import list_checkpoints
 
-__all__ = ["killing", "left_behind", "of_group"]
+__all__ = ["killing", "left_behind", "newest_checkpoint", "of_group"]
 
 
 def left_behind() -> list[psutil.Process]:
@@ -35,6 +35,11 @@ def of_group(group: str, pid: int | None = None) -> psutil.Process | None:
     return found
 
 
+def newest_checkpoint(log_dir: Path) -> str:
+    """The name of the newest checkpoint of the runs in a folder, which may be training; empty if there is none."""
+    return max((path.name for run in log_dir.glob("*") for path in list_checkpoints(run)), default="")
+
+
 @contextlib.contextmanager
 def killing(group: str, log_dir: Path, times: int) -> Iterator[None]:
     """Kill the process of a placement group of the one run in a folder, while the body trains.
@@ -49,7 +54,7 @@ def killing(group: str, log_dir: Path, times: int) -> Iterator[None]:
         nonlocal killed
         last, pause_s = "", 0.0
         while killed < times and not over.wait(0.002):
-            newest = max((path.name for run in log_dir.glob("*") for path in list_checkpoints(run)), default="")
+            newest = newest_checkpoint(log_dir)
             if newest > last and not over.wait(pause_s) and (process := of_group(group)) is not None:
                 # It may have ended with the run.
                 with contextlib.suppress(psutil.NoSuchProcess):

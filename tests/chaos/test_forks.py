@@ -10,15 +10,16 @@ from pathlib import Path
 import psutil
 
 import penstock
+from tests.processes import newest_checkpoint
 from tests.runtime.nodes import wait_until
 
 FORKS = """
 import os, threading, time
 import penstock
-from tests.processes import of_group
+from tests.processes import newest_checkpoint, of_group
 
 def fork():
-    while of_group("env.1") is None or not list(Path({log_dir!r}).rglob("update-????????")):
+    while of_group("env.1") is None or not newest_checkpoint(Path({log_dir!r})):
         time.sleep(0.05)
     child = os.fork()
     if child == 0:
@@ -35,12 +36,12 @@ INTERRUPTED = """
 import json, os, signal, threading, time
 from pathlib import Path
 import penstock
-from tests.processes import left_behind
+from tests.processes import left_behind, newest_checkpoint
 
 log_dir = Path({log_dir!r})
 
 def interrupt(folder, times):
-    while not list(folder.rglob("update-????????")):
+    while not newest_checkpoint(folder):
         time.sleep(0.02)
     for _ in range(times):
         os.kill(os.getpid(), signal.SIGINT)
@@ -94,7 +95,7 @@ def test_a_launcher_that_forked_itself_is_killed_and_only_its_fork_is_left(tmp_p
         assert wait_until(lambda: not any(worker.is_running() for worker in workers), 5.0)
         assert fork.is_running()
         (folder,) = tmp_path.iterdir()
-        first = int(max(path.name for path in (folder / "checkpoints").glob("update-????????"))[7:])
+        first = int(newest_checkpoint(tmp_path).removeprefix("update-"))
         assert penstock.resume(folder, timesteps=(first + 2) * 64, quiet=True).updates >= first
     finally:
         fork.kill()

@@ -140,6 +140,7 @@ def test_every_preset_is_a_config_and_says_what_it_is_for():
     for name, text in preset_texts().items():
         assert from_toml(preset_path(name)).run.env
         assert len(text) > 10
+        assert text.endswith("."), f"the first line of {name} is what `penstock presets` prints of it"
 
 
 def test_an_unknown_preset_is_answered_with_the_nearest():

@@ -90,7 +90,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def preset_texts() -> dict[str, str]:
-    """Name -> the first line of each preset, which says what it is for."""
+    """Name -> the first line of each preset, which says in one sentence what it is for."""
     return {name: preset_path(name).read_text("utf-8").partition("\n")[0].lstrip("# ") for name in preset_names()}
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from penstock.errors import NodeError
 from tests.chaos.test_kills import Killer, find, fingerprint, lines, train
 from tests.environments import TargetEnv
+from tests.processes import newest_checkpoint
 from tests.runtime.nodes import wait_until
 
 HERE = __name__
@@ -149,13 +149,22 @@ def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_pa
     assert not any(psutil.pid_exists(pid) and "sleep" in " ".join(psutil.Process(pid).cmdline()) for pid in children)
 
 
+@pytest.fixture(scope="module")
+def long_undisturbed(tmp_path_factory) -> dict[str, str]:
+    return fingerprint(train(tmp_path_factory.mktemp("long"), 300, env="tests.environments:TargetEnv", **FAST))
+
+
 @pytest.mark.parametrize("seconds", [0.3, 3.0])
-def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, undisturbed, seconds: float) -> None:
+def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_undisturbed, seconds: float) -> None:
+    stopped = threading.Event()
+
     def stop() -> None:
+        # By a checkpoint, so that it lies within the run's turns however quick the machine is.
+        assert wait_until(lambda: newest_checkpoint(tmp_path) != "", 20.0)
         process = find("env.1")
         assert process is not None
-        time.sleep(random.Random(seconds).uniform(0.1, 0.4))
         process.suspend()
+        stopped.set()
         time.sleep(seconds)
         # By then it may be another life.
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -163,9 +172,10 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, undis
 
     stopping = threading.Thread(target=stop)
     stopping.start()
-    result = train(tmp_path, 30, env="tests.environments:TargetEnv", **FAST)
+    result = train(tmp_path, 300, env="tests.environments:TargetEnv", save_interval=20, **FAST)
     stopping.join()
-    assert fingerprint(result) == undisturbed
+    assert stopped.is_set()
+    assert fingerprint(result) == long_undisturbed
 
 
 @pytest.mark.parametrize(

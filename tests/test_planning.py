@@ -79,8 +79,17 @@ def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() ->
 def test_a_table_that_keeps_less_than_is_drawn_from_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--capacity 100 keeps too few rows: 1,000 are there before .*at least 1000"):
         prepared(algo="dqn", capacity=100, min_rows=1000)
-    with pytest.raises(ConfigError, match=r"and 512 come at once; give at least 1024"):
+    with pytest.raises(ConfigError, match=r"and 512 come at once; give room for at least 1024"):
         prepared(algo="dqn", capacity=1000, min_rows=10, num_envs=8, num_steps=64)
+
+
+def test_a_table_of_too_few_bytes_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--table_bytes 20000 keeps too few rows: 1,000 are there .*at least 1000"):
+        prepared(algo="dqn", table_bytes=20_000, min_rows=1000)
+    with pytest.raises(ConfigError, match=r"--mini_batch_size 6000 is more than the .* rows that --table_bytes keeps"):
+        prepared(algo="dqn", mini_batch_size=6000, table_bytes=300_000)
+    with pytest.raises(ConfigError, match="--table_bytes is for algorithms that learn from a table"):
+        prepared(table_bytes=10**9)
 
 
 def test_several_learners_are_for_tables() -> None:

@@ -3,6 +3,7 @@
 It makes the environment once, to read its spaces, and touches no file.
 """
 
+import bisect
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,9 @@ from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
 from penstock.node import LaneStart
 from penstock.program.plan import Plan
+from penstock.program.rollout import table_specs
 from penstock.registry import ALGORITHMS, INFERENCE, REPLAY_UPDATES, UPDATES, AlgorithmEntry, load
+from penstock.replay.table_file import Rings
 from penstock.types import Arrays, BackendSpec, EnvFactory, EnvReference
 
 __all__ = ["Prepared", "check_fits", "plan", "prepare"]
@@ -95,22 +98,57 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         )
     if run.accumulate > 1 and spec.table is None:
         raise ConfigError("--accumulate is for algorithms that learn from a table (penstock algos)")
-    if spec.table is not None:
-        _check_table(*spec.replay(), run.num_envs, config.algorithm.num_steps)
-    elif run.demonstrations is not None:
-        raise ConfigError("--demonstrations is for algorithms that learn from a table (penstock algos)")
+    if run.table_bytes is not None and spec.table is None:
+        raise ConfigError("--table_bytes is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
+        if spec.table is None:
+            raise ConfigError("--demonstrations is for algorithms that learn from a table (penstock algos)")
         # A run may be resumed from anywhere.
         config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
     config = resolve(config, _demand(config, algorithm, spec))
+    if spec.table is not None:
+        spec = _with_checked_table(config, spec, profile)
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)
     return Prepared(config, reference(source), profile, algorithm, spec, backend)
 
 
-def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_steps: int) -> None:
-    """Return if what a run keeps suffices for what it draws.
+def _with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:
+    """The algorithm with a table of as many rows as its capacity and ``table_bytes`` both allow.
+
+    Raises:
+        ConfigError: they do not suffice for what is drawn.
+    """
+    run, num_steps = config.run, config.algorithm.num_steps
+    schedule, table = spec.replay()
+    given = f"--capacity {table.capacity}"
+    fits = table.capacity if run.table_bytes is None else _rows_within(run.table_bytes, config, spec, profile)
+    if fits < table.capacity:
+        table = replace(table, capacity=fits)
+        given = f"--table_bytes {run.table_bytes}"
+    _check_table(schedule, table, run.num_envs, num_steps, given)
+    return replace(spec, table=table)
+
+
+def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> int:
+    """How many rows a table keeps that takes so many bytes, priorities included, as its topology lays it out."""
+    num_envs, writers = config.run.num_envs, config.run.num_workers
+    num_steps: int = config.algorithm.num_steps
+    if not isinstance(writers, int):
+        raise ConfigError("a table needs a config that is resolved")
+    _, table = spec.replay()
+    arrays = table_specs(profile.spaces, spec.row, num_steps, num_envs // writers, same_step=profile.same_step)
+    rings = Rings(arrays, writers, 1, table.priorities is not None)
+    rows = num_envs * num_steps
+    enough = range(1, math.ceil(table.capacity / rows) + 2)
+    slots = bisect.bisect_right(enough, nbytes, key=lambda count: replace(rings, slots=count).nbytes)
+    # While one slot of each writer is filled it cannot be drawn from.
+    return max(0, slots - 1) * rows
+
+
+def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_steps: int, given: str) -> None:
+    """Return if what a run keeps, by what was ``given`` for it, suffices for what it draws.
 
     Raises:
         ConfigError: it does not.
@@ -121,14 +159,14 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_
         why = f"{schedule.min_rows:,} are there before the first is drawn, and {rows:,} come at once"
         if least == reach + rows:
             why = f"{table.n_step} steps of {num_envs} lanes are {reach:,}, and {rows:,} more come at once"
-        raise ConfigError(f"--capacity {table.capacity} keeps too few rows: {why}; give at least {least}")
+        raise ConfigError(f"{given} keeps too few rows: {why}; give room for at least {least}")
     if math.ceil(schedule.min_rows / rows) * rows < reach:
         raise ConfigError(
             f"--min_rows {schedule.min_rows} is too few: no row of {num_envs} lanes has its {table.n_step} steps "
             f"(--n_step) then; give at least {reach}"
         )
     if schedule.mini_batch_size > table.capacity:
-        more = f"more than the {table.capacity:,} rows that --capacity keeps"
+        more = f"more than the {table.capacity:,} rows that {given.partition(' ')[0]} keeps"
         raise ConfigError(f"--mini_batch_size {schedule.mini_batch_size} is {more}")
 
 

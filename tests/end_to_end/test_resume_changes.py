@@ -47,6 +47,7 @@ def test_changes_by_flags_stay_in_the_config_of_the_run(tmp_path: Path, capsys: 
         ({}, {"backend": "eager", "policy_placement": "node"}),
         ({"sync_mode": "non_blocking"}, {"inference": "torch"}),
         (REPLAY, {"learners": 2, "runtime": "local"}),
+        (REPLAY, {"table_bytes": 110_000}),
         ({**REPLAY, "sync_mode": "non_blocking"}, {"learners": 2, "runtime": "local", "reuse": 2.0}),
         (
             {**REPLAY, "sync_mode": "non_blocking", "learners": 2, "runtime": "local"},

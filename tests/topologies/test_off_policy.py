@@ -1,5 +1,6 @@
-"""Learning from a table as values: what joins several learners, and how far they may run apart."""
+"""Learning from a table as values: its size, what joins several learners, and how far they may run apart."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,39 @@ from penstock.topologies import async_off_policy, off_policy
 def program(pattern, **settings: object) -> Program:
     prepared = prepare(from_mapping({"env": "Pendulum-v1", "algo": "sac", "num_workers": 2, "num_envs": 4, **settings}))
     return check(pattern.build(plan(prepared, Path("run"), quiet=True)))
+
+
+def rollouts(of: Program) -> Table:
+    edge = of.edge("rollouts")
+    assert isinstance(edge, Table)
+    return edge
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3"])
+@pytest.mark.parametrize("table_bytes", [1_000_000, 1_234_567])
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_a_table_takes_as_many_bytes_as_it_may(algo: str, table_bytes: int, num_workers: int) -> None:
+    held = rollouts(program(off_policy, algo=algo, num_workers=num_workers, table_bytes=table_bytes))
+    assert held.rings.nbytes <= table_bytes < replace(held, slots=held.slots + 1).rings.nbytes
+
+
+def test_priorities_count_as_bytes_of_their_table() -> None:
+    cartpole = {"env": "CartPole-v1", "algo": "dqn", "table_bytes": 1_000_000}
+    ranked, alike = (rollouts(program(off_policy, prioritised=which, **cartpole)) for which in (True, False))
+    assert ranked.rings.nbytes <= 1_000_000 < replace(ranked, slots=ranked.slots + 1).rings.nbytes
+    assert ranked.slots < alike.slots
+
+
+def test_a_table_keeps_its_capacity_where_bytes_are_plenty() -> None:
+    held = rollouts(program(off_policy, capacity=5_000, table_bytes=10**9))
+    assert held.slots == rollouts(program(off_policy, capacity=5_000)).slots
+
+
+def test_bytes_that_do_not_hold_what_collecting_may_be_ahead_are_refused() -> None:
+    little = {"min_rows": 64, "mini_batch_size": 64, "num_steps": 8, "table_bytes": 80_000}
+    assert rollouts(program(off_policy, **little)).rings.nbytes <= 80_000
+    with pytest.raises(ConfigError, match=r"--table_bytes 80000 is too little: .* may be 4 rollouts ahead, .* takes"):
+        program(async_off_policy, sync_mode="non_blocking", **little)
 
 
 def shares(of: Program, *names: str) -> list[tuple[int, int]]:

@@ -81,6 +81,9 @@ class RunConfig:
         "algorithms that learn from a table",
         min=1,
     )
+    table_bytes: int | None = _setting(
+        None, "bytes that a replay table may take, such as 4e9: of --capacity it keeps as many rows as fit", min=1
+    )
     demonstrations: str | None = _setting(
         None, "run folder whose replay table is learned from as well, beside this run's own experience"
     )

@@ -133,7 +133,8 @@ def _registered(name: str, vector: bool) -> EnvFactory:
     spec = gymnasium.registry.get(name)
     if spec is None:
         return _added(name, list(gymnasium.registry))
-    if str(spec.entry_point).startswith("gymnasium.envs.mujoco") and not importlib.util.find_spec("mujoco"):
+    physics = str(spec.entry_point).startswith("gymnasium.envs.mujoco")
+    if physics and not all(importlib.util.find_spec(needed) for needed in ("mujoco", "imageio")):
         raise EnvError(f"environment {name} needs MuJoCo: pip install 'penstock[mujoco]'")
     if atari.serves(spec):
         return atari.lanes_of(spec)

@@ -110,7 +110,11 @@ def slots_ahead(plan: Plan, limits: RateLimiter) -> int:
 
 
 def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: int) -> Table:
-    """Where environment nodes keep their rollouts: as many as ``capacity`` asks for, or as one may be ahead."""
+    """Where environment nodes keep their rollouts: as many as ``capacity`` asks for, or as one may be ahead.
+
+    Raises:
+        ConfigError: that is more than ``table_bytes``.
+    """
     run, spec = plan.run, plan.spec
     _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
@@ -123,7 +127,13 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     ranking = None
     if kept.priorities is not None:
         ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
-    return Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file)
+    found = Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file)
+    if run.table_bytes is not None and (need := found.rings.nbytes) > run.table_bytes:
+        raise ConfigError(
+            f"--table_bytes {run.table_bytes} is too little: environment nodes may be {ahead} rollouts ahead, which "
+            f"takes {need}"
+        )
+    return found
 
 
 def limiter(plan: Plan, reuse: float) -> RateLimiter:

@@ -89,14 +89,19 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         config, env = _config_of(config, env)
     prepared = prepare(config, env)
     _check_room(prepared, Path(prepared.config.run.log_dir))
-    folder = _create(prepared)
+    folder = None
     try:
+        # An interrupt waits until the folder is known here: else nobody would remove it.
+        with Interrupts() as interrupts:
+            folder = RunFolder.create(prepared.config.run.log_dir, prepared.profile.name, prepared.config.run.algo)
+        _raise_if_any(interrupts)
         with folder.claim():
             folder.write_config(prepared.config)
             the_plan, _ = _begin_table(plan(prepared, folder.path, quiet=quiet), None)
             return _finish(prepared, folder, _launch(prepared, folder, the_plan))
     except KeyboardInterrupt:
-        remove_unbegun(folder)
+        if folder is not None:
+            remove_unbegun(folder)
         raise
 
 
@@ -183,15 +188,9 @@ def _check_room(prepared: Prepared, folder: Path) -> None:
     check_room(program, len(program.groups) if prepared.config.run.runtime == "local" else 0)
 
 
-def _create(prepared: Prepared) -> RunFolder:
-    """The folder of a new run. An interrupt waits until it is there: else nobody would know of it."""
-    run = prepared.config.run
-    with Interrupts() as interrupts:
-        folder = RunFolder.create(run.log_dir, prepared.profile.name, run.algo)
+def _raise_if_any(interrupts: Interrupts) -> None:
     if interrupts.count:
-        remove_unbegun(folder)
         raise KeyboardInterrupt
-    return folder
 
 
 def _begin_table(the_plan: Plan, checkpoint: Checkpoint | None) -> tuple[Plan, Found | None]:

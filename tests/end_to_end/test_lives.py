@@ -16,6 +16,7 @@ from penstock.errors import EnvError, NodeError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.experiments.run_folder import RunFolder
+from penstock.scheduler.interrupts import Interrupts
 from tests.environments import IdentityEnv
 from tests.processes import left_behind, of_group
 
@@ -81,6 +82,19 @@ def test_an_interrupt_while_the_folder_is_made_leaves_none(tmp_path, monkeypatch
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        penstock.train({**SMALL, "env": "CartPole-v1", "log_dir": str(tmp_path)}, quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_right_behind_the_folder_leaves_none(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Interrupts.__exit__
+
+    def interrupted(interrupts: Interrupts, *error: object) -> None:
+        left(interrupts, *error)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Interrupts, "__exit__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         penstock.train({**SMALL, "env": "CartPole-v1", "log_dir": str(tmp_path)}, quiet=True)
     assert list(tmp_path.iterdir()) == []
@@ -157,7 +171,8 @@ def test_a_script_without_a_main_guard_and_with_its_own_class_trains(tmp_path) -
     script.write_text(
         textwrap.dedent(f"""
             import penstock
-            from tests.environments import IdentityEnv
+            from penstock.scheduler.interrupts import Interrupts
+from tests.environments import IdentityEnv
 
             class Mine(IdentityEnv):
                 pass

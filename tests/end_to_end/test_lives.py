@@ -171,8 +171,7 @@ def test_a_script_without_a_main_guard_and_with_its_own_class_trains(tmp_path) -
     script.write_text(
         textwrap.dedent(f"""
             import penstock
-            from penstock.scheduler.interrupts import Interrupts
-from tests.environments import IdentityEnv
+            from tests.environments import IdentityEnv
 
             class Mine(IdentityEnv):
                 pass

@@ -96,13 +96,10 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
         raise ConfigError(
             f"--algo {run.algo} has one learner; --learners is for those that learn from a table (penstock algos)"
         )
-    if run.accumulate > 1 and spec.table is None:
-        raise ConfigError("--accumulate is for algorithms that learn from a table (penstock algos)")
-    if run.table_bytes is not None and spec.table is None:
-        raise ConfigError("--table_bytes is for algorithms that learn from a table (penstock algos)")
+    for name in ("accumulate", "table_bytes", "demonstrations"):
+        if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
+            raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
-        if spec.table is None:
-            raise ConfigError("--demonstrations is for algorithms that learn from a table (penstock algos)")
         # A run may be resumed from anywhere.
         config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
     config = resolve(config, _demand(config, algorithm, spec))

@@ -23,7 +23,7 @@ from penstock.envs.sources import probe
 from penstock.inference import native, onnx
 from penstock.inference import torch as eager
 from penstock.kernels.noise import draw
-from penstock.network import Activation, Linear, Network
+from penstock.policies import Activation, Linear, Network
 from penstock.types import Array, Arrays, PolicyBackend
 
 ROWS = (1, 4, 8, 64)

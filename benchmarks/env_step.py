@@ -31,11 +31,11 @@ from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
 from penstock.registry import load
 from penstock.scheduler.loop import Loop, Placed
-from penstock.scheduler.ports import NodePorts
-from penstock.scheduler.wiring import Wiring, node_class
 from penstock.seeding import episode_seed
 from penstock.topologies.async_on_policy import build
 from penstock.types import Array, Arrays, Spaces
+from penstock.wiring.edges import Wiring, node_class
+from penstock.wiring.ports import NodePorts
 
 NUM_STEPS = 512
 """T: in short rollouts each would mostly be measured while it warms the caches that the others have cooled."""

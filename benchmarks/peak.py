@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from benchmarks.record import ROOT
-from penstock.network import Linear, Network, PolicyGraph
+from penstock.policies import Linear, Network, PolicyGraph
 
 SIZE = 1024
 REPEATS = 25

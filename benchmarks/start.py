@@ -17,20 +17,20 @@ from typing import Any
 from benchmarks.measured import Kind, Measured, parser, report
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.envs.sources import probe
-from penstock.exploration import Exploration
 from penstock.inference import native
-from penstock.inference.settings import PolicySettings
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream as StreamMemory
-from penstock.node import LaneStart
+from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
+from penstock.policies.exploration import Exploration
+from penstock.policies.settings import PolicySettings
+from penstock.processes.starts import Processes
+from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, NodeSpec, Program, Stream
 from penstock.program.rollout import rollout_specs
-from penstock.scheduler.processes import Processes
-from penstock.scheduler.wiring import Wiring, placement
-from penstock.scheduler.worker import WorkerSpec
 from penstock.types import BackendSpec
+from penstock.wiring.edges import Wiring, placement
 
 LANES = 4
 NAME = "env.0"

@@ -27,11 +27,12 @@ from penstock.kernels.level import levels
 from penstock.kernels.noise import draw
 from penstock.kernels.update import ActorCriticUpdate
 from penstock.nodes.learner.batch import minibatches
-from penstock.ops.rows import Rows
+from penstock.policies.native import layout_of
 from penstock.program.rollout import rollout_specs
 from penstock.registry import load
 from penstock.types import Array, Arrays
-from penstock.updater import Updater
+from penstock.updates.contract import Updater
+from penstock.updates.rows import Rows
 
 LANES = 8
 SPACES = probe("Pendulum-v1").spaces
@@ -72,7 +73,7 @@ class Kernel:
         self._state = init_state(SPACES, CONFIG, 0)
         rows = Rows(arrays, SPEC.minibatch, SPEC.targets)
         rows.prepare(0, lambda slot: targets(CONFIG, self._state, slot))
-        self._update = ActorCriticUpdate(SPEC.policy, fused.objective(CONFIG), rows.count, level)
+        self._update = ActorCriticUpdate(layout_of(SPEC.policy), fused.objective(CONFIG), rows.count, level)
         self._update.pack(self._state, rows.flat, 0, rows.learned_per_slot)
 
     def load(self, state: Mapping[str, Array]) -> None:

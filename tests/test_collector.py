@@ -6,8 +6,8 @@ import pytest
 import penstock
 from penstock import ParallelEnvironmentCollector
 from penstock.errors import ConfigError, NodeError, PenstockError
+from tests.children import left_behind
 from tests.environments import ClockEnv
-from tests.processes import left_behind
 
 
 def test_it_collects_as_many_steps_as_asked_for() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.metrics.report import RESTARTS, STEPS_PER_SECOND
-from penstock.node import Balance
+from penstock.nodes.contract import Balance
 
 
 class Reported(NamedTuple):

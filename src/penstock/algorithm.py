@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import PenstockError
-from penstock.explore import IN_FULL, Explore
-from penstock.network import PolicyGraph
+from penstock.policies import PolicyGraph
+from penstock.policies.exploration import IN_FULL, Explore
 from penstock.types import Array, ArraySpec, NoiseSpec, Spaces
 
 __all__ = [

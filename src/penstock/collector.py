@@ -15,15 +15,15 @@ from penstock.envs.names import display_name
 from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
+from penstock.processes.starts import Processes
+from penstock.processes.worker import WorkerSpec
 from penstock.registry import load
 from penstock.scheduler.lives import describe
 from penstock.scheduler.outcome import SharedSigns
-from penstock.scheduler.ports import NodePorts
-from penstock.scheduler.processes import Processes
-from penstock.scheduler.wiring import Wiring, placement
-from penstock.scheduler.worker import WorkerSpec
 from penstock.topologies.on_policy import build
 from penstock.types import Array, Arrays, EnvFactory
+from penstock.wiring.edges import Wiring, placement
+from penstock.wiring.ports import NodePorts
 
 __all__ = ["ParallelEnvironmentCollector"]
 

@@ -20,10 +20,10 @@ from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import CheckpointError, ConfigError
 from penstock.experiments.checkpoints import Checkpoint
 from penstock.experiments.demonstrations import Demonstrations, find_demonstrations
-from penstock.inference import native
 from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
-from penstock.node import LaneStart
+from penstock.nodes.contract import LaneStart
+from penstock.policies.native import supports
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
 from penstock.registry import ALGORITHMS, INFERENCE, REPLAY_UPDATES, UPDATES, AlgorithmEntry, load
@@ -215,8 +215,8 @@ def _inference(config: Config, spec: AlgorithmSpec) -> Literal["native", "onnx",
     """
     name = config.run.inference
     if name == "auto":
-        name = "native" if native.supports(spec.policy) else "onnx" if config.run.device == "cpu" else "torch"
-    if name == "native" and not native.supports(spec.policy):
+        name = "native" if supports(spec.policy) else "onnx" if config.run.device == "cpu" else "torch"
+    if name == "native" and not supports(spec.policy):
         raise ConfigError("--inference native runs policies of linear layers only; try --inference onnx")
     return name
 

@@ -192,7 +192,7 @@ NODES = Table(
     "node",
     {
         "env": "penstock.nodes.env:EnvNode",
-        "policy": "penstock.nodes.policy:LocalPolicy",
+        "policy": "penstock.policies.acting:LocalPolicy",
         "policy_node": "penstock.nodes.policy_node:PolicyNode",
         "learner": "penstock.nodes.learner:LearnerNode",
         "replay_learner": "penstock.nodes.learner:ReplayLearnerNode",

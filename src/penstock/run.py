@@ -38,6 +38,8 @@ from penstock.experiments.checkpoints import (
 )
 from penstock.experiments.run_folder import RunFolder
 from penstock.planning import Prepared, check_fits, plan, prepare
+from penstock.processes.interrupts import Interrupts
+from penstock.processes.machine import check_room, shared_memory
 from penstock.program.draw import draw as draw_program
 from penstock.program.graph import Program, file_of_table
 from penstock.program.plan import Plan
@@ -45,9 +47,7 @@ from penstock.registry import RUNTIMES, TOPOLOGIES, load
 from penstock.replay.resumed import Found
 from penstock.replay.resumed import begin as begin_file
 from penstock.replay.table_file import settle
-from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.outcome import Outcome
-from penstock.scheduler.room import check_room, shared_memory
 from penstock.serving.export import export
 from penstock.serving.policy import Policy
 from penstock.types import Arrays, EnvFactory

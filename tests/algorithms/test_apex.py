@@ -7,7 +7,7 @@ from penstock.algorithm import Priorities
 from penstock.algorithms.apex import spec
 from penstock.algorithms.apex.priorities import initial_priority
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY
-from penstock.explore import Ladder
+from penstock.policies.exploration import Ladder
 from penstock.registry import load
 from tests.algorithms.replay_rows import DISCRETE
 

@@ -10,7 +10,7 @@ import torch
 
 from penstock.algorithm import ReplaySchedule
 from penstock.errors import SpaceError
-from penstock.exchange.gradients import METRICS
+from penstock.nodes.learner.gradient_slot import METRICS
 from penstock.nodes.learner.node import loss_values
 from penstock.registry import ALGORITHMS, load
 from penstock.types import Box

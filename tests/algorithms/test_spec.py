@@ -13,7 +13,7 @@ from penstock.algorithms.ppo import learn as ppo_learn
 from penstock.algorithms.ppo import spec as ppo_spec
 from penstock.algorithms.ppo.rollouts import targets
 from penstock.errors import SpaceError
-from penstock.network import Categorical
+from penstock.policies import Categorical
 from penstock.types import Box, Discrete, NoiseSpec, Spaces
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))

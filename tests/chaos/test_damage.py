@@ -13,11 +13,11 @@ from penstock.errors import DamagedError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.board import Board
-from penstock.nodes.policy import LocalPolicy
+from penstock.policies.acting import LocalPolicy
 from penstock.program.graph import Board as BoardEdge
-from penstock.scheduler.wiring import Wiring
+from penstock.wiring.edges import Wiring
+from tests.children import left_behind
 from tests.environments import TargetEnv
-from tests.processes import left_behind
 
 SETTINGS = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 TIMESTEPS = 16 * 4 * 20

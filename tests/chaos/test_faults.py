@@ -15,8 +15,8 @@ import pytest
 
 from penstock.errors import NodeError
 from tests.chaos.test_kills import Killer, find, fingerprint, lines, train
+from tests.children import newest_checkpoint
 from tests.environments import TargetEnv
-from tests.processes import newest_checkpoint
 from tests.runtime.nodes import wait_until
 
 HERE = __name__

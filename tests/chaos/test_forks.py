@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 
 import penstock
-from tests.processes import newest_checkpoint
+from tests.children import newest_checkpoint
 from tests.runtime.nodes import wait_until
 
 FORKS = """
 import os, threading, time
 import penstock
-from tests.processes import newest_checkpoint, of_group
+from tests.children import newest_checkpoint, of_group
 
 def fork():
     while of_group("env.1") is None or not newest_checkpoint(Path({log_dir!r})):
@@ -36,7 +36,7 @@ INTERRUPTED = """
 import json, os, signal, threading, time
 from pathlib import Path
 import penstock
-from tests.processes import left_behind, newest_checkpoint
+from tests.children import left_behind, newest_checkpoint
 
 log_dir = Path({log_dir!r})
 

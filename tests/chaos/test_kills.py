@@ -14,7 +14,7 @@ import penstock
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
-from tests.processes import of_group
+from tests.children import of_group
 
 SETTINGS = {"num_steps": 64, "epochs": 3, "mini_batch_size": 64, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 64 * 4

@@ -13,6 +13,7 @@ LAYERS = "Imports point down only"
 TORCH = "No torch where processes must start fast"
 NATIVE = "Native code only through its room"
 RAY = "Ray only in runtime.ray"
+BACKENDS = "Backends of the update are independent"
 ALGORITHMS = "Algorithms are independent, save a variant of the algorithm it varies"
 
 VIOLATIONS = [
@@ -32,8 +33,9 @@ VIOLATIONS = [
             f"Files of {room} are independent{', save a variant of the pattern it varies' * (room == 'topologies')}",
             {f"{room}/planted.py": f"import penstock.{room}.other_planted", f"{room}/other_planted.py": ""},
         )
-        for room in ("nodes", "topologies", "inference", "updates", "exchange", "runtime")
+        for room in ("nodes", "topologies", "inference", "exchange", "runtime")
     ],
+    ("two backends of the update", BACKENDS, {"updates/eager/planted.py": "import penstock.updates.fused"}),
     (
         "two algorithms",
         ALGORITHMS,

@@ -10,8 +10,8 @@ from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.metrics.jsonl import read_reports
 from penstock.nodes.evaluator import EVALUATION_LANE
 from penstock.seeding import episode_seed
+from tests.children import left_behind
 from tests.environments import ClockVectorEnv, CorridorEnv, TargetEnv
-from tests.processes import left_behind
 
 SMALL = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 

@@ -15,7 +15,7 @@ from penstock.replay.contents import restore
 from penstock.replay.sampler import Sampler
 from penstock.run import Result
 from penstock.types import Array, Box, Discrete, Spaces, Stack
-from tests.processes import killing
+from tests.children import killing
 from tests.replay.world import aligned_bytes
 
 NUM_ENVS, STEPS = 4, 8

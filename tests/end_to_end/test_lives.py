@@ -16,9 +16,9 @@ from penstock.errors import EnvError, NodeError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.experiments.run_folder import RunFolder
-from penstock.scheduler.interrupts import Interrupts
+from penstock.processes.interrupts import Interrupts
+from tests.children import left_behind, of_group
 from tests.environments import IdentityEnv
-from tests.processes import left_behind, of_group
 
 SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2, "backend": "eager"}
 COMMAND = [sys.executable, "-m", "penstock"]

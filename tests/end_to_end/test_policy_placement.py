@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import penstock
+from tests.children import left_behind
 from tests.end_to_end.test_replay import fingerprint as of_table_run
 from tests.end_to_end.test_same_answer import fingerprint, train
-from tests.processes import left_behind
 
 NODE = {"policy_placement": "node"}
 

@@ -19,7 +19,7 @@ from penstock.experiments.checkpoints import load_checkpoint, load_table, save_c
 from penstock.experiments.manifest import write_manifest
 from penstock.nodes.learner.steps import GradientSteps
 from penstock.run import Result
-from tests.processes import killing
+from tests.children import killing
 
 TURN = 16 * 4
 OTHER = "MountainCarContinuous-v0"

@@ -16,10 +16,10 @@ from penstock.cli import main
 from penstock.errors import ResourceError, RunFolderError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from penstock.processes import machine
 from penstock.replay.contents import contents
 from penstock.replay.table_file import mapped, read_header
 from penstock.run import Result
-from penstock.scheduler import room
 
 TURN = 16 * 4
 SMALL = {
@@ -203,7 +203,7 @@ def test_it_is_told_of_where_a_program_is_drawn(tmp_path: Path, capsys) -> None:
 
 
 def test_a_disk_that_is_too_small_is_told_of_with_what_fits(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(room, "_free_on_disk", lambda _: 50 << 20)
+    monkeypatch.setattr(machine, "_free_on_disk", lambda _: 50 << 20)
     settings = ["train", "--env", "Pendulum-v1", "--algo", "sac", "--num_workers", "1", "--log_dir", str(tmp_path)]
     assert main([*settings, "--capacity", "1000000"]) == 1
     said = capsys.readouterr().err
@@ -220,7 +220,7 @@ def test_a_disk_that_is_too_small_is_told_of_with_what_fits(tmp_path: Path, caps
 
 def test_a_file_that_is_there_needs_no_more_room(tmp_path: Path, monkeypatch) -> None:
     run = train(tmp_path, 4).run_folder
-    monkeypatch.setattr(room, "_free_on_disk", lambda _: 0)
+    monkeypatch.setattr(machine, "_free_on_disk", lambda _: 0)
     assert penstock.resume(run, timesteps=6 * TURN, quiet=True).updates == 6
     (run / "replay.table").unlink()
     with pytest.raises(ResourceError, match=r"needs a file of .*, and 0\.0 \w+ are free in "):

@@ -74,7 +74,7 @@ def test_it_trains_once(tmp_path: Path, source: str, how: str) -> None:
 def test_a_script_that_ends_while_a_daemon_thread_trains_ends_the_run(tmp_path: Path) -> None:
     script = f"""
 import threading, time, penstock
-from tests.processes import of_group
+from tests.children import of_group
 settings = {{**{SMALL!r}, "timesteps": 10**9, "log_dir": {str(tmp_path / "logs")!r}}}
 train = lambda: penstock.train({{"env": "tests.environments:ClockEnv", **settings}}, quiet=True)
 threading.Thread(target=train, daemon=True).start()

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.exchange.gradients import GradientStream, board_specs, gradients_in, slot_specs
+from penstock.exchange.gradients import GradientStream
 from penstock.kernels.noise import draw
 from penstock.memory.board import Board
 from penstock.memory.stream import Stream
+from penstock.nodes.learner.gradient_slot import board_specs, gradients_in, slot_specs
 from penstock.seeding import phase_seed
 from penstock.updates.eager import build_applier, build_finder
 from tests.updates import tracking

@@ -1,10 +1,10 @@
-"""``act`` of a policy graph in float64 numpy, by the docstrings of ``penstock.network``; and random graphs."""
+"""``act`` of a policy graph in float64 numpy, by the docstrings of ``penstock.policies``; and random graphs."""
 
 import math
 
 import numpy as np
 
-from penstock.network import (
+from penstock.policies import (
     Activation,
     Categorical,
     Conv2d,

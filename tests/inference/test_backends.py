@@ -12,7 +12,8 @@ from penstock.errors import DeviceError
 from penstock.inference import native, onnx
 from penstock.inference import torch as torch_backend
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.network import Categorical, Deterministic, Encoding, Gaussian, SquashedGaussian
+from penstock.policies import Categorical, Deterministic, Encoding, Gaussian, SquashedGaussian
+from penstock.policies.native import supports
 from penstock.types import Box, Discrete, Spaces
 from tests.inference import reference
 
@@ -174,8 +175,8 @@ def test_an_image_with_normalised_observations_is_refused():
 
 
 def test_native_says_what_it_does_not_run():
-    assert all(map(native.supports, reference.GRAPHS.values()))
-    assert not any(map(native.supports, reference.IMAGES.values()))
+    assert all(map(supports, reference.GRAPHS.values()))
+    assert not any(map(supports, reference.IMAGES.values()))
     with pytest.raises(ValueError, match="native"):
         native.build(reference.IMAGES["image, channels last"])
 
@@ -255,8 +256,9 @@ PROGRAM = """
 import sys
 import numpy as np
 from penstock.inference import native, onnx
+from penstock.policies.native import supports
 assert "onnx" not in sys.modules and "onnxruntime" not in sys.modules, "importing the module must be light"
-from penstock.network import Encoding, Gaussian, Linear, Network, PolicyGraph
+from penstock.policies import Encoding, Gaussian, Linear, Network, PolicyGraph
 actor = Network("actor", (Linear(3, 1, 1.0),), (("log_std", 1, 0.0),))
 graph = PolicyGraph((Encoding("obs", "flat", 3),), actor, Network("critic", (Linear(3, 1, 1.0),)), Gaussian(1))
 for module in (native, onnx):

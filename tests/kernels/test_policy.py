@@ -9,18 +9,19 @@ from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.level import levels
 from penstock.kernels.noise import draw
 from penstock.kernels.policy import PolicyKernel
-from penstock.network import (
+from penstock.policies import (
     Categorical,
     Encoding,
     EpsilonGreedy,
     Gaussian,
 )
+from penstock.policies.native import layout_of
 from penstock.types import Box, Discrete
 from tests.inference import reference
 
 
 def loaded(graph, level=None, seed=0):
-    kernel = PolicyKernel(graph, level)
+    kernel = PolicyKernel(layout_of(graph), level)
     published = reference.record(graph, np.random.default_rng(seed))
     kernel.load(published)
     return kernel, published
@@ -252,7 +253,7 @@ def test_loading_checks_lengths():
 @pytest.mark.parametrize("scale", [1e4, -1e4])
 def test_log_probabilities_of_extreme_logits(scale):
     graph = reference.actor_critic((Encoding("obs", "flat", 1),), Categorical(3), ())
-    kernel = PolicyKernel(graph)
+    kernel = PolicyKernel(layout_of(graph))
     # Logits are x [1, 0, -1] + 0 with x = scale: the first (or last) action has probability one.
     actor = np.array([1.0, 0.0, -1.0, 0.0, 0.0, 0.0], np.float32)
     kernel.load({"actor": actor, "critic": np.zeros(2, np.float32)})

@@ -12,9 +12,10 @@ from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.kernels.level import levels
-from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, supports_update
+from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate
 from penstock.models.policy import Policy
-from penstock.network import Categorical, Encoding, Gaussian
+from penstock.policies import Categorical, Encoding, Gaussian
+from penstock.policies.native import layout_of, supports_update
 from tests.inference import reference
 
 ROWS = 400
@@ -64,7 +65,7 @@ def copied(state):
 
 
 def updated(graph, state, rows, indices, weights, config, threads=1, level=None):
-    update = ActorCriticUpdate(graph, loss_of(config), ROWS, level)
+    update = ActorCriticUpdate(layout_of(graph), loss_of(config), ROWS, level)
     update.pack(state, rows, 0, ROWS)
     after = copied(state)
     update.run(after, indices, weights, config.lr, threads)
@@ -133,7 +134,7 @@ def test_the_plain_gradient_and_rmsprop_agree_with_float64_autograd(name, level)
 @pytest.mark.parametrize("config", [PPOConfig(adam_eps=0.0), A2CConfig(rmsprop_eps=0.0)])
 def test_an_epsilon_that_padding_would_divide_zero_by_is_refused(config):
     with pytest.raises(ValueError, match="epsilon"):
-        ActorCriticUpdate(GRAPHS["gaussian"], loss_of(config), ROWS)
+        ActorCriticUpdate(layout_of(GRAPHS["gaussian"]), loss_of(config), ROWS)
 
 
 @pytest.mark.parametrize("level", levels())
@@ -240,7 +241,7 @@ def test_how_minibatches_are_split_over_calls_does_not_matter():
     state, rows = batch(graph)
     indices, weights = minibatches(9, 64)
     whole, _ = updated(graph, state, rows, indices, weights, config)
-    update = ActorCriticUpdate(graph, loss_of(config), ROWS)
+    update = ActorCriticUpdate(layout_of(graph), loss_of(config), ROWS)
     after = copied(state)
     for part in (slice(0, 1), slice(1, 6), slice(6, 9)):
         # Rows are packed piece by piece too.
@@ -255,7 +256,7 @@ def test_metrics_are_means_since_the_last_call():
     graph, config = GRAPHS["gaussian"], PPOConfig()
     state, rows = batch(graph)
     indices, weights = minibatches(2, 64)
-    update = ActorCriticUpdate(graph, loss_of(config), ROWS)
+    update = ActorCriticUpdate(layout_of(graph), loss_of(config), ROWS)
     update.pack(state, rows, 0, ROWS)
     assert update.metrics() == {}
     singles = []
@@ -270,7 +271,7 @@ def test_other_threads_run_meanwhile():
     graph, config = GRAPHS["gaussian"], PPOConfig()
     state, rows = batch(graph)
     indices, weights = minibatches(2000, 64)
-    update = ActorCriticUpdate(graph, loss_of(config), ROWS)
+    update = ActorCriticUpdate(layout_of(graph), loss_of(config), ROWS)
     update.pack(state, rows, 0, ROWS)
     worker = threading.Thread(target=update.run, args=(state, indices, weights, config.lr))
     worker.start()
@@ -309,7 +310,7 @@ def test_what_it_does_not_train():
     assert not supports_update(reference.GRAPHS["gaussian, shared trunk"])
     assert not supports_update(reference.nature(Categorical(2)))
     with pytest.raises(ValueError, match="separate networks"):
-        ActorCriticUpdate(reference.GRAPHS["gaussian, shared trunk"], loss_of(PPOConfig()), ROWS)
+        ActorCriticUpdate(layout_of(reference.GRAPHS["gaussian, shared trunk"]), loss_of(PPOConfig()), ROWS)
 
 
 @pytest.mark.parametrize("level", levels())

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from penstock.models.encoding import encode, input_scale, normalise
-from penstock.models.features import features_of
-from penstock.network import Encoding
+from penstock.policies import Encoding
+from penstock.policies.features import features_of
 
 
 def test_flat_and_one_hot_fields_are_concatenated_in_order():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from penstock.models.forward import Forward
-from penstock.network import Activation, Conv2d, Dueling, Flatten, Linear, Network
+from penstock.policies import Activation, Conv2d, Dueling, Flatten, Linear, Network
 
 
 def test_two_layers_by_hand():

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.models.architecture import Body, actor_critic
 from penstock.models.policy import Policy, action_values, denormalised_value, normalised_target, squashed
-from penstock.network import (
+from penstock.policies import (
     Deterministic,
     Dueling,
     Encoding,
@@ -19,6 +18,7 @@ from penstock.network import (
     PolicyGraph,
     SquashedGaussian,
 )
+from penstock.policies.architecture import Body, actor_critic
 from penstock.types import Box, Discrete, Spaces
 
 OBS = (("obs", Box((3,), "float32", (-1.0,), (1.0,))),)

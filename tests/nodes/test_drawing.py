@@ -8,8 +8,8 @@ import torch
 
 from penstock.errors import ResourceError
 from penstock.nodes.learner.drawing import AHEAD_FROM_BYTES, Ahead, AtOnce, Draw, Drawn, drawing
-from penstock.ops.inbox import Inbox
 from penstock.types import ArraySpec
+from penstock.updates.inbox import Inbox
 
 SIZE = 4
 

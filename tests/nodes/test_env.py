@@ -14,7 +14,7 @@ from penstock.errors import BadDataError
 from penstock.memory.action_log import ActionLog, Position
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
-from penstock.node import LaneStart
+from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvNode, EnvSettings
 from penstock.program.rollout import rollout_specs, table_specs
 from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, Spaces, Stack

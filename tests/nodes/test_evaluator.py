@@ -8,9 +8,9 @@ import pytest
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import report_specs
-from penstock.network import Categorical
 from penstock.nodes.evaluator import EvaluatorNode, EvaluatorSettings
 from penstock.nodes.learner import VERDICT
+from penstock.policies import Categorical
 from penstock.types import Array, ArraySpec, BackendSpec, Box, Discrete, Spaces
 from tests.environments import ClockEnv
 

@@ -7,12 +7,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from penstock.exploration import Exploration
-from penstock.explore import Constant, Falling
-from penstock.inference.settings import PolicySettings
 from penstock.kernels.noise import draw
-from penstock.network import Categorical, Encoding, Network, PolicyGraph
 from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
+from penstock.policies import Categorical, Encoding, Network, PolicyGraph
+from penstock.policies.exploration import Constant, Exploration, Falling
+from penstock.policies.settings import PolicySettings
 from penstock.types import (
     Array,
     Arrays,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.program.graph import NodeSpec, Program, Record, Stream
 from penstock.types import ArraySpec
 

@@ -14,7 +14,7 @@ import pytest
 from penstock.errors import NodeError
 from penstock.metrics.trace import OPEN, STEP, read_timeline
 from penstock.runtime import inline, local
-from tests.processes import left_behind
+from tests.children import left_behind
 from tests.runtime.nodes import cores, counting, wait_until
 
 ROOT = Path(__file__).parents[2]

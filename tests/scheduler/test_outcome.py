@@ -6,8 +6,8 @@ from penstock.memory.segment import Segment
 from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.scheduler import outcome
 from penstock.scheduler.outcome import SharedSigns
-from penstock.scheduler.wiring import Wiring
 from penstock.types import ArraySpec
+from penstock.wiring.edges import Wiring
 
 SECOND = 1_000_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.errors import BadDataError
 from penstock.inference import native
-from penstock.models.architecture import Body, deterministic_actor, q_network, squashed_actor
+from penstock.policies.architecture import Body, deterministic_actor, q_network, squashed_actor
 from penstock.serving.export import export
 from penstock.serving.policy import Policy
 from penstock.types import Arrays, Box, Discrete, Spaces

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, Schedule, UpdaterSettings
-from penstock.network import Categorical, Linear, Network, PolicyGraph
+from penstock.policies import Categorical, Linear, Network, PolicyGraph
 from penstock.types import ArraySpec, Discrete, NoiseSpec, Spaces
 
 ROWS = 2 * 6 * 4

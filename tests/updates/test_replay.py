@@ -5,9 +5,9 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.kernels.noise import draw
-from penstock.ops.phases import PhaseClock
 from penstock.registry import load
 from penstock.seeding import phase_seed
+from penstock.updates.phases import PhaseClock
 from tests.updates import tracking
 
 ROWS = 8

@@ -18,7 +18,7 @@ from penstock.algorithm import (
     TableSpec,
     UpdaterSettings,
 )
-from penstock.network import Categorical, Linear, Network, PolicyGraph
+from penstock.policies import Categorical, Linear, Network, PolicyGraph
 from penstock.types import ArraySpec, Box, NoiseSpec, Spaces
 
 SIZE = 4

@@ -1,4 +1,4 @@
-// Observation fields as the features of a network: see penstock.network.Encoding and PolicyGraph.
+// Observation fields as the features of a network: see penstock.policies.Encoding and PolicyGraph.
 // Does not read images.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a policy makes of its network's outputs: see penstock.network.heads. A row's bits depend on that row alone.
+// What a policy makes of its network's outputs: see penstock.policies.heads. A row's bits depend on that row alone.
 #include <cmath>
 #include <cstring>
 

@@ -14,7 +14,7 @@
 
 namespace penstock::kernels {
 
-// See penstock.network.heads.
+// See penstock.policies.heads.
 enum class HeadKind : std::int32_t { gaussian, categorical, squashed_gaussian, deterministic, epsilon_greedy };
 
 struct Head {
@@ -52,7 +52,7 @@ struct Graph {
     bool normalize_value;
 };
 
-// How a stored action becomes the environment's: see penstock.network.Gaussian.
+// How a stored action becomes the environment's: see penstock.policies.Gaussian.
 struct ActionMap {
     bool bounded = false;
     std::vector<double> low;

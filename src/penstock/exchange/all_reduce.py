@@ -10,9 +10,9 @@ import numpy as np
 
 from penstock.algorithm import UpdaterSettings
 from penstock.memory.rounds import Joined, Rounds
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.types import Array, Arrays
-from penstock.updater import ReplayUpdater
+from penstock.updates.contract import ReplayUpdater
 
 __all__ = ["AllReduce", "build"]
 
@@ -81,7 +81,7 @@ class AllReduce:
         return KEEPER in self._rounds.members() or self._rounds.begun()
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """The mean over all learners; as `penstock.updater.Exchange`."""
+        """The mean over all learners; as `penstock.updates.contract.Exchange`."""
         self._rounds.arrive(list(gradients.values()), weight)
         while True:
             seen = self._rounds.word()

@@ -11,64 +11,19 @@ import numpy as np
 
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
-from penstock.node import Ports
-from penstock.ports import BoardReader, StreamWriter
+from penstock.nodes.contract import Ports
+from penstock.nodes.learner.gradient_slot import METRICS, board_specs, name_bytes
+from penstock.nodes.ports import BoardReader, StreamWriter
 from penstock.types import Array, Arrays, ArraySpec
-from penstock.updater import ReplayUpdater
+from penstock.updates.contract import ReplayUpdater
 
-__all__ = ["GradientStream", "board_specs", "build", "gradients_in", "metrics_in", "slot_specs"]
+__all__ = ["GradientStream", "build"]
 
 NAP_S = 0.05
-NAME_BYTES = 32
-"""Of the name of a phase or of a metric, at most."""
-METRICS = 16
-"""Of a step, at most."""
 OWN_COUNT = "gradient_steps"
 """Of the state, what each learner counts for itself, so that it comes to every phase in turn. The run's count rises by
 as many as there are learners between two steps of one: by that, a phase of every second step may never be due.
 """
-
-
-def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
-    """What is published: ``AlgorithmSpec.shared``, and of each learner the number of the last step that was settled."""
-    return (*shared, ArraySpec("settled", (learners,), "int64"))
-
-
-def slot_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
-    """What is handed on: the gradients of one step, no larger than the float32 arrays of ``AlgorithmSpec.shared``.
-
-    ``step`` counts this learner's, from 1; ``version`` is the count of gradient steps that its parameters had seen.
-    """
-    parts = 2 * len(shared)
-    return (
-        ArraySpec("values", (sum(spec.size for spec in shared if spec.dtype == "float32"),), "float32"),
-        ArraySpec("phase", (parts, NAME_BYTES), "uint8"),
-        ArraySpec("network", (parts,), "int64"),
-        ArraySpec("parts", (), "int64"),
-        ArraySpec("metric", (METRICS, NAME_BYTES), "uint8"),
-        ArraySpec("metric_value", (METRICS,), "float64"),
-        ArraySpec("learner", (), "int64"),
-        ArraySpec("step", (), "int64"),
-        ArraySpec("version", (), "int64"),
-    )
-
-
-def gradients_in(slot: Arrays, shared: Sequence[ArraySpec]) -> dict[str, Arrays]:
-    """Phase -> network -> gradient, as views of a slot."""
-    found: dict[str, Arrays] = {}
-    first = 0
-    for part in range(int(slot["parts"])):
-        phase = _name(slot["phase"][part])
-        network = shared[int(slot["network"][part])]
-        found.setdefault(phase, {})[network.name] = slot["values"][first : first + network.size]
-        first += network.size
-    return found
-
-
-def metrics_in(slot: Arrays) -> dict[str, float]:
-    """What the learner's phases found of interest."""
-    named = zip(slot["metric"], slot["metric_value"].tolist(), strict=True)
-    return {_name(name): value for name, value in named if name[0]}
 
 
 def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "GradientStream":
@@ -93,7 +48,7 @@ class GradientStream:
     """One learner's end.
 
     Args:
-        gradients: the stream, of slots as `slot_specs` says.
+        gradients: the stream, of slots as `penstock.nodes.learner.gradient_slot.slot_specs` says.
         parameters: the board, of arrays as `board_specs` says.
         shared: ``AlgorithmSpec.shared``; what is the optimizer's own, no learner needs.
         learner: which one this is.
@@ -125,7 +80,7 @@ class GradientStream:
         self._filled = 0
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
-        """Wait for the first parameters and take them; as `penstock.updater.Team`."""
+        """Wait for the first parameters and take them; as `penstock.updates.contract.Team`."""
         while self._parameters.version() < 0:
             if self._alive():
                 return None
@@ -160,13 +115,13 @@ class GradientStream:
         return True
 
     def __call__(self, phase: str, gradients: Mapping[str, Array]) -> None:
-        """Note the gradients of a phase; as `penstock.updater.HandOn`."""
+        """Note the gradients of a phase; as `penstock.updates.contract.HandOn`."""
         slot = self._slot
         if slot is None:
             raise PenstockError("gradients were found outside of a step")
         for network, values in gradients.items():
             part = int(slot["parts"])
-            slot["phase"][part] = _bytes(phase)
+            slot["phase"][part] = name_bytes(phase)
             slot["network"][part] = self._places[network]
             slot["values"][self._filled : self._filled + values.size] = values
             self._filled += values.size
@@ -184,20 +139,9 @@ class GradientStream:
         names = self._slot["metric"]
         names[:] = 0
         for place, (name, value) in enumerate(found.items()):
-            names[place], self._slot["metric_value"][place] = _bytes(name), value
+            names[place], self._slot["metric_value"][place] = name_bytes(name), value
         self._slot = None
         self._gradients.push(self._index)
 
     def leave(self) -> None:
         """Nobody waits for this learner; a slot that it had begun to fill is freed when its life ends."""
-
-
-def _bytes(name: str) -> Array:
-    content = name.encode()
-    if len(content) > NAME_BYTES:
-        raise PenstockError(f"{name}: the name of a phase or a metric has at most {NAME_BYTES} bytes")
-    return np.frombuffer(content.ljust(NAME_BYTES, b"\0"), np.uint8)
-
-
-def _name(held: Array) -> str:
-    return str(held.tobytes().rstrip(b"\0").decode())

@@ -1,11 +1,16 @@
 """The native kernel as a policy backend. Imports no torch; does not run images or convolutions."""
 
-from penstock.kernels.policy import PolicyKernel, supports
-from penstock.network import PolicyGraph
+from penstock.kernels.policy import PolicyKernel
+from penstock.policies import PolicyGraph
+from penstock.policies.native import layout_of
 
-__all__ = ["build", "supports"]
+__all__ = ["build"]
 
 
 def build(graph: PolicyGraph) -> PolicyKernel:
-    """A backend for ``graph`` at the fastest instruction-set level; ``ValueError`` unless it `supports` the graph."""
-    return PolicyKernel(graph)
+    """A backend for ``graph`` at the fastest instruction-set level.
+
+    Raises:
+        ValueError: the kernel does not run it; `penstock.policies.native.supports` says so beforehand.
+    """
+    return PolicyKernel(layout_of(graph))

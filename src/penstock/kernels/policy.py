@@ -1,119 +1,87 @@
-"""The native forward pass of a `PolicyGraph` of linear layers and activations, alone or bound to fixed arrays.
+"""The native forward pass of a policy of linear layers and activations, alone or bound to fixed arrays.
 
-Runs every head, and a dueling layer as the last. Does not run images, convolutions or layers that do not alternate:
-`supports` says so beforehand.
+Runs every head, and a dueling layer as the last. Does not run images, convolutions or layers that do not alternate, and
+knows no graph: `penstock.policies.native` says which graphs it runs, and lays them out for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from penstock.kernels import _native
 from penstock.kernels.actions import bounds_of
-from penstock.network import (
-    Activation,
-    Categorical,
-    Dueling,
-    EpsilonGreedy,
-    Gaussian,
-    Head,
-    Layer,
-    Linear,
-    Network,
-    PolicyGraph,
-    SquashedGaussian,
-)
 from penstock.types import Array, Box, Space
 
-__all__ = ["BoundPolicy", "PolicyKernel", "layers_of", "supports"]
+__all__ = ["BoundPolicy", "HeadLayout", "NetworkLayout", "PolicyKernel", "PolicyLayout"]
 
 BoundPolicy = _native.BoundPolicy
 """A policy bound to fixed arrays: ``act(t, step)`` and ``value(t)``. See `PolicyKernel.bind`."""
 
 
-def supports(graph: PolicyGraph) -> bool:
-    """True if the native kernel can run ``graph``: no image, and networks of linear layers and activations alone.
+class NetworkLayout(NamedTuple):
+    """A network of linear layers, each with an activation behind it, in one flat vector."""
 
-    A dueling layer may be the last, under the head that it was made for.
-    """
-    return all(part.kind != "image" for part in graph.encoding) and all(
-        _alternates(network.layers[:-1] if _ends_in_duel(network, graph.head) else network.layers)
-        for network in graph.networks
-    )
+    name: str
+    """Of its flat vector among the published arrays."""
+    layers: tuple[tuple[int, int, str], ...]
+    """``(inputs, outputs, activation)`` of each linear layer; the activation may be ``none``."""
 
 
-def _ends_in_duel(network: Network, head: Head) -> bool:
-    return isinstance(head, EpsilonGreedy) and network.layers[-1:] == (Dueling(head.n, head.atoms),)
+class HeadLayout(NamedTuple):
+    """A head as the kernels know it."""
+
+    kind: str
+    """The name of its class in `penstock.policies.heads`."""
+    size: int
+    """Numbers of a continuous action, or how many actions there are to choose from."""
+    log_std: int
+    """Offset of a Gaussian's ``log_std`` in the actor's flat vector."""
+    atoms: int
+    low: float
+    """Of ``log_std``, or of the atoms."""
+    high: float
+    duel: bool
+    """Whether the actor ends in a dueling layer."""
 
 
-def _alternates(layers: Sequence[Layer]) -> bool:
-    """True if the first layer is linear and every activation follows a linear layer."""
-    before: object = None
-    for layer in layers:
-        fits = isinstance(layer, Linear) or (isinstance(layer, Activation) and isinstance(before, Linear))
-        if not fits:
-            return False
-        before = layer
-    return before is not None
+class PolicyLayout(NamedTuple):
+    """A policy as the kernels see it: sizes and offsets. `penstock.policies.native` makes it of a graph."""
 
-
-def layers_of(network: Network) -> list[tuple[int, int, str]]:
-    """``(inputs, outputs, activation)`` of each linear layer and what follows it."""
-    layers: list[tuple[int, int, str]] = []
-    for layer in network.layers:
-        if isinstance(layer, Linear):
-            layers.append((layer.inputs, layer.outputs, "none"))
-        elif isinstance(layer, Activation):
-            inputs, outputs, _ = layers.pop()
-            layers.append((inputs, outputs, layer.name))
-    return layers
-
-
-def _log_std(network: Network) -> int:
-    """Offset of the Gaussian head's ``log_std`` in its network's flat vector."""
-    for part in network.slices():
-        if part.name == "log_std":
-            return part.offset
-    raise ValueError(f"network {network.name} has no free vector log_std, which a Gaussian head needs")
-
-
-def _head(graph: PolicyGraph) -> tuple[str, int, int, int, float, float, bool]:
-    """Kind, size, offset of ``log_std``, atoms, bounds (of ``log_std``, or of the atoms), whether it ends in a duel."""
-    head = graph.head
-    size = head.n if isinstance(head, Categorical | EpsilonGreedy) else head.size
-    log_std = _log_std(graph.actor) if isinstance(head, Gaussian) else 0
-    atoms, low, high = 1, 0.0, 0.0
-    if isinstance(head, EpsilonGreedy):
-        atoms, low, high = head.atoms, head.low, head.high
-    elif isinstance(head, SquashedGaussian):
-        low, high = head.log_std_min, head.log_std_max
-    return type(head).__name__, size, log_std, atoms, low, high, _ends_in_duel(graph.actor, head)
+    fields: tuple[str, ...]
+    """The observation fields, in the order in which they are concatenated."""
+    encoding: tuple[tuple[bool, int, int], ...]
+    """Of each field: whether it becomes a one-hot vector, how many features it has, its first value."""
+    actor: NetworkLayout
+    critic: NetworkLayout | None
+    head: HeadLayout
+    outputs: int
+    """Of the actor."""
+    normalize_obs: bool
+    normalize_value: bool
 
 
 class PolicyKernel:
-    """Runs ``act`` of one graph natively. One kernel serves one thread at a time.
+    """Runs ``act`` of one policy natively. One kernel serves one thread at a time.
 
     A row's outputs never depend on how many rows are in the call. Bits are promised per instruction-set level.
 
     Args:
-        graph: a graph for which `supports` is true; otherwise ``ValueError``.
+        layout: of the policy.
         level: instruction-set level, one of `levels`; ``None`` takes the fastest that this processor has.
     """
 
-    def __init__(self, graph: PolicyGraph, level: str | None = None) -> None:
-        if not supports(graph):
-            raise ValueError("the native kernel runs linear layers and activations without images only")
-        self.graph = graph
+    def __init__(self, layout: PolicyLayout, level: str | None = None) -> None:
+        self._layout = layout
         self._policy = _native.Policy(
-            [(part.kind == "one_hot", part.size, part.start) for part in graph.encoding],
-            layers_of(graph.actor),
-            layers_of(graph.critic) if graph.critic is not None else [],
-            _head(graph),
-            graph.normalize_obs,
-            graph.normalize_value,
+            layout.encoding,
+            layout.actor.layers,
+            layout.critic.layers if layout.critic is not None else (),
+            layout.head,
+            layout.normalize_obs,
+            layout.normalize_value,
             level,
         )
-        self._fields = tuple(part.field for part in graph.encoding)
 
     @property
     def level(self) -> str:
@@ -122,13 +90,13 @@ class PolicyKernel:
 
     def load(self, published: Mapping[str, Array]) -> None:
         """Copy parameters and statistics of a published record; the arrays may be reused afterwards."""
-        graph = self.graph
-        normalized = graph.normalize_value
+        layout = self._layout
+        normalized = layout.normalize_value
         self._policy.load(
-            published[graph.actor.name],
-            published[graph.critic.name] if graph.critic is not None else None,
-            published["obs_mean"] if graph.normalize_obs else None,
-            published["obs_var"] if graph.normalize_obs else None,
+            published[layout.actor.name],
+            published[layout.critic.name] if layout.critic is not None else None,
+            published["obs_mean"] if layout.normalize_obs else None,
+            published["obs_var"] if layout.normalize_obs else None,
             float(published["value_mean"]) if normalized else 0.0,
             float(published["value_var"]) if normalized else 1.0,
         )
@@ -138,12 +106,12 @@ class PolicyKernel:
 
         Args:
             obs: field -> ``[n, ...]``, each row contiguous; numbers of any type.
-            noise: ``[n, k]`` float32, as ``graph.head.noise`` describes it.
+            noise: ``[n, k]`` float32, as the head's ``noise`` describes it.
             explore: ``[n]`` float32; 0 is greedy.
-            out: any of ``graph.outputs``: ``action`` (float32 policy units, or int64 from 0), the others float32.
+            out: any of the policy's outputs: ``action`` (float32 policy units, or int64 from 0), the others float32.
         """
         self._policy.act(
-            [obs[field] for field in self._fields],
+            [obs[field] for field in self._layout.fields],
             noise,
             explore,
             out.get("action"),
@@ -167,7 +135,7 @@ class PolicyKernel:
 
         Args:
             obs: field -> ``[rows, lanes, ...]``.
-            out: any of ``graph.outputs``: ``[rows, lanes, ...]``, as in `act`.
+            out: any of the policy's outputs: ``[rows, lanes, ...]``, as in `act`.
             seed: keys the noise, with the lane and the step.
             lanes: ``[lanes]`` int64 global lane numbers; ``None`` if only values are wanted.
             explore: ``[lanes]`` float32, read at every call; ``None`` explores fully.
@@ -186,7 +154,7 @@ class PolicyKernel:
         low, high = bounds_of(space) if isinstance(space, Box) and bounded else (np.zeros(0), np.zeros(0))
         start = 0 if space is None or isinstance(space, Box) else space.start
         return self._policy.bind(
-            [obs[field] for field in self._fields],
+            [obs[field] for field in self._layout.fields],
             out.get("action"),
             out.get("log_prob"),
             out.get("value"),

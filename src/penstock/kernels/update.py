@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.kernels import _native
-from penstock.kernels.policy import layers_of, supports
-from penstock.network import Gaussian, PolicyGraph
+from penstock.kernels.policy import PolicyLayout
 from penstock.types import Array
 
-__all__ = ["MIN_EPSILON", "ActorCriticLoss", "ActorCriticUpdate", "supports_update"]
+__all__ = ["MIN_EPSILON", "ActorCriticLoss", "ActorCriticUpdate"]
 
 
 @dataclass(frozen=True)
@@ -42,43 +41,35 @@ MIN_EPSILON = 1e-30
 """What pads a vector has no gradient: an epsilon that float32 holds keeps 0 / 0 out of it."""
 
 
-def supports_update(graph: PolicyGraph) -> bool:
-    """True if `ActorCriticUpdate` can train ``graph``: what the native policy runs, with a critic of its own."""
-    free = (("log_std", graph.head.size),) if isinstance(graph.head, Gaussian) else ()
-    own = tuple((name, size) for name, size, _ in graph.actor.free)
-    return supports(graph) and graph.critic is not None and own == free and not graph.critic.free
-
-
 class ActorCriticUpdate:
-    """Trains one graph on the rows of a batch. Not for several threads at once.
+    """Trains one policy on the rows of a batch. Not for several threads at once.
 
     Results are bit-identical for one and two threads, and for any split of the minibatches over calls; bits are
     promised per instruction-set level.
 
     Args:
-        graph: a graph for which `supports_update` is true; otherwise ``ValueError``.
+        layout: of a policy with a critic of its own; otherwise ``ValueError``.
         loss: the loss and the optimizer's numbers.
         rows: how many flat rows there are to choose from.
         level: instruction-set level; ``None`` takes the fastest that this processor has.
     """
 
-    def __init__(self, graph: PolicyGraph, loss: ActorCriticLoss, rows: int, level: str | None = None) -> None:
-        if graph.critic is None or not supports_update(graph):
-            raise ValueError("the native update trains separate networks of linear layers and activations only")
-        self._graph = graph
-        self._critic = graph.critic.name
-        self._fields = tuple(part.field for part in graph.encoding)
+    def __init__(self, layout: PolicyLayout, loss: ActorCriticLoss, rows: int, level: str | None = None) -> None:
+        if layout.critic is None:
+            raise ValueError("the native update trains a policy whose critic is a network of its own")
+        self._layout = layout
+        self._critic = layout.critic.name
         if loss.epsilon < MIN_EPSILON:
             raise ValueError(f"the optimizer's epsilon is {loss.epsilon}; it has to be at least {MIN_EPSILON}")
         self._optimizer = loss.optimizer
         self._update = _native.Update(
-            [(part.kind == "one_hot", part.size, part.start) for part in graph.encoding],
-            layers_of(graph.actor),
-            layers_of(graph.critic),
-            isinstance(graph.head, Gaussian),
-            graph.head.outputs,
-            graph.normalize_obs,
-            graph.normalize_value,
+            layout.encoding,
+            layout.actor.layers,
+            layout.critic.layers,
+            layout.head.kind == "Gaussian",
+            layout.outputs,
+            layout.normalize_obs,
+            layout.normalize_value,
             loss.clip_param,
             loss.value_coef,
             loss.entropy_coef,
@@ -94,24 +85,24 @@ class ActorCriticUpdate:
         """Copy rows ``first .. first + count - 1`` into records, one a row, that minibatches are gathered from.
 
         Args:
-            state: holds the running statistics, where the graph normalises.
+            state: holds the running statistics, where the policy normalises.
             rows: observation fields, ``action``, ``log_prob``, ``advantage`` and ``target``: ``[rows, ...]``.
             first: first flat row.
             count: number of rows; those that carry no transition may hold anything.
         """
-        graph = self._graph
+        layout = self._layout
         self._update.pack(
-            [rows[field] for field in self._fields],
+            [rows[field] for field in self._layout.fields],
             rows["action"],
             rows["log_prob"],
             rows["advantage"],
             rows["target"],
             first,
             count,
-            state["obs_mean"] if graph.normalize_obs else None,
-            state["obs_var"] if graph.normalize_obs else None,
-            float(state["value_mean"]) if graph.normalize_value else 0.0,
-            float(state["value_var"]) if graph.normalize_value else 1.0,
+            state["obs_mean"] if layout.normalize_obs else None,
+            state["obs_var"] if layout.normalize_obs else None,
+            float(state["value_mean"]) if layout.normalize_value else 0.0,
+            float(state["value_var"]) if layout.normalize_value else 1.0,
         )
 
     def run(self, state: Mapping[str, Array], indices: Array, weights: Array, lr: float, threads: int = 1) -> None:
@@ -130,7 +121,7 @@ class ActorCriticUpdate:
         """
         step = state["adam_step"] if self._optimizer == "adam" else None
         after = self._update.run(
-            self._vectors(state, self._graph.actor.name),
+            self._vectors(state, self._layout.actor.name),
             self._vectors(state, self._critic),
             indices,
             weights,

@@ -1,1 +1,1 @@
-"""Networks as functions of the flat vectors they live in. Initial values are ``penstock.network``'s."""
+"""Networks as functions of the flat vectors they live in. Initial values are ``penstock.policies``'s."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from penstock.network import Encoding
+from penstock.policies import Encoding
 
 __all__ = ["encode", "input_scale", "normalise"]
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from penstock.models.forward import Forward
-from penstock.network import Network
+from penstock.policies import Network
 
 __all__ = ["Ensemble"]
 

@@ -1,4 +1,4 @@
-"""A ``network.Network`` as a torch function of its flat vector. Owns no parameters: weights are views."""
+"""A `penstock.policies.Network` as a torch function of its flat vector. Owns no parameters: weights are views."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from penstock.network import Conv2d, Dueling, Flatten, Linear, Network
+from penstock.policies import Conv2d, Dueling, Flatten, Linear, Network
 
 __all__ = ["Forward", "Outputs"]
 

@@ -1,4 +1,4 @@
-"""A ``network.PolicyGraph`` as torch functions, for training and for serving. Holds no parameters."""
+"""A `penstock.policies.PolicyGraph` as torch functions, for training and for serving. Holds no parameters."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,10 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from penstock.models.architecture import PrecisionName
 from penstock.models.encoding import EPSILON, encode, input_scale, normalise
 from penstock.models.forward import Forward
-from penstock.network import EpsilonGreedy, Gaussian, Head, PolicyGraph, SquashedGaussian
 from penstock.ops.distributions import (
     CategoricalDistribution,
     DiagonalGaussian,
@@ -19,6 +17,8 @@ from penstock.ops.distributions import (
     expected_value,
     perturbed,
 )
+from penstock.policies import EpsilonGreedy, Gaussian, Head, PolicyGraph, SquashedGaussian
+from penstock.policies.architecture import PrecisionName
 
 __all__ = ["Judgement", "Policy", "action_values", "denormalised_value", "normalised_target", "squashed"]
 

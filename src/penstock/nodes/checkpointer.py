@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.experiments.best import prune_checkpoints
 from penstock.experiments.checkpoints import save_checkpoint
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.replay.contents import contents
 from penstock.replay.priorities import tree_of
 from penstock.replay.resumed import MARK, marked

@@ -16,8 +16,8 @@ from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.metrics.report import Report, report_sequence, write_report
-from penstock.network import PolicyGraph
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
+from penstock.policies import PolicyGraph
 from penstock.registry import load
 from penstock.seeding import episode_seed
 from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, NoiseSpec, PolicyBackend, Spaces

@@ -16,7 +16,7 @@ from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
 from penstock.metrics.tensorboard import TensorBoard
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 
 __all__ = ["MonitorNode", "MonitorSettings"]
 

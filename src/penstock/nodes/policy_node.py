@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
+from penstock.policies.settings import PolicySettings
 from penstock.registry import load
 from penstock.types import Array, Arrays, PolicyBackend, Question, Wanted
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.experiments.demonstrations import Demonstrations
-from penstock.node import LaneStart
+from penstock.nodes.contract import LaneStart
 from penstock.types import BackendSpec, EnvReference, Spaces
 
 __all__ = ["Plan"]

@@ -1,14 +1,14 @@
 """Every node in this process, one after the other: deterministic, for tests and for pdb."""
 
 from penstock.memory.segment import Segment
+from penstock.processes.interrupts import Interrupts
 from penstock.program.check import check
 from penstock.program.graph import Program
-from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.loop import Loop, Placed
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
-from penstock.scheduler.ports import NodePorts
-from penstock.scheduler.trace import OPEN, traces
-from penstock.scheduler.wiring import Wiring, node_class
+from penstock.wiring.edges import Wiring, node_class
+from penstock.wiring.ports import NodePorts
+from penstock.wiring.trace import OPEN, traces
 
 __all__ = ["launch"]
 

@@ -9,16 +9,16 @@ import time
 
 from penstock.errors import NodeError
 from penstock.memory.segment import Segment
+from penstock.processes.interrupts import Interrupts
+from penstock.processes.starts import Processes
+from penstock.processes.worker import WorkerSpec
 from penstock.program.check import check
 from penstock.program.graph import Program, Record
-from penstock.scheduler.interrupts import Interrupts
 from penstock.scheduler.lives import Restart, describe
 from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
-from penstock.scheduler.processes import Processes
 from penstock.scheduler.recovery import recover
 from penstock.scheduler.supervisor import Limits, State, Supervisor
-from penstock.scheduler.wiring import Wiring, placement
-from penstock.scheduler.worker import WorkerSpec
+from penstock.wiring.edges import Wiring, placement
 
 __all__ = ["launch"]
 

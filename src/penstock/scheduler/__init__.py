@@ -1,1 +1,1 @@
-"""Inside a process: the event loop and the ports of its nodes. Above it: the worker's entry and the supervisor."""
+"""Who runs when: the event loop of a process, and the supervisor of all of them, with what it knows and takes back."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from penstock.node import Node
+from penstock.nodes.contract import Node
 
 __all__ = ["Bell", "Loop", "Placed", "Vitals"]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from penstock.program.graph import ActionLog, Board, NodeSpec, Program, Record
 from penstock.scheduler.supervisor import Silence
-from penstock.scheduler.wiring import SUPERVISOR, Wiring
 from penstock.types import Arrays
+from penstock.wiring.edges import SUPERVISOR, Wiring
 
 __all__ = ["Outcome", "SharedSigns", "final_record"]
 

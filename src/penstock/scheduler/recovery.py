@@ -5,8 +5,8 @@ nothing.
 """
 
 from penstock.program.graph import Ask, Board, Program, Record, RemoteAnswer, Rounds
-from penstock.scheduler.ledger import ledger
-from penstock.scheduler.wiring import Wiring
+from penstock.wiring.edges import Wiring
+from penstock.wiring.ledger import ledger
 
 __all__ = ["recover"]
 

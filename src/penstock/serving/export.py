@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.errors import RunFolderError
 from penstock.inference.onnx import export as onnx_bytes
-from penstock.network import PolicyGraph
+from penstock.policies import PolicyGraph
 from penstock.types import Array, Spaces
 
 __all__ = ["FILE_NAME", "export"]

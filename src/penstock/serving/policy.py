@@ -11,7 +11,7 @@ import numpy as np
 from penstock.envs.spaces import one_line
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.network import PolicyGraph
+from penstock.policies import PolicyGraph
 from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, PolicyBackend, Space, Spaces
 
 __all__ = ["Policy"]

@@ -4,8 +4,8 @@ Where cores are short the learner goes first, as it does with a stream. Several 
 either: node ``learner`` then owns the parameters and applies the gradients that they hand on.
 """
 
-from penstock.exchange.gradients import board_specs, slot_specs
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
+from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import APPLIERS, FINDERS

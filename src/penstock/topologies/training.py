@@ -11,18 +11,18 @@ Environment nodes run the policy themselves, or policy nodes answer them (``poli
 from dataclasses import dataclass
 
 from penstock.experiments.run_folder import RunFolder
-from penstock.exploration import Exploration
-from penstock.inference.settings import PolicySettings
 from penstock.kernels.actions import environment_array
 from penstock.metrics.report import report_specs
-from penstock.network import Linear
-from penstock.node import LaneStart
 from penstock.nodes.checkpointer import CheckpointerSettings
+from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.evaluator import EvaluatorSettings
 from penstock.nodes.learner import VERDICT, KeeperSettings
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy_node import PolicyNodeSettings
+from penstock.policies import Linear
+from penstock.policies.exploration import Exploration
+from penstock.policies.settings import PolicySettings
 from penstock.program.graph import (
     ActionLog,
     Ask,

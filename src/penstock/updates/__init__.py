@@ -1,1 +1,1 @@
-"""Backends of the update: each turns an algorithm's phases into running code. None knows a particular algorithm."""
+"""From a batch to a new state: the contract, what its backends share, and the backends. None knows an algorithm."""

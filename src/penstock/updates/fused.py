@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Fused, UpdaterSettings
-from penstock.ops.rows import Rows
 from penstock.registry import load
 from penstock.types import Array, Arrays
+from penstock.updates.rows import Rows
 
 __all__ = ["FusedUpdater", "build"]
 

@@ -9,8 +9,9 @@ from penstock.algorithm import Fused
 from penstock.algorithms.a2c.spec import A2CConfig, init_state
 from penstock.algorithms.ppo.fused import fused
 from penstock.algorithms.ppo.spec import policy_graph
-from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss, supports_update
-from penstock.network import PolicyGraph
+from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss
+from penstock.policies import PolicyGraph
+from penstock.policies.native import supports_update
 from penstock.types import Spaces
 
 __all__ = ["build", "supports"]

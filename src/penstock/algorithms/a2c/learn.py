@@ -24,8 +24,8 @@ from penstock.algorithms.a2c.spec import A2CConfig, init_state
 from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss, learning_rate
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.models.policy import Policy
-from penstock.network import PolicyGraph
 from penstock.ops.optimizers import clip_scale, rmsprop
+from penstock.policies import PolicyGraph
 from penstock.types import Spaces
 
 __all__ = ["build", "loss", "update"]

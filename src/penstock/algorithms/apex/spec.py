@@ -6,7 +6,7 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
 from penstock.algorithms.off_policy.spec import initial_arrays
 from penstock.config.fields import BY_LANES, BY_PRIORITIES, tunable
-from penstock.explore import Ladder
+from penstock.policies.exploration import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["ApexConfig", "init_state", "spec"]

@@ -26,10 +26,10 @@ from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ini
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, action_values
-from penstock.network import EpsilonGreedy
 from penstock.ops.categorical import cross_entropy, divergence, projected, support
 from penstock.ops.losses import huber, share_of
 from penstock.ops.optimizers import clip_scale, global_norm
+from penstock.policies import EpsilonGreedy
 from penstock.types import Spaces
 
 __all__ = ["Judgement", "build", "judged", "phases"]

@@ -8,9 +8,9 @@ from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
 from penstock.algorithms.off_policy.spec import ReplayConfig, initial_arrays, off_policy_spec
 from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
-from penstock.explore import Explore, Falling
-from penstock.models.architecture import Body, ModelName, q_network
-from penstock.network import PolicyGraph
+from penstock.policies import PolicyGraph
+from penstock.policies.architecture import Body, ModelName, q_network
+from penstock.policies.exploration import Explore, Falling
 from penstock.types import Arrays, Spaces
 
 __all__ = ["LEAST_PRIORITY", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]

@@ -7,7 +7,7 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.off_policy.spec import critic_network, initial_arrays, off_policy_spec, stacked
 from penstock.algorithms.sac.spec import LOG_ALPHA, EntropyConfig, policy_graph, with_temperature
 from penstock.config.fields import tunable
-from penstock.network import Network, PolicyGraph
+from penstock.policies import Network, PolicyGraph
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [

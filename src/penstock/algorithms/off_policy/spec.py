@@ -8,8 +8,8 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
-from penstock.models.architecture import ActivationName, Body, mlp
-from penstock.network import Network, PolicyGraph
+from penstock.policies import Network, PolicyGraph
+from penstock.policies.architecture import ActivationName, Body, mlp
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [

@@ -11,8 +11,9 @@ from penstock.algorithm import Fused, Tensors
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.kernels.pace import Pace
-from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss, ActorCriticUpdate, supports_update
-from penstock.network import PolicyGraph
+from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss, ActorCriticUpdate
+from penstock.policies import PolicyGraph
+from penstock.policies.native import layout_of, supports_update
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "supports"]
@@ -73,7 +74,7 @@ class ScheduledUpdate:
         self._lr = config.lr
         self._pace = Pace(threads)
         self._parameters = sum(network.num_parameters for network in graph.networks)
-        self._kernel = ActorCriticUpdate(graph, loss, rows)
+        self._kernel = ActorCriticUpdate(layout_of(graph), loss, rows)
 
     def pack(self, state: Tensors, rows: Tensors, first: int, count: int) -> None:
         """Take flat rows ``first .. first + count - 1`` of a batch."""

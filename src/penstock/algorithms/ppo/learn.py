@@ -23,9 +23,9 @@ from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, normalised_target
-from penstock.network import PolicyGraph
 from penstock.ops.losses import clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
+from penstock.policies import PolicyGraph
 from penstock.types import Arrays, Spaces
 
 __all__ = ["Loss", "act", "actor_critic", "actor_critic_loss", "build", "learning_rate", "loss", "update"]

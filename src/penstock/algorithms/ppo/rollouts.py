@@ -6,10 +6,10 @@ Pure functions on numpy arrays, for every path of the update. Imports no torch, 
 from collections.abc import Mapping
 
 from penstock.algorithms.ppo.spec import ActorCriticConfig
-from penstock.models.features import features_of
-from penstock.network import PolicyGraph
 from penstock.ops.returns import advantages
 from penstock.ops.statistics import Moments, merge_lanes
+from penstock.policies import PolicyGraph
+from penstock.policies.features import features_of
 from penstock.types import Array, Arrays
 
 __all__ = ["statistics", "targets"]

@@ -8,8 +8,8 @@ import numpy as np
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.errors import SpaceError
-from penstock.models.architecture import ActivationName, Body, ModelName, PrecisionName, actor_critic
-from penstock.network import PolicyGraph
+from penstock.policies import PolicyGraph
+from penstock.policies.architecture import ActivationName, Body, ModelName, PrecisionName, actor_critic
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [

@@ -25,8 +25,8 @@ from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, init_state, p
 from penstock.models.ensemble import Ensemble
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, squashed
-from penstock.network import SquashedGaussian
 from penstock.ops.losses import share_of
+from penstock.policies import SquashedGaussian
 from penstock.types import Spaces
 
 __all__ = [

@@ -16,8 +16,8 @@ from penstock.algorithms.off_policy.spec import (
     stacked,
 )
 from penstock.config.fields import tunable
-from penstock.models.architecture import squashed_actor
-from penstock.network import PolicyGraph
+from penstock.policies import PolicyGraph
+from penstock.policies.architecture import squashed_actor
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["LOG_ALPHA", "EntropyConfig", "SACConfig", "init_state", "policy_graph", "spec", "with_temperature"]

@@ -12,9 +12,9 @@ from penstock.algorithms.off_policy.spec import (
     stacked,
 )
 from penstock.config.fields import tunable
-from penstock.explore import Constant
-from penstock.models.architecture import deterministic_actor
-from penstock.network import PolicyGraph
+from penstock.policies import PolicyGraph
+from penstock.policies.architecture import deterministic_actor
+from penstock.policies.exploration import Constant
 from penstock.types import Arrays, Spaces
 
 __all__ = ["DeterministicConfig", "TD3Config", "init_state", "policy_graph", "spec"]

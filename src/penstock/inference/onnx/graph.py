@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.inference.onnx.heads import greedy, sample
 from penstock.inference.onnx.writer import Writer
-from penstock.network import (
+from penstock.policies import (
     Activation,
     Conv2d,
     Dueling,

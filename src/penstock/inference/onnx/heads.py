@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock.inference.onnx.writer import Writer
-from penstock.network import Categorical, Deterministic, EpsilonGreedy, Gaussian, Head, SquashedGaussian
+from penstock.policies import Categorical, Deterministic, EpsilonGreedy, Gaussian, Head, SquashedGaussian
 from penstock.types import Box, Discrete, Space
 
 __all__ = ["greedy", "sample"]

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from penstock.inference.onnx.graph import write
-from penstock.network import Encoding, PolicyGraph
+from penstock.policies import Encoding, PolicyGraph
 from penstock.types import Array
 
 __all__ = ["OnnxPolicy", "build"]

@@ -3,9 +3,9 @@
 import numpy as np
 
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.node import LaneStart
+from penstock.nodes.contract import LaneStart
 from penstock.nodes.env.settings import EnvSettings
-from penstock.ports import ActionLogPort
+from penstock.nodes.ports import ActionLogPort
 from penstock.seeding import episode_seed
 from penstock.types import Arrays, EnvSource
 

@@ -14,11 +14,11 @@ from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
 from penstock.kernels.rollout import RolloutWriter, rollout_writer
 from penstock.memory.action_log import RolloutLog
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.nodes.env.lanes import Lanes
 from penstock.nodes.env.settings import EnvSettings
 from penstock.nodes.env.takeover import lane_starts
-from penstock.ports import PolicyPort, StreamWriter
+from penstock.nodes.ports import PolicyPort, StreamWriter
 from penstock.types import Arrays, EnvSource
 
 __all__ = ["EnvNode"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.node import LaneStart
+from penstock.nodes.contract import LaneStart
 from penstock.types import EnvReference, Spaces
 
 __all__ = ["EnvSettings"]

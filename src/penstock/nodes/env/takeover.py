@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.memory.action_log import Position
-from penstock.node import LaneStart, Ports
+from penstock.nodes.contract import LaneStart, Ports
 from penstock.nodes.env.settings import EnvSettings
-from penstock.ports import ActionLogPort, StreamWriter
+from penstock.nodes.ports import ActionLogPort, StreamWriter
 from penstock.types import Array, Arrays
 
 __all__ = ["lane_starts"]

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.ports import StreamReader
+from penstock.nodes.ports import StreamReader
 from penstock.types import Array
 
 __all__ = ["Assembly", "Minibatches", "minibatches", "valid_rows"]

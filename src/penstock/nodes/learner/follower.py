@@ -5,7 +5,7 @@ It takes gradient steps as fast as its team lets it. How many are due, who appli
 
 from dataclasses import dataclass
 
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.nodes.learner.intake import drawable
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode

@@ -17,7 +17,7 @@ from penstock.errors import BadDataError
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
 from penstock.metrics.report import Report, report_sequence, write_report
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, begin_anew, why_done
 from penstock.nodes.learner.work import Work
 from penstock.registry import load

@@ -13,13 +13,13 @@ import numpy as np
 
 from penstock.algorithm import Schedule, UpdaterSettings
 from penstock.errors import BadDataError, PenstockError
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows
 from penstock.nodes.learner.keeper import NOTHING_KEPT, Keeper, KeeperSettings
 from penstock.nodes.learner.record import drop, follow
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
-from penstock.updater import Updater
+from penstock.updates.contract import Updater
 
 __all__ = ["LearnerNode", "LearnerSettings", "loss_values", "refuse_bad_losses"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.algorithm import UpdaterSettings
-from penstock.exchange.gradients import gradients_in, metrics_in
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
+from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
 from penstock.nodes.learner.intake import Intake, drawable
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
@@ -22,7 +22,7 @@ from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import tree_of
 from penstock.types import Arrays
-from penstock.updater import Applier
+from penstock.updates.contract import Applier
 
 __all__ = ["ParameterNode", "ParameterSettings"]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
-from penstock.ports import StreamReader
+from penstock.nodes.ports import StreamReader
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from penstock.errors import BadDataError
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.nodes.learner.intake import Intake, drawable
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.experiments.checkpoints import load_checkpoint
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load

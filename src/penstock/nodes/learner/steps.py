@@ -12,7 +12,7 @@ import numpy as np
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
 from penstock.memory.table import Table
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 from penstock.nodes.learner.demonstrations import Beside, DemonstrationSettings, demonstrated
 from penstock.nodes.learner.drawing import Draw, drawing
 from penstock.nodes.learner.keeper import NOTHING_KEPT
@@ -23,7 +23,7 @@ from penstock.replay.priorities import tree_of
 from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
-from penstock.updater import ReplayUpdater, Team
+from penstock.updates.contract import ReplayUpdater, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]
 

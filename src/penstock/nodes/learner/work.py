@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from penstock.node import Ports
+from penstock.nodes.contract import Ports
 
 __all__ = ["STEP_LIMIT_S", "Wake", "Work", "WorkingNode"]
 

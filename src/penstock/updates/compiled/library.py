@@ -18,8 +18,8 @@ from torch import Tensor
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.fx import GraphModule
 
-from penstock.ops.lowering import rational_tanh, thin_addmm, thin_mm
-from penstock.ops.tracing import trace
+from penstock.updates.compiled.lowering import rational_tanh, thin_addmm, thin_mm
+from penstock.updates.compiled.tracing import trace
 
 __all__ = ["library"]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Gradients, Phase
-from penstock.ops.meter import Meter
 from penstock.updates.compiled.library import library
+from penstock.updates.meter import Meter
 
 __all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take"]
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import UpdaterSettings
-from penstock.ops.inbox import Inbox
-from penstock.ops.learning import Applier, Finder, Learner
 from penstock.registry import load
-from penstock.updater import Exchange, HandOn
 from penstock.updates.compiled.stepper import CompiledStepper
+from penstock.updates.contract import Exchange, HandOn
+from penstock.updates.inbox import Inbox
+from penstock.updates.learning import Applier, Finder, Learner
 
 __all__ = ["build_applier", "build_finder", "build_replay"]
 

@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Phase, UpdaterSettings
-from penstock.ops.meter import Meter
-from penstock.ops.phases import PhaseClock
 from penstock.types import Array, Arrays
-from penstock.updater import Exchange, HandOn
 from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
+from penstock.updates.contract import Exchange, HandOn
+from penstock.updates.meter import Meter
+from penstock.updates.phases import PhaseClock
 
 __all__ = ["CompiledStepper"]
 
 
 class CompiledStepper:
-    """Runs gradient steps; as `penstock.ops.learning.Stepper`.
+    """Runs gradient steps; as `penstock.updates.learning.Stepper`.
 
     Args:
         phases: of the algorithm.
@@ -132,7 +132,7 @@ class CompiledStepper:
     def step(
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
-        """One gradient step; as `penstock.ops.learning.Stepper.step`."""
+        """One gradient step; as `penstock.updates.learning.Stepper.step`."""
         if exchange is None and len(parts) == 1:
             self._put(parts[0])
             return self.step_here()
@@ -149,7 +149,7 @@ class CompiledStepper:
         return per_row
 
     def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """The gradients of one step, handed on; as `penstock.ops.learning.Stepper.find`."""
+        """The gradients of one step, handed on; as `penstock.updates.learning.Stepper.find`."""
         due = self._with_gradients(self._clock.due())
         find = self._find(due)
         per_row = self._run_parts(due, find, parts, weights)
@@ -159,7 +159,7 @@ class CompiledStepper:
         return per_row
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """One gradient step by these; as `penstock.ops.learning.Stepper.apply`."""
+        """One gradient step by these; as `penstock.updates.learning.Stepper.apply`."""
         due = self._clock.due()
         for index, phase in enumerate(self._phases):
             apply = self._apply(index)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.ops.batch import Batch
-from penstock.ops.stream_learning import StreamLearner
 from penstock.registry import load
 from penstock.types import Array
+from penstock.updates.batch import Batch
 from penstock.updates.compiled.stepper import CompiledStepper
+from penstock.updates.stream_learning import StreamLearner
 
 __all__ = ["CompiledUpdater", "build"]
 

@@ -3,11 +3,11 @@
 import torch
 
 from penstock.algorithm import UpdaterSettings
-from penstock.ops.inbox import Inbox
-from penstock.ops.learning import Applier, Finder, Learner
 from penstock.registry import load
-from penstock.updater import Exchange, HandOn
+from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
+from penstock.updates.inbox import Inbox
+from penstock.updates.learning import Applier, Finder, Learner
 
 __all__ = ["build_applier", "build_finder", "build_replay"]
 

@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Gradients, Phase, UpdaterSettings
-from penstock.ops.meter import Meter
-from penstock.ops.phases import PhaseClock
 from penstock.types import Array, Arrays
-from penstock.updater import Exchange, HandOn
+from penstock.updates.contract import Exchange, HandOn
+from penstock.updates.meter import Meter
+from penstock.updates.phases import PhaseClock
 
 __all__ = ["EagerStepper"]
 
 
 class EagerStepper:
-    """Runs gradient steps; as `penstock.ops.learning.Stepper`.
+    """Runs gradient steps; as `penstock.updates.learning.Stepper`.
 
     Args:
         phases: of the algorithm.
@@ -67,7 +67,7 @@ class EagerStepper:
     def step(
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
-        """One gradient step; as `penstock.ops.learning.Stepper.step`."""
+        """One gradient step; as `penstock.updates.learning.Stepper.step`."""
         all_found = []
         for index in self._clock.due():
             phase = self._phases[index]
@@ -80,7 +80,7 @@ class EagerStepper:
         return self._count_on(all_found)
 
     def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """The gradients of one step, handed on; as `penstock.ops.learning.Stepper.find`."""
+        """The gradients of one step, handed on; as `penstock.updates.learning.Stepper.find`."""
         all_found = []
         for index in self._clock.due():
             found = self._found(index, parts, weights)
@@ -90,7 +90,7 @@ class EagerStepper:
         return self._count_on(all_found)
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """One gradient step by these; as `penstock.ops.learning.Stepper.apply`."""
+        """One gradient step by these; as `penstock.updates.learning.Stepper.apply`."""
         due = self._clock.due()
         for index, phase in enumerate(self._phases):
             if phase.name in gradients or (index in due and self._silent(index)):

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.ops.batch import Batch
-from penstock.ops.stream_learning import StreamLearner
 from penstock.registry import load
 from penstock.types import Array
+from penstock.updates.batch import Batch
 from penstock.updates.eager.stepper import EagerStepper
+from penstock.updates.stream_learning import StreamLearner
 
 __all__ = ["EagerUpdater", "build"]
 

@@ -1,0 +1,72 @@
+"""What a learner hands on and what it follows: the slot that holds the gradients of one step, the board of parameters.
+
+Sends and receives nothing: `penstock.exchange.gradients` fills slots, `ParameterNode` reads them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.types import Array, Arrays, ArraySpec
+
+__all__ = ["METRICS", "board_specs", "gradients_in", "metrics_in", "name_bytes", "slot_specs"]
+
+NAME_BYTES = 32
+"""Of the name of a phase or of a metric, at most."""
+METRICS = 16
+"""Of a step, at most."""
+
+
+def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
+    """What is published: ``AlgorithmSpec.shared``, and of each learner the number of the last step that was settled."""
+    return (*shared, ArraySpec("settled", (learners,), "int64"))
+
+
+def slot_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+    """What is handed on: the gradients of one step, no larger than the float32 arrays of ``AlgorithmSpec.shared``.
+
+    ``step`` counts this learner's, from 1; ``version`` is the count of gradient steps that its parameters had seen.
+    """
+    parts = 2 * len(shared)
+    return (
+        ArraySpec("values", (sum(spec.size for spec in shared if spec.dtype == "float32"),), "float32"),
+        ArraySpec("phase", (parts, NAME_BYTES), "uint8"),
+        ArraySpec("network", (parts,), "int64"),
+        ArraySpec("parts", (), "int64"),
+        ArraySpec("metric", (METRICS, NAME_BYTES), "uint8"),
+        ArraySpec("metric_value", (METRICS,), "float64"),
+        ArraySpec("learner", (), "int64"),
+        ArraySpec("step", (), "int64"),
+        ArraySpec("version", (), "int64"),
+    )
+
+
+def gradients_in(slot: Arrays, shared: Sequence[ArraySpec]) -> dict[str, Arrays]:
+    """Phase -> network -> gradient, as views of a slot."""
+    found: dict[str, Arrays] = {}
+    first = 0
+    for part in range(int(slot["parts"])):
+        phase = _name(slot["phase"][part])
+        network = shared[int(slot["network"][part])]
+        found.setdefault(phase, {})[network.name] = slot["values"][first : first + network.size]
+        first += network.size
+    return found
+
+
+def metrics_in(slot: Arrays) -> dict[str, float]:
+    """What the learner's phases found of interest."""
+    named = zip(slot["metric"], slot["metric_value"].tolist(), strict=True)
+    return {_name(name): value for name, value in named if name[0]}
+
+
+def name_bytes(name: str) -> Array:
+    """The name of a phase or of a metric as a slot holds it: uint8 ``[NAME_BYTES]``."""
+    content = name.encode()
+    if len(content) > NAME_BYTES:
+        raise PenstockError(f"{name}: the name of a phase or a metric has at most {NAME_BYTES} bytes")
+    return np.frombuffer(content.ljust(NAME_BYTES, b"\0"), np.uint8)
+
+
+def _name(held: Array) -> str:
+    return str(held.tobytes().rstrip(b"\0").decode())

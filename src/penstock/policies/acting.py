@@ -1,0 +1,189 @@
+"""LocalPolicy: a policy in the process of the node that asks. It has answered when ``ask`` returns.
+
+An answer is a pure function of parameters, observation, seed, lane and step, so trajectories do not depend on which
+process asked.
+"""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from penstock.kernels.actions import environment_array, to_environment
+from penstock.kernels.noise import draw
+from penstock.policies.settings import PolicySettings
+from penstock.registry import load
+from penstock.types import Array, Arrays, PolicyBackend, Space
+
+__all__ = ["LocalPolicy"]
+
+
+class _Published(Protocol):
+    """Where parameters are published: a reading end of a board, `penstock.nodes.ports.BoardReader`."""
+
+    def version(self) -> int:
+        """The latest version, or -1 before the first."""
+        ...
+
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is there that is new enough for this rollout."""
+        ...
+
+    def read(self, into: Mapping[str, Array]) -> int:
+        """Copy the latest value, whole, into ``into`` and return its version."""
+        ...
+
+
+class _Rows(Protocol):
+    """A policy bound to the arrays of one slot."""
+
+    def act(self, t: int, step: int) -> None:
+        """Answer for row ``t``; ``step`` keys the noise."""
+        ...
+
+
+@runtime_checkable
+class _Binds(Protocol):
+    """A backend that checks arrays once, for a loop that asks one row at a time."""
+
+    def bind(
+        self,
+        obs: Mapping[str, Array],
+        out: Mapping[str, Array],
+        *,
+        seed: int,
+        lanes: Array,
+        explore: Array,
+        environment: Array,
+        space: Space,
+    ) -> _Rows:
+        """See ``kernels.policy.PolicyKernel.bind``."""
+        ...
+
+
+class LocalPolicy:
+    """Implements ``node.PolicyPort`` for ``lanes`` lanes from ``first_lane`` on."""
+
+    def __init__(self, settings: PolicySettings, board: _Published, first_lane: int, lanes: int) -> None:
+        self.version = -1
+        self.environment_action = environment_array(settings.spaces.action, lanes)
+        self.stacks: Arrays = {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in settings.stacks}
+        self._settings = settings
+        self._board = board
+        self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
+        self._explore = settings.exploration.scale(self._lanes, 0)
+        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
+        self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
+        self._bound: dict[int, _Rows] = {}
+        self._handles = count()
+
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is published that is new enough to begin this rollout with."""
+        return self._board.fresh(rollout)
+
+    def refresh(self) -> None:
+        """Answer with the latest published parameters from here on."""
+        if self._board.version() != self.version:
+            self.version = self._board.read(self._published)
+            self._backend.load(self._published)
+
+    def bind(self, rows: Arrays) -> int:
+        """Announce the arrays of a slot; returns the handle to ask with."""
+        settings = self._settings
+        obs = {name: rows[name] for name, _ in settings.spaces.obs if name not in self.stacks}
+        out = {name: rows[name] for name in ("action", *(spec.name for spec in settings.row))}
+        bound: _Rows
+        if isinstance(self._backend, _Binds) and not self.stacks:
+            bound = self._backend.bind(
+                obs,
+                out,
+                seed=settings.seed,
+                lanes=self._lanes,
+                explore=self._explore,
+                environment=self.environment_action,
+                space=settings.spaces.action,
+            )
+        else:
+            bound = _PlainRows(
+                self._backend, obs, self.stacks, out, settings, self._lanes, self._explore, self.environment_action
+            )
+        if settings.exploration.moves or settings.exploration.warmup:
+            action = out["action"]
+            bound = _ExploringRows(bound, action, settings, self._lanes, self._explore, self.environment_action)
+        handle = next(self._handles)
+        self._bound[handle] = bound
+        return handle
+
+    def unbind(self, handle: int) -> None:
+        """Nobody will ask by this handle again."""
+        del self._bound[handle]
+
+    def ask(self, handle: int, row: int, step: int) -> None:
+        """Answer at once, in place."""
+        self._bound[handle].act(row, step)
+
+    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+        """Answer at once with the values alone; they depend on no noise."""
+        noise = np.zeros((len(value), *self._settings.noise.shape), np.float32)
+        self._backend.act(obs, noise, np.zeros(len(value), np.float32), {"value": value})
+
+    def answered(self) -> bool:
+        """Always."""
+        return True
+
+
+class _PlainRows:
+    """The rows of one slot for a backend that does not bind arrays, or observations that do not lie in rows."""
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        backend: PolicyBackend,
+        obs: Arrays,
+        stacks: Arrays,
+        out: Arrays,
+        settings: PolicySettings,
+        lanes: Array,
+        explore: Array,
+        environment: Array,
+    ) -> None:
+        self._backend = backend
+        self._obs = obs
+        self._stacks = stacks
+        self._out = out
+        self._settings = settings
+        self._lanes = lanes
+        self._environment = environment
+        self._explore = explore
+
+    def act(self, t: int, step: int) -> None:
+        settings = self._settings
+        noise = draw(settings.noise, settings.seed, self._lanes, step)
+        out = {name: values[t] for name, values in self._out.items()}
+        obs = {**{name: values[t] for name, values in self._obs.items()}, **self._stacks}
+        self._backend.act(obs, noise, self._explore, out)
+        to_environment(out["action"], settings.spaces.action, self._environment)
+
+
+class _ExploringRows:
+    """The rows of one slot where exploration changes with the step."""
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self, rows: _Rows, action: Array, settings: PolicySettings, lanes: Array, explore: Array, environment: Array
+    ) -> None:
+        self._rows = rows
+        self._action = action
+        self._settings = settings
+        self._lanes = lanes
+        self._explore = explore
+        self._environment = environment
+
+    def act(self, t: int, step: int) -> None:
+        exploration, settings = self._settings.exploration, self._settings
+        if exploration.moves:
+            self._explore[...] = exploration.scale(self._lanes, step)
+        self._rows.act(t, step)
+        if exploration.blind(step):
+            space, action = settings.spaces.action, self._action[t]
+            exploration.draw(space, settings.seed, self._lanes, step, action)
+            to_environment(action, space, self._environment)

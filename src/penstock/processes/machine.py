@@ -1,0 +1,143 @@
+"""Whether a program fits into this machine: its memory and its open files, asked before anything starts.
+
+What environments and libraries take for themselves nobody knows beforehand, so this is the least that a run needs.
+"""
+
+import contextlib
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.errors import ResourceError
+from penstock.program.graph import Program, Table
+from penstock.types import ArraySpec
+from penstock.wiring.edges import Wiring
+
+__all__ = ["available_memory", "check_room", "shared_memory"]
+
+PROCESS_BYTES = 8 << 20
+"""What a worker process takes at the very least; measured: 12 to 20 MiB, with its share of what all of them share."""
+PROCESS_FILES = 1
+"""Descriptors that the launcher holds for each process while it runs."""
+OWN_FILES = 24
+"""Descriptors that the launcher holds besides."""
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def shared_memory(program: Program) -> int:
+    """Bytes of the segment that holds all edges, but for what may never be touched."""
+    nbytes = Wiring(program.edges, [(node.name, node.group) for node in program.nodes]).nbytes
+    return nbytes - _untouched(program)
+
+
+def check_room(program: Program, processes: int) -> None:
+    """Return if the machine has room for a program in so many processes.
+
+    Raises:
+        ResourceError: in one line: how much it needs, how much there is, what to type.
+    """
+    _check_memory(program, processes)
+    for edge in program.edges:
+        if isinstance(edge, Table) and edge.file is not None:
+            _check_disk(edge, edge.file)
+    files, limit = OWN_FILES + processes * PROCESS_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit not in {resource.RLIM_INFINITY, -1} and files > limit:
+        raise ResourceError(
+            f"this run needs {files:,} open files, and {limit:,} are allowed; type ulimit -n {files}, or give fewer "
+            "--num_workers"
+        )
+
+
+def _check_memory(program: Program, processes: int) -> None:
+    """Return if the memory suffices; else the error speaks of what takes the most.
+
+    Raises:
+        ResourceError: it does not.
+    """
+    shared, free = shared_memory(program), available_memory()
+    learning = [node.minibatch for node in program.nodes if node.minibatch is not None]
+    own = sum(minibatch.nbytes for minibatch in learning)
+    need = shared + own + processes * PROCESS_BYTES
+    if free is None or need <= free:
+        return
+    what, advice = f"{_gib(shared)} shared by {processes:,} processes", _advice(program, need - free)
+    if own > shared:
+        fits = learning[0].size * max(0, own - (need - free)) // own
+        what = f"{_gib(own)} for minibatches"
+        advice = f"give a --mini_batch_size of at most {fits}" if fits else "a smaller --mini_batch_size needs less"
+    raise ResourceError(f"this run needs at least {_gib(need)} of memory ({what}), and {_gib(free)} are free; {advice}")
+
+
+def _untouched(program: Program) -> int:
+    """Bytes that tables have for last observations of truncated episodes: pages that none reaches cost no memory.
+
+    There is room for as many as a slot has rows, so counting them would have images take twice what they do.
+    """
+    tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
+    return sum(
+        spec.nbytes * table.slots * len(table.writers)
+        for table in tables
+        for spec in table.arrays
+        if not _is_touched(spec)
+    )
+
+
+def _is_touched(spec: ArraySpec) -> bool:
+    return not spec.name.startswith("final.")
+
+
+def _advice(program: Program, missing: int) -> str:
+    """What to type so that a run needs ``missing`` bytes less."""
+    for edge in program.edges:
+        if isinstance(edge, Table) and edge.file is None and (fits := _fitting(edge, missing, _is_touched)):
+            return f"a replay table of --capacity {fits} rows fits"
+    return "a smaller --num_envs needs less, so does a smaller --num_workers or --num_steps"
+
+
+def _fitting(table: Table, missing: int, counts: Callable[[ArraySpec], bool]) -> int:
+    """How many rows a table may keep so that those of its arrays that count take ``missing`` bytes less; 0 if none."""
+    slot = sum(spec.nbytes for spec in table.arrays if counts(spec)) * len(table.writers)
+    return max(0, table.slots - 1 - -(-missing // slot)) * table.rings.turn_rows
+
+
+def _check_disk(table: Table, file: Path) -> None:
+    """Return if there is room for a table's file, beside what it has reserved already.
+
+    Raises:
+        ResourceError: there is not.
+    """
+    with contextlib.suppress(OSError):
+        reserved = file.stat().st_blocks * 512 if file.exists() else 0
+        need, free = table.rings.nbytes, _free_on_disk(file) + reserved
+        if need > free:
+            fits = _fitting(table, need - free, lambda _: True)
+            less = f"--capacity {fits} rows fit" if fits else "a smaller --capacity needs less"
+            raise ResourceError(
+                f"the replay table of this run needs a file of {_gib(need)}, and {_gib(free)} are free in "
+                f"{file.parent}; {less}, or give another --log_dir"
+            )
+
+
+def _free_on_disk(file: Path) -> int:
+    """Bytes that this user may still write where the file is to be."""
+    there = next(folder for folder in file.absolute().parents if folder.exists())
+    found = os.statvfs(there)
+    return found.f_bavail * found.f_frsize
+
+
+def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that this process could still take, within its container's limit; ``None`` where nobody says."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+        found.append(int(lines.get("MemAvailable", "").split()[0]) * 1024)
+    for path in _CGROUP_LIMITS:
+        # "max" where there is no limit.
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int(Path(path).read_text()))
+    return min(found, default=None)
+
+
+def _gib(count: int) -> str:
+    return f"{count / (1 << 30):,.1f} GiB"

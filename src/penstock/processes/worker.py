@@ -1,0 +1,137 @@
+"""What a process of a run does: attach the segment, open its nodes, run the loop, close them.
+
+Forked from a template or started as ``python -c "..."``, with inherited file descriptors, so the user's script is never
+run again.
+"""
+
+import contextlib
+import faulthandler
+import gc
+import os
+import pickle
+import signal
+import sys
+import traceback
+from typing import NamedTuple, NoReturn
+
+from penstock.errors import BadDataError, DamagedError, UsageError
+from penstock.memory.lifeline import watch
+from penstock.memory.segment import Segment
+from penstock.scheduler.lives import HOPELESS
+from penstock.scheduler.loop import Loop, Placed
+from penstock.wiring.edges import Placement, Wiring, node_class
+from penstock.wiring.ports import NodePorts
+from penstock.wiring.trace import OPEN, traces
+
+__all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "main", "run_nodes", "work"]
+
+STACKS_SIGNAL = signal.SIGUSR1
+"""A process answers it with the stacks of all its threads, written to its error pipe."""
+COMMAND = "from penstock.processes.worker import main; main()"
+
+
+class WorkerSpec(NamedTuple):
+    """What a process is told."""
+
+    placement: Placement
+    incarnations: dict[str, int]
+    """Node -> this life's number."""
+    former: dict[str, tuple[int, ...]]
+    """Node -> the numbers of its earlier lives."""
+
+
+class _OwnBell:
+    """The bell of this process's group."""
+
+    def __init__(self, wiring: Wiring, group: str) -> None:
+        self._bells = wiring.bells
+        self._index = wiring.bell_of(group)
+
+    def word(self) -> int:
+        return self._bells.word(self._index)
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        self._bells.wait(self._index, seen, timeout_s)
+
+
+def main() -> None:
+    """Entry of a process that was started by itself: ``argv`` holds the arguments of ``work``."""
+    work(*map(int, sys.argv[1:6]))
+
+
+def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
+    """Run the nodes that the file ``spec_fd`` tells of, and end this process.
+
+    Args:
+        nbytes: size of the segment.
+        segment_fd: the segment.
+        spec_fd: file with the module search path and a ``WorkerSpec``.
+        lifeline_fd: pipe whose end of file ends this process.
+        error_fd: pipe for a traceback, and for stacks that are asked for.
+    """
+    watch(lifeline_fd)
+    # The launcher decides when a run ends, also where a whole process group is told to;
+    # a handler, unlike SIG_IGN, is not inherited by an environment's children.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    faulthandler.register(STACKS_SIGNAL, file=error_fd)
+    try:
+        with os.fdopen(spec_fd, "rb") as file:
+            # Whoever wrote it, or has begun to read it in this one's place, shares the position.
+            file.seek(0)
+            sys.path[:] = pickle.load(file)
+            spec: WorkerSpec = pickle.load(file)
+        os.nice(min(node.niceness for node in spec.placement.nodes))
+        _keep_to_core(spec.placement)
+        segment = Segment.attach(segment_fd, nbytes)
+        run_nodes(spec, segment)
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the supervisor is told
+        os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
+        _leave(HOPELESS if isinstance(error, BadDataError | DamagedError | UsageError) else 1)
+    _leave(0)
+
+
+def _keep_to_core(placement: Placement) -> None:
+    """Stay on one core where a node asks for it and the system can."""
+    wanted = [node.core for node in placement.nodes if node.core is not None]
+    if wanted and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[wanted[0] % len(cores)]})
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process: nothing that is left needs an orderly shutdown, and exit handlers take tenths of a second."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
+    """Open the nodes of a placement over a segment, run them to the end, close them."""
+    placement = spec.placement
+    wiring = Wiring(placement.edges, placement.roster)
+    wiring.attach(segment.bytes)
+    trace = traces(placement.trace, placement.group)
+    placed: list[Placed] = []
+    opened: list[NodePorts] = []
+    try:
+        for settings in placement.nodes:
+            node = node_class(settings.kind)(settings.settings)
+            name = settings.name
+            lives = spec.incarnations[name], spec.former[name]
+            ports = NodePorts(wiring, name, placement.group, *lives, trace.node(name))
+            placed.append(Placed(node, ports))
+            with ports.span(OPEN):
+                node.open(ports)
+            opened.append(ports)
+        for ports in opened:
+            ports.begin()
+        # What is alive now stays: the collector need not look at it again in the hot loop.
+        gc.collect()
+        gc.freeze()
+        Loop(placed, _OwnBell(wiring, placement.group), wiring.ended).run()
+    finally:
+        for node, _ in placed:
+            node.close()
+        trace.close()

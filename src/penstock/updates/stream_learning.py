@@ -1,0 +1,77 @@
+"""What is done with the rollouts of a stream, whatever steps the state: targets, minibatches, running statistics."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from penstock.types import Array, Arrays
+from penstock.updates.batch import Batch
+from penstock.updates.learning import Stepper
+
+__all__ = ["StreamLearner"]
+
+
+class PerRollout(Protocol):
+    """What is computed once for each rollout: of an algorithm, all that is no phase."""
+
+    @property
+    def targets(self) -> Callable[[Any, Any], Any]:
+        """As `penstock.algorithm.Algorithm.targets`."""
+        ...
+
+    @property
+    def statistics(self) -> Callable[[Any, Any], Any]:
+        """As `penstock.algorithm.Algorithm.statistics`."""
+        ...
+
+
+class StreamLearner(ABC):
+    """Learns from a stream; whoever derives from it holds a stepper, and says how gathered minibatches are stepped by.
+
+    Args:
+        algorithm: says what is computed once for each rollout.
+        batch: the stream's rows.
+        minibatch_size: rows of one gradient step.
+    """
+
+    _stepper: Stepper
+
+    def __init__(self, algorithm: PerRollout, batch: Batch, minibatch_size: int) -> None:
+        self._algorithm = algorithm
+        self._batch = batch
+        self._rows = batch.buffers(minibatch_size)
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state, or the arrays of it that are named."""
+        self._stepper.load(state)
+
+    def state(self) -> Arrays:
+        """The state's named arrays on the CPU."""
+        return self._stepper.arrays()
+
+    def begin(self, slots: Sequence[int], progress: float) -> None:
+        """Compute the targets of the rollouts in ``slots``."""
+        self._stepper.progress(progress)
+        state = self.state()
+        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, rollout))
+
+    def minibatches(self, indices: Array, weights: Array) -> None:
+        """Run one update for each row of ``indices``."""
+        room = len(self._rows["weight"])
+        for start in range(0, len(indices), room):
+            part = slice(start, start + room)
+            self._batch.gather(indices[part], weights[part], self._rows)
+            self._learn(weights[part])
+
+    @abstractmethod
+    def _learn(self, weights: Array) -> None:
+        """Step by the minibatches that were gathered last, whose rows have these weights: ``[minibatches, rows]``."""
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the minibatches since the last call."""
+        return self._stepper.metrics()
+
+    def finish(self, slots: Sequence[int]) -> None:
+        """Merge the running statistics of the rollouts in ``slots``, in that order."""
+        for slot in slots:
+            self.load(self._algorithm.statistics(self.state(), self._batch.rollout(slot)))

@@ -1,0 +1,185 @@
+"""Both ends of an ask edge that nodes answer: the asker's, a policy port like any other, and the answerer's.
+
+What travels is where the rows lie: a handful of numbers in the asker's own slot (`questions.py`). Observations are read
+and answers are written where they lie, in the slots of the askers' stream. Neither end computes anything.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock.errors import FencedError
+from penstock.nodes.ports import BoardReader
+from penstock.types import Array, Arrays, Question, Wanted
+from penstock.wiring.questions import QUESTION_WORDS, QuestionSlot
+
+__all__ = ["AnsweringEnd", "AskingEnd"]
+
+_WORDS = struct.Struct(f"={QUESTION_WORDS}q")
+"""A `Question` from ``wanted`` on. One call for all of them: an array's elements cost several times as much."""
+
+
+class AskingEnd:
+    """Implements ``node.PolicyPort`` for lanes from ``first_lane`` on; another node answers."""
+
+    def __init__(
+        self,
+        slot: QuestionSlot,
+        arrays: Arrays,
+        board: BoardReader,
+        *,
+        first_lane: int,
+        wake: Callable[[], None],
+    ) -> None:
+        """Take hold of the asker's slot.
+
+        Args:
+            slot: the asker's own.
+            arrays: field -> ``[slots, ...]`` of the stream that the asker writes.
+            board: where the answering parameters are published.
+            first_lane: global number of the asker's first lane.
+            wake: rings the answerer's bell.
+
+        Raises:
+            FencedError: a question of the asker's former life is still open: it was not recovered.
+        """
+        self.version = -1
+        self.environment_action = slot.arrays["environment_action"]
+        self.stacks = slot.stacks
+        self._version = slot.arrays["version"]
+        self._words = slot.arrays["question"].data
+        self._slot = slot
+        self._arrays = arrays
+        self._board = board
+        self._first_lane = first_lane
+        self._wake = wake
+        self._refresh = True
+        self._number = 0
+        self._open = True
+        if not self.answered():
+            raise FencedError(f"a question about lane {first_lane} is still open, of a life that was not recovered")
+
+    def fresh(self, rollout: int) -> bool:
+        """True if a version is published that is new enough to begin this rollout with."""
+        return self._board.fresh(rollout)
+
+    def refresh(self) -> None:
+        """The next question, and all after it, are answered with what is the latest when that one is."""
+        self._refresh = True
+
+    def bind(self, rows: Arrays) -> int:
+        """The handle of a slot is its index.
+
+        Raises:
+            ValueError: these are not the arrays of a slot of the stream.
+        """
+        return _place(rows["action"], self._arrays["action"])[0]
+
+    def unbind(self, handle: int) -> None:
+        """Nothing is held for a handle."""
+
+    def ask(self, handle: int, row: int, step: int) -> None:
+        """Ask for one row."""
+        self._ask(Wanted.ROW, handle, row, 0, step)
+
+    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+        """Ask for the values of a whole row, or of the first of the last observations.
+
+        Raises:
+            ValueError: ``value`` lies in no slot of the stream, or ``obs`` is not what stands beside it there.
+        """
+        finals = not _within(value, self._arrays["value"])
+        slot, row = _place(value, self._arrays["final_value" if finals else "value"])
+        for name, given in obs.items():
+            if _place(given, self._arrays[f"final.{name}" if finals else name]) != (slot, row):
+                raise ValueError(f"{name} and the value that is asked for lie in different places")
+        self._ask(Wanted.FINAL_VALUE if finals else Wanted.VALUE, slot, row, len(value), 0)
+
+    def answered(self) -> bool:
+        """True once the last question is answered. The claim acquires the answer, as `questions.py` says."""
+        if self._open and self._slot.claim(self._number):
+            self._open = False
+            self.version = self._version.item()
+        return not self._open
+
+    def _ask(self, wanted: Wanted, slot: int, row: int, finals: int, step: int) -> None:
+        if self._open:
+            raise ValueError("asked again before the last question was answered")
+        _WORDS.pack_into(self._words, 0, wanted, self._refresh, slot, row, finals, step, self._first_lane)
+        self._slot.push()
+        self._refresh = False
+        self._open = True
+        self._number += 1
+        self._wake()
+
+
+class AnsweringEnd:
+    """Implements ``node.QuestionPort`` for one answerer's share of the askers."""
+
+    def __init__(
+        self,
+        slots: Sequence[QuestionSlot],
+        arrays: Arrays,
+        wakes: Sequence[Callable[[], None]],
+        count: Callable[[], None],
+    ) -> None:
+        """Take the answering end of some slots.
+
+        Args:
+            slots: of its askers.
+            arrays: field -> ``[slots, ...]`` of the stream that they write.
+            wakes: rings each asker's bell.
+            count: called once an answer.
+        """
+        self._count = count
+        self.arrays = arrays
+        self._slots = tuple(slots)
+        self._wakes = tuple(wakes)
+
+    def waiting(self) -> bool:
+        """True if a question waits."""
+        return any(slot.waiting() for slot in self._slots)
+
+    def take(self) -> list[Question]:
+        """All questions that wait now."""
+        return [self._read(asker, slot) for asker, slot in enumerate(self._slots) if slot.take()]
+
+    def environment_action(self, asker: int) -> Array:
+        """Where that asker looks for its actions."""
+        return self._slots[asker].arrays["environment_action"]
+
+    def stacks(self, asker: int) -> Arrays:
+        """That asker's observations, of those fields of which rows keep one frame only."""
+        return self._slots[asker].stacks
+
+    def answer(self, asker: int, version: int) -> None:
+        """That asker's question is answered."""
+        slot = self._slots[asker]
+        slot.arrays["version"][...] = version
+        slot.release()
+        self._count()
+        self._wakes[asker]()
+
+    @staticmethod
+    def _read(asker: int, slot: QuestionSlot) -> Question:
+        wanted, refresh, *numbers = _WORDS.unpack_from(slot.arrays["question"].data)
+        return Question(asker, wanted, bool(refresh), *numbers)
+
+
+def _offset(part: Array, whole: Array) -> int:
+    address, base = (array.__array_interface__["data"][0] for array in (part, whole))
+    return int(address - base)
+
+
+def _within(part: Array, whole: Array) -> bool:
+    return 0 <= _offset(part, whole) < whole.nbytes
+
+
+def _place(part: Array, whole: Array) -> tuple[int, int]:
+    """Slot and row at which ``part`` begins in ``whole``, ``[slots, rows, ...]``."""
+    if not _within(part, whole):
+        raise ValueError("a question about arrays that lie in no slot of the askers' stream")
+    slot, rest = divmod(_offset(part, whole), whole.strides[0])
+    row, rest = divmod(rest, whole.strides[1])
+    if rest:
+        raise ValueError("a question about arrays that begin within a row")
+    return slot, row

@@ -1,0 +1,222 @@
+"""A program's edges laid out in one shared segment, and a node's ports over them.
+
+Every process of a run computes the same layout from the same edges, so only a file descriptor travels.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.memory.action_log import ActionLog as ActionLogMemory
+from penstock.memory.board import Board as BoardMemory
+from penstock.memory.counters import Counters
+from penstock.memory.doorbell import Doorbells
+from penstock.memory.record import Record as RecordMemory
+from penstock.memory.rounds import Rounds as RoundsMemory
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.memory.table import Table as TableMemory
+from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Rounds, Stream, Table
+from penstock.registry import NODES, load
+from penstock.replay.sum_tree import SumTree
+from penstock.replay.table_file import mapped
+from penstock.types import Array
+from penstock.wiring.questions import Questions
+
+__all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "placement"]
+
+SUPERVISOR = "supervisor"
+"""The row of counters that the supervisor writes, and the owner of bell 0."""
+VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
+DEATHS = ("restarts", "ended_by", "uptime_ms", "redone")
+"""Written by the supervisor: how often a node was started again, how its last life ended (see ``Exit.status``), and how
+many rows its lives were learning from when they ended: others learn from them again."""
+FLOW = ("collected", "paid")
+"""Rows of the whole run for the rate limiter of a table: what each environment node gave, and of how many the learner
+that keeps what is learned has done all gradient steps. Set, not added to, so that a death loses and doubles none. The
+balance of all transitions is the ledger's."""
+COUNTERS = (
+    *VITALS,
+    *DEATHS,
+    *FLOW,
+    "handed_on",
+    "skipped",
+    "not_restored",
+    "checkpoints",
+    "reports_dropped",
+    "evaluations_dropped",
+    "told_at_start",
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What one process has to know of a program: its own nodes, all edges, and who lives where."""
+
+    group: str
+    nodes: tuple[NodeSpec, ...]
+    edges: tuple[Edge, ...]
+    roster: tuple[tuple[str, str], ...]
+    """Every node of the program and its group."""
+    trace: Path | None = None
+    """Where the process keeps what its nodes did when, if it does."""
+
+
+def placement(program: Program, group: str) -> Placement:
+    """The part of a program that one process runs."""
+    roster = tuple((node.name, node.group) for node in program.nodes)
+    return Placement(group, program.members(group), program.edges, roster, program.trace)
+
+
+def node_class(kind: str) -> Any:  # noqa: ANN401 - a class, called with settings of its own type
+    """What a registry string, or ``module:attribute``, stands for."""
+    return load(kind if ":" in kind else NODES[kind])
+
+
+class Wiring:
+    """The structures of all edges over one segment."""
+
+    def __init__(self, edges: Sequence[Edge], roster: Sequence[tuple[str, str]]) -> None:
+        self._edges = {edge.name: edge for edge in edges}
+        self._groups = list(dict.fromkeys(group for _, group in roster))
+        self._group_of = dict(roster)
+        self._rows = (SUPERVISOR, *self._group_of)
+        self._offsets: dict[str, int] = {}
+        self.nbytes = 0
+        self._place("bells", Doorbells.required(1 + len(self._groups)))
+        self._place("counters", Counters.required(self._rows, COUNTERS))
+        for edge in edges:
+            if isinstance(edge, Table) and edge.file is not None:
+                continue
+            self._place(f"edge {edge.name}", _required(edge))
+            if isinstance(edge, Table) and edge.ranking is not None:
+                self._place(f"priorities {edge.name}", SumTree.required(edge.rings.rows))
+
+    def _place(self, name: str, nbytes: int) -> None:
+        self._offsets[name] = self.nbytes
+        self.nbytes += -(-nbytes // 4096) * 4096
+
+    def attach(self, memory: Array) -> None:
+        """Make the structures over the segment's bytes (uint8 ``[nbytes]``); a new segment is all zeros.
+
+        Raises:
+            ResourceError: a table's file is not there.
+        """
+        self._memory = memory
+        self._files = {
+            edge.name: edge.rings.parts(mapped(edge.file, edge.rings))
+            for edge in self._edges.values()
+            if isinstance(edge, Table) and edge.file is not None
+        }
+        self.bells = Doorbells(memory[self._offsets["bells"] :], 1 + len(self._groups))
+        self.counters = Counters(memory[self._offsets["counters"] :], self._rows, COUNTERS)
+
+    def bytes_of(self, edge: str) -> Array:
+        """The bytes of one edge's structure."""
+        if edge in self._files:
+            return self._files[edge][0]
+        return self._memory[self._offsets[f"edge {edge}"] :]
+
+    def edge(self, name: str) -> Edge:
+        """The edge of that name."""
+        return self._edges[name]
+
+    def edges(self) -> Iterable[Edge]:
+        """Every edge."""
+        return self._edges.values()
+
+    def streams(self) -> Iterator[tuple[Stream, StreamMemory]]:
+        """Every stream with its structure, as nobody's owner."""
+        for edge in self._edges.values():
+            if isinstance(edge, Stream):
+                yield edge, StreamMemory(self.bytes_of(edge.name), edge.arrays, edge.slots)
+
+    def table_memory(self, name: str) -> TableMemory:
+        """The structure of a table."""
+        edge = self._edges[name]
+        if not isinstance(edge, Table):
+            raise TypeError(f"edge {name} is no table")
+        return TableMemory(self.bytes_of(name), edge.arrays, len(edge.writers), edge.slots)
+
+    def tree_bytes(self, name: str) -> Array | None:
+        """The bytes of the tree beside a table; ``None`` if its rows are not ranked."""
+        if name in self._files:
+            return self._files[name][1]
+        at = self._offsets.get(f"priorities {name}")
+        return None if at is None else self._memory[at:]
+
+    def tree(self, name: str) -> SumTree | None:
+        """The tree beside a table; ``None`` if its rows are not ranked."""
+        edge, memory = self._edges[name], self.tree_bytes(name)
+        return SumTree(memory, edge.rings.rows) if isinstance(edge, Table) and memory is not None else None
+
+    def trees(self) -> Iterator[SumTree]:
+        """Every tree of priorities."""
+        yield from filter(None, map(self.tree, self._edges))
+
+    def record(self, name: str) -> RecordMemory:
+        """The structure of a record."""
+        edge = self._edges[name]
+        if not isinstance(edge, Record):
+            raise TypeError(f"edge {name} is no record")
+        return RecordMemory(self.bytes_of(name), edge.arrays)
+
+    def board(self, name: str) -> BoardMemory:
+        """The structure of a board."""
+        edge = self._edges[name]
+        if not isinstance(edge, Board):
+            raise TypeError(f"edge {name} is no board")
+        return BoardMemory(self.bytes_of(name), edge.arrays, f"board {name}")
+
+    def action_log(self, name: str) -> ActionLogMemory:
+        """The structure of an action log."""
+        edge = self._edges[name]
+        if not isinstance(edge, ActionLog):
+            raise TypeError(f"edge {name} is no action log")
+        return ActionLogMemory(self.bytes_of(name), edge.lanes, edge.action, edge.fields, edge.capacity)
+
+    def rounds(self, name: str, member: str) -> RoundsMemory:
+        """The structure of rounds, as one member's end."""
+        edge = self._edges[name]
+        if not isinstance(edge, Rounds):
+            raise TypeError(f"edge {name} is no rounds")
+        return RoundsMemory(self.bytes_of(name), len(edge.members), edge.state, edge.members.index(member))
+
+    def questions(self, edge: Ask) -> Questions:
+        """The structure of an ask edge that nodes answer."""
+        return Questions(self.bytes_of(edge.name), edge)
+
+    def ended(self) -> bool:
+        """True once the loops are to end."""
+        return self.counters.get(SUPERVISOR, "ended") != 0
+
+    def table(self) -> dict[str, dict[str, int]]:
+        """The counters of every node: node -> counter -> value."""
+        return {node: {name: self.counters.get(node, name) for name in COUNTERS} for node in self._group_of}
+
+    def bell_of(self, group: str) -> int:
+        """Index of a group's bell."""
+        return 1 + self._groups.index(group)
+
+    def bells_of(self, nodes: Sequence[str], but: str) -> tuple[int, ...]:
+        """Bells of the groups of these nodes, without the group ``but`` (its loop polls before it sleeps)."""
+        groups = dict.fromkeys(self._group_of[node] for node in nodes)
+        return tuple(self.bell_of(group) for group in groups if group != but)
+
+
+def _required(edge: Edge) -> int:
+    match edge:
+        case Stream():
+            return StreamMemory.required(edge.arrays, edge.slots)
+        case Table():
+            return TableMemory.required(edge.arrays, len(edge.writers), edge.slots)
+        case Board():
+            return BoardMemory.required(edge.arrays)
+        case Record():
+            return RecordMemory.required(edge.arrays)
+        case Rounds():
+            return RoundsMemory.required(len(edge.members), edge.state)
+        case ActionLog():
+            return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity)
+        case Ask():
+            return Questions.required(edge)

@@ -1,0 +1,242 @@
+"""A node's ports over the shared segment of its run: structures, with the owner and the bells filled in."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from time import monotonic_ns
+
+from penstock.memory.counters import Counters
+from penstock.memory.rounds import Rounds as RoundsMemory
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.memory.table import Table as TableMemory
+from penstock.nodes.contract import Balance
+from penstock.nodes.ports import (
+    ActionLogPort,
+    BoardReader,
+    BoardWriter,
+    PolicyPort,
+    QuestionPort,
+    RecordPort,
+    StreamReader,
+    StreamWriter,
+)
+from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream, Table
+from penstock.types import Array, Arrays
+from penstock.wiring.asking import AnsweringEnd, AskingEnd
+from penstock.wiring.edges import SUPERVISOR, Wiring, node_class
+from penstock.wiring.ends import BoardEnd, StreamEnd, TableEnd
+from penstock.wiring.ledger import Ledger, ledger
+from penstock.wiring.trace import NodeTrace, NoTrace
+
+__all__ = ["NodePorts"]
+
+
+class NodePorts:
+    """Implements ``node.Ports`` for one node in one process."""
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        wiring: Wiring,
+        name: str,
+        group: str,
+        incarnation: int,
+        former: tuple[int, ...] = (),
+        trace: NodeTrace | None = None,
+    ) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.former = former
+        self._wiring = wiring
+        self._group = group
+        self._trace = NoTrace() if trace is None else trace
+        self._counters: Counters = wiring.counters
+        self._busy_until_ns = 0
+        self._busy_ns = self._counters.cell(name, "busy_ns")
+        self._idle_ns = self._counters.cell(name, "idle_ns")
+        self._accounted_ns = monotonic_ns()
+
+    def stream_writer(self, edge: str) -> StreamWriter:
+        """The writing end of a stream, or of this node's ring of a table."""
+        table = self._wiring.edge(edge)
+        if isinstance(table, Table):
+            wake = self._waker(table.readers)
+            memory = self._wiring.table_memory(edge)
+            tree = self._wiring.tree(edge)
+            return TableEnd(memory, tree, table, self.name, counters=self._counters, wake=wake)
+        stream = self._stream(edge)
+        return self._stream_end(stream, stream.readers)
+
+    def stream_reader(self, edge: str) -> StreamReader:
+        """The reading end of a stream."""
+        stream = self._stream(edge)
+        return self._stream_end(stream, stream.writers)
+
+    def table(self, edge: str) -> TableMemory:
+        """A table, to be looked at."""
+        return self._wiring.table_memory(edge)
+
+    def priorities(self, edge: str) -> Array | None:
+        """The bytes of the tree that ranks a table's rows; ``None`` if they are not ranked."""
+        return self._wiring.tree_bytes(edge)
+
+    def _stream(self, name: str) -> Stream:
+        edge = self._wiring.edge(name)
+        if not isinstance(edge, Stream):
+            raise TypeError(f"edge {name} is no stream")
+        return edge
+
+    def _stream_end(self, edge: Stream, others: tuple[str, ...]) -> StreamEnd:
+        memory = StreamMemory(self._wiring.bytes_of(edge.name), edge.arrays, edge.slots)
+        handed_on = self._counters.cell(self.name, "handed_on")
+        return StreamEnd(memory, self.incarnation, self.former, handed_on=handed_on, wake=self._waker(others))
+
+    def board_writer(self, edge: str) -> BoardWriter:
+        """The writing end of a board."""
+        return self._board_end(edge)
+
+    def board_reader(self, edge: str) -> BoardReader:
+        """A reading end of a board."""
+        return self._board_end(edge)
+
+    def _board_end(self, name: str) -> BoardEnd:
+        edge = self._wiring.edge(name)
+        if not isinstance(edge, Board):
+            raise TypeError(f"edge {name} is no board")
+        return BoardEnd(self._wiring.board(name), self._waker(edge.readers), edge.max_lag)
+
+    def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
+        """The asking end of an ask edge: a policy in this process, or the way to the node that answers."""
+        ask = self._ask(edge)
+        board = self.board_reader(ask.board)
+        match ask.answer:
+            case LocalAnswer(kind, settings):
+                policy: PolicyPort = node_class(kind)(settings, board, first_lane, lanes)
+                return policy
+            case RemoteAnswer(nodes, stream):
+                slot = self._wiring.questions(ask).slot(self.name, self.incarnation)
+                answerer = next(node for node in nodes if self.name in ask.answered_by(node))
+                wake = self._bell_of(answerer)
+                arrays = self._arrays(stream)
+                return AskingEnd(slot, arrays, board, first_lane=first_lane, wake=wake)
+
+    def questions(self, edge: str) -> QuestionPort:
+        """The answering end of an ask edge, for this node's share of the askers."""
+        ask = self._ask(edge)
+        if not isinstance(ask.answer, RemoteAnswer):
+            raise TypeError(f"the askers of {edge} answer themselves")
+        questions, askers = self._wiring.questions(ask), ask.answered_by(self.name)
+        slots = [questions.slot(asker, self.incarnation) for asker in askers]
+        wakes = [self._bell_of(asker) for asker in askers]
+        count = self._counters.cell(self.name, "handed_on").add
+        return AnsweringEnd(slots, self._arrays(ask.answer.stream), wakes, count)
+
+    def _ask(self, name: str) -> Ask:
+        edge = self._wiring.edge(name)
+        if not isinstance(edge, Ask):
+            raise TypeError(f"edge {name} is no ask")
+        return edge
+
+    def _arrays(self, stream: str) -> Arrays:
+        """All slots of a stream, for one who neither claims nor takes them."""
+        if isinstance(self._wiring.edge(stream), Table):
+            return self._wiring.table_memory(stream).arrays
+        edge = self._stream(stream)
+        return StreamMemory(self._wiring.bytes_of(stream), edge.arrays, edge.slots).arrays
+
+    def _bell_of(self, node: str) -> Callable[[], None]:
+        """Rings the bell of a node's process, unless it is this one: its loop polls before it sleeps."""
+        return self._waker((node,))
+
+    def _waker(self, nodes: tuple[str, ...]) -> Callable[[], None]:
+        ring, bells = self._wiring.bells_of(nodes, but=self._group), self._wiring.bells
+
+        def wake() -> None:
+            for bell in ring:
+                bells.ring(bell)
+
+        return wake
+
+    def record(self, edge: str) -> RecordPort:
+        """The owner's end of a record."""
+        return self._wiring.record(edge)
+
+    def rounds(self, edge: str) -> RoundsMemory:
+        """This node's end of rounds."""
+        return self._wiring.rounds(edge, self.name)
+
+    def action_log(self, edge: str) -> ActionLogPort:
+        """The action log of one node's lanes."""
+        return self._wiring.action_log(edge)
+
+    @contextmanager
+    def busy(self, name: str, limit_s: float) -> Iterator[None]:
+        """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
+        # Not what stands in the counter: the time that a process has for its start ends with its first such work.
+        before, self._busy_until_ns = self._busy_until_ns, monotonic_ns() + int(limit_s * 1e9)
+        self._counters.set(self.name, "busy_until_ns", self._busy_until_ns)
+        try:
+            with self.span(name):
+                yield
+        finally:
+            self.beat()
+            self._busy_until_ns = before
+            self._counters.set(self.name, "busy_until_ns", before)
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """What the node does inside the ``with`` block, by its name in the run's trace."""
+        return self._trace.span(name)
+
+    def sign(self) -> memoryview:
+        """An int64 whose changes count as signs of life."""
+        return self._counters.view(self.name, "sign")
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        """Add to one of this node's counters."""
+        self._counters.add(self.name, counter, amount)
+
+    def note(self, counter: str, value: int) -> None:
+        """Set one of this node's counters."""
+        self._counters.set(self.name, counter, value)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """The counters of every node."""
+        return self._wiring.table()
+
+    def balance(self) -> Balance | None:
+        """What became of every transition."""
+        return None if self._ledger is None else self._ledger.balance()
+
+    @cached_property
+    def _ledger(self) -> Ledger | None:
+        return ledger(self._wiring)
+
+    def stopping(self) -> bool:
+        """True once the run has been asked to end."""
+        return self._counters.get(SUPERVISOR, "stopping") != 0
+
+    def finished(self) -> None:
+        """This node has nothing left to do, ever."""
+        self._counters.set(self.name, "finished", 1)
+        self._wiring.bells.ring(0)
+
+    def begin(self) -> None:
+        """All nodes of this process are open: from here on the node's loop goes round."""
+        self.beat()
+        self._counters.set(self.name, "busy_until_ns", 0)
+        self._accounted_ns = monotonic_ns()
+
+    def beat(self) -> None:
+        """The node's loop goes round."""
+        self._counters.set(self.name, "heartbeat_ns", monotonic_ns())
+
+    def worked(self, begin_ns: int, end_ns: int) -> None:
+        """The node was at work for so long, and idle since its last turn."""
+        self._busy_ns.add(end_ns - begin_ns)
+        self._idle_ns.add(begin_ns - self._accounted_ns)
+        self._accounted_ns = end_ns
+        self._trace.stepped(begin_ns, end_ns)
+
+    def idle(self, until_ns: int) -> None:
+        """The node has been idle since its last turn: nothing to do, or other nodes of its process had theirs."""
+        self._idle_ns.add(until_ns - self._accounted_ns)
+        self._accounted_ns = until_ns

@@ -1,0 +1,71 @@
+"""How much noise counts at which step, and until when actions are drawn blindly."""
+
+import numpy as np
+import pytest
+
+from penstock.kernels.actions import draw_actions
+from penstock.kernels.noise import uniform
+from penstock.policies.exploration import Constant, Exploration, Falling, Ladder
+from penstock.types import Box, Discrete
+
+LANES = np.arange(2, 5)
+
+
+@pytest.mark.parametrize(
+    ("explore", "step", "expected", "moves"),
+    [
+        (Constant(0.1), 7, [0.1, 0.1, 0.1], False),
+        # From 1 to 0.05 over 10 % of 1,000 steps: at step 25 a quarter of the way.
+        (Falling(1.0, 0.05, 0.1), 25, [0.7625] * 3, True),
+        (Falling(1.0, 0.05, 0.1), 900, [0.05] * 3, True),
+        # 0.4^(1 + 7 i / 4) for lanes 2, 3, 4 of 5.
+        (Ladder(0.4, 7.0), 25, [0.4**4.5, 0.4**6.25, 0.4**8.0], False),
+    ],
+)
+def test_explore_by_hand(explore, step, expected, moves):
+    exploration = Exploration(explore, 0, 5, 1000.0)
+    found = exploration.scale(LANES, step)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert exploration.moves is moves
+
+
+@pytest.mark.parametrize(
+    ("warmup", "lanes", "steps"), [(0, 4, 0), (1, 4, 1), (100, 4, 25), (101, 4, 26), (1000, 1, 1000)]
+)
+def test_as_many_steps_are_blind_as_the_rows_need(warmup, lanes, steps):
+    exploration = Exploration(Constant(), warmup, lanes, 1e6)
+    assert [step for step in range(2000) if exploration.blind(step)] == list(range(steps))
+
+
+def test_blind_actions_are_of_seed_lane_and_step_and_not_the_policys_noise():
+    space, exploration = Box((2,), "float32", (-5.0,), (5.0,)), Exploration(Constant(), 1, 4, 1.0)
+    drawn = np.zeros((3, 2, 2), np.float32)
+    for row, (seed, step) in zip(drawn, [(1, 0), (2, 0), (1, 1)], strict=True):
+        exploration.draw(space, seed, np.array([0, 1]), step, row)
+    assert len(np.unique(drawn)) == drawn.size
+    again = np.zeros((1, 2), np.float32)
+    exploration.draw(space, 1, np.array([1]), 0, again)
+    np.testing.assert_array_equal(again, drawn[0, 1:])
+    own = np.zeros((2, 2), np.float32)
+    draw_actions(space, 1, np.array([0, 1]), 0, own)
+    assert not np.isin(own, drawn).any()
+
+
+def test_blind_actions_fill_a_box_from_its_numbers():
+    out = np.zeros((1000, 2, 3), np.float32)
+    draw_actions(Box((2, 3), "float32", (0.0,), (9.0,)), 7, np.arange(1000), 3, out)
+    np.testing.assert_array_equal(out.reshape(1000, 6), 2.0 * uniform(7, np.arange(1000), 3, 6) - 1.0)
+    assert -1.0 <= out.min() < -0.99
+    assert 0.99 < out.max() < 1.0
+    # The standard error of a mean over 6,000 numbers of deviation 1 / sqrt(3).
+    assert abs(out.mean()) < 5 * 0.0075
+
+
+@pytest.mark.parametrize("n", [1, 3, 18])
+def test_blind_actions_are_each_as_likely(n):
+    out = np.zeros(18_000, np.int64)
+    draw_actions(Discrete(n, 5), 7, np.arange(18_000), 3, out)
+    counts = np.bincount(out)
+    assert len(counts) == n
+    assert np.abs(counts - 18_000 / n).max() <= 5 * np.sqrt(18_000 / n)

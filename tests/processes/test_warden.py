@@ -1,0 +1,155 @@
+"""The warden: what is left of a process's children after its end, and of everything after the launcher's."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.errors import ResourceError
+from penstock.memory.segment import Segment
+from penstock.processes.starts import Processes
+from penstock.processes.worker import WorkerSpec
+from penstock.scheduler.lives import Exit
+from penstock.wiring.edges import Placement
+from tests.runtime.nodes import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Code(WorkerSpec):
+    """What a process is told in place of nodes: code, which runs when it is read."""
+
+    code: str
+
+    def __reduce__(self):
+        return exec, (f"import os\n{self.code}\nos._exit(0)", {})
+
+
+@pytest.fixture(params=[True, False], ids=["forked", "by itself"])
+def processes(monkeypatch, request):
+    """A process table, with a template and without."""
+    monkeypatch.setattr("penstock.processes.starts.FORKS", request.param)
+    table = Processes()
+    yield table
+    table.kill_all()
+
+
+def run(table: Processes, code: str, group: str = "one", imports: Sequence[str] = ()) -> None:
+    spec = Code(Placement(group, (), (), ((group, group),)), {}, {})
+    spec.code = code
+    with contextlib.closing(Segment.create(4096, "test")) as segment:
+        table.start(segment, spec, 1, imports)
+
+
+def exits(table: Processes) -> list[Exit]:
+    found: list[Exit] = []
+    assert wait_until(lambda: found.extend(table.exits()) or found)
+    return found
+
+
+def alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+CHILD = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']{});"
+TELL = "open({!r}, 'w').write(str(child.pid));"
+
+
+def told(path: Path) -> int:
+    assert wait_until(lambda: path.exists() and path.read_text())
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize(("code", "status"), [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", -9), ("pass", 0)])
+def test_it_says_how_a_process_ended(processes, code: str, status: int) -> None:
+    run(processes, code)
+    assert exits(processes) == [Exit("one", status, "")]
+    assert processes.running() == ()
+
+
+def test_a_process_that_is_killed_is_not_told_of_again(processes) -> None:
+    run(processes, "import time; time.sleep(60)")
+    pid = processes.pid("one")
+    processes.kill("one")
+    assert not alive(pid)
+    assert processes.exits() == []
+    run(processes, "os._exit(3)")
+    assert exits(processes)[0].status == 3
+
+
+@pytest.mark.parametrize("apart", ["", ", start_new_session=True"])
+def test_the_children_of_a_process_end_with_it(processes, tmp_path, apart: str) -> None:
+    path = tmp_path / "pid"
+    run(processes, CHILD.format(apart) + TELL.format(str(path)) + "os._exit(1)")
+    exits(processes)
+    assert not alive(told(path))
+
+
+def test_the_children_of_another_process_stay(processes, tmp_path) -> None:
+    # A child that a living process has let go of is the warden's as well.
+    path, code = tmp_path / "pid", CHILD.format(", start_new_session=True")
+    daemon = "if os.fork() == 0: exec({!r}); os._exit(0)\nos.wait(); import time; time.sleep(60)"
+    run(processes, daemon.format(code + TELL.format(str(path))))
+    child = told(path)
+    run(processes, "os._exit(1)", "two")
+    assert exits(processes)[0].group == "two"
+    assert alive(child)
+    processes.kill_all()
+    assert not alive(child)
+
+
+def test_without_its_warden_a_run_ends(processes, monkeypatch) -> None:
+    run(processes, "import time; time.sleep(60)")
+    psutil.Process(psutil.Process(processes.pid("one")).ppid()).kill()
+    with pytest.raises(ResourceError, match="was killed"):
+        wait_until(processes.exits)
+    os.kill(processes.pid("one"), signal.SIGKILL)
+
+
+def test_a_process_that_cannot_be_started_is_named(monkeypatch) -> None:
+    monkeypatch.setattr("penstock.processes.starts.FORKS", False)
+    processes = Processes()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    run(processes, "")
+    with pytest.raises(ResourceError, match="process one cannot be started: No such file"):
+        wait_until(processes.exits)
+    processes.kill_all()
+
+
+LAUNCHER = """
+import os, sys, time
+from penstock.runtime.local import launch
+from tests.runtime.nodes import counting
+launch(counting(5, "bear children", 50))
+"""
+
+
+@pytest.mark.parametrize("moment", ["launcher", "everyone", "terminal"])
+def test_whatever_ends_the_launcher_leaves_nothing(tmp_path, moment: str) -> None:
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], cwd=ROOT, env={**os.environ, "PIDS": str(tmp_path)})
+    assert wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 20.0)
+    family = psutil.Process(launcher.pid).children(recursive=True)
+    children = [psutil.Process(int(path.name)) for path in tmp_path.iterdir()]
+    warden = next(process for process in family if process.ppid() == launcher.pid)
+    if moment == "everyone":
+        for process in (psutil.Process(launcher.pid), *(node for node in family if node != warden)):
+            # The lifeline may have been quicker.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    elif moment == "launcher":
+        launcher.kill()
+    else:
+        for number in (signal.SIGHUP, signal.SIGINT):
+            os.killpg(os.getpgid(warden.pid), number)  # it is for the launcher to decide
+            time.sleep(0.05)
+        assert launcher.poll() is None
+        launcher.terminate()
+    launcher.wait(20)
+    assert wait_until(lambda: not any(alive(process.pid) for process in (*family, *children)), 2.0)

@@ -1,0 +1,217 @@
+"""Both ends of an ask edge over shared memory: one question open at a time, nothing torn whoever dies."""
+
+import numpy as np
+import pytest
+
+from penstock.errors import FencedError
+from penstock.memory.segment import Segment
+from penstock.memory.stream import Stream
+from penstock.program.graph import Ask, LocalAnswer, RemoteAnswer
+from penstock.types import Array, ArraySpec, Question, Wanted
+from penstock.wiring.asking import AnsweringEnd, AskingEnd
+from penstock.wiring.questions import Questions
+
+LANES, STEPS, SLOTS = 2, 3, 2
+ENV, OTHER, NODE = 11, 12, 21
+"""Incarnations."""
+ROWS = (
+    ArraySpec("obs", (STEPS + 1, LANES, 4), "float32"),
+    ArraySpec("action", (STEPS + 1, LANES), "int64"),
+    ArraySpec("value", (STEPS + 1, LANES), "float32"),
+    ArraySpec("final.obs", (STEPS * LANES, 4), "float32"),
+    ArraySpec("final_value", (STEPS * LANES,), "float32"),
+)
+EDGE = Ask(
+    "act",
+    ("env.0", "env.1"),
+    "policy",
+    RemoteAnswer(
+        ("policy.0",),
+        "rollouts",
+        ArraySpec("environment_action", (LANES,), "float64"),
+        (ArraySpec("obs.film", (LANES, 4, 6), "uint8"),),
+    ),
+)
+
+
+def zeros(nbytes: int) -> Array:
+    return Segment.create(nbytes, "test").bytes
+
+
+class BoardOf:
+    """A board with a version."""
+
+    latest = 4
+
+    def version(self) -> int:
+        return self.latest
+
+    def fresh(self, turn: int) -> bool:
+        return turn <= self.latest
+
+
+class Pair:
+    """An environment node's end, its stream, and the answerer's end for both askers."""
+
+    def __init__(self) -> None:
+        self.rung: list[str] = []
+        self.stream = Stream(zeros(Stream.required(ROWS, SLOTS)), ROWS, SLOTS)
+        self.questions = Questions(zeros(Questions.required(EDGE)), EDGE)
+        self.asking = self.ask_again(ENV)
+        self.answering = self.answer_again(NODE)
+
+    def ask_again(self, owner: int, asker: str = "env.0") -> AskingEnd:
+        return AskingEnd(
+            self.questions.slot(asker, owner),
+            self.stream.arrays,
+            BoardOf(),  # type: ignore[arg-type]
+            first_lane=6,
+            wake=lambda: self.rung.append("policy.0"),
+        )
+
+    def answer_again(self, owner: int) -> AnsweringEnd:
+        slots = [self.questions.slot(asker, owner) for asker in EDGE.askers]
+        wakes = [lambda asker=asker: self.rung.append(asker) for asker in EDGE.askers]  # type: ignore[misc]
+        return AnsweringEnd(slots, self.stream.arrays, wakes, lambda: None)
+
+
+def test_a_question_goes_there_and_back() -> None:
+    pair = Pair()
+    asking, answering = pair.asking, pair.answering
+    handle = asking.bind(pair.stream.slot(1))
+    assert asking.answered()
+    assert not answering.waiting()
+    asking.ask(handle, 2, 500)
+    assert pair.rung == ["policy.0"]
+    assert answering.waiting()
+    (question,) = answering.take()
+    assert question == Question(
+        asker=0, wanted=Wanted.ROW, refresh=True, slot=1, row=2, finals=0, step=500, first_lane=6
+    )
+    assert not answering.waiting()
+    assert not asking.answered()
+    answering.environment_action(0)[...] = [0.5, 1.5]
+    answering.answer(0, 7)
+    assert pair.rung == ["policy.0", "env.0"]
+    assert asking.answered()
+    assert asking.answered()
+    assert asking.version == 7
+    np.testing.assert_array_equal(asking.environment_action, [0.5, 1.5])
+
+
+def test_stacks_stand_beside_the_question_of_whoever_asks() -> None:
+    pair = Pair()
+    assert list(pair.asking.stacks) == ["obs.film"]
+    pair.asking.stacks["obs.film"][1, 3] = 7
+    pair.asking.ask(pair.asking.bind(pair.stream.slot(1)), 2, 500)
+    pair.answering.take()
+    np.testing.assert_array_equal(pair.answering.stacks(0)["obs.film"][1, 3], [7] * 6)
+    assert not pair.answering.stacks(1)["obs.film"].any()
+
+
+def test_only_the_question_after_a_refresh_says_so() -> None:
+    pair = Pair()
+    said = []
+    for refresh in (True, False, True):
+        if refresh:
+            pair.asking.refresh()
+        pair.asking.ask(0, 0, 0)
+        said += [question.refresh for question in pair.answering.take()]
+        pair.answering.answer(0, 1)
+        assert pair.asking.answered()
+    assert said == [True, False, True]
+
+
+def test_values_are_asked_for_by_where_they_lie() -> None:
+    pair = Pair()
+    slot = pair.stream.slot(1)
+    pair.asking.ask_value({"obs": slot["obs"][STEPS]}, slot["value"][STEPS])
+    (question,) = pair.answering.take()
+    assert (question.wanted, question.slot, question.row) == (Wanted.VALUE, 1, STEPS)
+    pair.answering.answer(0, 1)
+    assert pair.asking.answered()
+    pair.asking.ask_value({"obs": slot["final.obs"][:4]}, slot["final_value"][:4])
+    (question,) = pair.answering.take()
+    assert (question.wanted, question.slot, question.finals) == (Wanted.FINAL_VALUE, 1, 4)
+
+
+def test_arrays_that_no_answerer_sees_are_refused() -> None:
+    pair = Pair()
+    slot, other = pair.stream.slot(1), pair.stream.slot(0)
+    with pytest.raises(ValueError, match="lie in no slot"):
+        pair.asking.bind({name: array.copy() for name, array in slot.items()})
+    with pytest.raises(ValueError, match="lie in no slot"):
+        pair.asking.ask_value({"obs": slot["obs"][3]}, np.zeros(LANES, np.float32))
+    with pytest.raises(ValueError, match="obs and the value that is asked for lie in different places"):
+        pair.asking.ask_value({"obs": other["obs"][3]}, slot["value"][3])
+    with pytest.raises(ValueError, match="begin within a row"):
+        pair.asking.ask_value({"obs": slot["obs"][3]}, slot["value"][3, 1:])
+    assert not pair.answering.waiting()
+
+
+def test_one_question_at_a_time() -> None:
+    pair = Pair()
+    pair.asking.ask(0, 0, 0)
+    with pytest.raises(ValueError, match="asked again before the last question was answered"):
+        pair.asking.ask(0, 1, 1)
+
+
+def test_it_waits_for_versions_as_the_board_says() -> None:
+    asking = Pair().asking
+    assert asking.fresh(4)
+    assert not asking.fresh(5)
+
+
+def test_what_a_dead_asker_asked_is_asked_no_more() -> None:
+    pair = Pair()
+    with pytest.raises(FencedError, match="not recovered"):
+        pair.ask_again(OTHER)
+    assert pair.questions.recover_asker("env.0", ENV)
+    pair.ask_again(OTHER).ask(1, 0, 0)
+    assert pair.questions.recover_asker("env.0", OTHER)
+    assert pair.questions.recover_asker("env.0", OTHER)
+    assert not pair.answering.waiting()
+    assert pair.ask_again(OTHER + 1).answered()
+
+
+def test_a_dead_asker_is_recovered_only_when_nobody_writes_for_it_any_more() -> None:
+    pair = Pair()
+    pair.asking.ask(1, 0, 0)
+    (question,) = pair.answering.take()
+    assert not pair.questions.recover_asker("env.0", ENV)
+    assert not pair.questions.recover_asker("env.0", ENV)
+    pair.answering.answer(question.asker, 3)
+    assert pair.questions.recover_asker("env.0", ENV)
+
+
+def test_what_a_dead_answerer_had_begun_is_asked_again() -> None:
+    pair = Pair()
+    second = pair.ask_again(OTHER, "env.1")
+    pair.asking.ask(1, 2, 33)
+    (begun,) = pair.answering.take()
+    second.ask(0, 0, 0)
+    assert pair.questions.recover_answerer("policy.0", NODE) == 1
+    successor = pair.answer_again(NODE + 1)
+    first, other = successor.take()
+    assert first == begun
+    assert other.asker == 1
+    with pytest.raises(FencedError):  # were it only slow, and not dead
+        pair.answering.answer(0, 3)
+    assert not pair.asking.answered()
+    successor.answer(0, 8)
+    assert pair.asking.answered()
+    assert pair.asking.version == 8
+
+
+def test_when_both_ends_die_the_answerer_is_recovered_first() -> None:
+    pair = Pair()
+    pair.asking.ask(1, 2, 33)
+    pair.answering.take()
+    assert not pair.questions.recover_asker("env.0", ENV)
+    pair.questions.recover_answerer("policy.0", NODE)
+    assert pair.questions.recover_asker("env.0", ENV)
+    assert pair.answer_again(NODE + 1).take() == []
+
+
+def test_askers_that_answer_themselves_take_no_memory() -> None:
+    assert Questions.required(Ask("act", ("env.0",), "policy", LocalAnswer("policy", None))) == 0

@@ -23,8 +23,8 @@ from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
+from penstock.policies.acting import PolicySettings
 from penstock.policies.exploration import Exploration
-from penstock.policies.settings import PolicySettings
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import ActionLog, Ask, Board, LocalAnswer, NodeSpec, Program, Stream

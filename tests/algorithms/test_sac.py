@@ -8,7 +8,7 @@ import torch
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.sac import learn, spec
-from penstock.models.ensemble import Ensemble
+from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from tests.algorithms.replay_rows import (
     CONTINUOUS,

@@ -10,7 +10,7 @@ from penstock.algorithms.ddpg import spec as ddpg_spec
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.td3 import learn, spec
-from penstock.models.ensemble import Ensemble
+from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from penstock.policies.exploration import Constant
 from tests.algorithms.replay_rows import CONTINUOUS, constant, minibatch_of, noise_of, slope, state_of

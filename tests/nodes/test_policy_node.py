@@ -10,8 +10,8 @@ import pytest
 from penstock.kernels.noise import draw
 from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
 from penstock.policies import Categorical, Encoding, Network, PolicyGraph
+from penstock.policies.acting import PolicySettings
 from penstock.policies.exploration import Constant, Exploration, Falling
-from penstock.policies.settings import PolicySettings
 from penstock.types import (
     Array,
     Arrays,

@@ -5,9 +5,8 @@ import pytest
 
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
-from penstock.policies.acting import LocalPolicy
+from penstock.policies.acting import LocalPolicy, PolicySettings
 from penstock.policies.exploration import Constant, Exploration, Falling, Ladder
-from penstock.policies.settings import PolicySettings
 from penstock.types import ArraySpec, BackendSpec, Box, Discrete, Spaces
 from tests.inference import reference
 

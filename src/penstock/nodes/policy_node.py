@@ -13,7 +13,7 @@ import numpy as np
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
 from penstock.nodes.contract import Ports
-from penstock.policies.settings import PolicySettings
+from penstock.policies.acting import PolicySettings
 from penstock.registry import load
 from penstock.types import Array, Arrays, PolicyBackend, Question, Wanted
 

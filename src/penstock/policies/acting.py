@@ -1,10 +1,11 @@
-"""LocalPolicy: a policy in the process of the node that asks. It has answered when ``ask`` returns.
+"""How a policy acts: what it needs to know, and `LocalPolicy`, which answers in the process of the node that asks.
 
 An answer is a pure function of parameters, observation, seed, lane and step, so trajectories do not depend on which
 process asked.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, runtime_checkable
 
@@ -12,11 +13,28 @@ import numpy as np
 
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.noise import draw
-from penstock.policies.settings import PolicySettings
+from penstock.policies.exploration import Exploration
+from penstock.policies.graph import PolicyGraph
 from penstock.registry import load
-from penstock.types import Array, Arrays, PolicyBackend, Space
+from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Space, Spaces
 
-__all__ = ["LocalPolicy"]
+__all__ = ["LocalPolicy", "PolicySettings"]
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    """What whoever answers for a policy needs to know of it. It holds no parameters: they are published."""
+
+    backend: BackendSpec
+    graph: PolicyGraph
+    noise: NoiseSpec
+    spaces: Spaces
+    row: tuple[ArraySpec, ...]
+    """The algorithm's own row fields, which the answer fills in beside ``action``."""
+    seed: int
+    exploration: Exploration
+    stacks: tuple[ArraySpec, ...] = ()
+    """Observation fields of which rows keep one frame only, as the policy sees one lane's."""
 
 
 class _Published(Protocol):

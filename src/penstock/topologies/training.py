@@ -21,8 +21,8 @@ from penstock.nodes.learner import VERDICT, KeeperSettings
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy_node import PolicyNodeSettings
 from penstock.policies import Linear
+from penstock.policies.acting import PolicySettings
 from penstock.policies.exploration import Exploration
-from penstock.policies.settings import PolicySettings
 from penstock.program.graph import (
     ActionLog,
     Ask,

@@ -25,7 +25,7 @@ from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, init
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
 from penstock.algorithms.sac.learn import actor_gradients, actor_update, drawn
 from penstock.algorithms.sac.spec import policy_graph
-from penstock.models.ensemble import Ensemble
+from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy
 from penstock.ops.losses import share_of

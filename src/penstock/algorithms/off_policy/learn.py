@@ -12,7 +12,7 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Phase, Tensors
 from penstock.algorithms.off_policy.spec import ReplayConfig
-from penstock.models.ensemble import Ensemble
+from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from penstock.ops.optimizers import Adam, adam, polyak
 from penstock.types import Arrays, Spaces

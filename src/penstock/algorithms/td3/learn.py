@@ -19,7 +19,7 @@ from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, critic_input, followed, next_obs, stepped
 from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
-from penstock.models.ensemble import Ensemble
+from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy
 from penstock.ops.losses import share_of

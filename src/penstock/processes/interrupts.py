@@ -16,10 +16,10 @@ class Interrupts:
     """Counts interrupts inside its ``with`` block instead of raising KeyboardInterrupt.
 
     Args:
-        patience: after so many, the next one raises KeyboardInterrupt all the same; ``None``: none ever does.
+        patience: the interrupt after so many raises KeyboardInterrupt. ``None``: none does.
 
-    Signals reach only the main thread; in another thread this counts none and the process keeps its own handlers. There
-    the end of the interpreter counts as two, if it would not wait for the thread by itself.
+    Signals reach the main thread only. In another thread nothing is counted and the process keeps its own handlers. The
+    end of the interpreter counts as two interrupts there, if the thread is a daemon.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -47,7 +47,7 @@ class Interrupts:
         atexit.unregister(self._end)
 
     def _end(self) -> None:
-        """The interpreter ends. A thread that it leaves within native code would end the whole process by an abort."""
+        """Called when the interpreter ends. It would abort the process if a thread were still inside native code."""
         self.count = 2
         self._thread.join(EXIT_LIMIT_S)
 

@@ -1,6 +1,6 @@
-"""Whether a program fits into this machine: its memory and its open files, asked before anything starts.
+"""Checks that this machine has the memory, the disk and the open files for a program, before anything starts.
 
-What environments and libraries take for themselves nobody knows beforehand, so this is the least that a run needs.
+Counts the least that a run needs: nobody knows beforehand what environments and libraries take.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from penstock.wiring.edges import Wiring
 __all__ = ["available_memory", "check_room", "shared_memory"]
 
 PROCESS_BYTES = 8 << 20
-"""What a worker process takes at the very least; measured: 12 to 20 MiB, with its share of what all of them share."""
+"""Least memory of a worker process. Measured: 12 to 20 MiB, with its part of the memory that all share."""
 PROCESS_FILES = 1
 """Descriptors that the launcher holds for each process while it runs."""
 OWN_FILES = 24
@@ -26,16 +26,16 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def shared_memory(program: Program) -> int:
-    """Bytes of the segment that holds all edges, but for what may never be touched."""
+    """Bytes of the segment that holds all edges, without the pages that may never be touched."""
     nbytes = Wiring(program.edges, [(node.name, node.group) for node in program.nodes]).nbytes
     return nbytes - _untouched(program)
 
 
 def check_room(program: Program, processes: int) -> None:
-    """Return if the machine has room for a program in so many processes.
+    """Check that the machine has room for a program in so many processes.
 
     Raises:
-        ResourceError: in one line: how much it needs, how much there is, what to type.
+        ResourceError: it has not. The line says how much is needed, how much there is, and what to type.
     """
     _check_memory(program, processes)
     for edge in program.edges:
@@ -50,10 +50,10 @@ def check_room(program: Program, processes: int) -> None:
 
 
 def _check_memory(program: Program, processes: int) -> None:
-    """Return if the memory suffices; else the error speaks of what takes the most.
+    """Check that the memory suffices.
 
     Raises:
-        ResourceError: it does not.
+        ResourceError: it does not. The line names what takes the most.
     """
     shared, free = shared_memory(program), available_memory()
     learning = [node.minibatch for node in program.nodes if node.minibatch is not None]
@@ -70,9 +70,9 @@ def _check_memory(program: Program, processes: int) -> None:
 
 
 def _untouched(program: Program) -> int:
-    """Bytes that tables have for last observations of truncated episodes: pages that none reaches cost no memory.
+    """Bytes of tables for the last observations of truncated episodes. Pages that are never written cost no memory.
 
-    There is room for as many as a slot has rows, so counting them would have images take twice what they do.
+    A slot has room for as many as it has rows. To count all of it would double the memory of images.
     """
     tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
     return sum(
@@ -96,16 +96,16 @@ def _advice(program: Program, missing: int) -> str:
 
 
 def _fitting(table: Table, missing: int, counts: Callable[[ArraySpec], bool]) -> int:
-    """How many rows a table may keep so that those of its arrays that count take ``missing`` bytes less; 0 if none."""
+    """How many rows a table may keep so that the counted arrays take ``missing`` bytes less; 0 if none."""
     slot = sum(spec.nbytes for spec in table.arrays if counts(spec)) * len(table.writers)
     return max(0, table.slots - 1 - -(-missing // slot)) * table.rings.turn_rows
 
 
 def _check_disk(table: Table, file: Path) -> None:
-    """Return if there is room for a table's file, beside what it has reserved already.
+    """Check that the disk has room for a table's file. Space that the file has reserved already counts as free.
 
     Raises:
-        ResourceError: there is not.
+        ResourceError: it has not.
     """
     with contextlib.suppress(OSError):
         reserved = file.stat().st_blocks * 512 if file.exists() else 0
@@ -120,14 +120,14 @@ def _check_disk(table: Table, file: Path) -> None:
 
 
 def _free_on_disk(file: Path) -> int:
-    """Bytes that this user may still write where the file is to be."""
+    """Bytes that this user may still write to the disk of that file."""
     there = next(folder for folder in file.absolute().parents if folder.exists())
     found = os.statvfs(there)
     return found.f_bavail * found.f_frsize
 
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """Bytes that this process could still take, within its container's limit; ``None`` where nobody says."""
+    """Bytes of memory that this process can still take, within the limit of its container; ``None`` if unknown."""
     found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)

@@ -1,6 +1,6 @@
-"""The worker processes of a run: started, signalled and reaped by a warden, which outlives none of them for long.
+"""Starts, signals and ends the worker processes of a run, through its warden.
 
-Workers get plain specs in a file, and inherit file descriptors. It decides nothing about a run.
+A worker reads what it is to do from a file, and inherits file descriptors. Decides nothing about a run.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from penstock.scheduler.lives import Exit
 __all__ = ["Processes"]
 
 FORKS = sys.platform == "linux"
-"""Whether processes are forked from a template: elsewhere nobody adopts them, and system libraries refuse it."""
+"""Whether templates fork processes. Other systems have no subreaper, and their libraries do not survive a fork."""
 SHARED = ("gymnasium",)
-"""What every template imports beside this package's own modules, where this process has."""
+"""Modules that every template imports beside penstock's own, if this process has imported them."""
 STACKS_WAIT_S = 0.5
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
@@ -41,7 +41,7 @@ _OPEN: "weakref.WeakSet[Processes]" = weakref.WeakSet()
 
 
 def _let_go() -> None:
-    """A script that forks itself while it trains must not keep the run alive once the launcher is gone."""
+    """Runs in a child that the user's script forks. The child must not keep the run alive when the launcher is gone."""
     for processes in _OPEN:
         processes.let_go()
 
@@ -50,21 +50,22 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 SPINS = b"2000"
-"""How often a thread of OpenMP looks for work before it sleeps; a user's own number counts. With its default two
-threads of a SAC update beside other programs take the cores from each other: 5 updates/s, not 50. Alone both give 224.
+"""How often a thread of OpenMP looks for work before it sleeps. A number that the user has set wins. With OpenMP's own
+default, two threads of a SAC update take the cores from each other while other programs run: 5 updates/s instead of 50.
+Alone on the machine, both numbers give 224.
 """
 
 
 class Processes:
     """The processes of a run, by the name of their placement group.
 
-    The warden takes 20 ms to be ready: make this before all else that a start needs.
+    The warden takes 20 ms to be ready. So make this object first, and prepare the rest of the start meanwhile.
     """
 
     def __init__(self) -> None:
         self._lifeline = Lifeline()
         self._pids: dict[str, int | None] = {}
-        """``None`` until the warden has said it."""
+        """``None`` until the warden has told the process id."""
         self._errors: dict[str, int] = {}
         self._ended: deque[Exit] = deque()
         self._received = b""
@@ -74,7 +75,7 @@ class Processes:
                 [sys.executable, "-I", "-S", str(Path(warden.__file__)), str(other.fileno())],
                 pass_fds=(other.fileno(),),
                 stdin=subprocess.DEVNULL,
-                # What is typed at a terminal reaches its foreground session only.
+                # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
                 start_new_session=True,
             )
         self._templates: set[str] = set()
@@ -82,7 +83,7 @@ class Processes:
         _OPEN.add(self)
 
     def let_go(self) -> None:
-        """Close what keeps a run alive, and end nothing: for a process that this one was forked into."""
+        """Close the descriptors that keep a run alive, and end no process. For a child that this process has forked."""
         self._control.close()
         self._lifeline.close()
 
@@ -91,12 +92,12 @@ class Processes:
 
         Args:
             segment: the run's shared memory.
-            spec: what the process is told.
-            threads: bounds those of numerical libraries.
-            imports: modules that it needs and that take long: a template imports them once for all who name the same.
+            spec: what the process has to do.
+            threads: at most so many threads for numerical libraries.
+            imports: modules that take long to import. One template imports them for all processes that name the same.
 
         Raises:
-            ResourceError: the machine will have no further process; ``exits`` may tell so later.
+            ResourceError: the system refuses another process. ``exits`` may raise this later.
         """
         group = spec.placement.group
         told = _in_a_file(pickle.dumps(sys.path) + pickle.dumps(spec))
@@ -115,7 +116,7 @@ class Processes:
             os.close(error_write)
 
     def _have_template(self, imports: Sequence[str]) -> str:
-        """What the template that has imported these is known by; it is started with the first who asks for it."""
+        """The key of the template that has imported these modules. Starts that template at the first call."""
         key = " ".join(imports)
         if FORKS and key not in self._templates:
             self._templates.add(key)
@@ -127,7 +128,7 @@ class Processes:
         """Processes that have ended since the last call.
 
         Raises:
-            ResourceError: a process could not be started, or the warden was killed and all others are about to end.
+            ResourceError: a process could not be started; or the warden was killed, so that all processes end.
         """
         self._listen(0.0)
         ended = list(self._ended)
@@ -135,27 +136,27 @@ class Processes:
         return ended
 
     def running(self) -> Sequence[str]:
-        """Groups whose process still runs."""
+        """Groups whose process is running."""
         return tuple(self._pids)
 
     def pid(self, group: str) -> int:
         """The process of a group that runs.
 
         Raises:
-            KeyError: none does.
+            KeyError: the group has no running process.
         """
         while (pid := self._pids[group]) is None:
             self._listen(None)
         return pid
 
     def stacks(self, group: str) -> str:
-        """Ask a process where its threads stand, and give it a moment to say so."""
+        """The stacks of all threads of a process. Waits half a second for its answer."""
         self._ask("signal", group, int(STACKS_SIGNAL))
         time.sleep(STACKS_WAIT_S)
         return self._said(group) or "It did not say where it stands."
 
     def kill(self, group: str) -> None:
-        """End a process now, and return when it is reaped; ``exits`` does not tell of it."""
+        """Kill a process and return when it is reaped. ``exits`` does not report it."""
         self._wake_warden()
         self._ask("signal", group, int(signal.SIGKILL))
         while group in self._pids:
@@ -163,20 +164,20 @@ class Processes:
         self._ended = deque(ended for ended in self._ended if ended.group != group)
 
     def kill_all(self) -> None:
-        """End what still runs, with all that it has started, and the warden. May be called twice."""
+        """Kill all processes with everything that they have started, then end the warden. May be called twice."""
         if self._control.fileno() < 0:
             return
         self._wake_warden()
         self._control.shutdown(socket.SHUT_WR)
         begun = time.monotonic()
-        # Its end of file says that it is through; waiting for a process with a time-out would poll.
+        # The socket's end of file says that the warden is done. Popen.wait with a time-out would poll instead.
         while select.select([self._control], [], [], max(0.0, begun + END_LIMIT_S - time.monotonic()))[0]:
             with contextlib.suppress(ConnectionResetError):
                 if self._control.recv(65_536):
                     continue
             break
         else:
-            # There is a process that the kernel does not let go of.
+            # The kernel does not end one of the processes.
             self._warden.kill()
         self._warden.wait()
         self._control.close()
@@ -187,20 +188,20 @@ class Processes:
         self._lifeline.close()
 
     def _wake_warden(self) -> None:
-        """Whoever stopped every process of a run has stopped this one, too."""
+        """Continue the warden: a user who stopped every process of a run (SIGSTOP) has stopped it, too."""
         self._warden.send_signal(signal.SIGCONT)
 
     def _ask(self, *message: Any, descriptors: Sequence[int] = ()) -> None:  # noqa: ANN401 - as marshal takes it
         content = warden.as_message(message)
         try:
-            # Descriptors travel with the first bytes of what they belong to.
+            # Descriptors travel with the first bytes of their message.
             sent = socket.send_fds(self._control, [content], descriptors)
             self._control.sendall(content[sent:])
         except OSError as error:
             raise _no_warden() from error
 
     def _listen(self, timeout_s: float | None) -> None:
-        """Take in what the warden has said, or waits for it to say something for so long."""
+        """Read the messages of the warden; wait for the first one at most ``timeout_s``."""
         while select.select([self._control], [], [], timeout_s)[0]:
             content = self._control.recv(65_536)
             if not content:
@@ -226,7 +227,7 @@ class Processes:
                 raise ResourceError(f"process {group} cannot be started: {detail}")
 
     def _said(self, group: str) -> str:
-        """What a process has said in its error pipe. Not up to its end: a child of an environment may hold it open."""
+        """What a process has written to its error pipe so far. A child of an environment may hold the pipe open."""
         reader, parts = self._errors[group], []
         with contextlib.suppress(BlockingIOError):
             while part := os.read(reader, 65_536):
@@ -235,24 +236,24 @@ class Processes:
 
 
 def _in_a_file(content: bytes) -> int:
-    """The descriptor of a file without a name that holds this: a pipe takes no more than 64 KB until it is read.
+    """The descriptor of an unnamed file with this content. A pipe would hold 64 KB at most.
 
     Raises:
-        ResourceError: the machine has no room for it.
+        ResourceError: the machine has no memory for it.
     """
     try:
         descriptor = anonymous_file("spec")
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(content)
     except OSError as error:
-        raise ResourceError(f"no room for what a process is told, {len(content)} bytes: {error.strerror}") from error
+        raise ResourceError(f"no memory for the {len(content)} bytes of a process's spec: {error.strerror}") from error
     return descriptor
 
 
 def _python(command: str, *arguments: str) -> list[bytes]:
-    """The command line of an interpreter that imports from the working directory only where this one does.
+    """The command line of a Python interpreter. It imports from the working directory only if this process does.
 
-    Else a file of the user's there, which may have any name, would stand in the place of a library's module.
+    Otherwise a user's file there, ``profile.py`` say, would be imported instead of a library's module of that name.
     """
     safe = () if _imports_from_here() else ("-P",)
     return [os.fsencode(part) for part in (sys.executable, *safe, "-c", command, *arguments)]
@@ -266,10 +267,10 @@ def _imports_from_here() -> bool:
 
 
 def _environment(threads: int) -> dict[bytes, bytes]:
-    """This process's, with a bound on the threads of numerical libraries, and on how long they spin."""
+    """The environment of this process, with bounds on the threads of numerical libraries and on how long they spin."""
     bound = dict.fromkeys((b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"MKL_NUM_THREADS"), str(threads).encode())
     return {b"GOMP_SPINCOUNT": SPINS, **os.environb, **bound}
 
 
 def _no_warden() -> ResourceError:
-    return ResourceError("the process that starts and ends this run's processes was killed, and so they ended too")
+    return ResourceError("the warden, which starts and ends this run's processes, was killed; so all of them ended")

@@ -1,9 +1,9 @@
-"""A template of a run's processes: it has imported what some of them need, and forks them off.
+"""A template: a process that has imported what worker processes need, and forks them.
 
-To import NumPy, Gymnasium and this package takes a process 0.15 s of a core, torch and its compiler 2.6 s more; a fork
-takes 2 ms, and shares the memory. A template has one thread, no part of the run, and nothing that a user wrote:
-environments are imported and made by the process that steps them. Linux only, where what it forks becomes the warden's;
-elsewhere each starts by itself.
+Importing NumPy, Gymnasium and penstock takes 0.15 s of a core; torch and its compiler take 2.6 s more. A fork takes
+2 ms and shares the memory. A template has one thread, holds no part of the run and imports nothing that a user wrote:
+the process that steps an environment imports and makes it. Templates exist on Linux only, where the warden adopts what
+they fork. Elsewhere every process starts by itself.
 """
 
 import contextlib
@@ -24,26 +24,26 @@ from penstock.registry import INFERENCE, NODES, load
 __all__ = ["COMMAND", "GROUP", "main"]
 
 GROUP = b"PENSTOCK_GROUP"
-"""Variable of a process's environment: its placement group, by which the system's own tools call it as well."""
+"""Environment variable that names the process's placement group. Linux tools such as ``top`` show the same name."""
 COMMAND = "from penstock.processes.template import main; main()"
 
 
 def main() -> None:
-    """Entry: ``argv`` holds modules to import, and at its end the socket of the warden; its end of file is the end."""
+    """Entry. ``argv`` holds modules to import and, last, the warden's socket. The template ends when that is closed."""
     *modules, control = sys.argv[1:]
     for kind in NODES.names():
         load(NODES[kind])
     load(INFERENCE["native"])
     for module in modules:
         importlib.import_module(module)
-    # What is there now is shared by all that are forked, until one of them writes to it; the collector would.
+    # Forks share these objects until one writes to them. The garbage collector would write: it leaves them out now.
     gc.collect()
     gc.freeze()
-    # What imports have said would be said again by each that is forked.
+    # Text that imports have printed and not flushed would be printed again by every fork.
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stdout.flush()
-    # Where the system will have no further process, none is forked; the warden says so when it finds the same. Where
-    # there is no warden any more, nobody asks.
+    # An OSError means one of two things. 1. The system refuses another process: the warden will find the same and say
+    # so. 2. The warden is gone: nobody will ask again.
     with socket(fileno=int(control)) as warden, contextlib.suppress(OSError):
         warden.sendall(bytes(PID_BYTES))
         while (pid := _serve(warden)) is not None:
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _serve(warden: socket) -> int | None:
-    """Fork one process as it is asked for; ``None`` at the end of file."""
+    """Fork the next process that the warden asks for; ``None`` when the socket is closed."""
     received, descriptors = b"", []
     while (taken := take_message(received)) is None:
         content, ancillary, _, _ = warden.recvmsg(65_536, CMSG_SPACE(START_FDS * 4))
@@ -61,19 +61,19 @@ def _serve(warden: socket) -> int | None:
         for level, kind, data in ancillary:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
                 descriptors += memoryview(data).cast("i").tolist()
-    # One is asked for at a time, so nothing stands behind it.
+    # The warden asks for one process at a time, so there is no second message.
     (numbers, environment), _ = taken
     *given, hold = descriptors
 
     def begin() -> NoReturn:
         warden.close()
-        # Nobody knows of it yet: it waits until its number is noted, and ends where it never will be.
+        # The warden does not know this process yet. It waits for the byte that says it is known, or ends with the pipe.
         if not os.read(hold, 1):
             os._exit(0)
         os.close(hold)
         os.environb.clear()
         os.environb.update(environment)
-        # Python's own generator begins anew after a fork; NumPy's global one, which environments may use, does not.
+        # Python seeds its own generator anew after a fork. NumPy's global one, which environments may use, it does not.
         np.random.seed()
         with contextlib.suppress(OSError), open("/proc/self/comm", "wb") as name:  # noqa: PTH123
             name.write(environment[GROUP])
@@ -87,10 +87,10 @@ def _serve(warden: socket) -> int | None:
 
 
 def _fork(begin: Callable[[], NoReturn]) -> int:
-    """Fork twice, so that the process is an orphan, which the warden adopts; return its number once it is.
+    """Fork twice, so that the process is an orphan and the warden adopts it. Returns its process id.
 
     Raises:
-        OSError: the system will have no further process.
+        OSError: the system refuses another process.
     """
     told, tell = os.pipe()
     if (between := os.fork()) == 0:
@@ -102,7 +102,7 @@ def _fork(begin: Callable[[], NoReturn]) -> int:
                 os.close(tell)
                 begin()
         finally:
-            # Nobody asks for the status of the one in between; the other does not come here unless something failed.
+            # Nobody reads the status of the process in between. The worker comes here only after a failure.
             os._exit(1)
     os.close(tell)
     answer = os.read(told, PID_BYTES)

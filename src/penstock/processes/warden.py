@@ -1,12 +1,12 @@
-"""The warden of a run: parent of its processes, so that neither they nor what they started outlive the launcher.
+"""The warden of a run: the parent of its processes. It ends them, and all that they started, with the launcher.
 
-A script of its own (``python -I -S warden.py FD``), ready in 20 ms: it imports nothing that takes time, penstock
-included, so all of it is in this file. It decides nothing: it starts, signals and reaps what the launcher asks for over
-a socket. The socket's end of file, however it comes about, is the end of every process below.
+It is a script (``python -I -S warden.py FD``) that is ready in 20 ms, because it imports nothing that takes time. All
+of it is in this file, because it imports nothing of penstock. The launcher asks over a socket; the warden starts,
+signals and reaps. It decides nothing. When the socket is closed, for whatever reason, it ends every process below.
 
-On Linux it is the subreaper of its descendants: the children of a process that died become its own, and it knows whose
-they were by a variable of their environment, also where they left the process group. Elsewhere it ends process groups
-only: what an environment started in a session of its own stays.
+On Linux it is the subreaper of its descendants. The children of a process that died become its own children. A variable
+in their environment tells whose they were, even if they left the process group. On other systems it ends process groups
+only: a process that an environment started in a session of its own stays.
 """
 
 import contextlib
@@ -27,41 +27,41 @@ if TYPE_CHECKING:  # which takes longer to import than all the rest
 __all__ = ["MARK", "PID_BYTES", "START_FDS", "Warden", "as_message", "main", "take_message"]
 
 HEAD_BYTES = 4
-"""A message is its length, in so many bytes, least first, and a tuple as ``marshal`` writes it."""
+"""A message is the length of its body in so many bytes, least first, and its body: a tuple as ``marshal`` writes it."""
 PID_BYTES = 8
-"""A template says the number of a process that it has forked in so many bytes, least first; once it is ready, 0."""
+"""A template answers with a process id in so many bytes, least first. The first answer is 0: it is ready."""
 START_FDS = 16
-"""A process is given at most so many descriptors."""
+"""At most so many descriptors are passed to a process."""
 MARK = b"PENSTOCK_PROCESS"
-"""Variable of a process's environment: which one it is, or was started by."""
+"""Environment variable that identifies a process. What it starts inherits it."""
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
 _PAUSE_S = 0.002
 _TEMPLATE_LIMIT_S = 60.0
-"""What a template may take to its imports, and to a fork."""
+"""How long a template may take for its imports, and for a fork."""
 
 
 def main() -> None:
-    """Serve the socket whose number is the argument, until its end of file; then end what is left."""
-    # Handlers that do nothing: unlike SIG_IGN they are not inherited by what is started.
+    """Serve the socket whose number is the argument until it is closed. Then end every process that is left."""
+    # Handlers that do nothing. SIG_IGN would be inherited by the processes that are started.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    # A sandbox may refuse it.
+    # A sandbox may refuse to make it a subreaper.
     adopts = _LINUX and ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     control = int(sys.argv[1])
-    # Whoever else held it would hide this process's end from the launcher.
+    # A process that inherited the socket would hide the warden's end from the launcher.
     os.set_inheritable(control, False)
     warden = Warden(socket(fileno=control), adopts=adopts)
-    # The launcher may be gone in the middle of a message.
+    # The launcher may die in the middle of a message.
     with contextlib.suppress(OSError):
         warden.serve()
     warden.end()
-    # Nothing needs an orderly shutdown, and somebody is waiting.
+    # The launcher waits for this end, and no exit handler is needed.
     os._exit(0)
 
 
 class _Start:
-    """A process that is to be started, and what it is given."""
+    """A process to be started, with its command line, environment and descriptors."""
 
     def __init__(
         self, name: str, program: list[bytes], numbers: list[int], environment: dict[bytes, bytes], given: list[int]
@@ -72,7 +72,7 @@ class _Start:
         self.environment = environment
         self.given = given
         self.killed = False
-        """While it was being forked."""
+        """It was killed while it was being forked."""
 
 
 class _Template:
@@ -80,14 +80,14 @@ class _Template:
 
     def __init__(self, pid: int, control: socket) -> None:
         self.pid: int | None = pid
-        """``None`` once it is reaped: another process may have its number."""
+        """``None`` once it is reaped: the system may give its number to another process."""
         self.control = control
         self.queue: list[_Start] = []
         self.forking: _Start | None = None
         self.hold = -1
-        """End of a pipe: what is being forked waits for a byte from it, and ends at its end of file."""
+        """Writing end of a pipe. The process that is being forked waits for a byte; it ends if the pipe is closed."""
         self.busy_since: float | None = time.monotonic()
-        """It imports or forks."""
+        """Since when it imports or forks; ``None`` while it waits."""
 
 
 class Warden:
@@ -95,24 +95,24 @@ class Warden:
 
     Args:
         control: its end of the launcher's socket.
-        adopts: orphans below become its own, so that templates may fork them.
+        adopts: it is a subreaper: orphans below become its children, so that templates may fork.
     """
 
     def __init__(self, control: socket, *, adopts: bool) -> None:
         self._control = control
         self._adopts = adopts
         self._names: dict[int, str] = {}
-        """Process id -> name, of those that are not yet reaped."""
+        """Process id -> name, of processes that are not yet reaped."""
         self._received = b""
         self._given: list[list[int]] = []
-        """What came with each start that is not yet begun."""
+        """The descriptors of each start that is asked for and not begun yet."""
         self._marks: dict[int, bytes] = {}
         self._started = 0
         self._templates: dict[str, _Template] = {}
         self._poll = select.poll()
 
     def serve(self) -> None:
-        """Do what is asked until the launcher lets go."""
+        """Obey the launcher's messages until its socket is closed."""
         woken, wake = os.pipe()
         os.set_blocking(woken, False)
         os.set_blocking(wake, False)
@@ -135,7 +135,7 @@ class Warden:
                 return
 
     def end(self) -> None:
-        """End every descendant: what dies hands its children up to here, until nobody is left."""
+        """Kill every descendant. The children of a process that dies become the warden's, until none is left."""
         for pid in self._names:
             _kill_group(pid)
         while True:
@@ -149,8 +149,8 @@ class Warden:
             select.select([], [], [], _PAUSE_S)
 
     def _receive(self) -> bool:
-        """Take what has come; false at the end of file."""
-        # The system brings the descriptors of one message at a time.
+        """Read and obey the messages that have come; false when the socket is closed."""
+        # One call returns the descriptors of one message.
         content, ancillary, flags, _ = self._control.recvmsg(65_536, CMSG_SPACE(START_FDS * 4))
         given: list[int] = []
         for level, kind, data in ancillary:
@@ -183,7 +183,7 @@ class Warden:
                 self._withdraw(name, template)
 
     def _withdraw(self, name: str, template: _Template) -> None:
-        """Start a process no more; one that is being forked is killed when its number is known."""
+        """Take back a start that waits. A process that is being forked is killed once its number is known."""
         if template.forking is not None and template.forking.name == name:
             template.forking.killed = True
         for start in [start for start in template.queue if start.name == name]:
@@ -195,7 +195,7 @@ class Warden:
         self._say("ended", start.name, -signal.SIGKILL)
 
     def _prepare(self, key: str, program: list[bytes], environment: dict[bytes, bytes]) -> None:
-        """Start a template that processes are forked from; where it cannot be, each starts by itself."""
+        """Start a template. Without one, processes start by themselves."""
         if not self._adopts:
             return
         try:
@@ -205,7 +205,7 @@ class Warden:
         os.set_inheritable(other.fileno(), True)
         with contextlib.suppress(OSError):
             self._templates[key] = _Template(_spawn([*program, str(other.fileno()).encode()], environment), own)
-            # It is asked only while it waits, so that this is for one that was stopped.
+            # A template is asked only while it waits. So a time-out means that it was stopped.
             own.settimeout(_TEMPLATE_LIMIT_S)
             self._poll.register(own.fileno(), select.POLLIN)
         other.close()
@@ -219,17 +219,17 @@ class Warden:
         environment: dict[bytes, bytes],
         count: int,
     ) -> None:
-        """Start a process in a group of its own; its last arguments are the numbers of the descriptors it is given."""
+        """Start a process in a process group of its own. The numbers of its descriptors are its last arguments."""
         given = self._given.pop(0)
         if len(given) < count:
-            # The system keeps back what a process may not have more of.
+            # A process that has reached its limit of open files does not receive the rest of them.
             _close(given)
             self._say("failed", name, os.strerror(errno.EMFILE))
             return
         self._started += 1
         mark = f"{os.getpid()}.{self._started}".encode()
         start = _Start(name, program, numbers, {**environment, MARK: mark}, given)
-        # Each that waits keeps four descriptors open: together at most half of those that there may be.
+        # Each start that waits keeps four descriptors open. An eighth of the limit may wait: half of all descriptors.
         waiting = sum(len(template.queue) for template in self._templates.values())
         if key in self._templates and 8 * waiting < os.sysconf("SC_OPEN_MAX"):
             self._templates[key].queue.append(start)
@@ -252,7 +252,7 @@ class Warden:
             _close(start.given)
 
     def _ask_template(self, key: str) -> None:
-        """Have a template that waits fork what is next. One at a time: so asking never waits for what it does."""
+        """Ask a template that waits to fork the next process. One at a time, so that the warden never waits for it."""
         template = self._templates[key]
         if template.busy_since is not None or not template.queue:
             return
@@ -266,7 +266,7 @@ class Warden:
         descriptors = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in (*start.given, held))
         message = as_message((start.numbers, start.environment))
         try:
-            # Descriptors travel with the first bytes of what they belong to.
+            # Descriptors travel with the first bytes of their message.
             sent = template.control.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
             template.control.sendall(message[sent:])
         except OSError:
@@ -275,7 +275,7 @@ class Warden:
             os.close(held)
 
     def _take_answer(self, key: str, template: _Template) -> None:
-        """A template is ready, or has forked a process, or is gone."""
+        """A template has answered: it is ready, or it has forked a process. Or it is gone."""
         answer = b""
         with contextlib.suppress(OSError):
             answer = template.control.recv(PID_BYTES)
@@ -287,7 +287,7 @@ class Warden:
             pid = int.from_bytes(answer, "little")
             self._note(start, pid)
             if pid in self._names and not start.killed:
-                # Who was killed from outside reads no more.
+                # The process may have been killed from outside.
                 with contextlib.suppress(BrokenPipeError):
                     os.write(template.hold, b"1")
             elif pid in self._names:
@@ -298,19 +298,19 @@ class Warden:
         self._ask_template(key)
 
     def _note(self, start: _Start, pid: int) -> None:
-        """A process is there."""
+        """Note that a process runs, and tell the launcher."""
         self._say("started", start.name, pid)
         try:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
-            # It was killed from outside and reaped before its number was known.
+            # It was killed from outside, and reaped before the template told its number.
             self._say("ended", start.name, -signal.SIGKILL)
             return
         self._names[pid] = start.name
         self._marks[pid] = MARK + b"=" + start.environment[MARK]
 
     def _drop(self, key: str) -> None:
-        """Do without a template from now on. What it was forking ends with ``hold``, before it has done anything."""
+        """Use a template no more. Closing ``hold`` ends the process that it was forking before that does anything."""
         template = self._templates.pop(key)
         self._poll.unregister(template.control.fileno())
         template.control.close()
@@ -326,15 +326,15 @@ class Warden:
                 self._start_alone(start)
 
     def _patience_ms(self) -> float | None:
-        """How long to wait for anything to happen."""
+        """How long to wait for the next event: until the first template is overdue."""
         limits = [-_overdue_s(one) for one in self._templates.values() if one.busy_since is not None]
         return 1e3 * max(0.0, min(limits)) + 1.0 if limits else None
 
     def _reap(self) -> None:
-        """Take note of who has ended, and end what they left behind."""
+        """Reap the processes that have ended, and end what they left behind."""
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-                # Not yet reaped, so its number is still its own, and its group's.
+                # It is not reaped yet, so its number still names it and its group.
                 if found.si_pid in self._names:
                     _kill_group(found.si_pid)
                 pid, status = os.waitpid(found.si_pid, 0)
@@ -346,7 +346,7 @@ class Warden:
                     self._say("ended", self._names.pop(pid), os.waitstatus_to_exitcode(status))
 
     def _sweep(self, mark: bytes) -> None:
-        """End what a dead process started and what has left its group."""
+        """End the processes that a dead process started and that have left its group."""
         while left := [pid for pid in _children() if pid not in self._names and mark in _environment(pid)]:
             for pid in left:
                 _kill(pid)
@@ -359,13 +359,13 @@ class Warden:
 
 
 def as_message(content: "tuple[Any, ...]") -> bytes:
-    """What ``take_message`` takes."""
+    """The bytes of a message, for ``take_message``."""
     body = marshal.dumps(content)
     return len(body).to_bytes(HEAD_BYTES, "little") + body
 
 
 def take_message(received: bytes) -> "tuple[tuple[Any, ...], bytes] | None":
-    """The first message and what follows it, or ``None`` if it is not whole."""
+    """The first message and the bytes behind it; ``None`` while it is incomplete."""
     if len(received) < HEAD_BYTES:
         return None
     end = HEAD_BYTES + int.from_bytes(received[:HEAD_BYTES], "little")
@@ -373,7 +373,7 @@ def take_message(received: bytes) -> "tuple[tuple[Any, ...], bytes] | None":
 
 
 def _overdue_s(template: _Template) -> float:
-    """By how much a template takes longer than it may; below 0 while it does not."""
+    """By how many seconds a template is late; below 0 while it is not."""
     since = template.busy_since
     return -_TEMPLATE_LIMIT_S if since is None else time.monotonic() - since - _TEMPLATE_LIMIT_S
 
@@ -384,7 +384,7 @@ def _spawn(arguments: list[bytes], environment: dict[bytes, bytes]) -> int:
         arguments,
         environment,
         setpgroup=0,
-        # Python ignores these two, and what it starts would as well.
+        # Python ignores these two signals, and its children would inherit that.
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
     )
 

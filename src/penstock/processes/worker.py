@@ -1,7 +1,6 @@
-"""What a process of a run does: attach the segment, open its nodes, run the loop, close them.
+"""The main function of a worker process: attach the segment, open the nodes, run the loop, close the nodes.
 
-Forked from a template or started as ``python -c "..."``, with inherited file descriptors, so the user's script is never
-run again.
+A worker is forked from a template, or started as ``python -c "..."``. So the user's script never runs a second time.
 """
 
 import contextlib
@@ -26,16 +25,16 @@ from penstock.wiring.trace import OPEN, traces
 __all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "main", "run_nodes", "work"]
 
 STACKS_SIGNAL = signal.SIGUSR1
-"""A process answers it with the stacks of all its threads, written to its error pipe."""
+"""At this signal a process writes the stacks of all its threads to its error pipe."""
 COMMAND = "from penstock.processes.worker import main; main()"
 
 
 class WorkerSpec(NamedTuple):
-    """What a process is told."""
+    """What a worker process has to do."""
 
     placement: Placement
     incarnations: dict[str, int]
-    """Node -> this life's number."""
+    """Node -> the number of this life."""
     former: dict[str, tuple[int, ...]]
     """Node -> the numbers of its earlier lives."""
 
@@ -55,29 +54,29 @@ class _OwnBell:
 
 
 def main() -> None:
-    """Entry of a process that was started by itself: ``argv`` holds the arguments of ``work``."""
+    """Entry of a process that no template forked. ``argv`` holds the arguments of ``work``."""
     work(*map(int, sys.argv[1:6]))
 
 
 def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
-    """Run the nodes that the file ``spec_fd`` tells of, and end this process.
+    """Run the nodes of a `WorkerSpec`, then end this process.
 
     Args:
         nbytes: size of the segment.
         segment_fd: the segment.
         spec_fd: file with the module search path and a ``WorkerSpec``.
         lifeline_fd: pipe whose end of file ends this process.
-        error_fd: pipe for a traceback, and for stacks that are asked for.
+        error_fd: pipe for a traceback, and for the stacks that `STACKS_SIGNAL` asks for.
     """
     watch(lifeline_fd)
-    # The launcher decides when a run ends, also where a whole process group is told to;
-    # a handler, unlike SIG_IGN, is not inherited by an environment's children.
+    # The launcher decides when a run ends, even if a signal reaches its whole process group. SIG_IGN would be inherited
+    # by an environment's children; a handler is not.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     faulthandler.register(STACKS_SIGNAL, file=error_fd)
     try:
         with os.fdopen(spec_fd, "rb") as file:
-            # Whoever wrote it, or has begun to read it in this one's place, shares the position.
+            # The launcher, which wrote the file, shares its position.
             file.seek(0)
             sys.path[:] = pickle.load(file)
             spec: WorkerSpec = pickle.load(file)
@@ -85,14 +84,14 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
         _keep_to_core(spec.placement)
         segment = Segment.attach(segment_fd, nbytes)
         run_nodes(spec, segment)
-    except BaseException as error:  # noqa: BLE001 - whatever it was, the supervisor is told
+    except BaseException as error:  # noqa: BLE001 - the supervisor gets to know every error
         os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
         _leave(HOPELESS if isinstance(error, BadDataError | DamagedError | UsageError) else 1)
     _leave(0)
 
 
 def _keep_to_core(placement: Placement) -> None:
-    """Stay on one core where a node asks for it and the system can."""
+    """Pin this process to a core if a node asks for one and the system can."""
     wanted = [node.core for node in placement.nodes if node.core is not None]
     if wanted and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
@@ -100,7 +99,7 @@ def _keep_to_core(placement: Placement) -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process: nothing that is left needs an orderly shutdown, and exit handlers take tenths of a second."""
+    """End this process at once. Exit handlers take tenths of a second, and nothing here needs them."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.flush()
@@ -108,7 +107,7 @@ def _leave(status: int) -> NoReturn:
 
 
 def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
-    """Open the nodes of a placement over a segment, run them to the end, close them."""
+    """Open the nodes of a placement group, run them until the run ends, close them."""
     placement = spec.placement
     wiring = Wiring(placement.edges, placement.roster)
     wiring.attach(segment.bytes)
@@ -127,7 +126,7 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
             opened.append(ports)
         for ports in opened:
             ports.begin()
-        # What is alive now stays: the collector need not look at it again in the hot loop.
+        # These objects live as long as the process. The garbage collector leaves them out of the hot loop.
         gc.collect()
         gc.freeze()
         Loop(placed, _OwnBell(wiring, placement.group), wiring.ended).run()

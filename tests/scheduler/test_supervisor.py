@@ -159,7 +159,7 @@ def test_a_learner_that_never_finishes_stopping_is_killed() -> None:
     assert supervisor.tick(10.1) is State.ENDED
     assert sorted(table.killed) == ["env.0", "learner", "monitor"]
     assert supervisor.failure is not None
-    assert "env.0, learner, monitor had not written down what was learned after 10 s" in supervisor.failure.detail
+    assert "env.0, learner, monitor did not write the last checkpoint within 10 s" in supervisor.failure.detail
 
 
 def test_a_learner_that_waits_for_a_dead_reader_is_not_waited_for() -> None:

@@ -1,1 +1,1 @@
-"""Who runs when: the event loop of a process, and the supervisor of all of them, with what it knows and takes back."""
+"""Who runs when: the event loop of each process, and the supervisor, which restarts processes and ends the run."""

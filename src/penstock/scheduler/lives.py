@@ -1,4 +1,4 @@
-"""The lives of a process: how each ended, how often it was started again, and when another would be in vain."""
+"""The lives of a process: how each ended, how often it was restarted, and when another restart is in vain."""
 
 import signal
 from typing import NamedTuple
@@ -6,10 +6,10 @@ from typing import NamedTuple
 __all__ = ["HOPELESS", "KILLS_IN_A_ROW", "Exit", "Lives", "Restart", "describe"]
 
 HOPELESS = 112
-"""Exit status of a process whose error another life would meet again: bad data, wrong usage."""
+"""Exit status after an error that every life would meet again: bad data, wrong usage."""
 KILLS_IN_A_ROW = 20
-"""A process that is ended from outside so often, each time before it came any further, would be for ever: by a system
-that is out of memory, say."""
+"""A process may be killed from outside so often in a row without progress. More would go on for ever: the system may be
+out of memory, say."""
 
 
 class Exit(NamedTuple):
@@ -19,7 +19,7 @@ class Exit(NamedTuple):
     status: int
     """Exit status, or minus the signal's number."""
     detail: str
-    """Its traceback, if it could still send one."""
+    """Its traceback, if it sent one."""
 
 
 class Restart(NamedTuple):
@@ -28,7 +28,7 @@ class Restart(NamedTuple):
     ended: Exit
     uptime_s: float
     number: int
-    """How many times so far, this one included."""
+    """How many restarts there were, this one included."""
 
 
 class Lives:
@@ -38,18 +38,23 @@ class Lives:
         self.begun = now
         self.restarts = 0
         self.fruitless = 0
-        """In a row, those that ended by their own fault and without progress."""
+        """Lives in a row that ended by their own fault and without progress."""
         self.killed = 0
-        """In a row, those that were ended from outside and without progress."""
+        """Lives in a row that were killed from outside without progress."""
         self._handed_on = 0
 
     def begin(self, now: float) -> None:
-        """The next one begins."""
+        """Note that the next life begins."""
         self.begun = now
         self.restarts += 1
 
     def end(self, handed_on: int, *, outside: bool) -> None:
-        """One ends, by its own fault or from outside, when the process has handed on so much."""
+        """Note that a life ended.
+
+        Args:
+            handed_on: what the process has handed on so far; more than before is progress.
+            outside: it was killed from outside, not by its own fault.
+        """
         if handed_on > self._handed_on:
             self.fruitless = self.killed = 0
         self._handed_on = handed_on
@@ -57,11 +62,11 @@ class Lives:
         self.killed += outside
 
     def in_vain(self, ended: Exit, max_restarts: int) -> Exit | None:
-        """What to end the run with, if the next life would come no further than those that ended; ``None`` if it may.
+        """Why another restart is in vain; ``None`` if it is not.
 
         Args:
-            ended: how the last one ended.
-            max_restarts: how many may end in a row by their own fault and without progress, and be followed by another.
+            ended: how the last life ended.
+            max_restarts: restarts in a row after lives that ended by their own fault and without progress.
         """
         if self.fruitless > max_restarts:
             times = f"{ended.group} was started {max_restarts} times more, without any progress; at last:\n"

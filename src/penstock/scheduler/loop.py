@@ -1,6 +1,6 @@
 """The event loop of one process: poll every node, step those that are ready, sleep on the process's bell.
 
-It has no clock of its own and no queue: what wakes it is a bell, rung on push, release, publish and recover.
+It has no queue. Other processes ring its bell on push, release, publish and recover.
 """
 
 import time
@@ -12,7 +12,7 @@ from penstock.nodes.contract import Node
 __all__ = ["Bell", "Loop", "Placed", "Vitals"]
 
 CEILING_S = 0.1
-"""No sleep is longer: a lost bell costs at most this, and heartbeats go on."""
+"""The longest sleep. A lost ring costs at most this, and heartbeats go on."""
 
 
 class Bell(Protocol):
@@ -23,7 +23,7 @@ class Bell(Protocol):
         ...
 
     def wait(self, seen: int, timeout_s: float) -> None:
-        """Sleep until the word is not ``seen`` any more, a signal comes or the time is up."""
+        """Sleep until the word differs from ``seen``, a signal comes or the time is up."""
         ...
 
 
@@ -31,11 +31,11 @@ class Vitals(Protocol):
     """Where a node's signs of life are written."""
 
     def beat(self) -> None:
-        """The node's loop goes round."""
+        """The node's loop begins a round."""
         ...
 
     def worked(self, begin_ns: int, end_ns: int) -> None:
-        """The node was at work from ``begin_ns`` to ``end_ns``, and idle since its last turn."""
+        """The node worked from ``begin_ns`` to ``end_ns``, and was idle between its last turn and ``begin_ns``."""
         ...
 
     def idle(self, until_ns: int) -> None:
@@ -44,7 +44,7 @@ class Vitals(Protocol):
 
 
 class Placed(NamedTuple):
-    """A node in this process, and where its signs of life go."""
+    """A node of this process, and where its signs of life are written."""
 
     node: Node
     vitals: Vitals
@@ -59,7 +59,7 @@ class Loop:
         self._ended = ended
 
     def run(self) -> None:
-        """Go round until the end; an exception of a node ends the loop and is the caller's."""
+        """Run rounds until the end. An exception of a node ends the loop and reaches the caller."""
         while not self._ended():
             seen = self._bell.word()
             if not self.round():

@@ -1,4 +1,4 @@
-"""What a runtime hands back when a run has ended, and the signs that it reads to know so."""
+"""The outcome of a run, and the signs in shared memory by which the supervisor follows it."""
 
 from collections.abc import Collection
 from time import monotonic_ns
@@ -12,7 +12,7 @@ from penstock.wiring.edges import SUPERVISOR, Wiring
 __all__ = ["Outcome", "SharedSigns", "final_record"]
 
 STOPPING_SILENCE_S = 5.0
-"""So long may a node of a run that is to end give no sign of life."""
+"""How long a node may give no sign of life while the run is stopping."""
 
 
 class Outcome(NamedTuple):
@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 
 
 def final_record(wiring: Wiring, program: Program) -> Arrays:
-    """A copy of what the owner of the program's record has committed last."""
+    """A copy of the last commit in the program's record; empty if there is none."""
     for edge in program.edges:
         if isinstance(edge, Record):
             committed = wiring.record(edge.name).copy()
@@ -41,11 +41,11 @@ class SharedSigns:
         self._last = program.ends_with
         self._nodes = program.nodes
         self._seen: dict[str, tuple[int, int]] = {}
-        """Node -> its sign, and when that changed."""
+        """Node -> its sign, and when the sign changed."""
         self._logs = [wiring.action_log(edge.name) for edge in program.edges if isinstance(edge, ActionLog)]
         self._boards = [edge for edge in program.edges if isinstance(edge, Board)]
         group_of = {node.name: node.group for node in program.nodes}
-        # A stream that only finished nodes read will never be empty, and need not be.
+        # Leave out streams whose readers are all finished at the end: nobody empties them.
         self._drains = [
             ({group_of[reader] for reader in edge.readers}, memory)
             for edge, memory in wiring.streams()
@@ -53,19 +53,19 @@ class SharedSigns:
         ]
 
     def finished(self) -> bool:
-        """True once the nodes that the run ends with have nothing left to do."""
+        """True once the nodes of ``Program.ends_with`` have finished."""
         return all(self._wiring.counters.get(name, "finished") for name in self._last)
 
     def drained(self, running: Collection[str]) -> bool:
-        """True once every slot that a reader in the ``running`` groups still has to deal with is free again."""
+        """True once every slot that a running group still has to read is free again."""
         return all(memory.free() == memory.slots for groups, memory in self._drains if groups & set(running))
 
     def deserted(self, running: Collection[str]) -> bool:
-        """True if a stream that somebody may be waiting on is full, and none of the ``running`` groups reads it."""
+        """True if a stream is full and no running group reads it: its writers would wait for ever."""
         return any(memory.free() == 0 for groups, memory in self._drains if not groups & set(running))
 
     def expect(self, group: str, limit_s: float) -> None:
-        """The nodes of a group are about to be started: for so long they may be silent."""
+        """The nodes of a group are about to start: they may give no sign of life for so long."""
         now = monotonic_ns()
         for node in self._nodes:
             if node.group == group:
@@ -73,11 +73,11 @@ class SharedSigns:
                 self._wiring.counters.set(node.name, "busy_until_ns", now + int(limit_s * 1e9))
 
     def handed_on(self, group: str) -> int:
-        """How many slots the nodes of a group have pushed and released, and how many questions they have answered."""
+        """How many slots the nodes of a group have pushed and released, plus the questions that they have answered."""
         return sum(self._wiring.counters.get(node.name, "handed_on") for node in self._nodes if node.group == group)
 
     def needed(self, group: str) -> bool:
-        """True if what was learned cannot be written down without this group: it has to end the run, or to read it."""
+        """True if the last checkpoint needs this group: it ends the run, or it reads what the ending nodes write."""
         own = {node.name for node in self._nodes if node.group == group}
         reads = any(
             edge.when_full == "wait" and own & set(edge.readers) and set(self._last) & set(edge.writers)
@@ -86,7 +86,7 @@ class SharedSigns:
         return reads or any(not self._wiring.counters.get(name, "finished") for name in own & set(self._last))
 
     def progress(self) -> tuple[int, ...]:
-        """Slots handed on, steps taken, and work announced, of all nodes."""
+        """Counts of all nodes that change while the run makes progress: slots handed on, announced work, steps."""
         counters = self._wiring.counters
         handed_on = sum(counters.get(node.name, "handed_on") for node in self._nodes)
         busy = sum(counters.get(node.name, "busy_until_ns") for node in self._nodes)
@@ -94,7 +94,7 @@ class SharedSigns:
         return handed_on, busy, *(where.first_step + where.steps for where in steps)
 
     def waits(self) -> str:
-        """What each node has before it, a line each: signs of life, the slots it could take and those it could fill."""
+        """A line for each node: its last sign of life, and the slots that it could read or fill."""
         return "\n".join(self._wait_of(node) for node in self._nodes)
 
     def _wait_of(self, node: NodeSpec) -> str:
@@ -118,9 +118,9 @@ class SharedSigns:
         return f"{node.name}: {', '.join(parts)}"
 
     def silent(self, running: Collection[str]) -> Silence | None:
-        """A node of the ``running`` groups whose loop has not gone round for longer than it may, if there is one.
+        """A node of the running groups that gave no sign of life for longer than it may, if there is one.
 
-        Nodes of one group share a loop: while one of them is at announced work, the others are not silent.
+        The nodes of a group share a loop: while one of them does announced work, none of them is silent.
         """
         counters, now = self._wiring.counters, monotonic_ns()
         for group in running:
@@ -130,17 +130,17 @@ class SharedSigns:
             silence = (now - self._alive_ns(latest.name, now)) / 1e9
             limit = max(node.silence_limit_s for node in nodes)
             if counters.get(SUPERVISOR, "stopping"):
-                # Nothing new is begun, and somebody waits for the end.
+                # No new work begins, and the user waits for the end.
                 limit = min(limit, STOPPING_SILENCE_S)
             if now > busy_until and silence > limit:
                 return Silence(latest.name, group, silence)
         return None
 
     def _alive_ns(self, node: str, now: int) -> int:
-        """When a node's loop went round last, or the sign that it gives in between was seen to change."""
+        """When a node's loop last began a round, or its sign was last seen to change."""
         sign, seen = self._wiring.counters.get(node, "sign"), self._seen.get(node)
         if seen is None or seen[0] != sign:
-            # That it has a sign at all is none of life.
+            # The first look only notes the sign: a change is what shows life.
             seen = self._seen[node] = (sign, 0 if seen is None else now)
         return max(seen[1], self._wiring.counters.get(node, "heartbeat_ns"))
 

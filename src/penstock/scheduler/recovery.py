@@ -1,7 +1,7 @@
-"""What a dead node held, taken back, so that its next life and everybody else can go on.
+"""Takes back what a dead node held, so that its next life and all other nodes can go on.
 
-Only after its process was killed *and* reaped: nothing protects a payload from a writer that wakes up late. Starts
-nothing.
+Call it only after the process was killed *and* reaped: nothing protects a payload from a writer that wakes up late.
+Starts no process.
 """
 
 from penstock.program.graph import Ask, Board, Program, Record, RemoteAnswer, Rounds
@@ -12,18 +12,19 @@ __all__ = ["recover"]
 
 
 def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str, int]) -> bool:
-    """Take back what the nodes of a dead process held, and wake everybody. May be repeated.
+    """Take back what the nodes of a dead process held, and wake all processes. May be repeated.
 
     Args:
-        wiring: the structures.
+        wiring: the structures of the run.
         program: of the run.
         group: the placement group that the process ran.
-        incarnations: node -> its life that has ended.
+        incarnations: node -> the life that has ended.
 
     Returns:
-        False while somebody who lives still writes into what a dead node held: then call it again.
+        False while a living node still writes into what a dead node held. Then call it again.
     """
-    # An answerer first: what it had begun to answer is asked again, and then its askers' questions are nobody's.
+    # 1. Answerers: a question that a dead one had begun to answer is asked again. 2. Askers: now no dead answerer holds
+    # their questions, so these can be withdrawn.
     for node, owner in incarnations.items():
         for edge in _asked(program):
             wiring.questions(edge).recover_answerer(node, owner)
@@ -44,7 +45,7 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
 
 
 def _drop_written(wiring: Wiring, program: Program, incarnations: dict[str, int]) -> None:
-    """What the dead were writing as a whole is dropped; nobody waits for what they would have brought."""
+    """Drop what the dead nodes had half written to boards and records, and let rounds go on without them."""
     for edge in program.edges:
         if isinstance(edge, Board) and edge.writer in incarnations:
             wiring.board(edge.name).recover()
@@ -56,7 +57,10 @@ def _drop_written(wiring: Wiring, program: Program, incarnations: dict[str, int]
 
 
 def _count_redone(wiring: Wiring, incarnations: dict[str, int]) -> None:
-    """Enter what the dead were learning from. Here, where each death is dealt with once and by one who lives."""
+    """Count the rows that the dead nodes were learning from: others learn from them again.
+
+    The launcher counts them, because it handles each death once.
+    """
     found = ledger(wiring)
     for node, owner in incarnations.items():
         rows = 0 if found is None else found.returned(owner)

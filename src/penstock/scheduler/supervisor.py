@@ -1,6 +1,6 @@
-"""The supervisor of a run: watches processes, starts those that die again, ends the run in order, reports who failed.
+"""The supervisor of a run: watches processes, restarts those that die, ends the run in order, reports the failure.
 
-It starts and kills nothing itself: a process table does, so that its decisions are tested without processes.
+A process table starts and kills processes for it. So its decisions are tested without processes.
 """
 
 import signal
@@ -13,7 +13,7 @@ from penstock.scheduler.lives import HOPELESS, Exit, Lives, Restart
 __all__ = ["Limits", "ProcessTable", "Signs", "Silence", "State", "Supervisor"]
 
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
-"""What a process that was ended by somebody else shows; those that the supervisor kills are not told of as exits."""
+"""Exit statuses of a process that was killed from outside. Processes that the supervisor kills are not in ``exits``."""
 
 
 class Silence(NamedTuple):
@@ -25,16 +25,16 @@ class Silence(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a run may take."""
+    """How long the parts of a run may take, and how often its processes may be restarted."""
 
     drain_s: float
-    """For writing down what was learned."""
+    """To write the last checkpoint."""
     end_s: float
-    """For all loops to end."""
+    """To end all loops."""
     max_restarts: int
-    """Restarts of a process without progress in between; 0: its death ends the run."""
+    """Restarts of a process without progress between them. 0: its death ends the run."""
     stall_s: float
-    """Without any progress of the run."""
+    """How long the run may make no progress."""
 
 
 class ProcessTable(Protocol):
@@ -45,23 +45,23 @@ class ProcessTable(Protocol):
         ...
 
     def running(self) -> Sequence[str]:
-        """Groups whose process still runs."""
+        """Groups whose process is running."""
         ...
 
     def stacks(self, group: str) -> str:
-        """Where the threads of a process stand, as Python stacks."""
+        """The Python stacks of all threads of a process."""
         ...
 
     def kill(self, group: str) -> None:
-        """End a process now (SIGKILL) and reap it."""
+        """Kill a process (SIGKILL) and reap it."""
         ...
 
     def recover(self, group: str) -> bool:
-        """Take back what a dead process held; false while that has to wait."""
+        """Take back what a dead process held; false if that has to be tried again."""
         ...
 
     def start(self, group: str) -> None:
-        """Start a process that was recovered again: the same nodes, in their next life."""
+        """Restart a process that was recovered: the same nodes, in their next life."""
         ...
 
 
@@ -69,35 +69,35 @@ class Signs(Protocol):
     """What the supervisor reads and writes in shared memory."""
 
     def finished(self) -> bool:
-        """True once the nodes that the run ends with have nothing left to do."""
+        """True once the nodes that end the run have finished."""
         ...
 
     def drained(self, running: Collection[str]) -> bool:
-        """True once none of the ``running`` groups has anything left to write down."""
+        """True once the running groups have read all that was written for them."""
         ...
 
     def deserted(self, running: Collection[str]) -> bool:
-        """True if somebody may be waiting for a slot that none of the ``running`` groups will ever free."""
+        """True if a node may wait for a slot that no running group will ever free."""
         ...
 
     def silent(self, running: Collection[str]) -> Silence | None:
-        """A node of the ``running`` groups whose loop has not gone round for longer than it may, if there is one."""
+        """A node of the running groups that gave no sign of life for longer than it may, if there is one."""
         ...
 
     def handed_on(self, group: str) -> int:
-        """How much the nodes of a group have handed on so far: what counts as their progress."""
+        """How much the nodes of a group have handed on so far: their progress."""
         ...
 
     def needed(self, group: str) -> bool:
-        """True if what was learned cannot be written down without this group."""
+        """True if the last checkpoint cannot be written without this group."""
         ...
 
     def progress(self) -> Hashable:
-        """Something that changes while the run comes further."""
+        """A value that changes while the run makes progress."""
         ...
 
     def waits(self) -> str:
-        """What each node waits for, a line each."""
+        """A line for each node: what it waits for."""
         ...
 
     def stop(self) -> None:
@@ -114,9 +114,9 @@ class State(Enum):
 
     RUNNING = auto()
     STOPPING = auto()
-    """The learner writes down what it has."""
+    """No new work begins; the learner writes the last checkpoint."""
     ENDING = auto()
-    """The loops end."""
+    """The loops of all processes end."""
     ENDED = auto()
 
 
@@ -125,10 +125,10 @@ class Supervisor:
 
     Args:
         table: the processes, all started.
-        signs: of life and of progress.
+        signs: of life and of progress, in shared memory.
         last: the groups whose nodes end the run.
-        limits: what it may take.
-        tell: is told of each process that was started again.
+        limits: of time and of restarts.
+        tell: called with each restart.
         now: when the run began.
     """
 
@@ -149,7 +149,7 @@ class Supervisor:
         self._tell = tell
         self._lives = {group: Lives(now) for group in table.running()}
         self._dead: dict[str, Restart | None] = {}
-        """Groups whose slots are to be taken back; then they are started again, or are not needed any more."""
+        """Dead groups that are not recovered yet. With a `Restart`, they are started again then."""
         self._progress: Hashable = None
         self._progress_at = now
         self._since = now
@@ -157,7 +157,7 @@ class Supervisor:
         self.failure: Exit | None = None
 
     def stop(self, now: float) -> None:
-        """End the run in order: no new work, what is committed is written down, then all loops end."""
+        """End the run in order: no new work, the last checkpoint is written, then all loops end."""
         if self.state is State.RUNNING:
             self._signs.stop()
             self._enter(State.STOPPING, now)
@@ -169,7 +169,7 @@ class Supervisor:
         self.state = State.ENDED
 
     def tick(self, now: float) -> State:
-        """Look at everything once; returns where the run is now."""
+        """Look at all processes once, and act. Returns the state of the run."""
         self._take_exits(now)
         self._take_silence(now)
         self._revive(now)
@@ -191,10 +191,10 @@ class Supervisor:
         return self.state
 
     def _give_up(self, limit: float) -> None:
-        """What was to be written down in time was not: that is a failure, whatever else went well."""
+        """The last checkpoint was not written in time: the run has failed, whatever else went well."""
         left = ", ".join(self._table.running())
         if self.state is State.STOPPING:
-            text = f"{left} had not written down what was learned after {limit:.0f} s; its last checkpoint stands"
+            text = f"{left} did not write the last checkpoint within {limit:.0f} s; the checkpoint before it is good"
             self.failure = self.failure or Exit(left, -signal.SIGKILL, text)
         self.kill()
 
@@ -207,9 +207,9 @@ class Supervisor:
                 self._fail(ended, now)
 
     def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
-        """A process has died before its time: it is started again, or the run fails."""
+        """A process has died before the end: plan its restart, or fail the run."""
         lives, wanted = self._lives[ended.group], self.state is State.RUNNING or self._signs.needed(ended.group)
-        # Who is left may wait for a slot that it held, whether or not it is started again.
+        # Recover it in any case: other nodes may wait for a slot that it held.
         self._dead[ended.group] = None
         if not wanted and outside:
             return
@@ -224,7 +224,7 @@ class Supervisor:
             self._dead[ended.group] = Restart(ended, now - lives.begun, lives.restarts + 1)
 
     def _revive(self, now: float) -> None:
-        """Start those again whose slots are taken back."""
+        """Recover dead groups, and restart those that are to be restarted."""
         for group, restart in list(self._dead.items()):
             if not self._table.recover(group):
                 continue
@@ -236,7 +236,7 @@ class Supervisor:
                 self._tell(restart)
 
     def _take_stall(self, now: float) -> None:
-        """End a run that stands still although every process is alive."""
+        """End a run that makes no progress although every process is alive."""
         progress = self._signs.progress()
         if progress != self._progress or self.state is not State.RUNNING:
             self._progress, self._progress_at = progress, now
@@ -250,7 +250,7 @@ class Supervisor:
     def _fail(self, ended: Exit, now: float) -> None:
         self.failure = self.failure or ended
         if ended.group in self._last:
-            # Nobody is left who could write down what was learned; the last checkpoint stands.
+            # No process is left that could write another checkpoint.
             self._signs.end()
             self._enter(State.ENDING, now)
         else:

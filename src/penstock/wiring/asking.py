@@ -1,7 +1,7 @@
-"""Both ends of an ask edge that nodes answer: the asker's, a policy port like any other, and the answerer's.
+"""Both ends of an ask edge that nodes answer: the asker's end, which is a policy port, and the answerer's end.
 
-What travels is where the rows lie: a handful of numbers in the asker's own slot (`questions.py`). Observations are read
-and answers are written where they lie, in the slots of the askers' stream. Neither end computes anything.
+A question is a handful of numbers in the asker's own slot (`questions.py`): they say where the rows lie. The answerer
+reads observations and writes answers in place, in the slots of the askers' stream. Neither end computes anything.
 """
 
 import struct
@@ -15,11 +15,12 @@ from penstock.wiring.questions import QUESTION_WORDS, QuestionSlot
 __all__ = ["AnsweringEnd", "AskingEnd"]
 
 _WORDS = struct.Struct(f"={QUESTION_WORDS}q")
-"""A `Question` from ``wanted`` on. One call for all of them: an array's elements cost several times as much."""
+"""The fields of a `Question` from ``wanted`` on. One call packs them all; to set array elements takes several times as
+long."""
 
 
 class AskingEnd:
-    """Implements ``node.PolicyPort`` for lanes from ``first_lane`` on; another node answers."""
+    """Implements `penstock.nodes.ports.PolicyPort` for lanes from ``first_lane`` on. Another node answers."""
 
     def __init__(
         self,
@@ -30,17 +31,17 @@ class AskingEnd:
         first_lane: int,
         wake: Callable[[], None],
     ) -> None:
-        """Take hold of the asker's slot.
+        """Claim the asker's slot.
 
         Args:
-            slot: the asker's own.
-            arrays: field -> ``[slots, ...]`` of the stream that the asker writes.
-            board: where the answering parameters are published.
+            slot: of the asker.
+            arrays: field -> ``[slots, ...]``, of the stream that the asker writes.
+            board: where the parameters are published that the answerer uses.
             first_lane: global number of the asker's first lane.
             wake: rings the answerer's bell.
 
         Raises:
-            FencedError: a question of the asker's former life is still open: it was not recovered.
+            FencedError: a question of an earlier life is still open, because that life was not recovered.
         """
         self.version = -1
         self.environment_action = slot.arrays["environment_action"]
@@ -63,7 +64,7 @@ class AskingEnd:
         return self._board.fresh(rollout)
 
     def refresh(self) -> None:
-        """The next question, and all after it, are answered with what is the latest when that one is."""
+        """Let the next question be answered with the latest parameters, and those after it with the same."""
         self._refresh = True
 
     def bind(self, rows: Arrays) -> int:
@@ -82,10 +83,10 @@ class AskingEnd:
         self._ask(Wanted.ROW, handle, row, 0, step)
 
     def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
-        """Ask for the values of a whole row, or of the first of the last observations.
+        """Ask for the values of a whole row, or of the first few last observations.
 
         Raises:
-            ValueError: ``value`` lies in no slot of the stream, or ``obs`` is not what stands beside it there.
+            ValueError: ``value`` lies in no slot of the stream, or ``obs`` does not lie beside it there.
         """
         finals = not _within(value, self._arrays["value"])
         slot, row = _place(value, self._arrays["final_value" if finals else "value"])
@@ -95,7 +96,7 @@ class AskingEnd:
         self._ask(Wanted.FINAL_VALUE if finals else Wanted.VALUE, slot, row, len(value), 0)
 
     def answered(self) -> bool:
-        """True once the last question is answered. The claim acquires the answer, as `questions.py` says."""
+        """True once the last question is answered. The claim acquires the answer; see `questions.py`."""
         if self._open and self._slot.claim(self._number):
             self._open = False
             self.version = self._version.item()
@@ -113,7 +114,7 @@ class AskingEnd:
 
 
 class AnsweringEnd:
-    """Implements ``node.QuestionPort`` for one answerer's share of the askers."""
+    """Implements `penstock.nodes.ports.QuestionPort` for the askers of one answerer."""
 
     def __init__(
         self,
@@ -125,10 +126,10 @@ class AnsweringEnd:
         """Take the answering end of some slots.
 
         Args:
-            slots: of its askers.
-            arrays: field -> ``[slots, ...]`` of the stream that they write.
-            wakes: rings each asker's bell.
-            count: called once an answer.
+            slots: one for each asker.
+            arrays: field -> ``[slots, ...]``, of the stream that the askers write.
+            wakes: one for each asker; rings its bell.
+            count: called once for each answer.
         """
         self._count = count
         self.arrays = arrays
@@ -144,15 +145,15 @@ class AnsweringEnd:
         return [self._read(asker, slot) for asker, slot in enumerate(self._slots) if slot.take()]
 
     def environment_action(self, asker: int) -> Array:
-        """Where that asker looks for its actions."""
+        """The array from which that asker reads its actions."""
         return self._slots[asker].arrays["environment_action"]
 
     def stacks(self, asker: int) -> Arrays:
-        """That asker's observations, of those fields of which rows keep one frame only."""
+        """That asker's observations of the fields of which rows keep one frame only."""
         return self._slots[asker].stacks
 
     def answer(self, asker: int, version: int) -> None:
-        """That asker's question is answered."""
+        """Give the answered question back to its asker."""
         slot = self._slots[asker]
         slot.arrays["version"][...] = version
         slot.release()

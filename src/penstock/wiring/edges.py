@@ -1,6 +1,6 @@
-"""A program's edges laid out in one shared segment, and a node's ports over them.
+"""Lays a program's edges out in one shared segment.
 
-Every process of a run computes the same layout from the same edges, so only a file descriptor travels.
+Every process of a run computes the same layout from the same edges. So only a file descriptor is passed on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,15 +26,14 @@ from penstock.wiring.questions import Questions
 __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "placement"]
 
 SUPERVISOR = "supervisor"
-"""The row of counters that the supervisor writes, and the owner of bell 0."""
+"""The row of counters that the supervisor writes. Bell 0 wakes the supervisor."""
 VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
 DEATHS = ("restarts", "ended_by", "uptime_ms", "redone")
-"""Written by the supervisor: how often a node was started again, how its last life ended (see ``Exit.status``), and how
-many rows its lives were learning from when they ended: others learn from them again."""
+"""Written by the supervisor: restarts of a node, how its last life ended (``Exit.status``) and how long it lasted, and
+how many rows its lives were learning from when they ended. Other lives learn from these rows again."""
 FLOW = ("collected", "paid")
-"""Rows of the whole run for the rate limiter of a table: what each environment node gave, and of how many the learner
-that keeps what is learned has done all gradient steps. Set, not added to, so that a death loses and doubles none. The
-balance of all transitions is the ledger's."""
+"""For the rate limiter of a table: rows that each environment node has collected, and rows whose gradient steps the
+learner has done. These counters are set, not added to: so a death loses no row and counts none twice."""
 COUNTERS = (
     *VITALS,
     *DEATHS,
@@ -51,7 +50,7 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class Placement:
-    """What one process has to know of a program: its own nodes, all edges, and who lives where."""
+    """The part of a program that one process needs: its own nodes, all edges, and the group of every node."""
 
     group: str
     nodes: tuple[NodeSpec, ...]
@@ -59,7 +58,7 @@ class Placement:
     roster: tuple[tuple[str, str], ...]
     """Every node of the program and its group."""
     trace: Path | None = None
-    """Where the process keeps what its nodes did when, if it does."""
+    """Folder for the trace of its nodes; ``None``: no trace is kept."""
 
 
 def placement(program: Program, group: str) -> Placement:
@@ -69,7 +68,7 @@ def placement(program: Program, group: str) -> Placement:
 
 
 def node_class(kind: str) -> Any:  # noqa: ANN401 - a class, called with settings of its own type
-    """What a registry string, or ``module:attribute``, stands for."""
+    """The class of a node, from its name in the registry or a ``module:attribute``."""
     return load(kind if ":" in kind else NODES[kind])
 
 
@@ -97,10 +96,10 @@ class Wiring:
         self.nbytes += -(-nbytes // 4096) * 4096
 
     def attach(self, memory: Array) -> None:
-        """Make the structures over the segment's bytes (uint8 ``[nbytes]``); a new segment is all zeros.
+        """Make the structures over the segment's bytes (uint8 ``[nbytes]``). A new segment is all zeros.
 
         Raises:
-            ResourceError: a table's file is not there.
+            ResourceError: the file of a table is missing.
         """
         self._memory = memory
         self._files = {
@@ -126,7 +125,7 @@ class Wiring:
         return self._edges.values()
 
     def streams(self) -> Iterator[tuple[Stream, StreamMemory]]:
-        """Every stream with its structure, as nobody's owner."""
+        """Every stream with its structure. The caller owns no slot of it."""
         for edge in self._edges.values():
             if isinstance(edge, Stream):
                 yield edge, StreamMemory(self.bytes_of(edge.name), edge.arrays, edge.slots)
@@ -176,7 +175,7 @@ class Wiring:
         return ActionLogMemory(self.bytes_of(name), edge.lanes, edge.action, edge.fields, edge.capacity)
 
     def rounds(self, name: str, member: str) -> RoundsMemory:
-        """The structure of rounds, as one member's end."""
+        """One member's end of rounds."""
         edge = self._edges[name]
         if not isinstance(edge, Rounds):
             raise TypeError(f"edge {name} is no rounds")
@@ -187,7 +186,7 @@ class Wiring:
         return Questions(self.bytes_of(edge.name), edge)
 
     def ended(self) -> bool:
-        """True once the loops are to end."""
+        """True once the supervisor has asked all loops to end."""
         return self.counters.get(SUPERVISOR, "ended") != 0
 
     def table(self) -> dict[str, dict[str, int]]:
@@ -199,7 +198,7 @@ class Wiring:
         return 1 + self._groups.index(group)
 
     def bells_of(self, nodes: Sequence[str], but: str) -> tuple[int, ...]:
-        """Bells of the groups of these nodes, without the group ``but`` (its loop polls before it sleeps)."""
+        """Bells of the groups of these nodes, without the group ``but``: its own loop polls before it sleeps."""
         groups = dict.fromkeys(self._group_of[node] for node in nodes)
         return tuple(self.bell_of(group) for group in groups if group != but)
 

@@ -1,4 +1,4 @@
-"""A node's ends of streams, tables and boards: the structure, with the owner and the other end's bells filled in."""
+"""A node's ends of streams, tables and boards. An end knows its owner, and rings the bells of the other end."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,8 +22,8 @@ class StreamEnd:
         memory: the structure.
         owner: this life of the node.
         former: its earlier lives.
-        handed_on: counts the slots that it has pushed and released.
-        wake: rings the other end's bells.
+        handed_on: counts the slots that this node has pushed and released.
+        wake: rings the bells of the other end.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StreamEnd:
         self.written = memory.written
 
     def claim(self, sequence: int) -> int | None:
-        """A free slot as this node's own; ``None`` if there is none."""
+        """Claim a free slot: its index, or ``None`` if no slot is free."""
         return self._memory.claim(self._owner, sequence)
 
     def push(self, index: int) -> None:
@@ -53,7 +53,7 @@ class StreamEnd:
         self._wake()
 
     def take(self) -> int | None:
-        """A waiting slot as this node's own; ``None`` if there is none."""
+        """Take a slot that is ready: its index, or ``None`` if none is."""
         return self._memory.take(self._owner)
 
     def release(self, index: int) -> None:
@@ -63,7 +63,7 @@ class StreamEnd:
         self._wake()
 
     def release_consumed(self, sequences: Sequence[int]) -> int:
-        """Give back the slots that an earlier life has used up; how many there were."""
+        """Release the slots that an earlier life has committed; returns how many."""
         freed = self._memory.release_consumed(self._owner, sequences)
         self._wake()
         return freed
@@ -74,15 +74,15 @@ class StreamEnd:
 
 
 class TableEnd:
-    """One writer's end of a table: a stream writer like any other, whose slots nobody has to give back.
+    """One writer's end of a table. It works like a stream's writing end, but readers release no slots.
 
     Args:
         memory: the structure.
-        tree: ranks its rows; ``None`` where they are not ranked.
-        edge: who writes, who reads, and when collecting waits for learning.
-        node: which of the writers this is.
-        counters: of all nodes: what was collected and paid is read, what is handed on counted.
-        wake: rings the readers' bells.
+        tree: holds the priorities of the rows; ``None`` if rows have none.
+        edge: the writers, the readers and the rate limiter.
+        node: the writer that owns this end.
+        counters: of all nodes. It reads ``collected`` and ``paid``, and adds to ``handed_on``.
+        wake: rings the bells of the readers.
     """
 
     def __init__(
@@ -109,19 +109,19 @@ class TableEnd:
         self.slot = memory.slot
 
     def free(self) -> int:
-        """1, or 0 while gradient steps have to be done first."""
+        """1, or 0 while the rate limiter waits for gradient steps."""
         inserted = sum(cell.get() for cell in self._collected)
         return int(self._limiter.may_insert(inserted, max(cell.get() for cell in self._paid)))
 
     def claim(self, sequence: int) -> int | None:
-        """The next slot of the writer's ring, whatever the sequence: a ring has no gaps, where rollouts are skipped."""
+        """Claim the next slot of the writer's ring. A skipped rollout leaves no gap there: ``sequence`` is not used."""
         del sequence
         if self.free() == 0:
             return None
         return self._memory.claim(self._writer, self._memory.written(self._writer))
 
     def push(self, index: int) -> None:
-        """Hand the slot to the readers, its rows ranked.
+        """Hand the slot to the readers, with priorities for its rows.
 
         Raises:
             FencedError: the slot is not the one that was claimed last.
@@ -130,7 +130,7 @@ class TableEnd:
         if self._memory.index(self._writer, sequence) != index:
             raise FencedError(f"slot {index} is not the one that this writer fills")
         if self._tree is not None and self._ranking is not None:
-            # Before the push: a writer that dies in between leaves priorities of rows that cannot be read yet.
+            # Before the push. If the writer dies in between, the priorities belong to rows that nobody can read yet.
             enter(self._tree, self._ranking, self._memory.slot(index), index, sequence)
         self._memory.push(self._writer, sequence)
         self._handed_on.add()

@@ -1,10 +1,13 @@
-"""What became of every transition, read from where it is true: the slots' words and payloads, and the commit record.
+"""The ledger: what became of every row, read from the slots and from the commit record.
 
     collected = learned + in flight + stale + spoilt
 
-No count of it can be left behind by a death. A lane's rows are counted in the slot that carries them, and are collected
-once one compare-and-swap has handed that over; what is learned or dropped stands in the commit record, and is so once
-one release store has made that current. It takes no lock and changes nothing.
+A death cannot make a count wrong, because each count becomes true together with what it counts:
+
+1. A slot holds the counts of its lanes. Its rows are collected at the compare-and-swap that pushes the slot.
+2. The commit record holds what was learned or dropped. It becomes current with one release store.
+
+The ledger takes no lock and changes nothing.
 """
 
 from collections.abc import Hashable, Iterable
@@ -27,7 +30,7 @@ _BY_LANE = ("lane_collected", "lane_spoilt")
 
 
 def ledger(wiring: Wiring) -> "Ledger | None":
-    """The ledger of a run; ``None`` where no record says which rollouts were used up."""
+    """The ledger of a run; ``None`` if no record names the rollouts that were used up."""
     for record in wiring.edges():
         names = {spec.name for spec in record.arrays} if isinstance(record, Record) else set()
         if not {*_BY_LANE} <= names:
@@ -44,10 +47,10 @@ def ledger(wiring: Wiring) -> "Ledger | None":
 
 
 class _Rollouts(Protocol):
-    """Where rollouts lie."""
+    """The stream or the table that holds rollouts."""
 
     def waiting(self, record: Arrays) -> dict[Hashable, int]:
-        """Name -> slot of what was handed over and is not used up."""
+        """Key -> slot, of rollouts that were pushed and are not used up."""
         ...
 
     def slot(self, index: int) -> Arrays:
@@ -55,12 +58,12 @@ class _Rollouts(Protocol):
         ...
 
     def returned(self, owner: int, record: Arrays | None) -> list[int]:
-        """The slots that a reader held when it died, not used up, and that nobody has taken since."""
+        """Slots that a reader held when it died, that are not used up, and that no other reader has taken since."""
         ...
 
 
 class Streamed:
-    """The record names what was used up."""
+    """Rollouts in a stream. The record names those that were used up."""
 
     def __init__(self, memory: StreamMemory) -> None:
         self._memory = memory
@@ -82,7 +85,7 @@ class Streamed:
 
 
 class Tabled:
-    """The record says up to where each writer's slots were taken note of; who reads holds none."""
+    """Rollouts in a table. The record counts the slots of each writer that were noted. Readers hold no slots."""
 
     def __init__(self, memory: TableMemory) -> None:
         self._memory = memory
@@ -103,24 +106,27 @@ class Tabled:
 
 
 class Ledger:
-    """Reads the balance of rollouts and the record that says which were used up."""
+    """Adds up rollouts and the record that names those that were used up."""
 
     def __init__(self, rollouts: _Rollouts, record: RecordMemory) -> None:
         self._rollouts = rollouts
         self._record = record
 
     def balance(self) -> Balance:
-        """The balance of one instant; looks again until nothing was committed or handed over while it looked.
+        """The balance of one instant. Looks again until nothing was committed or pushed while it looked.
 
-        Race: everybody goes on meanwhile. But a slot is freed only after the commit that names it. So while one record
-        is current, what was handed over and is not used up only grows; where two looks found the same, it was so at
-        every instant between them, and the payloads that were read between them stood still.
+        Race: all nodes go on meanwhile.
+
+        1. A slot is freed only after the commit that names it. So while one record is current, the set of rollouts
+           that were pushed and are not used up only grows.
+        2. Two equal looks at that set therefore mean that it was the same at every instant between them.
+        3. So the payloads that were read between the two looks did not change either.
         """
         while True:
             committed = self._record.copy()
             if committed is None:
                 if self._record.number() < 0:
-                    # Nothing is collected before the first policy is published, nor that before it is committed.
+                    # No row is collected before the first policy is published, and that follows the first commit.
                     return Balance(0, 0, 0, 0, 0)
                 continue
             waiting = self._rollouts.waiting(committed.arrays)
@@ -129,7 +135,7 @@ class Ledger:
                 return found
 
     def returned(self, owner: int) -> int:
-        """Rows that a reader was learning from when it died and that nobody has taken since; they are in flight."""
+        """Rows that a reader was learning from when it died and that no other reader has taken since."""
         committed = self._record.copy()
         slots = self._rollouts.returned(owner, None if committed is None else committed.arrays)
         return sum(self._rows(slot) for slot in slots)
@@ -141,7 +147,7 @@ class Ledger:
             slot = self._rollouts.slot(index)
             first, lanes = int(slot["first_lane"]), len(slot["lane_collected"])
             for total, name in ((collected, "lane_collected"), (spoilt, "lane_spoilt")):
-                # A lane's counts only grow: its last rollout says the most.
+                # A lane's counts only grow, so its last rollout has the largest.
                 total[first : first + lanes] = np.maximum(total[first : first + lanes], slot[name])
             in_flight += self._rows(index)
         return Balance(int(collected.sum()), int(record["steps"]), in_flight, int(record["stale"]), int(spoilt.sum()))

@@ -1,13 +1,13 @@
-"""The questions of an ask edge that nodes answer: each asker's slot, which goes to its answerer and back.
+"""The questions of an ask edge that nodes answer: one slot for each asker, which goes to its answerer and back.
 
     writing (the asker's) --push--> ready --take--> reading (the answerer's) --release--> free --claim--> writing
 
-An asker holds its slot while it asks nothing, so it has at most one question open. A slot says where the rows lie, and
-holds of observations only what rows do not hold as the policy sees it: stacks of frames. All transitions are those of a
-stream's slots, one compare-and-swap each on a word that names its owner, and their order carries the data:
+An asker holds its slot while it asks nothing, so at most one of its questions is open. A slot says where the rows lie.
+The only observations in it are stacks of frames, because rows hold single frames. The transitions are those of a
+stream's slot. Each is one compare-and-swap on a word that names the owner, and their memory order carries the data:
 
-- ``push`` (release) before ``take`` (acquire): the answerer sees the question and the observations it is about;
-- ``release`` (release) before ``claim`` (acquire): the asker sees the whole answer, in the rollout and here.
+- ``push`` (release) before ``take`` (acquire): the answerer sees the question and its observations;
+- ``release`` (release) before ``claim`` (acquire): the asker sees the whole answer, in the rollout and in the slot.
 
 Rings no bell.
 """
@@ -38,23 +38,23 @@ class QuestionSlot:
         self.stacks: Arrays = {spec.name: self.arrays[spec.name] for spec in stacks}
 
     def claim(self, number: int) -> bool:
-        """For the asker: make the slot its own; false while its last question, ``number - 1``, is not answered."""
+        """For the asker: claim the slot. False while its last question, ``number - 1``, is not answered."""
         return self._memory.claim(self._owner, number) is not None
 
     def push(self) -> None:
-        """For the asker: ask what now stands in the slot."""
+        """For the asker: ask the question that is in the slot."""
         self._memory.push(0, self._owner)
 
     def waiting(self) -> bool:
-        """For the answerer: whether a question stands here."""
+        """For the answerer: true if a question waits."""
         return self._memory.ready() > 0
 
     def take(self) -> bool:
-        """For the answerer: begin to answer; false if nothing is asked."""
+        """For the answerer: begin to answer. False if no question waits."""
         return self._memory.take(self._owner) is not None
 
     def release(self) -> None:
-        """For the answerer: it is answered."""
+        """For the answerer: the question is answered."""
         self._memory.release(0, self._owner)
 
 
@@ -62,7 +62,7 @@ class Questions:
     """All slots of one edge."""
 
     def __init__(self, bytes: Array, edge: Ask) -> None:  # noqa: A002 - the room's word for a buffer
-        """Attach to ``required(edge)`` bytes, uint8, that start at a multiple of 64 and were zero at first."""
+        """Attach to ``required(edge)`` bytes, uint8. They start at a multiple of 64 and were zero at first."""
         specs = _specs(edge)
         self._stacks = _remote(edge).stacks
         nbytes = StreamMemory.required(specs, 1)
@@ -73,36 +73,39 @@ class Questions:
 
     @staticmethod
     def required(edge: Ask) -> int:
-        """Bytes that the edge takes; none where askers answer themselves."""
+        """Bytes that the edge takes; 0 if the askers answer themselves."""
         if not isinstance(edge.answer, RemoteAnswer):
             return 0
         return len(edge.askers) * StreamMemory.required(_specs(edge), 1)
 
     def slot(self, asker: str, owner: int) -> QuestionSlot:
-        """The slot of ``asker``, for one of its two ends; ``owner`` is that node's incarnation."""
+        """The slot of ``asker``, for one of its two ends. ``owner`` is the incarnation of the node at that end."""
         return QuestionSlot(self._memory[asker], owner, self._stacks)
 
     def recover_asker(self, asker: str, owner: int) -> bool:
-        """After an asker's process was killed and reaped: what it asked is asked no more.
+        """Withdraw the question of a dead asker. Call it after the asker's process was killed and reaped.
 
         Returns:
-            True if the slot is free. False while the answerer still writes an answer into the dead asker's rollout:
-            then nothing of that rollout may be given to anybody yet. Call it again, or recover the answerer, too.
+            True if the slot is free. False while the answerer still writes into the dead asker's rollout: no other
+            node may get that rollout yet. Then call it again, or recover the answerer, too.
         """
         memory = self._memory[asker]
         memory.recover(owner)
-        # Race: the answerer may take the question at this moment. One compare-and-swap decides who has it.
+        # Race: the answerer may take the question at this moment. One compare-and-swap decides which of the two has it.
         if memory.take(owner) is not None:
             memory.release(0, owner)
-        # By a claim, not by a look: claiming acquires what the answerer wrote before it released.
+        # A claim, because it acquires what the answerer wrote before its release. A plain look would not.
         answered = memory.claim(owner, 0) is not None
         memory.recover(owner)
         return answered
 
     def recover_answerer(self, node: str, owner: int) -> int:
-        """After an answerer's process was killed and reaped: what it had begun is asked again; how many there were.
+        """Ask again what a dead answerer had begun to answer. Call it after its process was killed and reaped.
 
-        Its successor writes every part of an answer anew, and no asker looks at one before it is whole.
+        The next life writes every part of an answer anew, and an asker reads an answer only when it is whole.
+
+        Returns:
+            How many questions are asked again.
         """
         return sum(self._memory[asker].recover(owner).returned for asker in self._edge.answered_by(node))
 

@@ -1,4 +1,4 @@
-"""What the nodes of a process did when, kept in the run folder where a run asks for it; else it costs a call."""
+"""Keeps the trace of a process: what its nodes did when. Without ``--trace`` it keeps nothing and costs one call."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,26 +13,26 @@ __all__ = ["OPEN", "NoTrace", "NodeTrace", "Trace", "Traces", "traces"]
 
 
 class NodeTrace(Protocol):
-    """Where one node's spans go."""
+    """Keeps the spans of one node."""
 
     def stepped(self, begin_ns: int, end_ns: int) -> None:
-        """The node was given its turn."""
+        """The node had its turn."""
         ...
 
     def span(self, name: str) -> AbstractContextManager[None]:
-        """What is done inside the ``with`` block; a block may stay open from one turn to a later one."""
+        """The work inside the ``with`` block. A block may stay open from one turn to a later one."""
         ...
 
 
 class Traces(Protocol):
-    """Where the spans of a process's nodes go."""
+    """Keeps the spans of all nodes of a process."""
 
     def node(self, name: str) -> NodeTrace:
-        """Those of one node."""
+        """What keeps the spans of one node."""
         ...
 
     def close(self) -> None:
-        """Nothing more is to be kept."""
+        """Keep nothing more."""
         ...
 
 
@@ -42,25 +42,25 @@ class NoTrace:
     _NOTHING = nullcontext()
 
     def node(self, _name: str) -> "NoTrace":
-        """The same for every node."""
+        """The same object for every node."""
         return self
 
     def stepped(self, begin_ns: int, end_ns: int) -> None:
-        """Forget it."""
+        """Keep nothing."""
 
     def span(self, _name: str) -> AbstractContextManager[None]:
-        """Nothing, made once."""
+        """A context that does nothing."""
         return self._NOTHING
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 class Trace:
     """Keeps the spans of one process; implements ``Traces``.
 
     Args:
-        folder: where rings are, one for each process.
+        folder: of the rings, one file for each process.
         group: the placement group of this process.
     """
 
@@ -68,16 +68,16 @@ class Trace:
         self._ring = SpanRing.at(ring_path(folder, group))
 
     def node(self, name: str) -> "_KeptSpans":
-        """Those of one node."""
+        """What keeps the spans of one node."""
         return _KeptSpans(self._ring, name)
 
     def close(self) -> None:
-        """Let go of the ring; its file stays."""
+        """Close the ring. Its file stays."""
         self._ring.close()
 
 
 def traces(folder: Path | None, group: str) -> Traces:
-    """What keeps the spans of a process: nothing where there is no folder for them."""
+    """What keeps the spans of a process; nothing is kept without a folder."""
     return NoTrace() if folder is None else Trace(folder, group)
 
 

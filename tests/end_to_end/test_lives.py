@@ -20,6 +20,8 @@ from penstock.processes.interrupts import Interrupts
 from tests.children import left_behind, of_group
 from tests.environments import IdentityEnv
 
+pytestmark = pytest.mark.usefixtures("interruptible")
+
 SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2, "backend": "eager"}
 COMMAND = [sys.executable, "-m", "penstock"]
 
@@ -59,6 +61,21 @@ def test_an_interrupt_writes_a_checkpoint_and_leaves_nothing_running(tmp_path, n
     saved = load_checkpoint(find_checkpoint(folder))
     assert saved.manifest["update"] >= 3
     assert (folder / "README.md").exists()
+
+
+def test_signals_that_are_ignored_at_the_start_change_nothing_and_sigterm_ends_the_run_in_order(tmp_path) -> None:
+    """As a shell starts its background jobs, and nohup a command."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    run = endless(tmp_path)
+    for update, number in ((2, signal.SIGINT), (20, signal.SIGHUP)):
+        wait_for_update(run, update)
+        run.send_signal(number)
+    wait_for_update(run, 40)
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(30) == 130
+    (folder,) = tmp_path.iterdir()
+    assert load_checkpoint(find_checkpoint(folder)).manifest["update"] >= 40
 
 
 @pytest.mark.parametrize("moment", ["*", "*/config.toml", "*/metrics.jsonl"])

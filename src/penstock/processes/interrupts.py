@@ -18,6 +18,9 @@ class Interrupts:
     Args:
         patience: after so many, the next one raises KeyboardInterrupt all the same; ``None``: none ever does.
 
+    A signal that is ignored stays ignored, and is not counted: whoever started the process has asked for that, as nohup
+    does, or a shell for its background jobs.
+
     Signals reach only the main thread; in another thread this counts none and the process keeps its own handlers. There
     the end of the interpreter counts as two, if it would not wait for the thread by itself.
     """
@@ -33,7 +36,8 @@ class Interrupts:
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
-                self._previous[number] = signal.signal(number, self._interrupt)
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._interrupt)
         elif threading.current_thread().daemon:
             self._thread = threading.current_thread()
             atexit.register(self._end)

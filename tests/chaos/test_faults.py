@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from penstock.errors import NodeError
-from tests.chaos.test_kills import Killer, find, fingerprint, lines, train
-from tests.children import newest_checkpoint
+from tests.chaos.test_kills import find, fingerprint, lines, train
+from tests.children import killing, newest_checkpoint
 from tests.environments import TargetEnv
 from tests.runtime.nodes import wait_until
 
@@ -187,11 +187,10 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
     ],
 )
 def test_every_kind_of_node_is_started_again(tmp_path, settings: dict[str, object], groups: list[str]) -> None:
-    updates = 800 if "policy_placement" not in settings else 100
-    with Killer(groups, [0.8, *(0.5 for _ in groups[1:])]) as killer:
-        result = train(tmp_path, updates, env="Pendulum-v1", **settings)
-    assert len(killer.killed) >= 2
-    assert result.steps >= updates * 64 * 4
+    with killing(groups, tmp_path) as killed:
+        result = train(tmp_path, 150, env="Pendulum-v1", save_interval=10, **settings)
+    assert len(killed) >= 2
+    assert result.steps >= 150 * 64 * 4
     assert result.not_restored == 0
     last = [line for line in lines(result) if "rows/collected" in line][-1]
     assert last["rows/collected"] >= last["rows/learned"]

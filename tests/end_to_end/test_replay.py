@@ -128,7 +128,7 @@ def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("group", ["env.1", "learner", "monitor"])
 def test_a_death_does_not_change_a_bit(tmp_path, longer, group: str) -> None:
-    with killing(group, tmp_path, 3):
+    with killing([group] * 3, tmp_path):
         result = train(tmp_path, 40, runtime="local", num_workers=2, save_interval=1)
     assert fingerprint(result) == longer
 
@@ -321,7 +321,7 @@ def test_learners_that_step_together_are_resumed_together(tmp_path, algo: str) -
 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
-    with killing(group, tmp_path, 2):
+    with killing([group] * 2, tmp_path):
         result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2, save_interval=1)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert arrays["gradient_steps"] == (40 * TURN - 100) // 8

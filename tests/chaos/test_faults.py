@@ -151,7 +151,7 @@ def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_pa
 
 @pytest.fixture(scope="module")
 def long_undisturbed(tmp_path_factory) -> dict[str, str]:
-    return fingerprint(train(tmp_path_factory.mktemp("long"), 300, env="tests.environments:TargetEnv", **FAST))
+    return fingerprint(train(tmp_path_factory.mktemp("long"), 150, env="tests.environments:TargetEnv", **FAST))
 
 
 @pytest.mark.parametrize("seconds", [0.3, 3.0])
@@ -172,7 +172,7 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
 
     stopping = threading.Thread(target=stop)
     stopping.start()
-    result = train(tmp_path, 300, env="tests.environments:TargetEnv", save_interval=20, **FAST)
+    result = train(tmp_path, 150, env="tests.environments:TargetEnv", save_interval=10, **FAST)
     stopping.join()
     assert stopped.is_set()
     assert fingerprint(result) == long_undisturbed
@@ -188,9 +188,9 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
 )
 def test_every_kind_of_node_is_started_again(tmp_path, settings: dict[str, object], groups: list[str]) -> None:
     with killing(groups, tmp_path) as killed:
-        result = train(tmp_path, 150, env="Pendulum-v1", save_interval=10, **settings)
+        result = train(tmp_path, 80, env="Pendulum-v1", save_interval=5, **settings)
     assert len(killed) >= 2
-    assert result.steps >= 150 * 64 * 4
+    assert result.steps >= 80 * 64 * 4
     assert result.not_restored == 0
     last = [line for line in lines(result) if "rows/collected" in line][-1]
     assert last["rows/collected"] >= last["rows/learned"]

@@ -17,7 +17,7 @@ from tests.children import killing, of_group
 
 SETTINGS = {"num_steps": 64, "epochs": 3, "mini_batch_size": 64, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 64 * 4
-UPDATES = 200
+UPDATES = 120
 
 
 def find(group: str, limit_s: float = 5.0) -> psutil.Process | None:

@@ -65,7 +65,7 @@ def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> None:
     with killing([group] * 3, tmp_path):
-        result = train(tmp_path, 6_000, save_interval=10)
+        result = train(tmp_path, 3_000, save_interval=5)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert int(arrays["owed"]) == 0
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4

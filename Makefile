@@ -44,13 +44,13 @@ test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 		echo "native tests, sanitizer: $$sanitizer"; \
 		run=; if [ $$sanitizer = thread ]; then run="$(FIXED_LAYOUT)"; fi; \
 		PENSTOCK_MODEL=$(MODEL) $$run $(BIN)/ctest --test-dir build/native-tests/$$sanitizer --output-on-failure \
-			--no-tests=error --timeout $(if $(filter long,$(MODEL)),7200,120); \
+			--parallel $(TEST_PROCESSES) --no-tests=error --timeout $(if $(filter long,$(MODEL)),7200,120); \
 	done
 
 test-python: install
 	$(PYTEST) -m 'not nightly' $(PYTEST_FLAGS)
 
-test-nightly: install  ## the Python tests that are long by nature, a quarter of an hour
+test-nightly: install  ## the Python tests that are long by nature, which test leaves out
 	$(PYTEST) -m nightly $(PYTEST_FLAGS)
 
 fuzz: install  ## feed altered files of a run folder to what reads them, for some minutes (FUZZ_EXAMPLES each)

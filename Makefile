@@ -9,6 +9,9 @@ NATIVE_SOURCES := CMakeLists.txt $(shell find native -type f 2>/dev/null)
 SANITIZERS := none thread address
 # How far the simulated protocols are searched: short, or long (an hour).
 MODEL := short
+# How many pytest processes run side by side; more than 8 only take memory.
+TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 # How many altered files `make fuzz` feeds to each reader.
 FUZZ_EXAMPLES ?= 20000
 # How long `make soak` strikes processes; a third of it comes on top without. With 1 it shows that everything runs.
@@ -23,7 +26,7 @@ configure_extensions = $(BIN)/cmake -S . -B $(1) $(CMAKE_FLAGS) -DCMAKE_BUILD_TY
 	-Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python fuzz soak faults check format learn bench bench-quick clean
+.PHONY: help install train test test-native test-python test-nightly fuzz soak faults check format learn bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -41,11 +44,14 @@ test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 		echo "native tests, sanitizer: $$sanitizer"; \
 		run=; if [ $$sanitizer = thread ]; then run="$(FIXED_LAYOUT)"; fi; \
 		PENSTOCK_MODEL=$(MODEL) $$run $(BIN)/ctest --test-dir build/native-tests/$$sanitizer --output-on-failure \
-			--no-tests=error --timeout $(if $(filter long,$(MODEL)),7200,120); \
+			--parallel $(TEST_PROCESSES) --no-tests=error --timeout $(if $(filter long,$(MODEL)),7200,120); \
 	done
 
 test-python: install
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(PYTEST) -m 'not nightly' $(PYTEST_FLAGS)
+
+test-nightly: install  ## the Python tests that are long by nature, which test leaves out
+	$(PYTEST) -m nightly $(PYTEST_FLAGS)
 
 fuzz: install  ## feed altered files of a run folder to what reads them, for some minutes (FUZZ_EXAMPLES each)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)

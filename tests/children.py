@@ -3,7 +3,7 @@
 import contextlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -41,31 +41,34 @@ def newest_checkpoint(log_dir: Path) -> str:
 
 
 @contextlib.contextmanager
-def killing(group: str, log_dir: Path, times: int) -> Iterator[None]:
-    """Kill the process of a placement group of the one run in a folder, while the body trains.
+def killing(groups: Sequence[str], log_dir: Path) -> Iterator[list[str]]:
+    """Kill processes of the one run in a folder, one after the other, while the body trains; yields whom it killed.
 
     It happens after each checkpoint that is newer than the one before, so that it lies within the run's turns however
     quick the machine is: at once after the first, a moment after each further one. At least one kill must have been.
+
+    Args:
+        groups: the placement groups, in turn.
+        log_dir: the folder. The run has to save a checkpoint every few turns.
     """
-    over, draw = threading.Event(), random.Random(group)
-    killed = 0
+    over, draw = threading.Event(), random.Random(str(groups))
+    killed: list[str] = []
 
     def kill() -> None:
-        nonlocal killed
         last, pause_s = "", 0.0
-        while killed < times and not over.wait(0.002):
-            newest = newest_checkpoint(log_dir)
+        while len(killed) < len(groups) and not over.wait(0.002):
+            group, newest = groups[len(killed)], newest_checkpoint(log_dir)
             if newest > last and not over.wait(pause_s) and (process := of_group(group)) is not None:
                 # It may have ended with the run.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-                    killed += 1
+                    killed.append(group)
                 last, pause_s = newest, draw.uniform(0.0, 0.03)
 
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        yield
+        yield killed
     finally:
         over.set()
         killer.join()

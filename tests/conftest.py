@@ -1,13 +1,16 @@
-"""Makes ``tests.environments`` importable in the processes that a test starts, as it is in the tests' own.
+"""What all tests share.
 
-And the build whose processes die where they are told to.
+- The processes that a test starts can import ``tests.environments``, as the tests can.
+- A test marked ``alone`` has the machine to itself, also where tests run side by side.
+- The fixtures ``fault_points`` (a build whose processes die where they are told to) and ``interruptible``.
 """
 
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psutil
@@ -17,6 +20,29 @@ from tests.children import left_behind
 
 ROOT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests marked ``alone`` first: once they are done, the others can be shared out evenly to the end."""
+    items.sort(key=lambda item: not _alone(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep a test marked ``alone`` apart from those that other processes of this pytest run.
+
+    Each test holds the lock together with others, such a test holds it alone. The wait counts for no time limit: this
+    goes around pytest-timeout.
+    """
+    if not hasattr(item.config, "workerinput"):  # pytest-xdist's: without it, there is one process only
+        return (yield)
+    with _build_folder().joinpath("alone.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if _alone(item) else fcntl.LOCK_SH)
+        try:
+            return (yield)
+        finally:
+            # What the test has forked holds the descriptor, too: closing it is not enough.
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -35,10 +61,32 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture(scope="session")
 def fault_points() -> str:
     """A ``PYTHONPATH`` under which processes die where ``PENSTOCK_FAULT`` says (see CONTRIBUTING.md)."""
-    build = Path(ROOT, "build")
-    build.mkdir(exist_ok=True)
+    build = _build_folder()
     with (build / "faults.lock").open("w") as lock:  # tests may run in several processes
         fcntl.flock(lock, fcntl.LOCK_EX)
         made = subprocess.run(["make", "faults"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     return os.pathsep.join([str(build / "faults"), os.environ["PYTHONPATH"]])
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """This process, and those that the test starts, take SIGINT and SIGHUP although pytest was started to ignore them.
+
+    A shell has its background jobs ignore SIGINT, nohup has a command ignore SIGHUP; processes inherit that.
+    """
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+def _alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+def _build_folder() -> Path:
+    build = Path(ROOT, "build")
+    build.mkdir(exist_ok=True)
+    return build

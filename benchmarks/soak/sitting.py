@@ -110,8 +110,10 @@ class Sitting:
             stdin=subprocess.DEVNULL,
             cwd=ROOT,
             env={**os.environ, MARK: self._mark, "PYTHONPATH": python_path},
-            # Like a terminal's foreground job: Ctrl-C reaches its whole group.
+            # Like a terminal's foreground job: Ctrl-C reaches its whole group, and ends it also where a shell that runs
+            # the soak in the background has it ignore that.
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - the sitting has one thread
         )
         limit = time.monotonic() + START_LIMIT_S
         while len(watched.reports) == self._first:

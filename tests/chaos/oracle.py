@@ -20,7 +20,6 @@ from penstock.experiments.checkpoints import load_checkpoint
 from penstock.metrics.jsonl import read_reports
 from penstock.run import Result
 from penstock.seeding import episode_seed
-from penstock.updates import eager
 
 LANES, EPISODES, LENGTH, SEED = 4, 4000, 10, 0
 LOG = "ORACLE_LOG"
@@ -51,33 +50,46 @@ class Numbered(gymnasium.Env):
         return np.array([self.lane, self.episode, self.steps], np.float32)
 
 
-class Noting(eager.EagerUpdater):
-    """Writes down the ids of the rows that it was given, under the step of the optimizer that this led to."""
+def noting(updater, obs: np.ndarray):
+    """Let an updater of a stream write down the ids of the rows that it is given.
 
-    obs: np.ndarray
+    They stand under the step of the optimizer that this led to.
+    """
 
-    def begin(self, slots: Sequence[int], progress: float) -> None:
-        self.seen: set[tuple[int, int]] = set()
-        super().begin(slots, progress)
+    class Noting(type(updater)):
+        def begin(self, slots: Sequence[int], progress: float) -> None:
+            self.seen: set[tuple[int, int]] = set()
+            super().begin(slots, progress)
 
-    def minibatches(self, indices, weights) -> None:
-        ids = self.obs.reshape(-1, 3)[indices[weights > 0]].astype(int)
-        self.seen |= {(int(lane), int(episode) * LENGTH + int(step)) for lane, episode, step in ids}
-        super().minibatches(indices, weights)
+        def minibatches(self, indices, weights) -> None:
+            ids = obs.reshape(-1, 3)[indices[weights > 0]].astype(int)
+            self.seen |= {(int(lane), int(episode) * LENGTH + int(step)) for lane, episode, step in ids}
+            super().minibatches(indices, weights)
 
-    def finish(self, slots: Sequence[int]) -> None:
-        super().finish(slots)
-        line = json.dumps([int(self.state()["adam_step"]), sorted(self.seen)])
-        # A line that a death cut short ends where the next begins.
-        with Path(os.environ[LOG]).open("a") as log:
-            log.write(f"\n{line}")
+        def finish(self, slots: Sequence[int]) -> None:
+            super().finish(slots)
+            line = json.dumps([int(self.state()["adam_step"]), sorted(self.seen)])
+            # A line that a death cut short ends where the next begins.
+            with Path(os.environ[LOG]).open("a") as log:
+                log.write(f"\n{line}")
 
-
-def build(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]) -> Noting:
-    updater = eager.build(settings, arrays)
     updater.__class__ = Noting
-    updater.obs = arrays["obs"]
     return updater
+
+
+def build_eager(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]):
+    from penstock.updates import eager  # it brings torch, which the environments' processes do without
+
+    return noting(eager.build(settings, arrays), arrays["obs"])
+
+
+def build_fused(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]):
+    from penstock.updates import fused
+
+    return noting(fused.build(settings, arrays), arrays["obs"])
+
+
+UPDATES = {"fused": f"{__name__}:build_fused", "eager": f"{__name__}:build_eager"}
 
 
 def judge(result: Result, log: Path) -> dict[str, float]:

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from penstock.errors import NodeError
-from tests.chaos.test_kills import Killer, find, fingerprint, lines, train
-from tests.children import newest_checkpoint
+from tests.chaos.test_kills import find, fingerprint, lines, train
+from tests.children import killing, newest_checkpoint
 from tests.environments import TargetEnv
 from tests.runtime.nodes import wait_until
 
@@ -151,7 +151,7 @@ def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_pa
 
 @pytest.fixture(scope="module")
 def long_undisturbed(tmp_path_factory) -> dict[str, str]:
-    return fingerprint(train(tmp_path_factory.mktemp("long"), 300, env="tests.environments:TargetEnv", **FAST))
+    return fingerprint(train(tmp_path_factory.mktemp("long"), 150, env="tests.environments:TargetEnv", **FAST))
 
 
 @pytest.mark.parametrize("seconds", [0.3, 3.0])
@@ -172,7 +172,7 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
 
     stopping = threading.Thread(target=stop)
     stopping.start()
-    result = train(tmp_path, 300, env="tests.environments:TargetEnv", save_interval=20, **FAST)
+    result = train(tmp_path, 150, env="tests.environments:TargetEnv", save_interval=10, **FAST)
     stopping.join()
     assert stopped.is_set()
     assert fingerprint(result) == long_undisturbed
@@ -187,11 +187,10 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
     ],
 )
 def test_every_kind_of_node_is_started_again(tmp_path, settings: dict[str, object], groups: list[str]) -> None:
-    updates = 800 if "policy_placement" not in settings else 100
-    with Killer(groups, [0.8, *(0.5 for _ in groups[1:])]) as killer:
-        result = train(tmp_path, updates, env="Pendulum-v1", **settings)
-    assert len(killer.killed) >= 2
-    assert result.steps >= updates * 64 * 4
+    with killing(groups, tmp_path) as killed:
+        result = train(tmp_path, 80, env="Pendulum-v1", save_interval=5, **settings)
+    assert len(killed) >= 2
+    assert result.steps >= 80 * 64 * 4
     assert result.not_restored == 0
     last = [line for line in lines(result) if "rows/collected" in line][-1]
     assert last["rows/collected"] >= last["rows/learned"]

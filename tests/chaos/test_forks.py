@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import psutil
+import pytest
 
 import penstock
 from tests.children import newest_checkpoint
@@ -101,6 +102,7 @@ def test_a_launcher_that_forked_itself_is_killed_and_only_its_fork_is_left(tmp_p
         fork.kill()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_cell_of_a_notebook_leaves_nothing(tmp_path) -> None:
     run = script(INTERRUPTED, tmp_path)
     said, _ = run.communicate(timeout=60)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import threading
 import time
 from pathlib import Path
 
@@ -14,42 +13,11 @@ import penstock
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
-from tests.children import of_group
+from tests.children import killing, of_group
 
 SETTINGS = {"num_steps": 64, "epochs": 3, "mini_batch_size": 64, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 64 * 4
-
-
-class Killer(threading.Thread):
-    """Kills nodes of this process's run, one after the other.
-
-    Args:
-        groups: whom, in turn.
-        pauses: seconds before each kill.
-    """
-
-    def __init__(self, groups: list[str], pauses: list[float], number: int = 9) -> None:
-        super().__init__()
-        self.groups, self.pauses, self.number = groups, pauses, number
-        self.killed: list[str] = []
-        self.over = threading.Event()
-
-    def run(self) -> None:
-        for group, pause in zip(self.groups, self.pauses, strict=True):
-            if self.over.wait(pause):
-                return
-            process = find(group)
-            if process is not None:
-                process.send_signal(self.number)
-                self.killed.append(group)
-
-    def __enter__(self) -> "Killer":
-        self.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.over.set()
-        self.join()
+UPDATES = 120
 
 
 def find(group: str, limit_s: float = 5.0) -> psutil.Process | None:
@@ -80,7 +48,7 @@ def lines(result: Result) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> dict[str, str]:
-    return fingerprint(train(tmp_path_factory.mktemp("whole"), 400, env="Pendulum-v1"))
+    return fingerprint(train(tmp_path_factory.mktemp("whole"), UPDATES, env="Pendulum-v1", save_interval=10))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -88,9 +56,9 @@ def test_in_lock_step_no_kill_changes_the_answer(tmp_path, undisturbed, seed: in
     draw = random.Random(seed)
     groups = ["env.0", "learner", "env.1", "monitor", "learner", "env.0"]
     draw.shuffle(groups)
-    with Killer(groups, [draw.uniform(0.2, 0.7) for _ in groups]) as killer:
-        result = train(tmp_path, 400, env="Pendulum-v1")
-    assert len(killer.killed) >= 3
+    with killing(groups, tmp_path) as killed:
+        result = train(tmp_path, UPDATES, env="Pendulum-v1", save_interval=10)
+    assert len(killed) >= 3
     assert result.not_restored == 0
     assert fingerprint(result) == undisturbed
     told = [line for line in lines(result) if "note" in line]

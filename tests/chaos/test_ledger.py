@@ -1,7 +1,6 @@
 """Every transition that was collected is learned from once, in flight, or dropped with a reason, whoever is killed."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -9,35 +8,36 @@ import pytest
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from tests.chaos import oracle
-from tests.chaos.test_kills import Killer, lines, train
+from tests.chaos.test_kills import lines, train
+from tests.children import killing
 
-SETTINGS = {"env": "tests.chaos.oracle:Numbered", "backend": "eager", "num_steps": 16, "epochs": 1}
+SETTINGS = {"env": "tests.chaos.oracle:Numbered", "backend": "fused", "num_steps": 16, "epochs": 1}
 SETTINGS |= {"mini_batch_size": 32, "num_envs": oracle.LANES, "num_workers": 2, "seed": oracle.SEED}
 BATCH = 16 * oracle.LANES
+UPDATES = 400
 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the updater writes down what it learns from."""
-    monkeypatch.setattr("penstock.planning.UPDATES", {"eager": "tests.chaos.oracle:build"})
+    monkeypatch.setattr("penstock.planning.UPDATES", oracle.UPDATES)
     path = tmp_path / "learned"
     monkeypatch.setenv(oracle.LOG, str(path))
     return path
 
 
-def killed_while(tmp_path: Path, groups: list[str], seed: int, **settings: object):
-    draw = random.Random(seed)
-    with Killer(groups, [draw.uniform(0.3, 0.8) for _ in groups]) as killer:
-        result = train(tmp_path, 0, **{**SETTINGS, "timesteps": 600 * BATCH, **settings})
-    assert len(killer.killed) >= 3
+def killed_while(tmp_path: Path, groups: list[str], **settings: object):
+    with killing(groups, tmp_path) as killed:
+        result = train(tmp_path, 0, **{**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, **settings})
+    assert len(killed) >= 3
     return result
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_in_lock_step_each_transition_is_learned_from_once(tmp_path, log, seed: int) -> None:
-    result = killed_while(tmp_path, ["env.0", "learner", "learner", "env.1", "monitor"], seed)
+@pytest.mark.parametrize("backend", oracle.UPDATES)
+def test_in_lock_step_each_transition_is_learned_from_once(tmp_path, log, backend: str) -> None:
+    result = killed_while(tmp_path, ["env.0", "learner", "learner", "env.1", "monitor"], backend=backend)
     last = oracle.judge(result, log)
-    assert last["rows/learned"] == 600 * BATCH
+    assert last["rows/learned"] == UPDATES * BATCH
     assert last["rows/stale"] == last["rows/spoilt"] == 0
     assert any("note" in line and "rows/collected" in line for line in lines(result))
 
@@ -45,7 +45,7 @@ def test_in_lock_step_each_transition_is_learned_from_once(tmp_path, log, seed: 
 @pytest.mark.parametrize("lag", [0, 4])
 def test_where_collection_overlaps_learning_none_is_learned_from_twice(tmp_path, log, lag: int) -> None:
     groups = ["learner", "env.0", "learner", "env.1", "learner"]
-    result = killed_while(tmp_path, groups, lag, sync_mode="non_blocking", max_policy_lag=lag)
+    result = killed_while(tmp_path, groups, sync_mode="non_blocking", max_policy_lag=lag)
     last = oracle.judge(result, log)
     assert last["rows/stale"] > 0 or lag
 
@@ -59,7 +59,7 @@ class Spoilt(oracle.Numbered):
 
 def test_what_was_dropped_for_bad_numbers_is_what_is_missing(tmp_path, log) -> None:
     settings = {"sync_mode": "non_blocking", "bad_numbers": "skip", "env": f"{__name__}:Spoilt", "timesteps": 20_000}
-    result = killed_while(tmp_path, ["env.0", "env.1", "env.0", "learner"], 5, **settings)
+    result = killed_while(tmp_path, ["env.0", "env.1", "env.0", "learner"], **settings)
     last = oracle.judge(result, log)
     assert last["rows/spoilt"] > 0
 

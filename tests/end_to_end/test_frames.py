@@ -91,7 +91,7 @@ def test_resumed_equals_uninterrupted(tmp_path, whole) -> None:
 
 def test_a_death_does_not_change_a_bit(tmp_path) -> None:
     whole = train(tmp_path / "whole", 50)
-    with killing("env.1", tmp_path / "killed", 3):
+    with killing(["env.1"] * 3, tmp_path / "killed"):
         result = train(tmp_path / "killed", 50, runtime="local", num_workers=2, save_interval=1)
     assert fingerprint(result) == fingerprint(whole)
 

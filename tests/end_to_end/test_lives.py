@@ -20,7 +20,9 @@ from penstock.processes.interrupts import Interrupts
 from tests.children import left_behind, of_group
 from tests.environments import IdentityEnv
 
-SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2, "backend": "eager"}
+pytestmark = pytest.mark.usefixtures("interruptible")
+
+SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2}
 COMMAND = [sys.executable, "-m", "penstock"]
 
 
@@ -28,9 +30,9 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def endless(log_dir: Path) -> subprocess.Popen[str]:
+def endless(log_dir: Path, **settings: object) -> subprocess.Popen[str]:
     """A run that goes on until somebody ends it."""
-    flags = [f"--{name}={value}" for name, value in SMALL.items()]
+    flags = [f"--{name}={value}" for name, value in {**SMALL, **settings}.items()]
     return start("train", "--env=CartPole-v1", f"--log_dir={log_dir}", *flags, "--log_interval=1")
 
 
@@ -46,9 +48,14 @@ def wait_for_update(process: subprocess.Popen[str], update: int) -> None:
     raise AssertionError(f"the run ended early: {process.stderr.read() if process.stderr else ''}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_writes_a_checkpoint_and_leaves_nothing_running(tmp_path, number: signal.Signals) -> None:
-    run = endless(tmp_path)
+@pytest.mark.parametrize(
+    ("number", "backend"),
+    [(signal.SIGINT, "fused"), (signal.SIGINT, "eager"), (signal.SIGTERM, "fused"), (signal.SIGHUP, "fused")],
+)
+def test_an_interrupt_writes_a_checkpoint_and_leaves_nothing_running(
+    tmp_path, number: signal.Signals, backend: str
+) -> None:
+    run = endless(tmp_path, backend=backend)
     wait_for_update(run, 3)
     workers = descendants(run)
     assert len(workers) >= 4
@@ -59,6 +66,21 @@ def test_an_interrupt_writes_a_checkpoint_and_leaves_nothing_running(tmp_path, n
     saved = load_checkpoint(find_checkpoint(folder))
     assert saved.manifest["update"] >= 3
     assert (folder / "README.md").exists()
+
+
+def test_signals_that_are_ignored_at_the_start_change_nothing_and_sigterm_ends_the_run_in_order(tmp_path) -> None:
+    """As a shell starts its background jobs, and nohup a command."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    run = endless(tmp_path)
+    for update, number in ((2, signal.SIGINT), (20, signal.SIGHUP)):
+        wait_for_update(run, update)
+        run.send_signal(number)
+    wait_for_update(run, 40)
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(30) == 130
+    (folder,) = tmp_path.iterdir()
+    assert load_checkpoint(find_checkpoint(folder)).manifest["update"] >= 40
 
 
 @pytest.mark.parametrize("moment", ["*", "*/config.toml", "*/metrics.jsonl"])

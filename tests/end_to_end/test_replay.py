@@ -98,9 +98,10 @@ def train_ranked(log_dir: Path, ranked: dict[str, object], turns: int) -> Result
 def test_ranked_rows_are_resumed_as_they_were(tmp_path, ranked: dict[str, object], runtime: str) -> None:
     whole = train_ranked(tmp_path, ranked | {"runtime": runtime}, 12)
     expected = fingerprint(whole)
-    # A checkpoint is copied while the run goes on, and the next steps change ranks.
+    # A checkpoint is copied while the run goes on, and the next steps change ranks. The runtime changes no bit.
     for update in (3, 7):
-        resumed = penstock.resume(whole.run_folder, checkpoint=str(update), timesteps=12 * TURN, quiet=True)
+        here = {"checkpoint": str(update), "settings": {"runtime": "inline"}}
+        resumed = penstock.resume(whole.run_folder, timesteps=12 * TURN, quiet=True, **here)
         assert fingerprint(resumed) == expected
 
 
@@ -128,7 +129,7 @@ def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("group", ["env.1", "learner", "monitor"])
 def test_a_death_does_not_change_a_bit(tmp_path, longer, group: str) -> None:
-    with killing(group, tmp_path, 3):
+    with killing([group] * 3, tmp_path):
         result = train(tmp_path, 40, runtime="local", num_workers=2, save_interval=1)
     assert fingerprint(result) == longer
 
@@ -280,7 +281,7 @@ def test_a_checkpoint_of_another_environment_is_refused_with_its_table(tmp_path)
         penstock.resume(run, timesteps=4 * TURN, quiet=True)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_collecting_may_overlap_learning(tmp_path, workers: int) -> None:
     result = train(tmp_path, 20, runtime="local", num_workers=workers, sync_mode="non_blocking")
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
@@ -298,7 +299,7 @@ def test_a_minibatch_in_parts_gives_what_it_gives_whole(tmp_path) -> None:
         np.testing.assert_allclose(one[name], other[name], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("learners", [2, 3])
+@pytest.mark.parametrize("learners", [pytest.param(2, marks=pytest.mark.nightly), 3])
 def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -> None:
     # With two critics' losses the mean over minibatches drawn apart is another sample: so steps are compared by count,
     # and the numbers by tests/exchange. Here: whole runs go through, and their ends are told.
@@ -308,7 +309,7 @@ def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -
     assert arrays["gradient_steps"] == (12 * TURN - 100) // 8
 
 
-@pytest.mark.parametrize("algo", ["sac", "td3"])
+@pytest.mark.parametrize("algo", [pytest.param("sac", marks=pytest.mark.nightly), "td3"])
 def test_learners_that_step_together_are_resumed_together(tmp_path, algo: str) -> None:
     several = {"runtime": "local", "num_workers": 2, "learners": 2, "algo": algo}
     uninterrupted = fingerprint(train(tmp_path / "whole", 9, **several))
@@ -321,7 +322,7 @@ def test_learners_that_step_together_are_resumed_together(tmp_path, algo: str) -
 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
-    with killing(group, tmp_path, 2):
+    with killing([group] * 2, tmp_path):
         result = train(tmp_path, 40, runtime="local", num_workers=2, learners=2, save_interval=1)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert arrays["gradient_steps"] == (40 * TURN - 100) // 8

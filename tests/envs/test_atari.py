@@ -85,10 +85,10 @@ def test_its_stacks_can_be_parted_into_frames(episodic_life: bool) -> None:
     def breakout(num_envs):
         return make_lanes("breakout", num_envs, max_num_frames_per_episode=1000, episodic_life=episodic_life)
 
-    whole, _, ends = play(open_source(breakout, vector=False, num_lanes=2), steps=300, actions=4)
+    whole, _, ends = play(open_source(breakout, vector=False, num_lanes=2), steps=150, actions=4)
     stacks = {"obs": np.zeros((2, 4, 84, 84), np.uint8)}
     source = newest_frames(open_source(breakout, vector=False, num_lanes=2), stacks, "breakout", 0)
-    newest, _, _ = play(source, steps=300, actions=4)
+    newest, _, _ = play(source, steps=150, actions=4)
     assert ends.any()
     np.testing.assert_array_equal(newest, whole[:, :, -1])
     np.testing.assert_array_equal(stacks["obs"], whole[-1])

@@ -45,6 +45,7 @@ def test_a_reader_cannot_write() -> None:
     segment.close()
 
 
+@pytest.mark.alone
 def test_no_name_is_left_in_dev_shm_even_after_a_kill() -> None:
     before = names_of_shared_memory()
     source = "from penstock.memory.segment import Segment; s = Segment.create(1 << 20, 'test'); s.bytes[:] = 1; input()"

@@ -9,7 +9,7 @@ import penstock
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
-from tests.chaos.test_kills import Killer
+from tests.children import killing
 
 LAG = 5
 SMALL = {
@@ -64,10 +64,9 @@ def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> 
 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> None:
-    with Killer([group] * 3, [3.0, 1.5, 1.5]) as killer:
-        result = train(tmp_path, 24_000)
+    with killing([group] * 3, tmp_path):
+        result = train(tmp_path, 3_000, save_interval=5)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
-    assert killer.killed
     assert int(arrays["owed"]) == 0
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
     assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])

@@ -54,6 +54,7 @@ def test_a_node_that_dies_leaves_its_trace(tmp_path: Path) -> None:
     assert [span.name for span in source.tracks[0]].count(STEP) == 4
 
 
+@pytest.mark.alone
 def test_local_leaves_nothing_behind() -> None:
     local.launch(counting(10))
     assert left_behind() == []
@@ -94,6 +95,7 @@ def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
     assert left_behind() == []
 
 
+@pytest.mark.alone
 def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
     with pytest.raises(NodeError, match="no sign of life from source") as caught:
         local.launch(counting(5, "hang", wanted=50))
@@ -101,6 +103,7 @@ def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
     assert left_behind() == []
 
 
+@pytest.mark.alone
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
     with pytest.raises(NodeError, match="the run came no further for") as caught:
         local.launch(replace(counting(5, wanted=50), stall_limit_s=1.5))
@@ -114,6 +117,7 @@ def test_an_error_inline_is_raised_as_it_is() -> None:
         inline.launch(counting(5, "raise"))
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_run_in_order() -> None:
     handler = signal.getsignal(signal.SIGINT)
     outcome = local.launch(counting(5, "interrupt launcher", wanted=50))
@@ -123,6 +127,7 @@ def test_an_interrupt_ends_the_run_in_order() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+@pytest.mark.alone
 def test_when_the_launcher_is_killed_its_processes_end() -> None:
     code = (
         "from penstock.runtime.local import launch; from tests.runtime.nodes import counting; "
@@ -145,6 +150,7 @@ def test_an_error_is_told_at_once_though_an_environments_child_lives_on() -> Non
     assert time.monotonic() - begun < 20  # the child sleeps for 30
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_inline_a_second_interrupt_ends_what_stands_still() -> None:
     code = (
         "from penstock.runtime.inline import launch; from tests.runtime.nodes import counting; "

@@ -18,6 +18,8 @@ class Interrupts:
     Args:
         patience: the interrupt after so many raises KeyboardInterrupt. ``None``: none does.
 
+    An ignored signal stays ignored and is not counted. Nohup and a shell's background jobs start a process like that.
+
     Signals reach the main thread only. In another thread nothing is counted and the process keeps its own handlers. The
     end of the interpreter counts as two interrupts there, if the thread is a daemon.
     """
@@ -33,7 +35,8 @@ class Interrupts:
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
-                self._previous[number] = signal.signal(number, self._interrupt)
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._interrupt)
         elif threading.current_thread().daemon:
             self._thread = threading.current_thread()
             atexit.register(self._end)

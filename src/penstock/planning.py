@@ -67,6 +67,8 @@ class Prepared:
             **self.identity(),
             "backend": run.backend,
             "env_by_value": isinstance(self.env, bytes),
+            # Not of the identity: `spaces` has the fields that are left, so that older checkpoints fit as well.
+            "ignore_obs": list(run.ignore_obs or ()),
             "inference": self.inference.build,
             "instruction_set": instruction_set(),
             "threads": run.threads,
@@ -89,7 +91,7 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
     source: EnvReference | EnvFactory = run.env if env is None else env
-    profile = probe(source, run.vector_env, reset_limit_s=run.env_timeout)
+    profile = probe(source, run.vector_env, ignore_obs=run.ignore_obs or (), reset_limit_s=run.env_timeout)
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
     if run.learners > 1 and spec.table is None:

@@ -96,10 +96,10 @@ class Warded:
             numbers: see ``program``.
             variables: its environment.
             descriptors: that it inherits; the caller may close them.
-            template: what the template is known by that may fork it.
+            template: the key of the template that forks it. Without one, or where it is gone, it starts by itself.
 
         Raises:
-            ResourceError: the machine will have no further process; ``exits`` may tell so later.
+            ResourceError: the system refuses another process. ``exits`` may raise this later.
         """
         error_read, error_write = os.pipe()
         os.set_blocking(error_read, False)

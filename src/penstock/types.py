@@ -115,7 +115,8 @@ class Spaces:
     """The spaces of one lane.
 
     ``obs`` maps field names to spaces: ``{"obs": ...}`` for a plain observation, ``{"obs.<name>": ...}``, sorted by
-    name, for one of dicts and tuples: a name is a key, a place (``0``) or several with dots (``a.0``). These are the names under which observations are stored in every row.
+    name, for one of dicts and tuples: a name is a key, a place (``0``) or several with dots (``a.0``). These are the
+    names under which observations are stored in every row.
     """
 
     obs: tuple[tuple[str, Space], ...]

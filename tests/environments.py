@@ -7,7 +7,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import FrameStackObservation
@@ -21,6 +21,7 @@ __all__ = [
     "IdentityEnv",
     "SlowPendulum",
     "TargetEnv",
+    "TupleEnv",
     "make_clocks",
     "make_dark_film",
     "make_film",
@@ -136,6 +137,16 @@ class DictEnv(gymnasium.Env):
         which = int(self.np_random.integers(2))
         self.answer = int(dials[which] > 0)
         return {"which": which, "dials": {"a": dials[:1], "b": dials[1:]}}
+
+
+class TupleEnv(DictEnv):
+    """DictEnv as tuples, with a text beside: which dial counts, then the dials and what the text says of them."""
+
+    observation_space = Tuple((Discrete(2), Tuple((Box(-1, 1, (1,)), Box(-1, 1, (1,)), Dict({"said": Text(9)})))))
+
+    def _show(self):
+        obs = super()._show()
+        return obs["which"], (obs["dials"]["a"], obs["dials"]["b"], {"said": "two dials"})
 
 
 class ClockVectorEnv(gymnasium.vector.VectorEnv):

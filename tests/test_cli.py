@@ -69,6 +69,24 @@ def test_train_calls_train_with_the_config_and_says_where_everything_is(trains, 
     assert f"penstock eval '{tmp_path}/my run'" in said
 
 
+@pytest.mark.parametrize(
+    ("argv", "preset"),
+    [
+        (["--env", "ALE/Pong-v5"], "atari"),
+        (["--env", "BreakoutNoFrameskip-v4", "--algo", "dqn"], "atari-dqn"),
+        (["--env", "ALE/Pong-v5", "--algo", "apex"], "atari-apex"),
+        (["--env", "ALE/Pong-v5", "--algo", "a2c"], None),
+        (["--preset", "atari", "--env", "ALE/Breakout-v5", "--lr", "1e-4"], None),
+        (["--env", "CartPole-v1"], None),
+    ],
+)
+def test_a_game_at_the_defaults_points_to_the_preset_for_games(trains, capsys, argv, preset):
+    assert main(["train", *argv]) == 0
+    said = capsys.readouterr().out
+    assert said.count("Atari: these are not the usual settings") == (preset is not None)
+    assert preset is None or f"penstock train --preset {preset} --env {argv[1]}\n" in said
+
+
 def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("penstock.run.train", lambda config: result(tmp_path, interrupted=True))
     assert main(["train", "--env", "X"]) == 130

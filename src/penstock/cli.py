@@ -62,9 +62,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _train(argv: Sequence[str]) -> int:
     config = load("penstock.config.flags:config_from_arguments")(argv)
-    note = load("penstock.envs.names:note")(config.run.env)
-    if note:
-        _say(note)
+    for line in (load("penstock.envs.names:note")(config.run.env), load("penstock.envs.atari:preset_hint")(config)):
+        if line:
+            _say(line)
     return _conclude(load("penstock.run:train")(config))
 
 

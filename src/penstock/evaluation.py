@@ -39,7 +39,13 @@ def judge(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evalu
         EnvError: a step takes too long, none of the episodes has ended for too long, or the environment fails.
     """
     run, spaces = prepared.config.run, prepared.profile.spaces
-    source = open_source(prepared.env, run.vector_env, min(run.num_envs, episodes), seed=seed + EVALUATION_LANE)
+    source = open_source(
+        prepared.env,
+        run.vector_env,
+        min(run.num_envs, episodes),
+        seed=seed + EVALUATION_LANE,
+        ignore_obs=run.ignore_obs or (),
+    )
     with contextlib.closing(source):
         playing = play(
             source,

@@ -15,7 +15,7 @@ from penstock import __version__
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.config.resolve import Demand, available_cores, resolve
 from penstock.config.schema import Config, RunConfig
-from penstock.envs.names import reference
+from penstock.envs.names import display_name, reference
 from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import CheckpointError, ConfigError
 from penstock.experiments.checkpoints import Checkpoint
@@ -24,6 +24,7 @@ from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.policies.native import supports
+from penstock.processes.probing import probe_apart
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
 from penstock.registry import ALGORITHMS, INFERENCE, REPLAY_UPDATES, UPDATES, AlgorithmEntry, load
@@ -67,6 +68,8 @@ class Prepared:
             **self.identity(),
             "backend": run.backend,
             "env_by_value": isinstance(self.env, bytes),
+            # Not of the identity: `spaces` has the fields that are left, so that older checkpoints fit as well.
+            "ignore_obs": list(run.ignore_obs or ()),
             "inference": self.inference.build,
             "instruction_set": instruction_set(),
             "threads": run.threads,
@@ -88,8 +91,12 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     run = config.run
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
-    source: EnvReference | EnvFactory = run.env if env is None else env
-    profile = probe(source, run.vector_env, reset_limit_s=run.env_timeout)
+    given = run.env if env is None else env
+    source = reference(given)
+    # Inline is for a debugger, which looks at this process alone.
+    look = probe if run.runtime == "inline" else probe_apart
+    profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), reset_limit_s=run.env_timeout)
+    profile = replace(profile, name=display_name(given))
     algorithm = ALGORITHMS[run.algo]
     spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
     if run.learners > 1 and spec.table is None:
@@ -108,7 +115,7 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)
-    return Prepared(config, reference(source), profile, algorithm, spec, backend)
+    return Prepared(config, source, profile, algorithm, spec, backend)
 
 
 def _with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:

@@ -114,8 +114,9 @@ Space: TypeAlias = Box | Discrete
 class Spaces:
     """The spaces of one lane.
 
-    ``obs`` maps field names to spaces: ``{"obs": ...}`` for a plain observation, ``{"obs.<key>": ...}``, sorted by key,
-    for a dict observation. These are the names under which observations are stored in every row.
+    ``obs`` maps field names to spaces: ``{"obs": ...}`` for a plain observation, ``{"obs.<name>": ...}``, sorted by
+    name, for one of dicts and tuples: a name is a key, a place (``0``) or several with dots (``a.0``). These are the
+    names under which observations are stored in every row.
     """
 
     obs: tuple[tuple[str, Space], ...]

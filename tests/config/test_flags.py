@@ -91,6 +91,12 @@ def test_options_of_other_commands():
     assert options_from_arguments(PlotOptions, ["--logdir", "here", "--save_fig", "True"]).log_dir == "here"
 
 
+def test_of_a_flag_that_is_given_twice_the_last_counts_unless_it_adds():
+    got = config("--env", "X", "--lr", "1", "--lr", "2", "--ignore_obs", "a.b", "--ignore-obs=c, d")
+    assert (got.algorithm.lr, got.run.ignore_obs) == (2.0, ("a.b", "c", "d"))
+    assert config("--env", "X").run.ignore_obs is None
+
+
 @pytest.mark.parametrize(
     ("options", "argv", "says"),
     [

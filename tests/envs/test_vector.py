@@ -11,7 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from penstock.envs.sources import open_source
 from penstock.envs.vector import VectorSource
 from penstock.errors import BadDataError, EnvError
-from tests.environments import ClockEnv, ClockVectorEnv, CorridorEnv, DictEnv
+from tests.environments import ClockEnv, ClockVectorEnv, CorridorEnv, DictEnv, TupleEnv
 
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
 
@@ -122,6 +122,26 @@ def test_dict_observations(mode):
     given = results[9].final_obs if lanes.same_step else results[9].obs
     assert given["obs.dials.b"][1] == last["dials"]["b"]
     assert given["obs.which"][1] == last["which"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tuple_observations_without_their_text(mode):
+    lanes = VectorSource("test", sync(TupleEnv, TupleEnv, mode=mode), 2, ignore_obs=["1.2"])
+    obs = lanes.reset([3, 4])
+    assert {name: (values.shape, values.dtype.name) for name, values in obs.items()} == {
+        "obs.0": ((2,), "int64"),
+        "obs.1.0": ((2, 1), "float32"),
+        "obs.1.1": ((2, 1), "float32"),
+    }
+    results = play(lanes, 10, lane_seeds=(3, 4))
+    assert results[9].terminated.all()
+    env = TupleEnv()
+    env.reset(seed=4)
+    for _ in range(10):
+        last = env.step(0)[0]
+    given = results[9].final_obs if lanes.same_step else results[9].obs
+    assert given["obs.0"][1] == last[0]
+    assert given["obs.1.1"][1] == last[1][1]
 
 
 @pytest.mark.parametrize("mode", MODES)

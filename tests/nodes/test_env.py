@@ -218,6 +218,7 @@ def open_node(
     settings = EnvSettings(
         env=f"{__name__}:{env}",
         vector=False,
+        ignore_obs=(),
         spaces=SPACES,
         worker=0,
         num_workers=1,

@@ -111,6 +111,7 @@ def asked() -> tuple[EvaluatorNode, Ports]:
     settings = EvaluatorSettings(
         env=f"{__name__}:WatchedClock",
         vector=False,
+        ignore_obs=(),
         spaces=SPACES,
         policy=NoParameters(),  # type: ignore[arg-type]
         backend=BackendSpec(f"{__name__}:FirstAction", ()),

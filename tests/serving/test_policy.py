@@ -16,6 +16,7 @@ from penstock.types import Arrays, Box, Discrete, Spaces
 
 PLAIN = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0)))
 NESTED = Spaces((("obs.dial", Box((2,), "float32", (-1.0,), (1.0,))), ("obs.which", Discrete(3, 1))), Discrete(4, 5))
+PLACES = Spaces((("obs.0.a.b", Discrete(3)), ("obs.1", NESTED.obs[0][1])), Discrete(4))
 
 
 def make(spaces: Spaces) -> tuple[Policy, Arrays]:
@@ -47,6 +48,14 @@ def test_a_discrete_action_is_an_int_in_the_environments_numbers() -> None:
     assert many.shape == (3,)
 
 
+def test_a_tuple_is_taken_as_the_environment_gives_it() -> None:
+    policy, _ = make(PLACES)
+    one = policy(({"a.b": 2, "left out": "a text"}, [0.5, -0.5]))
+    assert one == policy(({"a": {"b": 2}}, np.array([0.5, -0.5])))
+    many = policy(({"a.b": np.array([2, 2])}, np.array([[0.5, -0.5]] * 2)))
+    assert many.tolist() == [one, one]
+
+
 @pytest.mark.parametrize(
     ("spaces", "obs", "text"),
     [
@@ -54,6 +63,8 @@ def test_a_discrete_action_is_an_int_in_the_environments_numbers() -> None:
         (PLAIN, np.zeros((2, 2, 3)), r"obs has shape \[2, 2, 3\]"),
         (NESTED, {"dial": [0.0, 0.0]}, r"the observation lacks obs\.which"),
         (NESTED, [0.0, 0.0], r"the observation lacks obs\.dial"),
+        (PLACES, ({"a.b": 2},), r"the observation lacks obs\.1$"),
+        (PLACES, [{"a.b": 2}, [0.0, 0.0]], r"the observation lacks obs\.0\.a\.b$"),
     ],
 )
 def test_an_observation_of_another_shape_is_refused(spaces: Spaces, obs: object, text: str) -> None:

@@ -60,6 +60,8 @@ class Field(NamedTuple):
     """The pattern in words."""
     positional: bool
     """Given on a command line without a flag."""
+    adds: bool
+    """Given several times on one command line, it takes all values together; else the last counts."""
     fixed: str
     """Why a run that is resumed keeps its value; empty: it may change."""
 
@@ -152,5 +154,6 @@ def _field(field: "dataclasses.Field[Any]", hint: object) -> Field:
         pattern=metadata.get("pattern", ""),
         form=metadata.get("form", ""),
         positional=metadata.get("positional", False),
+        adds=metadata.get("adds", False),
         fixed=metadata.get("fixed", ""),
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from penstock.config.commands import ResumeOptions
-from penstock.config.fields import field_table
+from penstock.config.fields import Field, field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import Setting, from_settings, preset_path, settings_of_file
 from penstock.config.values import from_text
@@ -33,8 +33,7 @@ def config_from_arguments(argv: Sequence[str]) -> Config:
     Raises:
         ConfigError: see ``from_settings``; also an unknown preset, a file that cannot be read, a stray argument.
     """
-    booleans = {name for name, field in field_table(RunConfig).items() if field.base == "bool"}
-    line = _taken_apart(argv, booleans)
+    line = _taken_apart(argv, field_table(RunConfig))
     if line.positionals:
         raise ConfigError(f"unexpected argument {line.positionals[0]!r}; settings are written as --name value")
     settings: dict[str, Setting] = {}
@@ -53,7 +52,7 @@ def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Optio
         ConfigError: an unknown flag, a value out of range, an argument too many or too few.
     """
     table = field_table(options)
-    line = _taken_apart(argv, {name for name, field in table.items() if field.base == "bool"})
+    line = _taken_apart(argv, table)
     known = _flags_of(options)
     for name, flag in line.flags.items():
         if name not in known:
@@ -67,8 +66,7 @@ def resume_from_arguments(argv: Sequence[str]) -> tuple[ResumeOptions, dict[str,
     Raises:
         ConfigError: an option's value is out of range, an argument too many or too few.
     """
-    booleans = {name for name, field in field_table(RunConfig).items() if field.base == "bool"}
-    line = _taken_apart(argv, booleans)
+    line = _taken_apart(argv, field_table(RunConfig))
     own = _flags_of(ResumeOptions)
     settings = {name: flag for name, flag in line.flags.items() if name not in own}
     options = {name: flag for name, flag in line.flags.items() if name in own}
@@ -98,12 +96,14 @@ def _options(options: type[Options], line: _Line) -> Options:
     return options(**{name: from_text(table[name], str(item.value), item.label) for name, item in given.items()})
 
 
-def _taken_apart(argv: Sequence[str], booleans: set[str]) -> _Line:
-    """Positionals and flags; of a flag that is given twice the last counts.
+def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:
+    """Positionals and flags; of a flag that is given twice the last counts, unless its field ``adds``.
 
-    What follows a flag is its value unless it is a flag itself. After one of ``booleans`` it has to read as one, so
+    What follows a flag is its value unless it is a flag itself. After one of a boolean field it has to read as one, so
     that ``eval --json RUN`` means what it seems to.
     """
+    booleans = {name for name, field in fields.items() if field.base == "bool"}
+    adding = {name for name, field in fields.items() if field.adds}
     line = _Line([], {})
     position = 0
     while position < len(argv):
@@ -124,6 +124,8 @@ def _taken_apart(argv: Sequence[str], booleans: set[str]) -> _Line:
                 value = "True"
                 if name in _SOURCES:
                     raise ConfigError(f"{spelled} needs a value")
+        if name in adding and name in line.flags:
+            value = f"{line.flags[name].value},{value}"
         line.flags[name] = Setting(value, spelled, text=True)
     return line
 

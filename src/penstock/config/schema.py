@@ -6,7 +6,7 @@ An algorithm's own hyper-parameters stand in its ``spec.py``. Reads no file, and
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from penstock.config.fields import Value, fields_of
+from penstock.config.fields import BY_NETWORKS, Value, fields_of
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
 from penstock.errors import ConfigError
@@ -114,6 +114,14 @@ class RunConfig:
     )
     vector_env: bool = _setting(
         False, "the environment steps many lanes itself (gymnasium.vector)", fixed="its episodes were begun so"
+    )
+    ignore_obs: tuple[str, ...] | None = _setting(
+        None,
+        "fields of a Dict or Tuple observation that are left out, such as a text; of an inner one with all names, as "
+        "a.b",
+        form="names of observation fields, parted by commas or given one by one",
+        adds=True,
+        fixed=BY_NETWORKS,
     )
     env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
     bad_numbers: Literal["stop", "skip"] = _setting(

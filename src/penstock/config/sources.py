@@ -145,8 +145,8 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
     values = {name: _read(known[name], setting) for name, setting in given.items()}
     for name, value in values.items():
         if known[name].fixed and value != before[name]:
-            why = f"a run that is resumed keeps its own, {before[name]}, because {known[name].fixed}"
-            raise ConfigError(f"{given[name].label} {value} cannot be had: {why}")
+            why = f"a run that is resumed keeps its own, {_shown(before[name])}, because {known[name].fixed}"
+            raise ConfigError(f"{given[name].label} {_shown(value)} cannot be had: {why}")
     own = {field.name for field in dataclasses.fields(config.run)}
     algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
     return Config(dataclasses.replace(config.run, **_part(values, own & values.keys())), algorithm)
@@ -166,6 +166,13 @@ def _read(field: Field, setting: Setting | None) -> Value | object:
     if setting.text:
         return from_text(field, str(setting.value), setting.label)
     return from_value(field, setting.value, setting.label)
+
+
+def _shown(value: object) -> str:
+    """A value as a command line has it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
 
 
 def _part(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

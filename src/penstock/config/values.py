@@ -38,7 +38,7 @@ def from_value(field: Field, value: object, label: str) -> Value:
     Raises:
         ConfigError: the value has another type, or is out of range.
     """
-    if value is None and field.optional:
+    if field.optional and (value is None or _is_empty_list(value)):
         return None
     if isinstance(value, str) and value in field.words:
         return value
@@ -47,6 +47,10 @@ def from_value(field: Field, value: object, label: str) -> Value:
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise _refused(field, value, label)
     return tuple(_checked(field, element, label) for element in value)
+
+
+def _is_empty_list(value: object) -> bool:
+    return isinstance(value, list | tuple) and not value
 
 
 def _scalar(field: Field, text: str, label: str) -> Scalar:

@@ -9,15 +9,19 @@ stable-baselines3 and CleanRL, which differ in one point: they also end an episo
 """
 
 import functools
+import shlex
 from typing import Any
 
 import numpy as np
 
+from penstock.config.schema import Config
 from penstock.types import EnvFactory
 
-__all__ = ["NOTE", "is_name", "lanes_of", "make_lanes", "serves"]
+__all__ = ["NOTE", "is_name", "lanes_of", "make_lanes", "preset_hint", "serves"]
 
 NOTE = "Atari: 4 frames an action, maximum of the last 2, grey 84 x 84, 4 stacked, up to 30 no-ops; docs/atari.md"
+PRESETS = {"ppo": "atari", "dqn": "atari-dqn", "apex": "atari-apex"}
+"""Algorithm -> the preset with its usual settings for games."""
 FRAMES = 4
 """An action."""
 STACKED = 4
@@ -27,6 +31,15 @@ STACKED = 4
 def is_name(name: str) -> bool:
     """True for the ids of ale-py's games that are served here."""
     return name.startswith("ALE/") or "NoFrameskip-v" in name
+
+
+def preset_hint(config: Config) -> str:
+    """One line that points to the preset for games, where rewards are not clipped as it clips them; else empty."""
+    run = config.run
+    if not is_name(run.env) or run.algo not in PRESETS or config.algorithm.clip_reward:
+        return ""
+    usual = f"--preset {PRESETS[run.algo]} --env {shlex.quote(run.env)}"
+    return f"Atari: these are not the usual settings for games, which {run.algo} has by: penstock train {usual}"
 
 
 def serves(spec: Any) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from penstock.envs.actions import cutter
+from penstock.envs.fields import field_paths, one_line
 from penstock.envs.legacy import OlderEnv, is_current, reset_values
 from penstock.envs.rows import ObservationRows, as_number
-from penstock.envs.spaces import field_paths, one_line, spaces_of
+from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError
 from penstock.types import Array, Arrays, EnvSource, StepResult
@@ -28,17 +29,19 @@ class ScalarSource(EnvSource):
         name: what messages call the environment.
         envs: the environments; the source owns them from here on.
         first_lane: the number that messages give the first of them.
+        ignore_obs: fields of the observation that are left out, as for ``used_fields``.
 
     Raises:
+        ConfigError: ``ignore_obs`` names no field, or leaves none.
         EnvError: it says of its observations what cannot be.
         SpaceError: a space that is not supported.
     """
 
     same_step = True
 
-    def __init__(self, name: str, envs: Sequence[Any], first_lane: int = 0) -> None:
+    def __init__(self, name: str, envs: Sequence[Any], first_lane: int = 0, *, ignore_obs: Sequence[str] = ()) -> None:
         self._envs = [env if is_current(env) else OlderEnv(env) for env in envs]
-        self.spaces = spaces_of(envs[0].observation_space, envs[0].action_space, stack_of(envs[0]))
+        self.spaces = spaces_of(envs[0].observation_space, envs[0].action_space, stack_of(envs[0]), ignore_obs)
         self.num_lanes = len(envs)
         self.restorable = all(env.seeded for env in self._envs if isinstance(env, OlderEnv))
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(len(envs))]
@@ -150,13 +153,15 @@ class ScalarSource(EnvSource):
         """Raise BadDataError if the error arose in unpacking what ``step`` gave; otherwise note where it arose."""
         name = self._lane_names[lane]
         unpacking = error.__traceback__ is None or error.__traceback__.tb_next is None
+        # What is raised here needs no traceback: the line says what the environment gave.
         if unpacking and (not isinstance(result, tuple) or len(result) != 5):
             raise BadDataError(
                 f"step of {name} gave {one_line(result)}; expected five values: "
                 "observation, reward, terminated, truncated, info"
-            ) from error
+            ) from None
         for field, value in zip(("terminated", "truncated"), result[2:4], strict=True):
             if np.size(value) != 1:
-                raise BadDataError(f"{field} of {name} is {one_line(value)}, neither true nor false") from error
+                cause = None if unpacking else error
+                raise BadDataError(f"{field} of {name} is {one_line(value)}, neither true nor false") from cause
         if not isinstance(error, BadDataError):
             error.add_note(f"in {name}")

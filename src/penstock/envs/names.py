@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.envs import atari
+from penstock.envs.fields import one_line
 from penstock.envs.legacy import declares
-from penstock.envs.spaces import one_line
+from penstock.envs.unknown import hint
 from penstock.errors import EnvError, nearest
 from penstock.registry import ENV_PACKAGES, ENVS, load
 from penstock.types import EnvFactory, EnvReference
@@ -169,8 +170,7 @@ def _added(name: str, known: list[str]) -> EnvFactory:
     if entry is not None:
         module, _, attribute = entry.partition(":")
         return _attribute(name, _imported(name, module), attribute)
-    hint = nearest(name, [*known, *ENVS.names()]) or "; give a Gymnasium id, module:attribute, or a callable"
-    raise EnvError(f"unknown environment {name!r}{hint}")
+    raise EnvError(f"unknown environment {name!r}{hint(name, [*known, *ENVS.names()])}")
 
 
 def _unpickled(env: bytes) -> EnvFactory:

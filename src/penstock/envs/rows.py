@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.envs.spaces import FieldPath, one_line
+from penstock.envs.fields import FieldPath, one_line
 from penstock.errors import BadDataError
 from penstock.types import Array, Arrays, Box, Discrete, Space, Spaces
 
@@ -79,10 +79,10 @@ def as_number(value: Any, what: str) -> float:
 
 
 def pick(obs: Any, path: FieldPath, what: str) -> Any:
-    """One field out of a dict observation.
+    """One field out of a dict or tuple observation.
 
     Raises:
-        BadDataError: there is no such key.
+        BadDataError: it is not there.
     """
     for key in path:
         try:

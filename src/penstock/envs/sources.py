@@ -4,14 +4,15 @@ It does not decide how lanes are shared out to processes.
 """
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.envs.deadline import deadline
+from penstock.envs.fields import one_line
 from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.legacy import declares
 from penstock.envs.names import display_name, find, reference
-from penstock.envs.spaces import one_line
 from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvError, UsageError
 from penstock.types import EnvFactory, EnvReference, EnvSource, Spaces
@@ -32,24 +33,31 @@ class EnvProfile:
 
 
 def probe(
-    env: EnvReference | EnvFactory, vector: bool = False, *, make_limit_s: float = 300.0, reset_limit_s: float = 60.0
+    env: EnvReference | EnvFactory,
+    vector: bool = False,
+    *,
+    ignore_obs: Sequence[str] = (),
+    make_limit_s: float = 300.0,
+    reset_limit_s: float = 60.0,
 ) -> EnvProfile:
     """Make an environment and reset it once, read what a run needs to know of it, and close it.
 
     Args:
         env: as for ``find``.
         vector: as for ``find``.
+        ignore_obs: fields of the observation that are left out, as for ``used_fields``.
         make_limit_s: how long making it may take.
         reset_limit_s: how long resetting it may take.
 
     Raises:
+        ConfigError: ``ignore_obs`` names no field, or leaves none.
         EnvError: unknown, or it cannot be made, reset or closed, or not in time.
         SpaceError: a space that is not supported.
     """
     name, many = display_name(env), declares(find(env, vector), "num_envs")
     with deadline(make_limit_s, f"making environment {name}"):
         # Whether lanes can be seeded one by one shows only where there are two.
-        source = open_source(env, vector, num_lanes=2 if many else 1)
+        source = open_source(env, vector, num_lanes=2 if many else 1, ignore_obs=ignore_obs)
     kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
     doing = "reset"
     try:
@@ -68,7 +76,13 @@ def probe(
 
 
 def open_source(
-    env: EnvReference | EnvFactory, vector: bool, num_lanes: int, first_lane: int = 0, seed: int = 0
+    env: EnvReference | EnvFactory,
+    vector: bool,
+    num_lanes: int,
+    first_lane: int = 0,
+    seed: int = 0,
+    *,
+    ignore_obs: Sequence[str] = (),
 ) -> EnvSource:
     """Make the environments of some lanes.
 
@@ -80,8 +94,10 @@ def open_source(
         first_lane: the number that messages give the first of them.
         seed: given to a factory that declares ``seed`` beside ``num_envs``, for environments that can be seeded only
             when they are made (EnvPool).
+        ignore_obs: as for ``probe``.
 
     Raises:
+        ConfigError: ``ignore_obs`` names no field, or leaves none.
         EnvError: unknown, or it cannot be made.
         SpaceError: a space that is not supported.
     """
@@ -92,11 +108,11 @@ def open_source(
             seeded = declares(factory, "seed")
             given = {"num_envs": num_lanes, "seed": seed} if seeded else {"num_envs": num_lanes}
             made.append(_made(name, factory, given))
-            return VectorSource(name, made[0], num_lanes, first_lane, seeded=seeded)
+            return VectorSource(name, made[0], num_lanes, first_lane, seeded=seeded, ignore_obs=ignore_obs)
         for _ in range(num_lanes):
             made.append(_made(name, factory, {}))
             _check_scalar(name, made)
-        return ScalarSource(name, made, first_lane)
+        return ScalarSource(name, made, first_lane, ignore_obs=ignore_obs)
     except BaseException:
         for one in made:
             if hasattr(one, "close"):

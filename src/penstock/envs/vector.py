@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.fields import field_paths, one_line
 from penstock.envs.rows import ObservationRows, cast, pick
-from penstock.envs.spaces import field_paths, one_line, spaces_of
+from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError, EnvError
 from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
@@ -37,14 +38,25 @@ class VectorSource(EnvSource):
         num_lanes: how many lanes it must have.
         first_lane: the number that messages give the first of them.
         seeded: it was seeded when it was made, so its first reset is given no seed.
+        ignore_obs: fields of the observation that are left out, as for ``used_fields``.
 
     Raises:
+        ConfigError: ``ignore_obs`` names no field, or leaves none.
         EnvError: no vector environment, another number of lanes, no known autoreset mode, or it says of its
             observations what cannot be.
         SpaceError: a space that is not supported.
     """
 
-    def __init__(self, name: str, env: Any, num_lanes: int, first_lane: int = 0, *, seeded: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        env: Any,
+        num_lanes: int,
+        first_lane: int = 0,
+        *,
+        seeded: bool = False,
+        ignore_obs: Sequence[str] = (),
+    ) -> None:
         if not is_vector(env):
             raise EnvError(f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment")
         if env.num_envs != num_lanes:
@@ -52,7 +64,7 @@ class VectorSource(EnvSource):
         self._env = env
         self._seeded = seeded
         self._mode = _autoreset_mode(name, env)
-        self.spaces = spaces_of(env.single_observation_space, env.single_action_space, stack_of(env))
+        self.spaces = spaces_of(env.single_observation_space, env.single_action_space, stack_of(env), ignore_obs)
         self.num_lanes = num_lanes
         self.same_step = self._mode != "NextStep"
         self._name = f"lanes {first_lane} to {first_lane + num_lanes - 1} of {name}"
@@ -168,9 +180,11 @@ class VectorSource(EnvSource):
 
 
 def _of_lane(final: Any, lane: int) -> Any:
-    """One lane of an array of objects, of a batched array, or of a dict of these."""
+    """One lane of an array of objects, of a batched array, or of a dict or tuple of these."""
     if isinstance(final, dict):
         return {key: _of_lane(inner, lane) for key, inner in final.items()}
+    if isinstance(final, tuple):
+        return tuple(_of_lane(inner, lane) for inner in final)
     return None if final is None else final[lane]
 
 

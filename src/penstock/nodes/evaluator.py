@@ -44,6 +44,7 @@ class EvaluatorSettings:
 
     env: EnvReference
     vector: bool
+    ignore_obs: tuple[str, ...]
     spaces: Spaces
     policy: PolicyGraph
     backend: BackendSpec
@@ -202,7 +203,8 @@ class EvaluatorNode:
         self._episodes: list[Episode] = []
         with self._ports.busy("open environment", settings.open_limit_s):
             lanes = min(settings.lanes, settings.episodes)
-            self._source = open_source(settings.env, settings.vector, lanes, seed=settings.seed + EVALUATION_LANE)
+            seed = settings.seed + EVALUATION_LANE
+            self._source = open_source(settings.env, settings.vector, lanes, seed=seed, ignore_obs=settings.ignore_obs)
         self._source.watch(self._ports.sign())
         self._play = play(
             self._source,

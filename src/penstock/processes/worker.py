@@ -22,7 +22,7 @@ from penstock.wiring.edges import Placement, Wiring, node_class
 from penstock.wiring.ports import NodePorts
 from penstock.wiring.trace import OPEN, traces
 
-__all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "main", "run_nodes", "work"]
+__all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "leave", "main", "run_nodes", "work"]
 
 STACKS_SIGNAL = signal.SIGUSR1
 """At this signal a process writes the stacks of all its threads to its error pipe."""
@@ -86,8 +86,8 @@ def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd:
         run_nodes(spec, segment)
     except BaseException as error:  # noqa: BLE001 - the supervisor gets to know every error
         os.write(error_fd, traceback.format_exc().encode(errors="replace")[-60_000:])
-        _leave(HOPELESS if isinstance(error, BadDataError | DamagedError | UsageError) else 1)
-    _leave(0)
+        leave(HOPELESS if isinstance(error, BadDataError | DamagedError | UsageError) else 1)
+    leave(0)
 
 
 def _keep_to_core(placement: Placement) -> None:
@@ -98,7 +98,7 @@ def _keep_to_core(placement: Placement) -> None:
         os.sched_setaffinity(0, {cores[wanted[0] % len(cores)]})
 
 
-def _leave(status: int) -> NoReturn:
+def leave(status: int) -> NoReturn:
     """End this process at once. Exit handlers take tenths of a second, and nothing here needs them."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):

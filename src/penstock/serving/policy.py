@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.envs.spaces import one_line
+from penstock.envs.fields import one_line
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.policies import PolicyGraph
@@ -38,7 +38,7 @@ class Policy:
 
         Args:
             obs: one observation as the environment gives it, or a batch of them ``[n, ...]``; for dict observations a
-                mapping of such arrays.
+                mapping of such arrays, for tuples a tuple of them. Fields that the run leaves out are not looked at.
 
         Returns:
             One action of the environment's action space, or a batch ``[n, ...]``; an ``int`` for one discrete action.
@@ -110,9 +110,15 @@ def _check_inside(name: str, space: Space, values: Array) -> None:
 
 
 def _pick(obs: Any, field: str) -> Any:  # noqa: ANN401
-    """The part of an observation that is stored as ``field``: ``obs``, or ``obs.<key>`` of nested mappings."""
-    for key in field.split(".")[1:]:
-        if not isinstance(obs, Mapping) or key not in obs:
+    """The part of an observation that is stored as ``field``: ``obs``, or ``obs.<name>`` of mappings and tuples."""
+    rest = field.partition(".")[2]
+    while rest:
+        # Not a list, which might be one of several observations.
+        parts = obs.items() if isinstance(obs, Mapping) else enumerate(obs) if isinstance(obs, tuple) else ()
+        # A key may hold dots itself.
+        found = [(f"{key}.", part) for key, part in parts if f"{rest}.".startswith(f"{key}.")]
+        if not found:
             raise BadDataError(f"the observation lacks {field}")
-        obs = obs[key]
+        key, obs = max(found, key=lambda one: len(one[0]))
+        rest = f"{rest}."[len(key) :].removesuffix(".")
     return obs

@@ -141,6 +141,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
     settings = EnvSettings(
         env=plan.env,
         vector=plan.run.vector_env,
+        ignore_obs=plan.run.ignore_obs or (),
         spaces=plan.spaces,
         worker=worker,
         num_workers=plan.num_workers,
@@ -256,6 +257,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
     settings = EvaluatorSettings(
         env=plan.env,
         vector=plan.run.vector_env,
+        ignore_obs=plan.run.ignore_obs or (),
         spaces=plan.spaces,
         policy=plan.spec.policy,
         backend=plan.inference,

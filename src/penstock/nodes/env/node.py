@@ -69,7 +69,12 @@ class EnvNode:
             ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
         with ports.busy("open environment", settings.open_limit_s):
             source = open_source(
-                settings.env, settings.vector, settings.lanes, settings.first_lane, settings.seed + settings.first_lane
+                settings.env,
+                settings.vector,
+                settings.lanes,
+                settings.first_lane,
+                settings.seed + settings.first_lane,
+                ignore_obs=settings.ignore_obs,
             )
             # What the policy is asked about stands with it; rows get what they have room for.
             self._source = newest_frames(source, self._policy.stacks, display_name(settings.env), settings.first_lane)

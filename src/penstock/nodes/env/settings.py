@@ -16,6 +16,8 @@ class EnvSettings:
     env: EnvReference
     vector: bool
     """Ask Gymnasium for its own vector environment of this id."""
+    ignore_obs: tuple[str, ...]
+    """Fields of the observation that are left out."""
     spaces: Spaces
     worker: int
     num_workers: int

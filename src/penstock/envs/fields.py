@@ -1,0 +1,115 @@
+"""Observation fields: the leaves of an observation space by their names, and those that a run leaves out.
+
+A field of a Dict is named by its key, one of a Tuple by its place (``0``, ``1``), one further inside by all of them
+(``dials.a``). It reads the spaces of Gymnasium and of the older API by the names of their classes, and imports neither.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from penstock.errors import ConfigError, SpaceError, nearest
+
+__all__ = ["OBSERVATIONS", "FieldPath", "field_paths", "kind_of", "one_line", "used_fields"]
+
+FieldPath: TypeAlias = tuple[Any, ...]
+"""The keys of dicts and places in tuples that lead to one field of an observation; empty for a plain one."""
+
+OBSERVATIONS = (
+    "an observation may be a Box of at least one number, Discrete, MultiDiscrete or MultiBinary, "
+    "or a Dict or Tuple of those"
+)
+_LEAVES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
+_BRANCHES = ("Dict", "Tuple")
+
+
+def one_line(value: object, limit: int = 120) -> str:
+    """What an object says of itself, on one line of bounded length."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def kind_of(space: Any) -> str:
+    """The name of the supported class that a space is an instance of, or of its own class."""
+    names = [base.__name__ for base in type(space).__mro__]
+    return next((name for name in names if name in (*_LEAVES, *_BRANCHES)), names[0])
+
+
+def field_paths(observation_space: Any) -> dict[str, FieldPath]:
+    """Where each field stands in an observation, by the name under which rows store it: ``obs``, ``obs.<name>``."""
+    return {".".join(("obs", *map(str, path))): path for path, _ in _leaves(observation_space)}
+
+
+def used_fields(observation_space: Any, ignore_obs: Sequence[str] = ()) -> dict[str, Any]:
+    """The space of each field that a run uses, by the name under which rows store it, sorted.
+
+    Args:
+        observation_space: of one environment.
+        ignore_obs: names of fields that are left out, as a user types them: without ``obs.``. The name of a Dict or
+            Tuple leaves out all that is in it.
+
+    Raises:
+        ConfigError: there is no field of that name, or none is left.
+        SpaceError: a field that is left is no array of numbers, or two fields have one name.
+    """
+    leaves = list(_leaves(observation_space))
+    fields = {".".join(map(str, path)): space for path, space in leaves}
+    if not leaves or len(fields) < len(leaves):
+        what = "has two fields of one name" if leaves else "is empty"
+        raise SpaceError(f"observation space {one_line(observation_space)} {what}: {OBSERVATIONS}")
+    left = _without(fields, ignore_obs)
+    unusable = [name for name, space in left.items() if not _is_usable(space)]
+    if len(unusable) == len(left):
+        raise SpaceError(f"observation space {one_line(observation_space)} is not supported: {OBSERVATIONS}")
+    if unusable:
+        raise SpaceError(_refusal({name: left[name] for name in unusable}, ignore_obs))
+    return {f"obs.{name}" if name else "obs": left[name] for name in sorted(left)}
+
+
+def _leaves(space: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+    kind = kind_of(space)
+    if kind not in _BRANCHES:
+        yield path, space
+        return
+    for key, inner in space.spaces.items() if kind == "Dict" else enumerate(space.spaces):
+        yield from _leaves(inner, (*path, key))
+
+
+def _without(fields: Mapping[str, Any], ignore_obs: Sequence[str]) -> dict[str, Any]:
+    """The fields that are left.
+
+    Raises:
+        ConfigError: a name that is no field's, or none is left.
+    """
+    given = f"--ignore_obs {shlex.quote(','.join(ignore_obs))}"
+    if ignore_obs and "" in fields:
+        raise ConfigError(f"{given} names fields of a Dict or Tuple, but the observation is {one_line(fields[''])}")
+    for name in ignore_obs:
+        if not any(_is_within(field, name) for field in fields):
+            known = nearest(name, fields) or f"; its fields are {one_line(', '.join(fields))}"
+            raise ConfigError(f"{given}: the observation has no field {name}{known}")
+    left = {field: space for field, space in fields.items() if not any(_is_within(field, name) for name in ignore_obs)}
+    if not left:
+        raise ConfigError(f"{given} leaves nothing of the observation; keep at least one of {', '.join(fields)}")
+    return left
+
+
+def _is_within(field: str, name: str) -> bool:
+    return field == name or field.startswith(f"{name}.")
+
+
+def _is_usable(space: Any) -> bool:
+    """True for an array of numbers of a fixed shape, with at least one number."""
+    if kind_of(space) != "Box":
+        return kind_of(space) in _LEAVES
+    return np.dtype(space.dtype).kind in "biuf" and 0 not in space.shape
+
+
+def _refusal(unusable: Mapping[str, Any], ignore_obs: Sequence[str]) -> str:
+    said = " and ".join(f"{name}, {one_line(space, 60)}," for name, space in unusable.items())
+    flag = f"--ignore_obs {shlex.quote(','.join((*ignore_obs, *unusable)))}"
+    if len(unusable) == 1:
+        return f"observation field {said} is no array of numbers with a fixed shape; to leave it out: {flag}"
+    return f"observation fields {said} are no arrays of numbers with a fixed shape; to leave them out: {flag}"

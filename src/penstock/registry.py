@@ -47,7 +47,7 @@ class Runtime(NamedTuple):
 class UpdateBackend(NamedTuple):
     """What turns an algorithm's functions into updaters: a part for each way of learning, ``None`` where there is none.
 
-    Each is the "module:attribute" of a function that builds what ``penstock.updater`` describes.
+    Each is the "module:attribute" of a function that builds what ``penstock.updates.contract`` describes.
     """
 
     stream: str

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
+from penstock.registry import UpdateBackend
 from tests.chaos import oracle
 from tests.chaos.test_kills import Killer, lines, train
 
@@ -19,7 +20,7 @@ BATCH = 16 * oracle.LANES
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the updater writes down what it learns from."""
-    monkeypatch.setattr("penstock.planning.UPDATES", {"eager": "tests.chaos.oracle:build"})
+    monkeypatch.setattr("penstock.planning.UPDATES", {"eager": UpdateBackend("tests.chaos.oracle:build")})
     path = tmp_path / "learned"
     monkeypatch.setenv(oracle.LOG, str(path))
     return path

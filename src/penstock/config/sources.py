@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 PRESETS = Path(__file__).parent / "presets"
+_RETIRED = {"distributed": "false"}
+"""Settings that files and command lines of older versions give, with the one value that they could have."""
 
 
 class Setting(NamedTuple):
@@ -120,6 +122,7 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
     run_fields = field_table(RunConfig)
     algorithm = find_algorithm(str(_read(run_fields["algo"], settings.get("algo"))))
     known = run_fields | {field.name: field for field in algorithm_fields(algorithm)}
+    settings = {name: one for name, one in settings.items() if _RETIRED.get(name) != str(one.value).lower()}
     _refuse_unknown(settings, (*known, *flags))
     if "env" not in settings:
         raise ConfigError("no environment is named; for example: --env Pendulum-v1")

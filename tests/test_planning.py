@@ -26,9 +26,9 @@ def test_nothing_is_auto_afterwards() -> None:
 
 
 def test_a_policy_of_linear_layers_runs_natively() -> None:
-    assert prepared().inference.build == INFERENCE["native"]
-    assert prepared(inference="onnx").inference.build == INFERENCE["onnx"]
-    assert prepared(inference="torch").inference.build == INFERENCE["torch"]
+    assert prepared().inference.build == INFERENCE["native"].build
+    assert prepared(inference="onnx").inference.build == INFERENCE["onnx"].build
+    assert prepared(inference="torch").inference.build == INFERENCE["torch"].build
 
 
 def test_what_the_native_update_serves_trains_on_it() -> None:
@@ -100,22 +100,32 @@ def test_several_learners_are_for_tables() -> None:
     with pytest.raises(
         ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners; give a multiple of 3"
     ):
-        load(TOPOLOGIES["off_policy"])(
+        load(TOPOLOGIES["off_policy"]["blocking"])(
             plan(prepared(algo="dqn", learners=3, mini_batch_size=64), Path("run"), quiet=True)
         )
 
 
-def test_parts_of_a_minibatch_are_for_tables_and_even() -> None:
-    with pytest.raises(ConfigError, match="--accumulate is for algorithms that learn from a table"):
-        prepared(accumulate=2)
+def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
+    monkeypatch.setattr("penstock.planning.available_cores", lambda: 4)
+    for backend, threads in (("eager", 4), ("fused", 2)):
+        found = prepared(backend=backend, threads=99)
+        said = f"--threads 99: each learner gets {threads}, because the {backend} update has use for no more on 4 cores"
+        assert plan(found, Path("run"), quiet=True).told == (said,)
+    assert prepared(threads=2).told == prepared().told == ()
+
+
+def test_parts_of_a_minibatch_are_even() -> None:
+    with pytest.raises(ConfigError, match="64 cannot be split evenly over 3 parts; give a multiple of 3"):
+        load(TOPOLOGIES["on_policy"]["blocking"])(plan(prepared(accumulate=3), Path("run"), quiet=True))
     wrong = prepared(algo="dqn", accumulate=3, learners=2, mini_batch_size=64)
     with pytest.raises(ConfigError, match="64 cannot be split evenly over 2 learners of 3 parts; give a multiple of 6"):
-        load(TOPOLOGIES["off_policy"])(plan(wrong, Path("run"), quiet=True))
+        load(TOPOLOGIES["off_policy"]["blocking"])(plan(wrong, Path("run"), quiet=True))
 
 
 def test_images_are_not_for_the_native_kernel() -> None:
     name = f"{__name__}:ImageEnv"
-    assert prepared(env=name).inference.build == INFERENCE["onnx"]
+    assert prepared(env=name).inference.build == INFERENCE["onnx"].build
     with pytest.raises(ConfigError, match="try --inference onnx"):
         prepared(env=name, inference="native")
 

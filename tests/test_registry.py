@@ -4,6 +4,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from penstock.config.fields import fields_of
+from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 from penstock.registry import (
     ALGORITHMS,
@@ -12,20 +14,37 @@ from penstock.registry import (
     RUNTIMES,
     TOPOLOGIES,
     UPDATES,
-    AlgorithmEntry,
     Table,
-    algorithms_for,
     load,
 )
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [table[name] for table in (INFERENCE, NODES, RUNTIMES, TOPOLOGIES, UPDATES) for name in table.names()]
-    + [part for name in ALGORITHMS.names() for part in ALGORITHMS[name] if isinstance(part, str)],
-)
+def references():
+    yield from (NODES[name] for name in NODES.names())
+    yield from (RUNTIMES[name].launch for name in RUNTIMES.names())
+    yield from (INFERENCE[name].build for name in INFERENCE.names())
+    for name in TOPOLOGIES.names():
+        yield from TOPOLOGIES[name].values()
+    for name in UPDATES.names():
+        yield from (part for part in UPDATES[name] if isinstance(part, str))
+
+
+@pytest.mark.parametrize("reference", sorted(set(references())))
 def test_every_shipped_reference_loads(reference):
     assert callable(load(reference))
+
+
+def test_every_topology_runs_in_a_sync_mode_that_a_run_may_have():
+    modes = next(field.choices for field in fields_of(RunConfig) if field.name == "sync_mode")
+    for name in TOPOLOGIES.names():
+        assert TOPOLOGIES[name]
+        assert set(TOPOLOGIES[name]) <= set(modes)
+
+
+@pytest.mark.parametrize(("setting", "table"), [("runtime", RUNTIMES), ("backend", UPDATES), ("inference", INFERENCE)])
+def test_what_a_setting_may_be_is_what_the_registry_holds(setting, table):
+    field = next(field for field in fields_of(RunConfig) if field.name == setting)
+    assert set(field.choices) - {"auto"} == set(table.names())
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
@@ -43,18 +62,6 @@ def test_get_answers_none_for_an_unknown_name():
     assert ALGORITHMS.get("ppo") == ALGORITHMS["ppo"]
 
 
-def test_algorithms_are_listed_by_the_actions_they_serve(monkeypatch):
-    table = {
-        "one": AlgorithmEntry("", "", "", ""),
-        "two": AlgorithmEntry("", "", "", "", actions=("bounded",)),
-        "three": AlgorithmEntry("", "", "", "", actions=("bounded", "discrete")),
-    }
-    monkeypatch.setattr("penstock.registry.ALGORITHMS", Table("algorithm", table))
-    assert algorithms_for("bounded") == "one, two or three"
-    assert algorithms_for("discrete") == "one or three"
-    assert algorithms_for("unbounded") == "one"
-
-
 @pytest.fixture
 def entry_points(monkeypatch):
     def give(*points):
@@ -65,12 +72,7 @@ def entry_points(monkeypatch):
 
 def test_a_third_party_adds_an_algorithm_by_the_package_it_is_in(entry_points):
     entry_points(EntryPoint("mine", "their_package.mine", "penstock.algorithms"))
-    assert ALGORITHMS["mine"] == AlgorithmEntry(
-        config="their_package.mine.spec:Config",
-        spec="their_package.mine.spec:spec",
-        initial="their_package.mine.spec:init_state",
-        learn="their_package.mine.learn:build",
-    )
+    assert ALGORITHMS["mine"] == "their_package.mine"
     assert ALGORITHMS.names()[:2] == ("ppo", "a2c")
     assert ALGORITHMS.names()[-1] == "mine"
 

@@ -181,6 +181,12 @@ class Phase(NamedTuple):
     step, phase, row). Its distributions are ``normal`` and ``uniform``."""
 
 
+def _nothing(minibatch: Tensors) -> Tensors:
+    """Of most algorithms: no row depends on the others of its minibatch."""
+    del minibatch
+    return {}
+
+
 class Algorithm(NamedTuple):
     """What ``learn.py``'s ``build(spaces, config)`` returns."""
 
@@ -193,6 +199,10 @@ class Algorithm(NamedTuple):
     statistics: Callable[[Tensors, Tensors], Tensors]
     """``(state, rollout and its targets) -> changed statistics``; per slot in lane order, after the phases. Pure."""
     phases: tuple[Phase, ...]
+    whole: Callable[[Tensors], Tensors] = _nothing
+    """``(minibatch) -> changed fields [m]``: what depends on all rows of a minibatch, such as advantages that are
+    normalised by their mean and deviation. Pure, compiled; once a minibatch, before the phases. A phase itself takes
+    means over rows, by ``weight``: so the mean of its gradients over parts of a minibatch is that over the whole."""
 
 
 class FusedUpdate(Protocol):
@@ -252,4 +262,5 @@ class UpdaterSettings:
     learner: int = 0
     """Which of the run's learners this is: the rows of each draw noise of their own."""
     accumulate: int = 1
-    """Minibatches whose gradients are averaged, by weight, before a phase steps; from a table only."""
+    """Parts of a minibatch whose gradients are averaged, by weight, before a phase steps; the schedule's
+    ``mini_batch_size`` counts the rows of one."""

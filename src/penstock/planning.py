@@ -7,14 +7,15 @@ import bisect
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from penstock import __version__
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
+from penstock.algorithm_package import AlgorithmPackage, check_actions, check_learn, find_algorithm, load_functions
 from penstock.config.resolve import Demand, available_cores, resolve
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.envs.names import display_name, reference
 from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import CheckpointError, ConfigError
@@ -23,11 +24,12 @@ from penstock.experiments.demonstrations import Demonstrations, find_demonstrati
 from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
+from penstock.policies.architecture import kind_of
 from penstock.policies.native import supports
 from penstock.processes.probing import probe_apart
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
-from penstock.registry import ALGORITHMS, INFERENCE, REPLAY_UPDATES, UPDATES, AlgorithmEntry, load
+from penstock.registry import INFERENCE, UPDATES, load
 from penstock.replay.table_file import Rings
 from penstock.types import Arrays, BackendSpec, EnvFactory, EnvReference
 
@@ -42,14 +44,17 @@ class Prepared:
     """Of what runs it nothing is ``auto`` any more; a ``model`` that is stays so, and ``spec`` says what it became."""
     env: EnvReference
     profile: EnvProfile
-    algorithm: AlgorithmEntry
+    algorithm: AlgorithmPackage
     spec: AlgorithmSpec
     inference: BackendSpec
+    told: tuple[str, ...] = ()
+    """Lines on what was settled otherwise than it was asked for."""
 
     def learn(self) -> str:
-        """Where the update's functions are: those without torch if its backend is the fused one."""
+        """Where the update's functions are: those without torch if its backend is the native one."""
         fused = self.algorithm.fused
-        return fused if fused is not None and self.config.run.backend == "fused" else self.algorithm.learn
+        native = fused is not None and UPDATES[self.config.run.backend].native
+        return fused if fused is not None and native else self.algorithm.learn
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint has to agree on to be continued or evaluated."""
@@ -97,25 +102,49 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     look = probe if run.runtime == "inline" else probe_apart
     profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), reset_limit_s=run.env_timeout)
     profile = replace(profile, name=display_name(given))
-    algorithm = ALGORITHMS[run.algo]
-    spec: AlgorithmSpec = load(algorithm.spec)(profile.spaces, config.algorithm)
+    algorithm, spec = _algorithm(config, profile)
     if run.learners > 1 and spec.table is None:
         raise ConfigError(
             f"--algo {run.algo} has one learner; --learners is for those that learn from a table (penstock algos)"
         )
-    for name in ("accumulate", "table_bytes", "demonstrations"):
+    for name in ("table_bytes", "demonstrations"):
         if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
         # A run may be resumed from anywhere.
         config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
+    wanted = run.threads
     config = resolve(config, _demand(config, algorithm, spec))
     if spec.table is not None:
         spec = _with_checked_table(config, spec, profile)
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)
-    return Prepared(config, source, profile, algorithm, spec, backend)
+    told = _fewer_threads(wanted, config.run)
+    return Prepared(config, source, profile, algorithm, spec, backend, told)
+
+
+def _algorithm(config: Config, profile: EnvProfile) -> tuple[AlgorithmPackage, AlgorithmSpec]:
+    """The algorithm that a config names, and its spec on these spaces.
+
+    Raises:
+        UsageError: a part of its package is missing, or it does not serve the spaces.
+    """
+    algorithm = find_algorithm(config.run.algo)
+    check_learn(algorithm)
+    check_actions(algorithm.name, algorithm.actions, kind_of(profile.spaces.action))
+    spec = load(algorithm.spec)(profile.spaces, config.algorithm)
+    if not isinstance(spec, AlgorithmSpec):
+        raise ConfigError(f"algorithm {algorithm.name}: {algorithm.spec} gives {type(spec).__name__}, no AlgorithmSpec")
+    return algorithm, spec
+
+
+def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:
+    """A line where a learner gets fewer threads than were asked for."""
+    if wanted in {AUTO, run.threads}:
+        return ()
+    why = f"the {run.backend} update has use for no more on {available_cores()} cores"
+    return (f"--threads {wanted}: each learner gets {run.threads}, because {why}",)
 
 
 def _with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:
@@ -174,7 +203,7 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_
         raise ConfigError(f"--mini_batch_size {schedule.mini_batch_size} is {more}")
 
 
-def _demand(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> Demand:
+def _demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
     """What an update asks of the machine. Convolutions use a parameter more than once: they ask for more."""
     steps = None
     if spec.table is not None:
@@ -184,17 +213,22 @@ def _demand(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> D
     return Demand(_fused_applies(config, algorithm, spec), rows * spec.policy.actor.num_parameters, steps)
 
 
-def _fused_applies(config: Config, algorithm: AlgorithmEntry, spec: AlgorithmSpec) -> bool:
+def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> bool:
     """Whether the update can run without torch.
 
     Raises:
         ConfigError: it is asked for and cannot.
     """
     on_cpu = config.run.device == "cpu"
-    serves = algorithm.supports is not None and bool(load(algorithm.supports)(spec.policy, config.algorithm))
-    if config.run.backend == "fused" and not (on_cpu and serves):
+    serves = (
+        spec.table is None
+        and algorithm.supports is not None
+        and bool(load_functions(algorithm.supports)(spec.policy, config.algorithm))
+    )
+    name = config.run.backend
+    if name != AUTO and UPDATES[name].native and not (on_cpu and serves):
         refused = f"--algo {config.run.algo} with this model" if on_cpu else f"--device {config.run.device}"
-        raise ConfigError(f"--backend fused does not run {refused}; try --backend auto")
+        raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
     return on_cpu and serves
 
 
@@ -214,14 +248,14 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
             )
 
 
-def _inference(config: Config, spec: AlgorithmSpec) -> Literal["native", "onnx", "torch"]:
+def _inference(config: Config, spec: AlgorithmSpec) -> str:
     """What runs the policy: native where it can, then ONNX Runtime on the CPU, then torch.
 
     Raises:
         ConfigError: it is asked for and cannot.
     """
     name = config.run.inference
-    if name == "auto":
+    if name == AUTO:
         name = "native" if supports(spec.policy) else "onnx" if config.run.device == "cpu" else "torch"
     if name == "native" and not supports(spec.policy):
         raise ConfigError("--inference native runs policies of linear layers only; try --inference onnx")
@@ -229,12 +263,12 @@ def _inference(config: Config, spec: AlgorithmSpec) -> Literal["native", "onnx",
 
 
 def _backend(
-    name: str, config: Config, profile: EnvProfile, algorithm: AlgorithmEntry, spec: AlgorithmSpec
+    name: str, config: Config, profile: EnvProfile, algorithm: AlgorithmPackage, spec: AlgorithmSpec
 ) -> BackendSpec:
-    if name == "torch":
-        arguments = (algorithm.learn, profile.spaces, config.algorithm, config.run.device)
-        return BackendSpec(INFERENCE[name], arguments)
-    return BackendSpec(INFERENCE[name], (spec.policy,))
+    backend = INFERENCE[name]
+    if backend.torch:
+        return BackendSpec(backend.build, (algorithm.learn, profile.spaces, config.algorithm, config.run.device))
+    return BackendSpec(backend.build, (spec.policy,))
 
 
 def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:
@@ -259,12 +293,13 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         learner_threads=run.threads,
         learn=prepared.learn(),
         initial=prepared.algorithm.initial,
-        update=(REPLAY_UPDATES if prepared.spec.table else UPDATES)[run.backend],
+        update=UPDATES[run.backend],
         inference=prepared.inference,
         folder=folder,
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
+        told=prepared.told,
         demonstrations=_demonstrations(run, profile),
     )
     if begin is None:

@@ -5,59 +5,70 @@ none of what it names.
 """
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.errors import ConfigError, nearest
 
 __all__ = [
     "ALGORITHMS",
-    "APPLIERS",
     "ENVS",
     "ENV_PACKAGES",
-    "FINDERS",
     "INFERENCE",
     "NODES",
-    "REPLAY_UPDATES",
     "RUNTIMES",
     "TOPOLOGIES",
     "UPDATES",
-    "ActionKind",
-    "AlgorithmEntry",
+    "InferenceBackend",
+    "Runtime",
     "Table",
-    "algorithms_for",
+    "UpdateBackend",
     "load",
+    "search_working_directory",
+    "texts_of",
 ]
 
 Entry = TypeVar("Entry")
 
-ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded"]
-"""A Discrete, a Box of real numbers with bounds, one without."""
+
+class Runtime(NamedTuple):
+    """What runs a program."""
+
+    launch: str
+    """``module:function`` of ``(program) -> Outcome``."""
+    text: str
+    """What it does, for ``--help``."""
+    processes: bool
+    """Whether placement groups run in processes of their own, so that one may wait for another."""
 
 
-class AlgorithmEntry(NamedTuple):
-    """Where an algorithm's parts are, each as "module:attribute"."""
+class UpdateBackend(NamedTuple):
+    """What turns an algorithm's functions into updaters: a part for each way of learning, ``None`` where there is none.
 
-    config: str
-    """The frozen dataclass of its hyper-parameters."""
-    spec: str
-    """``spec(spaces, config) -> AlgorithmSpec``."""
-    initial: str
-    """``init_state(spaces, config, seed) -> named arrays``, without torch."""
-    learn: str
-    """``build(spaces, config) -> Algorithm``, in torch."""
-    fused: str | None = None
-    """``build(spaces, config) -> Fused``, without torch; ``None`` where there is no native path."""
-    supports: str | None = None
-    """``supports(graph, config) -> bool``, without torch: whether ``fused`` serves such a policy."""
-    actions: tuple[ActionKind, ...] = get_args(ActionKind)
-    """The action spaces that it serves."""
+    Each is the "module:attribute" of a function that builds what ``penstock.updates.contract`` describes.
+    """
 
-    @classmethod
-    def of_package(cls, package: str) -> "AlgorithmEntry":
-        """The parts of a package laid out as those of penstock: ``spec.py`` (with ``Config``) and ``learn.py``."""
-        spec = f"{package}.spec"
-        return cls(f"{spec}:Config", f"{spec}:spec", f"{spec}:init_state", f"{package}.learn:build")
+    stream: str
+    """``(settings, arrays) -> Updater``: learns from a stream of rollouts."""
+    replay: str | None = None
+    """``(settings, exchange) -> ReplayUpdater``: learns from a table, alone or as agreed with others."""
+    finder: str | None = None
+    """``(settings, hand_on) -> ReplayUpdater``: its gradients are handed on."""
+    applier: str | None = None
+    """``(settings) -> Applier``: steps by gradients that were handed on."""
+    native: bool = False
+    """Runs an algorithm's ``fused.py`` on the CPU, without torch; the others run its ``learn.py``."""
+
+
+class InferenceBackend(NamedTuple):
+    """What computes actions."""
+
+    build: str
+    """``module:function`` of ``(...) -> PolicyBackend``."""
+    torch: bool = False
+    """Runs an algorithm's ``learn.py``; the others run its policy as plain data."""
 
 
 class Table(Generic[Entry]):
@@ -114,6 +125,21 @@ class Table(Generic[Entry]):
         return {**added, **self._shipped}
 
 
+def search_working_directory() -> None:
+    """Let modules of the working directory be imported by every process of a run.
+
+    A script has its own folder on the path and ``python -m`` the working directory; a console command has neither.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+
+
+def texts_of(table: Table[Runtime]) -> str:
+    """What each entry does, as ``--help`` has it: ``local: ...; inline: ...``."""
+    return "; ".join(f"{name}: {table[name].text}" for name in table.names())
+
+
 def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
     """The object that "module:attribute" names; the module is imported now.
 
@@ -137,40 +163,11 @@ def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
     return found
 
 
-def _shipped_algorithm(name: str, config: str) -> AlgorithmEntry:
-    package = f"penstock.algorithms.{name}"
-    entry = AlgorithmEntry.of_package(package)._replace(config=f"{package}.spec:{config}")
-    return entry._replace(fused=f"{package}.fused:build", supports=f"{package}.fused:supports")
-
-
-def _from_table(name: str, config: str, *actions: ActionKind) -> AlgorithmEntry:
-    package = f"penstock.algorithms.{name}"
-    return AlgorithmEntry.of_package(package)._replace(config=f"{package}.spec:{config}", actions=actions)
-
-
-ALGORITHMS = Table(
-    "algorithm",
-    {
-        "ppo": _shipped_algorithm("ppo", "PPOConfig"),
-        "a2c": _shipped_algorithm("a2c", "A2CConfig"),
-        "sac": _from_table("sac", "SACConfig", "bounded"),
-        "dsac": _from_table("dsac", "DSACConfig", "bounded"),
-        "dsact": _from_table("dsact", "DSACTConfig", "bounded"),
-        "td3": _from_table("td3", "TD3Config", "bounded"),
-        "ddpg": _from_table("ddpg", "DDPGConfig", "bounded"),
-        "dqn": _from_table("dqn", "DQNConfig", "discrete"),
-        "apex": _from_table("apex", "ApexConfig", "discrete"),
-    },
-    "penstock.algorithms",
-    AlgorithmEntry.of_package,
+_SHIPPED = ("ppo", "a2c", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex")
+ALGORITHMS: Table[str] = Table(
+    "algorithm", {name: f"penstock.algorithms.{name}" for name in _SHIPPED}, "penstock.algorithms", str
 )
-
-
-def algorithms_for(kind: ActionKind) -> str:
-    """The names of the algorithms that serve such actions, as a sentence has them: "ppo, a2c or sac"."""
-    names = [name for name in ALGORITHMS.names() if kind in ALGORITHMS[name].actions]
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
+"""Name -> package; `penstock.algorithm_package` says what stands in one. Any other package may be named as well."""
 
 ENVS: Table[str] = Table("environment", {}, "penstock.envs", str)
 """Third parties' environments: name -> the "module:attribute" that makes one. Gymnasium's ids are not in it."""
@@ -178,15 +175,22 @@ ENVS: Table[str] = Table("environment", {}, "penstock.envs", str)
 ENV_PACKAGES = Table("environment package", {"envpool": "penstock.envs.envpool:pool_of"})
 """What may stand before the colon of an environment's name beside a module: package -> ``factory_of(the rest)``."""
 
-TOPOLOGIES = Table(
+TOPOLOGIES: Table[Mapping[str, str]] = Table(
     "topology",
     {
-        "on_policy": "penstock.topologies.on_policy:build",
-        "async_on_policy": "penstock.topologies.async_on_policy:build",
-        "off_policy": "penstock.topologies.off_policy:build",
-        "async_off_policy": "penstock.topologies.async_off_policy:build",
+        "on_policy": {
+            "blocking": "penstock.topologies.on_policy:build",
+            "non_blocking": "penstock.topologies.async_on_policy:build",
+        },
+        "async_on_policy": {"non_blocking": "penstock.topologies.async_on_policy:build"},
+        "off_policy": {
+            "blocking": "penstock.topologies.off_policy:build",
+            "non_blocking": "penstock.topologies.async_off_policy:build",
+        },
+        "async_off_policy": {"non_blocking": "penstock.topologies.async_off_policy:build"},
     },
 )
+"""Data patterns that an algorithm's spec may name: for each sync mode that one has, ``(plan) -> Program``."""
 
 NODES = Table(
     "node",
@@ -207,41 +211,36 @@ NODES = Table(
 
 RUNTIMES = Table(
     "runtime",
-    {"local": "penstock.runtime.local:launch", "inline": "penstock.runtime.inline:launch"},
+    {
+        "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
+        "inline": Runtime("penstock.runtime.inline:launch", "everything in this one, for a debugger", processes=False),
+    },
 )
 
 UPDATES = Table(
     "update backend",
     {
-        "fused": "penstock.updates.fused:build",
-        "eager": "penstock.updates.eager:build",
-        "compiled": "penstock.updates.compiled:build",
+        "fused": UpdateBackend("penstock.updates.fused:build", native=True),
+        "eager": UpdateBackend(
+            "penstock.updates.eager:build",
+            "penstock.updates.eager:build_replay",
+            "penstock.updates.eager:build_finder",
+            "penstock.updates.eager:build_applier",
+        ),
+        "compiled": UpdateBackend(
+            "penstock.updates.compiled:build",
+            "penstock.updates.compiled:build_replay",
+            "penstock.updates.compiled:build_finder",
+            "penstock.updates.compiled:build_applier",
+        ),
     },
 )
-
-REPLAY_UPDATES = Table(
-    "update backend for replay",
-    {"eager": "penstock.updates.eager:build_replay", "compiled": "penstock.updates.compiled:build_replay"},
-)
-"""Backends of the update that learn from a table, alone or as agreed with others."""
-
-FINDERS = Table(
-    "update backend for gradients",
-    {"eager": "penstock.updates.eager:build_finder", "compiled": "penstock.updates.compiled:build_finder"},
-)
-"""Backends of the update whose gradients are handed on."""
-
-APPLIERS = Table(
-    "update backend for steps",
-    {"eager": "penstock.updates.eager:build_applier", "compiled": "penstock.updates.compiled:build_applier"},
-)
-"""Backends of the update that steps by gradients which were handed on."""
 
 INFERENCE = Table(
     "inference backend",
     {
-        "native": "penstock.inference.native:build",
-        "onnx": "penstock.inference.onnx.session:build",
-        "torch": "penstock.inference.torch:build",
+        "native": InferenceBackend("penstock.inference.native:build"),
+        "onnx": InferenceBackend("penstock.inference.onnx.session:build"),
+        "torch": InferenceBackend("penstock.inference.torch:build", torch=True),
     },
 )

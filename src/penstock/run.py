@@ -25,7 +25,7 @@ from penstock.endings import (
     unbegun,
 )
 from penstock.envs.names import display_name, reference
-from penstock.errors import EnvError, PenstockError
+from penstock.errors import ConfigError, EnvError, PenstockError
 from penstock.evaluation import Evaluation, judge
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.card import write_card
@@ -185,7 +185,7 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
 def _check_room(prepared: Prepared, folder: Path) -> None:
     """Return if the machine has room for the run, as far as that can be known beforehand."""
     program = _topology(plan(prepared, folder, quiet=True))
-    check_room(program, len(program.groups) if prepared.config.run.runtime == "local" else 0)
+    check_room(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
 
 
 def _raise_if_any(interrupts: Interrupts) -> None:
@@ -199,7 +199,7 @@ def _begin_table(the_plan: Plan, checkpoint: Checkpoint | None) -> tuple[Plan, F
     if table is None:
         return the_plan, None
     found = begin_file(*table, checkpoint)
-    return replace(the_plan, told=(table_in_file(*table, found),)), found
+    return replace(the_plan, told=(*the_plan.told, table_in_file(*table, found))), found
 
 
 def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Config, EnvFactory | None]:
@@ -239,7 +239,7 @@ def _launch(prepared: Prepared, folder: RunFolder, the_plan: Plan) -> Outcome:
     program = _topology(the_plan)
     table = file_of_table(program)
     try:
-        outcome: Outcome = load(RUNTIMES[the_plan.run.runtime])(program)
+        outcome: Outcome = load(RUNTIMES[the_plan.run.runtime].launch)(program)
         if table is not None:
             settle(table[0])
     except PenstockError as error:
@@ -249,11 +249,17 @@ def _launch(prepared: Prepared, folder: RunFolder, the_plan: Plan) -> Outcome:
 
 
 def _topology(the_plan: Plan) -> Program:
-    """The program of a plan, by the data pattern that its algorithm and its sync mode ask for."""
-    pattern = the_plan.spec.topology
-    program: Program = load(TOPOLOGIES[f"async_{pattern}" if the_plan.run.sync_mode == "non_blocking" else pattern])(
-        the_plan
-    )
+    """The program of a plan, by the data pattern that its algorithm and its sync mode ask for.
+
+    Raises:
+        ConfigError: there is no such pattern, or none in this sync mode.
+    """
+    pattern, mode = the_plan.spec.topology, the_plan.run.sync_mode
+    modes = TOPOLOGIES[pattern]
+    if mode not in modes:
+        others = " or ".join(modes)
+        raise ConfigError(f"--algo {the_plan.run.algo} ({pattern}) does not run in {mode}; give --sync_mode {others}")
+    program: Program = load(modes[mode])(the_plan)
     return program
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from penstock.algorithm import ReplaySchedule
+from penstock.algorithm_package import find_algorithm
 from penstock.errors import SpaceError
 from penstock.nodes.learner.gradient_slot import METRICS
 from penstock.nodes.learner.node import loss_values
@@ -16,17 +17,17 @@ from penstock.registry import ALGORITHMS, load
 from penstock.types import Box
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, UNBOUNDED, minibatch_of, noise_of, state_of
 
-NAMES = [name for name in ALGORITHMS.names() if ALGORITHMS[name].fused is None]
+NAMES = [name for name in ALGORITHMS.names() if find_algorithm(name).fused is None]
 SMALL = {"hidden_sizes": (5, 4), "min_rows": 7, "mini_batch_size": 16, "capacity": 99, "updates_per_step": 0.5}
 
 
 def spaces_of(name):
-    return DISCRETE if "discrete" in ALGORITHMS[name].actions else CONTINUOUS
+    return DISCRETE if "discrete" in find_algorithm(name).actions else CONTINUOUS
 
 
 def made(name, **settings):
-    entry = ALGORITHMS[name]
-    config = load(entry.config)(**SMALL | settings)
+    entry = find_algorithm(name)
+    config = entry.config(**SMALL | settings)
     return config, load(entry.spec)(spaces_of(name), config), load(entry.learn)(spaces_of(name), config)
 
 
@@ -47,7 +48,7 @@ def test_the_spec_says_what_the_config_says(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_initial_state_has_the_arrays_of_the_spec(name):
     config, spec, built = made(name)
-    state = load(ALGORITHMS[name].initial)(spaces_of(name), config, 7)
+    state = load(find_algorithm(name).initial)(spaces_of(name), config, 7)
     specs = {part.name: (part.shape, part.dtype) for part in spec.state}
     assert len(specs) == len(spec.state)
     assert {key: (values.shape, str(values.dtype)) for key, values in state.items()} == specs
@@ -66,7 +67,7 @@ def test_the_initial_state_has_the_arrays_of_the_spec(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_hyper_parameter_says_what_moves(name):
-    for field in dataclasses.fields(load(ALGORITHMS[name].config)):
+    for field in dataclasses.fields(find_algorithm(name).config):
         assert len(field.metadata["help"]) > 20, field.name
         assert "\n" not in field.metadata["help"]
 
@@ -80,15 +81,15 @@ def test_specs_import_no_torch():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("spaces", [DISCRETE, CONTINUOUS, UNBOUNDED], ids=["discrete", "bounded", "unbounded"])
 def test_spaces_that_it_does_not_serve_are_refused_and_others_named(name, spaces):
-    entry = ALGORITHMS[name]
+    entry = find_algorithm(name)
     kind = "discrete" if spaces is DISCRETE else "bounded" if spaces is CONTINUOUS else "unbounded"
     if kind in entry.actions:
-        assert load(entry.spec)(spaces, load(entry.config)()).policy.head.outputs > 0
+        assert load(entry.spec)(spaces, entry.config()).policy.head.outputs > 0
         return
     with pytest.raises(SpaceError, match=rf"^{name} needs .* use .*ppo"):
-        load(entry.spec)(spaces, load(entry.config)())
+        load(entry.spec)(spaces, entry.config())
     with pytest.raises(SpaceError, match=rf"^{name} needs "):
-        load(entry.learn)(spaces, load(entry.config)())
+        load(entry.learn)(spaces, entry.config())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,8 +97,8 @@ def test_actions_have_the_shape_of_their_space(name):
     spaces = spaces_of(name)
     if isinstance(spaces.action, Box):
         spaces = dataclasses.replace(spaces, action=Box((2, 1), "float32", (-1.0,), (1.0,)))
-    entry = ALGORITHMS[name]
-    config = load(entry.config)(**SMALL)
+    entry = find_algorithm(name)
+    config = entry.config(**SMALL)
     spec, built = load(entry.spec)(spaces, config), load(entry.learn)(spaces, config)
     state = state_of(built, torch.float32)
     inputs = {"obs": torch.zeros(5, 3), "noise": torch.rand(5, *spec.noise.shape), "explore": torch.ones(5)}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.registry import ALGORITHMS, load
+from penstock.algorithm_package import find_algorithm
+from penstock.registry import load
 from penstock.types import Discrete, Spaces
 from tests.algorithms.loop import Target
 from tests.algorithms.replay_loop import Loop
@@ -54,8 +55,8 @@ class Corridor:
 
 def loop_of(name, source, **settings):
     torch.set_num_threads(1)
-    entry = ALGORITHMS[name]
-    config = load(entry.config)(**settings)
+    entry = find_algorithm(name)
+    config = entry.config(**settings)
     return Loop(source, load(entry.spec)(source.spaces, config), load(entry.learn)(source.spaces, config), LANES)
 
 

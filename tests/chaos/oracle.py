@@ -18,6 +18,7 @@ from penstock.algorithm import UpdaterSettings
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.metrics.jsonl import read_reports
+from penstock.registry import UpdateBackend
 from penstock.run import Result
 from penstock.seeding import episode_seed
 
@@ -89,7 +90,10 @@ def build_fused(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]):
     return noting(fused.build(settings, arrays), arrays["obs"])
 
 
-UPDATES = {"fused": f"{__name__}:build_fused", "eager": f"{__name__}:build_eager"}
+UPDATES = {
+    "fused": UpdateBackend(f"{__name__}:build_fused", native=True),
+    "eager": UpdateBackend(f"{__name__}:build_eager"),
+}
 
 
 def judge(result: Result, log: Path) -> dict[str, float]:

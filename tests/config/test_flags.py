@@ -73,7 +73,7 @@ def test_the_algorithm_may_be_named_in_the_file(tmp_path):
         (["--seed", "1"], "no environment is named"),
         (["--config"], "--config needs a value"),
         (["--preset", "cartpol"], "did you mean cartpole"),
-        (["--env", "X", "--distributed", "True"], "not built yet"),
+        (["--env", "X", "--distributed", "True"], "unknown flag --distributed"),
     ],
 )
 def test_what_cannot_be_understood_is_one_line(argv, says):

@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 from penstock.config.listing import algorithm_lines
-from penstock.registry import ALGORITHMS, AlgorithmEntry, Table
+from penstock.registry import ALGORITHMS, Table
 
 
 def test_every_algorithm_has_a_line():
@@ -23,10 +23,9 @@ def test_every_algorithm_has_a_line():
 
 
 def test_a_package_that_says_nothing_is_described_by_its_config(monkeypatch):
-    entry = AlgorithmEntry.of_package("penstock.algorithms.ppo")._replace(
-        config="penstock.algorithms.a2c.spec:A2CConfig", spec="penstock.algorithms.a2c.spec:spec"
-    )
-    monkeypatch.setattr("penstock.config.listing.ALGORITHMS", Table("algorithm", {"mine": entry}))
+    only = Table("algorithm", {"mine": "penstock.algorithms.a2c"})
+    monkeypatch.setattr("penstock.config.listing.ALGORITHMS", only)
+    monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", only)
     monkeypatch.setattr("penstock.algorithms.a2c.__doc__", None)
     assert (
         algorithm_lines()[0].split("  ")[-1] == "Hyper-parameters of A2C. Batches are short and many: each is used once"

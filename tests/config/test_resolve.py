@@ -76,12 +76,21 @@ def test_nothing_that_the_config_can_decide_stays_auto(monkeypatch):
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_what_was_said_stays(fused):
+def test_what_was_said_stays(fused, monkeypatch):
+    monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
     config = from_mapping({"env": "X", "num_workers": 8, "backend": "eager", "threads": 3})
     assert resolve(config, Demand(fused, NARROW)) == config
 
 
-def test_the_fused_update_records_the_threads_that_it_has_work_for():
+@pytest.mark.parametrize("backend", ["eager", "compiled"])
+def test_no_learner_gets_more_threads_than_there_are_cores(backend, monkeypatch):
+    monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
+    config = from_mapping({"env": "X", "backend": backend, "threads": 99})
+    assert resolve(config, Demand(False, NARROW)).run.threads == 4
+
+
+def test_the_fused_update_records_the_threads_that_it_has_work_for(monkeypatch):
+    monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
     assert resolve(from_mapping({"env": "X", "backend": "fused", "threads": 3}), Demand(True, NARROW)).run.threads == 2
     assert resolve(from_mapping({"env": "X", "backend": "fused", "threads": 1}), Demand(True, NARROW)).run.threads == 1
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.algorithm_package import find_algorithm
 from penstock.config.fields import fields_of
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import (
@@ -17,7 +18,16 @@ from penstock.config.sources import (
     with_changes,
 )
 from penstock.errors import ConfigError
-from penstock.registry import ALGORITHMS, load
+from penstock.registry import ALGORITHMS
+
+
+def test_a_file_of_a_version_that_had_another_setting_is_read(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(f"{to_toml(from_mapping({'env': 'X'}))}\ndistributed = false\n")
+    assert from_toml(path) == from_mapping({"env": "X"})
+    path.write_text('env = "X"\ndistributed = true\n')
+    with pytest.raises(ConfigError, match="unknown setting distributed"):
+        from_toml(path)
 
 
 def test_defaults_are_those_of_the_product():
@@ -53,7 +63,6 @@ def test_the_algorithm_decides_which_settings_there_are():
         ({"env": "X", "lrr": 1.0}, r"unknown setting lrr; did you mean lr"),
         ({"env": "X", "gamma": 1.5}, "gamma takes a number from 0 to 1, not 1.5"),
         ({"env": "X", "num_envs": 8, "num_workers": 3}, "nearest that does is 2"),
-        ({"env": "X", "distributed": True}, "not built yet"),
         ({"env": "X", "early_stop": 3}, "--eval_interval"),
         ({"env": "X", "algo": "sac", "demonstration_share": 0.5}, "there are none; give --demonstrations"),
         ({"env": "  "}, "the name of an environment"),
@@ -177,6 +186,6 @@ def test_what_a_resume_cannot_change_is_one_line(settings, says):
 
 @pytest.mark.parametrize("algo", ALGORITHMS.names())
 def test_what_lanes_count_by_and_networks_are_made_with_stays_on_a_resume(algo):
-    settings = {field.name: field for field in fields_of(load(ALGORITHMS[algo].config))}
+    settings = {field.name: field for field in fields_of(find_algorithm(algo).config)}
     assert all(settings[name].fixed for name in ("num_steps", "hidden_sizes"))
     assert not settings["lr"].fixed

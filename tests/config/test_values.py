@@ -126,12 +126,12 @@ def test_two_settings_cannot_share_a_name():
 
 
 def test_every_shipped_setting_has_a_help_text():
+    from penstock.algorithm_package import find_algorithm
     from penstock.config.commands import EvalOptions, PlotOptions, ResumeOptions
     from penstock.config.schema import RunConfig
-    from penstock.registry import ALGORITHMS, load
 
     configs: list[Any] = [RunConfig, EvalOptions, PlotOptions, ResumeOptions]
-    configs += [load(ALGORITHMS[name].config) for name in ("ppo", "a2c")]
+    configs += [find_algorithm(name).config for name in ("ppo", "a2c")]
     for config in configs:
         for setting in fields_of(config):
             assert setting.help, f"{config.__name__}.{setting.name}"

@@ -1,6 +1,8 @@
 """Every example runs from beginning to end as a user would start it, for a few steps."""
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +65,92 @@ def test_vector_environment(run):
     assert "from (0.5, 0.5) the policy pushes by [" in printed
 
 
+WATCHED = """
+import sys
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.wrappers import TimeLimit
+
+class Watched(CartPoleEnv):
+    def step(self, action):
+        assert "torch" not in sys.modules, "a process that steps environments has imported torch"
+        return super().step(action)
+
+def make_env():
+    return TimeLimit(Watched(), 500)
+"""
+
+
+@pytest.fixture
+def penstock(tmp_path):
+    """Runs a command where the example lies as ``my_package.my_algorithm``, and gives what it printed."""
+    shutil.copytree(ROOT / "examples" / "own_algorithm", tmp_path / "my_package" / "my_algorithm")
+    (tmp_path / "watched.py").write_text(WATCHED)
+
+    def call(line: str, code: int = 0) -> str:
+        command = [Path(sys.executable).parent / "penstock", *line.split()]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.returncode == code, ended.stderr
+        return ended.stdout + ended.stderr
+
+    return call
+
+
+def test_own_algorithm(penstock, tmp_path):
+    """It learns, is evaluated, resumed, loaded and exported like what ships; acting processes import no torch."""
+    train = "train --env watched:make_env --algorithm my_package.my_algorithm --num_workers 2"
+    printed = penstock(f"{train} --timesteps 40_960 --eval_episodes 20")
+    assert number(r"return ([\d.]+) ± ", printed) > 100
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert folder.name.startswith("watched_make_env-my_package.my_algorithm-")
+    assert (folder / "policy.onnx").is_file()
+    assert 'algo = "my_package.my_algorithm"' in (folder / "config.toml").read_text()
+    assert json.loads(penstock("eval latest --episodes 5 --json"))["mean_return"] > 50
+    assert number(r"return ([\d.]+) ± ", penstock("resume latest --timesteps 43_008 --lr 5e-3 --eval_episodes 5")) > 50
+    code = "import sys, penstock; print(penstock.load_policy(sys.argv[1])([0.0, 0.0, 0.0, 0.0]))"
+    command = [sys.executable, "-c", code, folder]
+    loaded = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert loaded.stdout.strip() in {"0", "1"}, loaded.stderr
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "--sync_mode non_blocking --num_workers 2",
+        "--runtime inline --accumulate 4",
+        "--policy_placement node --inference torch",
+    ],
+)
+def test_own_algorithm_runs_in_every_way(penstock, settings):
+    train = "train --env CartPole-v1 --algo my_package.my_algorithm --timesteps 1_024 --eval_episodes 2"
+    assert number(r"return ([\d.]+) ± ", penstock(f"{train} {settings}")) >= 8
+
+
+def test_own_algorithm_is_helped_with_and_refused_like_the_others(penstock):
+    shown = penstock("train --algo my_package.my_algorithm --help")
+    assert "Algorithm: my_package.my_algorithm" in shown
+    assert "width of the one hidden layer" in shown
+    said = penstock("train --env Pendulum-v1 --algo my_package.my_algorithm", 2)
+    assert said.startswith("penstock: error: my_package.my_algorithm needs Discrete actions: for real-numbered ones, ")
+    said = penstock("train --env CartPole-v1 --algo my_package.my_algoritm", 2)
+    assert said.startswith("penstock: error: algorithm my_package.my_algoritm: there is no package my_package.my_alg")
+    assert said.count("\n") == 1
+
+
+def test_own_algorithm_says_in_one_line_that_its_learn_cannot_be_imported(penstock, tmp_path):
+    learn = tmp_path / "my_package" / "my_algorithm" / "learn.py"
+    learn.write_text(f"import no_such_module\n{learn.read_text()}")
+    said = penstock("train --env CartPole-v1 --algo my_package.my_algorithm --timesteps 1_024", 1)
+    (line,) = [line for line in said.splitlines() if line.startswith("penstock: error:")]
+    assert "ModuleNotFoundError: No module named 'no_such_module' (" in line
+    assert "Traceback" not in said
+
+
+def test_own_algorithm_is_short():
+    files = list((ROOT / "examples" / "own_algorithm").iterdir())
+    assert sum(len(path.read_text().splitlines()) for path in files if path.is_file()) < 150
+
+
 def test_every_example_is_tested():
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} <= tested
+    examples = [path for path in (ROOT / "examples").iterdir() if not path.name.startswith("__")]
+    assert {path.stem for path in examples} <= tested

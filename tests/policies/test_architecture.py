@@ -15,7 +15,7 @@ from penstock.policies import (
     SquashedGaussian,
 )
 from penstock.policies.architecture import Body, actor_critic, deterministic_actor, q_network, squashed_actor
-from penstock.registry import AlgorithmEntry, Table
+from penstock.registry import Table
 from penstock.types import Box, Discrete, Spaces
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
@@ -142,12 +142,8 @@ def test_action_values_of_an_image_come_from_the_nature_network(dueling, outputs
     ],
 )
 def test_an_action_space_that_an_actor_does_not_serve_names_what_does(monkeypatch, build, action, text):
-    several = {
-        "ppo": AlgorithmEntry("", "", "", ""),
-        "dqn": AlgorithmEntry("", "", "", "", actions=("discrete",)),
-        "td3": AlgorithmEntry("", "", "", "", actions=("bounded",)),
-    }
-    monkeypatch.setattr("penstock.registry.ALGORITHMS", Table("algorithm", several))
+    several = {name: f"penstock.algorithms.{name}" for name in ("ppo", "dqn", "td3")}
+    monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", Table("algorithm", several))
     with pytest.raises(SpaceError, match=text):
         build(Spaces((("obs", VECTOR),), action), BODY, "sac")
     with pytest.raises(SpaceError, match="dqn needs Discrete actions: for real-numbered ones, a Box, use ppo or td3"):

@@ -16,7 +16,7 @@ __all__ = ["config_from_arguments", "options_from_arguments", "resume_from_argum
 Options = TypeVar("Options")
 
 _SOURCES = frozenset({"config", "preset"})
-_ALSO = {"logdir": "log_dir"}
+_ALSO = {"logdir": "log_dir", "algorithm": "algo"}
 """Spellings that other tools have made usual."""
 
 

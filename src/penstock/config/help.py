@@ -4,10 +4,11 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from penstock.algorithm_package import find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, fields_of
 from penstock.config.schema import RunConfig
-from penstock.registry import ALGORITHMS, load
+from penstock.config.sources import algorithm_fields
 
 __all__ = ["options_help", "resume_help", "train_help"]
 
@@ -25,15 +26,15 @@ def train_help(argv: Sequence[str], width: int) -> str:
         width: columns of the terminal.
 
     Raises:
-        ConfigError: there is no such algorithm.
+        ConfigError: there is no such algorithm, or its package cannot be used.
     """
     words = [part for word in argv for part in word.split("=", 1)]
-    algorithm = next((after for word, after in itertools.pairwise(words) if word == "--algo"), RunConfig.algo)
-    config = load(ALGORITHMS[algorithm].config)
+    named = (after for word, after in itertools.pairwise(words) if word in {"--algo", "--algorithm"})
+    algorithm = next(named, RunConfig.algo)
     sections = (
         ("Sources", [_entry(flag, text, width) for flag, text in _SOURCES]),
         ("Run", [_of_field(field, width) for field in fields_of(RunConfig)]),
-        (f"Algorithm: {algorithm}", [_of_field(field, width) for field in fields_of(config)]),
+        (f"Algorithm: {algorithm}", [_of_field(field, width) for field in algorithm_fields(find_algorithm(algorithm))]),
     )
     return "\n".join(_section(title, entries) for title, entries in sections)
 

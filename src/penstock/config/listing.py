@@ -1,6 +1,7 @@
 """What `penstock algos` prints: a line for each algorithm, from its entry, package and spec. Prints nothing."""
 
-from penstock.registry import ALGORITHMS, ActionKind, load
+from penstock.algorithm_package import ActionKind, find_algorithm
+from penstock.registry import ALGORITHMS, load
 from penstock.types import Box, Discrete, Space, Spaces
 
 __all__ = ["algorithm_lines"]
@@ -32,9 +33,9 @@ def algorithm_lines() -> tuple[str, ...]:
 
 
 def _row(name: str) -> tuple[str, str, str, str]:
-    entry = ALGORITHMS[name]
+    found = find_algorithm(name)
     # An example of each kind stands for all: the topology is the algorithm's, whatever the space.
-    spaces = Spaces((("obs", Box((1,), "float32", (-1.0,), (1.0,))),), _EXAMPLES[entry.actions[0]])
-    topology: str = load(entry.spec)(spaces, load(entry.config)()).topology
-    package = load(f"{entry.spec.partition(':')[0].rpartition('.')[0]}:__doc__") or load(entry.config).__doc__ or ""
-    return name, _KINDS.get(entry.actions, ", ".join(entry.actions)), topology, package.splitlines()[0].rstrip(".")
+    spaces = Spaces((("obs", Box((1,), "float32", (-1.0,), (1.0,))),), _EXAMPLES[found.actions[0]])
+    topology: str = load(found.spec)(spaces, found.config()).topology
+    text: str = load(f"{found.package}:__doc__") or found.config.__doc__ or ""
+    return name, _KINDS.get(found.actions, ", ".join(found.actions)), topology, text.splitlines()[0].rstrip(".")

@@ -8,12 +8,11 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from penstock.config.schema import Config
+from penstock.config.schema import AUTO, Config
 from penstock.config.workers import auto_num_workers
 
-__all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "resolve"]
+__all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "most_threads", "resolve"]
 
 COMPILED_PAYS_FROM = 300_000
 """Timesteps from which compiling an update costs less than it saves: a cold compile takes 8 s on two cores."""
@@ -22,6 +21,7 @@ COMPILED_STEPS_PAY_FROM = 20_000
 PARTED_FROM = 12_000_000
 """Multiplications of a minibatch in one network from which torch parts it well among threads: two were 1.6 times as
 fast as one with 256 rows in two layers of 256, and slower with 64 rows in two layers of 64."""
+FUSED = "fused"
 FUSED_THREADS = 2
 """The fused update has work for two threads: the actor and the critic."""
 
@@ -39,29 +39,31 @@ class Demand:
 
 
 def resolve(config: Config, demand: Demand) -> Config:
-    """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine."""
+    """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine.
+
+    Threads that are asked for are bounded too: a run may be resumed, or its policy loaded, where cores are fewer.
+    """
     run = config.run
     cores, lock_step = available_cores(), run.sync_mode == "blocking"
     workers = run.num_workers
     if workers == "auto":
         workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step)
     backend = run.backend
-    if backend == "auto":
+    if backend == AUTO:
         backend = auto_backend(run.timesteps, demand, compiler=has_compiler())
     threads = run.threads
     if threads == "auto":
         # Environments that a table's learner outruns hardly use the cores that they have a claim to.
         claimed = 0 if lock_step or demand.gradient_steps is not None else workers
         threads = auto_threads(backend, max(1, (cores - claimed) // run.learners), demand)
-    if backend == "fused":
-        threads = min(threads, FUSED_THREADS)
+    threads = min(threads, most_threads(backend, cores))
     return replace(config, run=replace(run, num_workers=workers, backend=backend, threads=threads))
 
 
-def auto_backend(timesteps: int, demand: Demand, *, compiler: bool) -> Literal["fused", "eager", "compiled"]:
+def auto_backend(timesteps: int, demand: Demand, *, compiler: bool) -> str:
     """Fused where it applies; else compiled where it pays and can be."""
     if demand.fused:
-        return "fused"
+        return FUSED
     if demand.gradient_steps is None:
         pays = timesteps >= COMPILED_PAYS_FROM
     else:
@@ -74,9 +76,14 @@ def auto_threads(backend: str, free: int, demand: Demand) -> int:
 
     The fused update has work for two. Torch gets all of them where there is something to part, and else one.
     """
-    if backend == "fused":
-        return min(FUSED_THREADS, free)
+    if backend == FUSED:
+        return most_threads(backend, free)
     return free if demand.multiplications >= PARTED_FROM else 1
+
+
+def most_threads(backend: str, cores: int) -> int:
+    """The most threads that one learner has use for."""
+    return min(FUSED_THREADS, cores) if backend == FUSED else cores
 
 
 def available_cores() -> int:

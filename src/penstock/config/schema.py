@@ -10,8 +10,12 @@ from penstock.config.fields import BY_NETWORKS, Value, fields_of
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
 from penstock.errors import ConfigError
+from penstock.registry import INFERENCE, RUNTIMES, UPDATES, texts_of
 
-__all__ = ["Config", "RunConfig"]
+__all__ = ["AUTO", "Config", "RunConfig"]
+
+AUTO = "auto"
+"""Of a setting: this machine, and what is run, decide."""
 
 
 def _setting(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
@@ -30,7 +34,13 @@ class RunConfig:
             "fixed": "its checkpoints are of this environment",
         }
     )
-    algo: str = _setting("ppo", "algorithm; `penstock algos` lists them", fixed="its checkpoints are this algorithm's")
+    algo: str = _setting(
+        "ppo",
+        "algorithm: a name that `penstock algos` lists, or your own package, such as my_package.my_algorithm",
+        pattern=r".+",
+        form="the name of an algorithm",
+        fixed="its checkpoints are this algorithm's",
+    )
     num_envs: int = _setting(
         8,
         "environments that are stepped side by side (lanes)",
@@ -47,17 +57,18 @@ class RunConfig:
         "blocking: lock step, repeatable bit for bit; non_blocking: collection overlaps learning",
         fixed="its lanes stand where this mode has left them",
     )
-    runtime: Literal["local", "inline"] = _setting(
-        "local", "local: one process for each worker; inline: everything in this one, for a debugger"
-    )
+    runtime: str = _setting("local", texts_of(RUNTIMES), choices=RUNTIMES.names())
     device: str = _setting("cpu", "where the learner computes", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
-    backend: Literal["auto", "fused", "eager", "compiled"] = _setting(
-        "auto",
+    backend: str = _setting(
+        AUTO,
         "how an update runs; auto: fused (native, without torch) where it applies, else compiled for runs of 300,000 "
         "steps and more, or of 20,000 gradient steps from a table, where a compiler is installed",
+        choices=(AUTO, *UPDATES.names()),
     )
-    inference: Literal["auto", "native", "onnx", "torch"] = _setting(
-        "auto", "what computes actions; auto: native where it can, then onnx on the CPU, then torch"
+    inference: str = _setting(
+        AUTO,
+        "what computes actions; auto: native where it can, then onnx on the CPU, then torch",
+        choices=(AUTO, *INFERENCE.names()),
     )
     policy_placement: Literal["env", "node"] = _setting(
         "env", "where actions are computed; env: in each environment process; node: in policy nodes, in batches"
@@ -65,7 +76,8 @@ class RunConfig:
     policy_nodes: int = _setting(1, "policy nodes, which share the environment processes", min=1)
     threads: int | Literal["auto"] = _setting(
         "auto",
-        "threads of each learner; auto: 2 for the fused update, every free core for image and wide networks, else 1",
+        "threads of each learner, at most one a core; auto: 2 for the fused update, which has work for no more, every "
+        "free core for image and wide networks, else 1",
         min=1,
         max=1024,
     )
@@ -77,8 +89,8 @@ class RunConfig:
     )
     accumulate: int = _setting(
         1,
-        "parts of a minibatch, whose gradients are averaged before a step: for minibatches too large for memory; for "
-        "algorithms that learn from a table",
+        "parts of a minibatch, whose gradients are averaged before a step, as if it were whole: for minibatches too "
+        "large for memory",
         min=1,
     )
     table_bytes: int | None = _setting(
@@ -138,7 +150,6 @@ class RunConfig:
     stall_timeout: float = _setting(
         300.0, "seconds without progress, and without announced long work, after which a run ends", min=1
     )
-    distributed: bool = _setting(False, "several machines; not built yet")
 
 
 @dataclass(frozen=True)
@@ -166,8 +177,6 @@ class Config:
 
 def _check_together(run: RunConfig) -> None:
     """What no single setting can tell."""
-    if run.distributed:
-        raise ConfigError("distributed training is not built yet; leave --distributed out to train on this machine")
     if run.num_workers != "auto":
         check_num_workers(run.num_workers, run.num_envs)
     if run.early_stop and not run.eval_interval:
@@ -180,8 +189,9 @@ def _check_together(run: RunConfig) -> None:
         raise ConfigError(
             "--demonstration_share is a share of demonstrations, and there are none; give --demonstrations"
         )
-    if run.learners > 1 and run.runtime == "inline":
-        raise ConfigError("--learners of more than 1 need --runtime local: they wait for each other")
+    if run.learners > 1 and not RUNTIMES[run.runtime].processes:
+        apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)
+        raise ConfigError(f"--learners of more than 1 need --runtime {apart}: they wait for each other")
     if run.policy_nodes > 1 and run.policy_placement != "node":
         raise ConfigError("--policy_nodes needs --policy_placement node: else environment processes answer themselves")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
+from penstock.algorithm_package import AlgorithmPackage, find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, Value, field_table, fields_of
 from penstock.config.schema import Config, RunConfig
 from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError, nearest
-from penstock.registry import ALGORITHMS, load
 
 __all__ = [
     "Setting",
+    "algorithm_fields",
     "from_mapping",
     "from_settings",
     "from_toml",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 PRESETS = Path(__file__).parent / "presets"
+_RETIRED = {"distributed": "false"}
+"""Settings that files and command lines of older versions give, with the one value that they could have."""
 
 
 class Setting(NamedTuple):
@@ -117,13 +120,28 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
         ConfigError: see ``from_mapping``.
     """
     run_fields = field_table(RunConfig)
-    algorithm = load(ALGORITHMS[str(_read(run_fields["algo"], settings.get("algo")))].config)
-    known = field_table(RunConfig, algorithm)
+    algorithm = find_algorithm(str(_read(run_fields["algo"], settings.get("algo"))))
+    known = run_fields | {field.name: field for field in algorithm_fields(algorithm)}
+    settings = {name: one for name, one in settings.items() if _RETIRED.get(name) != str(one.value).lower()}
     _refuse_unknown(settings, (*known, *flags))
     if "env" not in settings:
         raise ConfigError("no environment is named; for example: --env Pendulum-v1")
     values = {name: _read(known[name], setting) for name, setting in settings.items()}
-    return Config(RunConfig(**_part(values, run_fields)), algorithm(**_part(values, known.keys() - run_fields.keys())))
+    own = algorithm.config(**_part(values, known.keys() - run_fields.keys()))
+    return Config(RunConfig(**_part(values, run_fields)), own)
+
+
+def algorithm_fields(algorithm: AlgorithmPackage) -> tuple[Field, ...]:
+    """The settings of an algorithm, in order.
+
+    Raises:
+        ConfigError: one has a type that no command line can write, or the name of a setting of the run.
+    """
+    try:
+        field_table(RunConfig, algorithm.config)
+        return fields_of(algorithm.config)
+    except (NameError, TypeError) as error:
+        raise ConfigError(f"algorithm {algorithm.name}: {error}") from error
 
 
 def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:

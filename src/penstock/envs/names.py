@@ -17,7 +17,7 @@ from penstock.envs.fields import one_line
 from penstock.envs.legacy import declares
 from penstock.envs.unknown import hint
 from penstock.errors import EnvError, nearest
-from penstock.registry import ENV_PACKAGES, ENVS, load
+from penstock.registry import ENV_PACKAGES, ENVS, load, search_working_directory
 from penstock.types import EnvFactory, EnvReference
 
 __all__ = ["display_name", "find", "note", "reference"]
@@ -96,17 +96,14 @@ def _named(name: str, vector: bool) -> EnvFactory:
 
 
 def _imported(name: str, module: str) -> Any:
-    # A script has its own folder on the path and `python -m` the working directory; a console command has neither.
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    search_working_directory()
     try:
         return importlib.import_module(module)
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             raise EnvError(
-                f"there is no module {missing}, which environment {name} names, neither installed nor in {here}"
+                f"there is no module {missing}, which environment {name} names, neither installed nor in {Path.cwd()}"
             ) from error
         raise EnvError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}") from error
 

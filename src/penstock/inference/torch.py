@@ -3,12 +3,12 @@
 Does not know which algorithm: it loads ``learn.py`` by name.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 
 import torch
 
 from penstock.algorithm import Tensors
+from penstock.algorithm_package import load_functions
 from penstock.errors import DeviceError
 from penstock.types import Array, Spaces
 
@@ -50,11 +50,10 @@ def build(learn: str, spaces: Spaces, config: object, device: str = "cpu") -> To
     Raises:
         DeviceError: this machine does not have the device.
     """
-    module, _, attribute = learn.partition(":")
     try:
         place = torch.device(device)
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}; try cpu") from error
-    algorithm = getattr(importlib.import_module(module), attribute)(spaces, config)
+    algorithm = load_functions(learn)(spaces, config)
     return TorchPolicy(algorithm.act, place)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from penstock.algorithm_package import ActionKind, check_actions
 from penstock.errors import SpaceError
 from penstock.policies import (
     Activation,
@@ -25,7 +26,6 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
-from penstock.registry import ActionKind, algorithms_for
 from penstock.types import Box, Discrete, Space, Spaces
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "deterministic_actor",
     "flat_encoding",
     "head_of",
+    "kind_of",
     "mlp",
     "nature_cnn",
     "q_network",
@@ -124,9 +125,9 @@ def q_network(
     Raises:
         SpaceError: as `squashed_actor`.
     """
+    check_actions(algorithm, ("discrete",), kind_of(spaces.action))
     if not isinstance(spaces.action, Discrete):
-        others = algorithms_for(_kind_of(spaces.action))
-        raise SpaceError(f"{algorithm} needs Discrete actions: for real-numbered ones, a Box, use {others}")
+        raise SpaceError(f"{algorithm} needs Discrete actions")
     head = EpsilonGreedy(spaces.action.n, atoms, low, high)
     if not dueling:
         return _actor(spaces, body, head, 1.0)
@@ -147,7 +148,8 @@ def _actor(spaces: Spaces, body: Body, head: Head, gain: float, dueling: Dueling
     return PolicyGraph(parts, network, None, head, gives_value=False)
 
 
-def _kind_of(action: Space) -> ActionKind:
+def kind_of(action: Space) -> ActionKind:
+    """Which kind of action space an algorithm has to serve for it."""
     if isinstance(action, Discrete):
         return "discrete"
     return "bounded" if action.bounded else "unbounded"
@@ -155,12 +157,7 @@ def _kind_of(action: Space) -> ActionKind:
 
 def _size_of(action: Space, algorithm: str) -> int:
     """Number of elements of a bounded box of real numbers; any other space is refused."""
-    kind = _kind_of(action)
-    if kind == "discrete":
-        needed = "real-numbered actions, a Box: for Discrete ones"
-        raise SpaceError(f"{algorithm} needs {needed} use {algorithms_for(kind)}")
-    if kind == "unbounded":
-        raise SpaceError(f"{algorithm} needs actions with bounds: for a Box without use {algorithms_for(kind)}")
+    check_actions(algorithm, ("bounded",), kind_of(action))
     head = head_of(action)
     return head.outputs
 

@@ -33,7 +33,7 @@ def main() -> None:
     *modules, control = sys.argv[1:]
     for kind in NODES.names():
         load(NODES[kind])
-    load(INFERENCE["native"])
+    load(INFERENCE["native"].build)
     for module in modules:
         importlib.import_module(module)
     # Forks share these objects until one writes to them. The garbage collector would write: it leaves them out now.

@@ -8,6 +8,7 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.experiments.demonstrations import Demonstrations
 from penstock.nodes.contract import LaneStart
+from penstock.registry import UpdateBackend
 from penstock.types import BackendSpec, EnvReference, Spaces
 
 __all__ = ["Plan"]
@@ -35,8 +36,8 @@ class Plan:
     """``module:build`` of the algorithm's pure functions."""
     initial: str
     """``module:init_state`` of the algorithm, torch-free."""
-    update: str
-    """``module:build`` of the updater."""
+    update: UpdateBackend
+    """Where updaters are made, for each way of learning."""
     inference: BackendSpec
     """What runs the policy."""
     folder: Path

@@ -8,9 +8,8 @@ from penstock.nodes.learner import FollowerSettings, ParameterSettings, paramete
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.registry import APPLIERS, FINDERS
 from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, learner_imports, wire
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, learner_imports, required, wire
 
 __all__ = ["build"]
 
@@ -32,12 +31,12 @@ def _apart(plan: Plan) -> Program:
     run, spec = plan.run, plan.spec
     learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
     team = "penstock.exchange.gradients:build"
-    finder = FINDERS[run.backend]
+    finder, applier = required(plan, plan.update.finder), required(plan, plan.update.applier)
     steps = [step_settings(plan, number, 1, finder, team) for number in range(run.learners)]
     schedule, _ = spec.replay()
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
-        keeper_settings(plan), APPLIERS[run.backend], steps[0].updater, limits, run.max_policy_lag, OPEN_LIMIT_S
+        keeper_settings(plan), applier, steps[0].updater, limits, run.max_policy_lag, OPEN_LIMIT_S
     )
     pattern = Pattern(
         table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),

@@ -5,10 +5,8 @@ its minibatches from there.
 """
 
 import math
-from dataclasses import replace
 from typing import Literal
 
-from penstock.algorithm import UpdaterSettings
 from penstock.errors import ConfigError
 from penstock.experiments.run_folder import RunFolder
 from penstock.nodes.learner import (
@@ -33,6 +31,9 @@ from penstock.topologies.training import (
     env_names,
     keeper_settings,
     learner_imports,
+    part_rows,
+    required,
+    updater_settings,
     wire,
 )
 
@@ -66,7 +67,8 @@ def replayed(
     run, spec = plan.run, plan.spec
     learners = learner_names(run.learners)
     team = "penstock.exchange.all_reduce:build" if run.learners > 1 else None
-    steps = [step_settings(plan, number, run.learners, plan.update, team) for number in range(run.learners)]
+    update = required(plan, plan.update.replay)
+    steps = [step_settings(plan, number, run.learners, update, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     limits = limiter(plan, reuse)
     settings = (
@@ -144,24 +146,13 @@ def limiter(plan: Plan, reuse: float) -> RateLimiter:
 
 def step_settings(plan: Plan, learner: int, sharing: int, update: str, team: str | None) -> StepSettings:
     """How one learner steps by ``update`` with its ``team``, where so many share each minibatch."""
-    run, (schedule, _) = plan.run, plan.spec.replay()
-    updater = UpdaterSettings(
-        learn=plan.learn,
-        config=plan.algorithm_config,
-        spec=replace(plan.spec, schedule=replace(schedule, mini_batch_size=_part(plan, sharing))),
-        spaces=plan.spaces,
-        device=run.device,
-        threads=plan.learner_threads,
-        seed=run.seed,
-        learner=learner,
-        accumulate=run.accumulate,
-    )
-    return StepSettings(update, updater, run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
+    updater = updater_settings(plan, learner, sharing)
+    return StepSettings(update, updater, plan.run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
 
 
 def minibatch(plan: Plan, sharing: int) -> Minibatch:
     """What one learner draws of a minibatch that so many share, and what its networks give for a part of it."""
-    part = _part(plan, sharing)
+    part = part_rows(plan, sharing)
     drawn = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.spec.drawn(plan.spaces))
     held = drawn * buffers(drawn, plan.run.device) + part * activation_bytes(plan)
     return Minibatch(plan.spec.schedule.mini_batch_size, held)
@@ -180,20 +171,3 @@ def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
 def learner_names(count: int) -> tuple[str, ...]:
     """The learners; the first keeps what all have learned."""
     return ("learner", *(f"learner.{number}" for number in range(1, count)))
-
-
-def _part(plan: Plan, sharing: int) -> int:
-    """Rows of a minibatch that one learner takes at a time.
-
-    Raises:
-        ConfigError: it cannot be parted evenly.
-    """
-    schedule, _ = plan.spec.replay()
-    size, count = schedule.mini_batch_size, sharing * plan.run.accumulate
-    part, rest = divmod(size, count)
-    if rest:
-        sharers = [f"{sharing} learners"] * (sharing > 1) + [f"{plan.run.accumulate} parts"] * (plan.run.accumulate > 1)
-        raise ConfigError(
-            f"--mini_batch_size {size} cannot be split evenly over {' of '.join(sharers)}; give a multiple of {count}"
-        )
-    return part

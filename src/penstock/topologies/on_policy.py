@@ -13,6 +13,8 @@ from penstock.topologies.training import (
     env_names,
     keeper_settings,
     learner_imports,
+    part_rows,
+    updater_settings,
     wire,
 )
 from penstock.types import ArraySpec
@@ -38,11 +40,10 @@ def streamed(
     rollout = rollout_specs(plan.spaces, plan.spec.row, plan.num_steps, lanes, same_step=plan.same_step)
     settings = LearnerSettings(
         keeper=keeper_settings(plan),
-        learn=plan.learn,
-        update=plan.update,
+        update=plan.update.stream,
+        updater=updater_settings(plan, 0, 1),
         rollouts_per_batch=plan.num_workers,
         assemble=assemble,
-        threads=plan.learner_threads,
         open_limit_s=OPEN_LIMIT_S,
     )
     pattern = Pattern(
@@ -66,12 +67,15 @@ def streamed(
 
 
 def _minibatch(plan: Plan, rollout: tuple[ArraySpec, ...]) -> Minibatch:
-    """The rows of a minibatch, which are copied out of the stream where torch learns; their numbers and weights."""
+    """The rows of a minibatch, which are copied out of the stream where torch learns; their numbers and weights.
+
+    What networks give is there for one part of it at a time.
+    """
     spec, size = plan.spec, plan.spec.schedule.mini_batch_size
-    row = NUMBER_BYTES + activation_bytes(plan)
-    if plan.run.backend != "fused":
+    row = NUMBER_BYTES
+    if not plan.update.native:
         lanes = plan.run.num_envs // plan.num_workers
         kept = sum(part.nbytes for part in rollout if part.name in spec.minibatch)
         row += kept // ((plan.num_steps + 1) * lanes)
         row += sum(part.nbytes for part in spec.targets if part.name in spec.minibatch)
-    return Minibatch(size, size * row)
+    return Minibatch(size, size * row + part_rows(plan, 1) * activation_bytes(plan))

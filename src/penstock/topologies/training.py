@@ -8,8 +8,10 @@ env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
 Environment nodes run the policy themselves, or policy nodes answer them (``policy_placement``).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from penstock.algorithm import UpdaterSettings
+from penstock.errors import ConfigError
 from penstock.experiments.run_folder import RunFolder
 from penstock.kernels.actions import environment_array
 from penstock.metrics.report import report_specs
@@ -39,7 +41,18 @@ from penstock.program.graph import (
 from penstock.program.plan import Plan
 from penstock.types import ArraySpec
 
-__all__ = ["OPEN_LIMIT_S", "Pattern", "activation_bytes", "env_names", "keeper_settings", "learner_imports", "wire"]
+__all__ = [
+    "OPEN_LIMIT_S",
+    "Pattern",
+    "activation_bytes",
+    "env_names",
+    "keeper_settings",
+    "learner_imports",
+    "part_rows",
+    "required",
+    "updater_settings",
+    "wire",
+]
 
 ACTION_LOG_CAPACITY = 10_000
 OPEN_LIMIT_S = 300.0
@@ -213,7 +226,7 @@ def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
 
 def learner_imports(plan: Plan) -> tuple[str, ...]:
     """What a process that learns imports for seconds: torch, and what compiles."""
-    return _imports(plan, plan.update) if plan.run.backend != "fused" else ()
+    return () if plan.update.native else _imports(plan, plan.update.stream)
 
 
 def _policy_imports(plan: Plan) -> tuple[str, ...]:
@@ -239,12 +252,56 @@ def keeper_settings(plan: Plan) -> KeeperSettings:
     )
 
 
+def updater_settings(plan: Plan, learner: int, sharing: int) -> UpdaterSettings:
+    """What one learner's updater is built from, where so many share each minibatch: its minibatch is a part of it."""
+    schedule = replace(plan.spec.schedule, mini_batch_size=part_rows(plan, sharing))
+    return UpdaterSettings(
+        learn=plan.learn,
+        config=plan.algorithm_config,
+        spec=replace(plan.spec, schedule=schedule),
+        spaces=plan.spaces,
+        device=plan.run.device,
+        threads=plan.learner_threads,
+        seed=plan.run.seed,
+        learner=learner,
+        accumulate=plan.run.accumulate,
+    )
+
+
+def part_rows(plan: Plan, sharing: int) -> int:
+    """Rows of a minibatch that one learner takes at a time, where so many share each.
+
+    Raises:
+        ConfigError: it cannot be parted evenly.
+    """
+    size, count = plan.spec.schedule.mini_batch_size, sharing * plan.run.accumulate
+    part, rest = divmod(size, count)
+    if rest:
+        sharers = [f"{sharing} learners"] * (sharing > 1) + [f"{plan.run.accumulate} parts"] * (plan.run.accumulate > 1)
+        raise ConfigError(
+            f"--mini_batch_size {size} cannot be split evenly over {' of '.join(sharers)}; give a multiple of {count}"
+        )
+    return part
+
+
+def required(plan: Plan, part: str | None) -> str:
+    """A part of the update backend.
+
+    Raises:
+        ConfigError: it has none for learners of this topology.
+    """
+    if part is None:
+        run = plan.run
+        raise ConfigError(f"--backend {run.backend} does not run --algo {run.algo} here; try --backend auto")
+    return part
+
+
 def activation_bytes(plan: Plan) -> int:
     """Bytes of main memory that the networks give for each row that is learned from, at the least.
 
     Outputs of linear layers, kept for the way back. An algorithm's own networks (critics) are known by their size only.
     """
-    if plan.run.device != "cpu" or plan.run.backend == "fused":
+    if plan.run.device != "cpu" or plan.update.native:
         return 0
     networks = plan.spec.policy.networks
     outputs = sum(layer.outputs for network in networks for layer in network.layers if isinstance(layer, Linear))

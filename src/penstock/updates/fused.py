@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Fused, UpdaterSettings
-from penstock.registry import load
+from penstock.algorithm_package import load_functions
 from penstock.types import Array, Arrays
 from penstock.updates.rows import Rows
 
@@ -20,7 +20,7 @@ def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "FusedUpdat
 
     A plan names no other device for this backend.
     """
-    fused = load(settings.learn)(settings.spaces, settings.config)
+    fused = load_functions(settings.learn)(settings.spaces, settings.config)
     return FusedUpdater(fused, settings.spec, arrays, settings.threads)
 
 

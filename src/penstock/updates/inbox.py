@@ -1,13 +1,25 @@
 """Minibatches that come as arrays of this process, on the learner's device and in parts of one size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "Whole", "in_parts"]
+
+Whole: TypeAlias = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""As `penstock.algorithm.Algorithm.whole`."""
+
+
+def in_parts(minibatch: Mapping[str, Tensor], count: int) -> list[dict[str, Tensor]]:
+    """So many parts of one size, rows in order, as views: ``[count m, ...]`` each to ``[m, ...]`` each."""
+    if count == 1:
+        return [dict(minibatch)]
+    columns = [values.reshape(count, -1, *values.shape[1:]).unbind() for values in minibatch.values()]
+    return [dict(zip(minibatch, part, strict=True)) for part in zip(*columns, strict=True)]
 
 
 class Inbox:
@@ -18,6 +30,7 @@ class Inbox:
         size: rows of a part.
         parts: of a minibatch.
         device: where they are learned from.
+        whole: changes a minibatch before it is parted; ``None``: whoever learns from it does that.
         rows: ``[size, ...]`` each: where a part is learned from, if it always is in one place.
     """
 
@@ -27,12 +40,15 @@ class Inbox:
         size: int,
         parts: int,
         device: torch.device,
+        *,
+        whole: Whole | None,
         rows: dict[str, Tensor] | None = None,
     ) -> None:
         self._specs = specs
         self._size = size
         self._parts = parts
         self._device = device
+        self._whole = whole
         self._copies: dict[str, _Copy] = {}
         self._rows = rows if parts == 1 and device.type == "cpu" else None
         self._in_place: Arrays | None = None
@@ -64,10 +80,9 @@ class Inbox:
         if rows != self._parts * self._size:
             raise ValueError(f"a minibatch of {rows} rows is not {self._parts} of {self._size}")
         here = {name: self._send(name, torch.from_numpy(values)) for name, values in minibatch.items()}
-        if self._parts == 1:
-            return [here]
-        columns = [values.reshape(-1, self._size, *values.shape[1:]).unbind() for values in here.values()]
-        return [dict(zip(here, part, strict=True)) for part in zip(*columns, strict=True)]
+        if self._whole is not None:
+            here |= self._whole(here)
+        return in_parts(here, self._parts)
 
     def weighed(self, minibatch: Mapping[str, Array]) -> tuple[list[dict[str, Tensor]], list[float]]:
         """As `take`; and the sum of each part's ``weight``."""

@@ -1,18 +1,18 @@
 """What is done with the rollouts of a stream, whatever steps the state: targets, minibatches, running statistics."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
+from penstock.updates.inbox import in_parts
 from penstock.updates.learning import Stepper
 
 __all__ = ["StreamLearner"]
 
 
-class PerRollout(Protocol):
-    """What is computed once for each rollout: of an algorithm, all that is no phase."""
+class AroundPhases(Protocol):
+    """What is computed once for each rollout, or once for each minibatch: of an algorithm, all that is no phase."""
 
     @property
     def targets(self) -> Callable[[Any, Any], Any]:
@@ -24,22 +24,29 @@ class PerRollout(Protocol):
         """As `penstock.algorithm.Algorithm.statistics`."""
         ...
 
+    @property
+    def whole(self) -> Callable[[Any], Any]:
+        """As `penstock.algorithm.Algorithm.whole`."""
+        ...
 
-class StreamLearner(ABC):
-    """Learns from a stream; whoever derives from it holds a stepper, and says how gathered minibatches are stepped by.
+
+class StreamLearner:
+    """Learns from a stream; whoever derives from it holds a stepper.
 
     Args:
-        algorithm: says what is computed once for each rollout.
+        algorithm: says what is computed beside the phases.
         batch: the stream's rows.
-        minibatch_size: rows of one gradient step.
+        part_size: rows of one part of a minibatch.
+        parts: of a minibatch: their gradients are averaged before a step.
     """
 
     _stepper: Stepper
 
-    def __init__(self, algorithm: PerRollout, batch: Batch, minibatch_size: int) -> None:
+    def __init__(self, algorithm: AroundPhases, batch: Batch, part_size: int, parts: int) -> None:
         self._algorithm = algorithm
         self._batch = batch
-        self._rows = batch.buffers(minibatch_size)
+        self._parts = parts
+        self._rows = batch.buffers(part_size * parts)
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or the arrays of it that are named."""
@@ -63,9 +70,16 @@ class StreamLearner(ABC):
             self._batch.gather(indices[part], weights[part], self._rows)
             self._learn(weights[part])
 
-    @abstractmethod
     def _learn(self, weights: Array) -> None:
         """Step by the minibatches that were gathered last, whose rows have these weights: ``[minibatches, rows]``."""
+        columns = [values[: len(weights)].unbind() for values in self._rows.values()]
+        of_parts = weights.reshape(len(weights), self._parts, -1).sum(2)
+        for values, counts in zip(zip(*columns, strict=True), of_parts.tolist(), strict=True):
+            minibatch = dict(zip(self._rows, values, strict=True))
+            minibatch |= self._algorithm.whole(minibatch)
+            # A part that is padding alone has no mean; padding stands at the end.
+            parts = [part for part, count in zip(in_parts(minibatch, self._parts), counts, strict=True) if count]
+            self._stepper.step(parts, [count for count in counts if count], None)
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call."""

@@ -9,7 +9,9 @@ from penstock.config.fields import BY_LANES, BY_PRIORITIES, tunable
 from penstock.policies.exploration import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
 
-__all__ = ["ApexConfig", "init_state", "spec"]
+__all__ = ["ACTIONS", "ApexConfig", "init_state", "spec"]
+
+ACTIONS = ("discrete",)
 
 
 @dataclass(frozen=True, kw_only=True)

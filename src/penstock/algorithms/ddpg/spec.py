@@ -6,7 +6,9 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.td3 import spec as td3
 from penstock.types import Arrays, Spaces
 
-__all__ = ["NAME", "DDPGConfig", "as_td3", "init_state", "spec"]
+__all__ = ["ACTIONS", "NAME", "DDPGConfig", "as_td3", "init_state", "spec"]
+
+ACTIONS = ("bounded",)
 
 NAME = "ddpg"
 

@@ -13,7 +13,9 @@ from penstock.policies.architecture import Body, ModelName, q_network
 from penstock.policies.exploration import Explore, Falling
 from penstock.types import Arrays, Spaces
 
-__all__ = ["LEAST_PRIORITY", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
+__all__ = ["ACTIONS", "LEAST_PRIORITY", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
+
+ACTIONS = ("discrete",)
 
 LEAST_PRIORITY = 0.01
 """Added to every error, so that a row without one may be drawn again. Schaul et al. 2016 want it small; but importance

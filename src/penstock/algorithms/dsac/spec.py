@@ -11,6 +11,7 @@ from penstock.policies import Network, PolicyGraph
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
+    "ACTIONS",
     "DSACConfig",
     "DistributionalConfig",
     "distributional_arrays",
@@ -19,6 +20,8 @@ __all__ = [
     "return_network",
     "spec",
 ]
+
+ACTIONS = ("bounded",)
 
 
 @dataclass(frozen=True, kw_only=True)

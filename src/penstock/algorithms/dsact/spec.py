@@ -11,7 +11,9 @@ from penstock.algorithms.sac.spec import policy_graph
 from penstock.config.fields import tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
-__all__ = ["DSACTConfig", "init_state", "spec"]
+__all__ = ["ACTIONS", "DSACTConfig", "init_state", "spec"]
+
+ACTIONS = ("bounded",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
 from penstock.policies import PolicyGraph
 from penstock.types import Arrays, Spaces
 
-__all__ = ["Loss", "act", "actor_critic", "actor_critic_loss", "build", "learning_rate", "loss", "update"]
+__all__ = ["Loss", "act", "actor_critic", "actor_critic_loss", "build", "learning_rate", "loss", "update", "whole"]
 
 Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 """A loss, a scalar, and what it is made of: name -> scalar."""
@@ -63,6 +63,7 @@ def actor_critic(
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
         phases=(Phase("actor_critic", partial(gradients, policy.graph, config, loss), update),),
+        whole=partial(whole, config),
     )
 
 
@@ -71,6 +72,13 @@ def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> 
     outputs = policy.act(published, inputs)
     shape = spaces.action_spec().shape
     return {**outputs, "action": outputs["action"].reshape(-1, *shape)}
+
+
+def whole(config: ActorCriticConfig, minibatch: Tensors) -> Tensors:
+    """The advantages of a minibatch, normalised by the mean and deviation of all that count."""
+    if not config.normalize_advantage:
+        return {}
+    return {"advantage": normalised(minibatch["advantage"], share_of(minibatch["weight"]))}
 
 
 def gradients(  # noqa: PLR0917 - the first three are bound
@@ -111,17 +119,14 @@ def actor_critic_loss(
 
     Args:
         policy: the networks.
-        config: the coefficients, and whether advantages are normalised.
+        config: the coefficients.
         policy_loss: ``(log_prob, advantage, share)``, each ``[m]``, to its loss and metrics of its own.
         state: parameters and statistics.
-        minibatch: rows ``[m, ...]``.
+        minibatch: rows ``[m, ...]``, as `whole` leaves them.
     """
     share = share_of(minibatch["weight"])
     distribution, value = policy(state, minibatch)
-    advantage = minibatch["advantage"]
-    if config.normalize_advantage:
-        advantage = normalised(advantage, share)
-    acting, metrics = policy_loss(distribution.log_prob(minibatch["action"]), advantage, share)
+    acting, metrics = policy_loss(distribution.log_prob(minibatch["action"]), minibatch["advantage"], share)
     target = minibatch["target"]
     if policy.graph.normalize_value:
         target = normalised_target(target, state)

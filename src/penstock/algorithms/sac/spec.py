@@ -20,7 +20,18 @@ from penstock.policies import PolicyGraph
 from penstock.policies.architecture import squashed_actor
 from penstock.types import Arrays, ArraySpec, Spaces
 
-__all__ = ["LOG_ALPHA", "EntropyConfig", "SACConfig", "init_state", "policy_graph", "spec", "with_temperature"]
+__all__ = [
+    "ACTIONS",
+    "LOG_ALPHA",
+    "EntropyConfig",
+    "SACConfig",
+    "init_state",
+    "policy_graph",
+    "spec",
+    "with_temperature",
+]
+
+ACTIONS = ("bounded",)
 
 LOG_ALPHA = ArraySpec("log_alpha", (1,), "float32")
 """The logarithm of the temperature."""

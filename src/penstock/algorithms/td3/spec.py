@@ -17,7 +17,9 @@ from penstock.policies.architecture import deterministic_actor
 from penstock.policies.exploration import Constant
 from penstock.types import Arrays, Spaces
 
-__all__ = ["DeterministicConfig", "TD3Config", "init_state", "policy_graph", "spec"]
+__all__ = ["ACTIONS", "DeterministicConfig", "TD3Config", "init_state", "policy_graph", "spec"]
+
+ACTIONS = ("bounded",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,14 +29,13 @@ class LearnerSettings:
     """What one LearnerNode learns."""
 
     keeper: KeeperSettings
-    learn: str
-    """``module:build`` of the algorithm's pure functions."""
     update: str
     """``module:build`` of the updater: eager, compiled or fused."""
+    updater: UpdaterSettings
+    """Its schedule's minibatch is one part, of so many as ``accumulate`` says."""
     rollouts_per_batch: int
     assemble: Literal["by_lane", "by_arrival"]
     """``by_lane``: one rollout of every lane, all of the published version. ``by_arrival``: whatever came first."""
-    threads: int
     open_limit_s: float
 
 
@@ -57,18 +56,7 @@ class LearnerNode(WorkingNode):
         self._rollouts = ports.stream_reader("rollouts")
         self._keeper = Keeper(kept, ports)
         with ports.busy("build the update", settings.open_limit_s):
-            self._updater: Updater = load(settings.update)(
-                UpdaterSettings(
-                    learn=settings.learn,
-                    config=kept.algorithm_config,
-                    spec=kept.spec,
-                    spaces=kept.spaces,
-                    device=kept.run.device,
-                    threads=settings.threads,
-                    seed=kept.run.seed,
-                ),
-                self._rollouts.arrays,
-            )
+            self._updater: Updater = load(settings.update)(settings.updater, self._rollouts.arrays)
         self._assembly = Assembly(
             self._rollouts,
             settings.rollouts_per_batch,

@@ -12,13 +12,24 @@ from torch import Tensor
 
 from penstock.algorithm import Gradients, Phase
 from penstock.updates.compiled.library import library
+from penstock.updates.inbox import Whole
 from penstock.updates.meter import Meter
 
-__all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take"]
+__all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take", "whole_of"]
 
 Named: TypeAlias = Mapping[str, Tensor]
 Take: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 """The minibatch in the rows that a library is given; traced with it, and may change them in place."""
+
+
+def whole_of(take: Take, whole: Whole) -> Take:
+    """Takes a minibatch, and changes in it what depends on all of its rows."""
+
+    def taken(rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        minibatch = take(rows)
+        return {**minibatch, **whole(minibatch)}
+
+    return taken
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class CompiledStepper:
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
         """One gradient step; as `penstock.updates.learning.Stepper.step`."""
-        if exchange is None and len(parts) == 1:
+        if exchange is None and self._buffers.parts == 1:
             self._put(parts[0])
             return self.step_here()
         per_row: Arrays = {}
@@ -177,7 +177,7 @@ class CompiledStepper:
         weights: Sequence[float],
     ) -> Arrays:
         """Find the gradients of these phases over all parts of a minibatch; what they find for each row."""
-        if len(parts) > 1:
+        if self._buffers.parts > 1:
             for gradients in find.gradients.values():
                 for gradient in gradients.values():
                     gradient.zero_()

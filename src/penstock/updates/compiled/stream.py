@@ -6,39 +6,59 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.registry import load
+from penstock.algorithm_package import load_functions
 from penstock.types import Array
 from penstock.updates.batch import Batch
+from penstock.updates.compiled.program import whole_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.stream_learning import StreamLearner
 
-__all__ = ["CompiledUpdater", "build"]
+__all__ = ["CompiledParts", "CompiledUpdater", "build"]
 
 
-def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUpdater":
+def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUpdater | CompiledParts":
     """The updater of a learner from a stream, compiled or taken from the cache; ``arrays`` as for the eager one."""
     torch.set_num_threads(settings.threads)
-    return CompiledUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
+    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
+    updater = CompiledUpdater if settings.accumulate == 1 else CompiledParts
+    return updater(algorithm, settings, arrays)
 
 
 class CompiledUpdater(StreamLearner):
-    """Runs an algorithm's phases over the rows of a stream."""
+    """Runs an algorithm's phases over the rows of a stream: a library call for each minibatch."""
 
     _stepper: CompiledStepper
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
         """Lay out the buffers and compile the phases."""
-        spec, device = settings.spec, torch.device(settings.device)
-        batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
-        super().__init__(algorithm, batch, spec.schedule.mini_batch_size)
-        self._position = torch.zeros((), dtype=torch.int64, device=device)
-        self._stepper = CompiledStepper(algorithm.phases, settings, {**self._rows, POSITION: self._position}, _take)
+        super().__init__(algorithm, _batch(settings, arrays), settings.spec.schedule.mini_batch_size, parts=1)
+        self._position = torch.zeros((), dtype=torch.int64, device=settings.device)
+        rows = {**self._rows, POSITION: self._position}
+        self._stepper = CompiledStepper(algorithm.phases, settings, rows, whole_of(_take, algorithm.whole))
         self._stepper.prepare_steps()
 
     def _learn(self, weights: Array) -> None:
         self._position.zero_()
         for _ in weights:
             self._stepper.step_here()
+
+
+class CompiledParts(StreamLearner):
+    """Runs them over minibatches in parts: each part is copied to where the libraries read it."""
+
+    def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
+        """Lay out the buffers and compile the phases."""
+        size = settings.spec.schedule.mini_batch_size
+        super().__init__(algorithm, _batch(settings, arrays), size, settings.accumulate)
+        part = {name: values.new_zeros((size, *values.shape[2:])) for name, values in self._rows.items()}
+        stepper = CompiledStepper(algorithm.phases, settings, part, dict)
+        stepper.prepare_parts()
+        self._stepper = stepper
+
+
+def _batch(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> Batch:
+    spec, device = settings.spec, torch.device(settings.device)
+    return Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
 
 
 POSITION = "position"

@@ -2,8 +2,8 @@
 
 import torch
 
-from penstock.algorithm import UpdaterSettings
-from penstock.registry import load
+from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm_package import load_functions
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.inbox import Inbox
@@ -14,24 +14,27 @@ __all__ = ["build_applier", "build_finder", "build_replay"]
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
     """The updater of a learner from a table; ``exchange`` is how it agrees with others, if there are any."""
-    return Learner(_stepper(settings), _inbox(settings), exchange)
+    algorithm = _algorithm(settings)
+    return Learner(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), exchange)
 
 
 def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
     """The updater of a learner from a table that hands its gradients on."""
-    return Finder(_stepper(settings), _inbox(settings), hand_on)
+    algorithm = _algorithm(settings)
+    return Finder(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), hand_on)
 
 
 def build_applier(settings: UpdaterSettings) -> Applier:
     """What steps by gradients that others have found."""
-    return Applier(_stepper(settings))
+    return Applier(EagerStepper(_algorithm(settings).phases, settings))
 
 
-def _stepper(settings: UpdaterSettings) -> EagerStepper:
+def _algorithm(settings: UpdaterSettings) -> Algorithm:
     torch.set_num_threads(settings.threads)
-    return EagerStepper(load(settings.learn)(settings.spaces, settings.config).phases, settings)
+    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
+    return algorithm
 
 
-def _inbox(settings: UpdaterSettings) -> Inbox:
+def _inbox(settings: UpdaterSettings, algorithm: Algorithm) -> Inbox:
     fields, size = settings.spec.drawn(settings.spaces), settings.spec.schedule.mini_batch_size
-    return Inbox(fields, size, settings.accumulate, torch.device(settings.device))
+    return Inbox(fields, size, settings.accumulate, torch.device(settings.device), whole=algorithm.whole)

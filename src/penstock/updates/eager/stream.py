@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.registry import load
+from penstock.algorithm_package import load_functions
 from penstock.types import Array
 from penstock.updates.batch import Batch
 from penstock.updates.eager.stepper import EagerStepper
@@ -17,7 +17,7 @@ __all__ = ["EagerUpdater", "build"]
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "EagerUpdater":
     """The updater of a learner from a stream, whose rows are ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
     torch.set_num_threads(settings.threads)
-    return EagerUpdater(load(settings.learn)(settings.spaces, settings.config), settings, arrays)
+    return EagerUpdater(load_functions(settings.learn)(settings.spaces, settings.config), settings, arrays)
 
 
 class EagerUpdater(StreamLearner):
@@ -26,11 +26,5 @@ class EagerUpdater(StreamLearner):
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
         spec, device = settings.spec, torch.device(settings.device)
         batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
-        super().__init__(algorithm, batch, spec.schedule.mini_batch_size)
+        super().__init__(algorithm, batch, spec.schedule.mini_batch_size, settings.accumulate)
         self._stepper = EagerStepper(algorithm.phases, settings)
-
-    def _learn(self, weights: Array) -> None:
-        names = list(self._rows)
-        columns = [values[: len(weights)].unbind() for values in self._rows.values()]
-        for values, weight in zip(zip(*columns, strict=True), weights.sum(1).tolist(), strict=True):
-            self._stepper.step([dict(zip(names, values, strict=True))], [weight], None)

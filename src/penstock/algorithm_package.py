@@ -1,0 +1,251 @@
+"""An algorithm by its name: which package holds it, and what stands there. One rule for what ships and for a user's.
+
+    spec.py     a frozen dataclass of hyper-parameters, ``spec`` and ``init_state``; ``ACTIONS`` where it does not serve
+                every action space. Imports no torch.
+    learn.py    ``build``, in torch. Only processes that learn or act with torch import it.
+    fused.py    where there is a native path: ``supports`` and ``build``. Imports no torch.
+
+Each refusal is one line. What the functions compute is judged elsewhere.
+"""
+
+import ast
+import contextlib
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import traceback
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from penstock.errors import ConfigError, SpaceError, UsageError
+from penstock.registry import ALGORITHMS, load, search_working_directory
+
+__all__ = [
+    "ACTION_KINDS",
+    "ActionKind",
+    "AlgorithmPackage",
+    "algorithms_for",
+    "check_actions",
+    "check_learn",
+    "find_algorithm",
+    "load_functions",
+]
+
+ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded"]
+"""A Discrete, a Box of real numbers with bounds, one without."""
+ACTION_KINDS: tuple[ActionKind, ...] = typing.get_args(ActionKind)
+
+_MESSAGE_LIMIT = 300
+
+
+class AlgorithmPackage(NamedTuple):
+    """An algorithm's parts: its config class, and the rest as "module:attribute", loaded on use."""
+
+    name: str
+    """As it was asked for."""
+    package: str
+    config: type
+    """The frozen dataclass of its hyper-parameters; every field has a default."""
+    actions: tuple[ActionKind, ...]
+    """The action spaces that it serves."""
+    spec: str
+    """``spec(spaces, config) -> AlgorithmSpec``."""
+    initial: str
+    """``init_state(spaces, config, seed) -> named arrays``, without torch."""
+    learn: str
+    """``build(spaces, config) -> Algorithm``, in torch."""
+    fused: str | None
+    """``build(spaces, config) -> Fused``, without torch; ``None`` where there is no native path."""
+    supports: str | None
+    """``supports(graph, config) -> bool``, without torch: whether ``fused`` serves such a policy."""
+
+
+def find_algorithm(name: str) -> AlgorithmPackage:
+    """The algorithm of a registered name, or of a package: installed, or in the working directory.
+
+    Raises:
+        ConfigError: there is no such algorithm, or its package lacks a part; the text says which, and what to write.
+    """
+    package = ALGORITHMS.get(name) or _package_named(name)
+    module = _imported(name, package, "spec")
+    spec = _function(name, module, "spec", "(spaces, config) -> AlgorithmSpec")
+    _function(name, module, "init_state", "(spaces, config, seed) -> arrays of the state")
+    fused = f"{package}.fused" if importlib.util.find_spec(f"{package}.fused") else None
+    return AlgorithmPackage(
+        name=name,
+        package=package,
+        config=_config(name, module, spec),
+        actions=_actions(name, module),
+        spec=f"{package}.spec:spec",
+        initial=f"{package}.spec:init_state",
+        learn=f"{package}.learn:build",
+        fused=fused and f"{fused}:build",
+        supports=fused and f"{fused}:supports",
+    )
+
+
+def algorithms_for(kind: ActionKind) -> str:
+    """The names of the algorithms that serve such actions, as a sentence has them: "ppo, a2c or sac"."""
+    names = []
+    for name in ALGORITHMS.names():
+        # An installed algorithm that is broken is no advice.
+        with contextlib.suppress(ConfigError):
+            if kind in find_algorithm(name).actions:
+                names.append(name)
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def check_actions(name: str, serves: tuple[ActionKind, ...], kind: ActionKind) -> None:
+    """Return if an algorithm serves actions of this kind.
+
+    Raises:
+        SpaceError: it does not; the text says what it needs, and which algorithms serve these.
+    """
+    if kind in serves:
+        return
+    others = algorithms_for(kind)
+    if kind == "discrete":
+        raise SpaceError(f"{name} needs real-numbered actions, a Box: for Discrete ones use {others}")
+    if serves == ("discrete",):
+        raise SpaceError(f"{name} needs Discrete actions: for real-numbered ones, a Box, use {others}")
+    needs, has = ("with", "without") if kind == "unbounded" else ("without", "with")
+    raise SpaceError(f"{name} needs actions {needs} bounds: for a Box {has} use {others}")
+
+
+def check_learn(algorithm: AlgorithmPackage) -> None:
+    """Return if the package has a ``learn.py`` that defines ``build``. Reads the file; torch is not imported.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    name, module = algorithm.name, f"{algorithm.package}.learn"
+    found = importlib.util.find_spec(module)
+    if found is None:
+        raise ConfigError(f"algorithm {name}: package {algorithm.package} has no learn.py")
+    if found.origin is None or not found.origin.endswith(".py"):
+        return
+    try:
+        tree = ast.parse(Path(found.origin).read_bytes(), found.origin)
+    except SyntaxError as error:
+        raise _not_imported(name, module, error) from error
+    if not any("build" in _names_bound(node) for node in ast.walk(tree)):
+        raise ConfigError(f"algorithm {name}: {module} has no function build(spaces, config) -> Algorithm")
+
+
+def load_functions(reference: str) -> Callable[..., Any]:
+    """``build`` of a ``learn.py`` or ``fused.py``; the module is imported now.
+
+    Raises:
+        ConfigError: it cannot be imported, or defines no such function.
+    """
+    module = reference.partition(":")[0]
+    package, _, part = module.rpartition(".")
+    try:
+        _imported(package, package, part)
+    except ConfigError as error:
+        # Without its cause: a node's last line then says it all.
+        raise error from None
+    function: Callable[..., Any] = load(reference)
+    return function
+
+
+def _package_named(name: str) -> str:
+    """A package that is no registered algorithm; for anything else the registry says what is known."""
+    if not all(map(str.isidentifier, name.split("."))):
+        return ALGORITHMS[name]
+    search_working_directory()
+    if "." not in name and importlib.util.find_spec(name) is None:
+        return ALGORITHMS[name]
+    return name
+
+
+def _imported(name: str, package: str, part: str) -> ModuleType:
+    """A module of an algorithm's package."""
+    module = f"{package}.{part}"
+    try:
+        return importlib.import_module(module)
+    except UsageError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            raise ConfigError(f"algorithm {name}: package {package} has no {part}.py") from error
+        if error.name is not None and f"{package}.".startswith(f"{error.name}."):
+            here = f"neither installed nor in {Path.cwd()}"
+            raise ConfigError(f"algorithm {name}: there is no package {error.name}, {here}") from error
+        raise _not_imported(name, module, error) from error
+    except Exception as error:
+        raise _not_imported(name, module, error) from error
+
+
+def _not_imported(name: str, module: str, error: Exception) -> ConfigError:
+    """What is wrong with a module, and where."""
+    said = " ".join(str(error).split())[:_MESSAGE_LIMIT]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    # A syntax error says itself where it is.
+    where = "" if isinstance(error, SyntaxError) else f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    return ConfigError(f"algorithm {name}: {module} cannot be imported: {type(error).__name__}: {said}{where}")
+
+
+def _function(name: str, module: ModuleType, function: str, takes: str) -> Callable[..., Any]:
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise ConfigError(f"algorithm {name}: {module.__name__} has no function {function}{takes}")
+    return typing.cast("Callable[..., Any]", found)
+
+
+def _config(name: str, module: ModuleType, spec: Callable[..., Any]) -> type:
+    """The class that ``spec`` says its second parameter is of."""
+    parameters = list(inspect.signature(spec).parameters.values())
+    if len(parameters) < 2 or parameters[1].annotation is inspect.Parameter.empty:
+        raise ConfigError(
+            f"algorithm {name}: spec in {module.__name__} does not say what its config is; annotate its second "
+            "parameter: def spec(spaces: Spaces, config: MyConfig)"
+        )
+    annotated = SimpleNamespace(__annotations__={"config": parameters[1].annotation})
+    try:
+        config = typing.get_type_hints(annotated, vars(module))["config"]
+    except NameError as error:
+        raise ConfigError(f"algorithm {name}: the config of spec in {module.__name__}: {error}") from error
+    if not isinstance(config, type) or not dataclasses.is_dataclass(config) or not _is_frozen(config):
+        shown = getattr(config, "__name__", config)
+        raise ConfigError(
+            f"algorithm {name}: the config of spec in {module.__name__}, {shown}, is no frozen dataclass; write "
+            "@dataclass(frozen=True) above it"
+        )
+    fields = dataclasses.fields(config)
+    without = [f.name for f in fields if dataclasses.MISSING is f.default and dataclasses.MISSING is f.default_factory]
+    if without:
+        raise ConfigError(f"algorithm {name}: {config.__name__}.{without[0]} has no default; give it one")
+    if "num_steps" not in (field.name for field in fields):
+        raise ConfigError(
+            f"algorithm {name}: {config.__name__} has no num_steps: int, the steps of each lane in one rollout"
+        )
+    return config
+
+
+def _is_frozen(config: type) -> bool:
+    parameters: Any = getattr(config, "__dataclass_params__", None)
+    return bool(parameters.frozen)
+
+
+def _actions(name: str, module: ModuleType) -> tuple[ActionKind, ...]:
+    given = getattr(module, "ACTIONS", ACTION_KINDS)
+    if not isinstance(given, tuple) or not given or not set(given) <= set(ACTION_KINDS):
+        known = ", ".join(map(repr, ACTION_KINDS))
+        raise ConfigError(f"algorithm {name}: ACTIONS in {module.__name__} is a tuple of {known}, not {given!r}")
+    return given
+
+
+def _names_bound(node: ast.AST) -> tuple[str, ...]:
+    """Names that a statement gives a meaning to; ``build`` for an import of everything."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return (node.name,)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return (node.id,)
+    if isinstance(node, ast.alias):
+        return ("build",) if node.name == "*" else (node.asname or node.name,)
+    return ()

@@ -1,0 +1,71 @@
+"""For every algorithm: the gradients of a minibatch's parts, averaged by weight, are those of the whole minibatch."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithm_package import find_algorithm
+from penstock.registry import ALGORITHMS, load
+from penstock.updates.inbox import in_parts
+from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, minibatch_of, noise_of, random, state_of
+
+SIZE, PARTS = 24, 3
+WEIGHT = torch.tensor([1.0] * 16 + [1.0, 1.0] + [0.0] * 6, dtype=torch.float64)
+"""The last part of eight rows has two that count."""
+
+
+def stream_rows(spaces, spec):
+    """Rows as a stream gives them, with targets."""
+    generator = torch.Generator().manual_seed(3)
+    rows = {name: random(generator, SIZE) for name in ("log_prob", "advantage", "target")}
+    rows["obs"] = random(generator, SIZE, 3)
+    rows["action"] = random(generator, SIZE, 2) if spaces is CONTINUOUS else torch.arange(SIZE) % 3
+    return {name: rows[name] for name in spec.minibatch}
+
+
+CASES = [
+    (name, spaces, settings)
+    for name in ALGORITHMS.names()
+    for kind, spaces in (("discrete", DISCRETE), ("bounded", CONTINUOUS))
+    if kind in find_algorithm(name).actions
+    for settings in ({}, *({"atoms": 5}, {"prioritised": True}) * (name in {"dqn", "apex"}))
+]
+
+
+@pytest.mark.parametrize(("name", "spaces", "settings"), CASES)
+def test_gradients_and_losses_of_parts_average_to_those_of_the_whole(name, spaces, settings):
+    found = find_algorithm(name)
+    config = found.config(hidden_sizes=(5, 4), **settings)
+    spec, built = load(found.spec)(spaces, config), load(found.learn)(spaces, config)
+    state = state_of(built)
+    rows = stream_rows(spaces, spec) if spec.table is None else minibatch_of(spaces, spec, SIZE)
+    rows["weight"] = WEIGHT
+    rows |= built.whole(rows)
+    for phase in built.phases:
+        noise = noise_of(phase, SIZE)
+        whole = phase.gradients(state, rows, noise)
+        parts = in_parts(rows, PARTS)
+        noises = in_parts(noise, PARTS) if noise else [{}] * PARTS
+        each = [phase.gradients(state, part, drawn) for part, drawn in zip(parts, noises, strict=True)]
+        shares = [float(part["weight"].sum() / WEIGHT.sum()) for part in parts]
+        assert np.allclose(shares, [8 / 18, 8 / 18, 2 / 18])
+        for key, gradient in whole.gradients.items():
+            mean = sum(share * one.gradients[key] for share, one in zip(shares, each, strict=True))
+            torch.testing.assert_close(mean, gradient, rtol=1e-9, atol=1e-12)
+        # Of a norm, parts have a mean of their own.
+        for key in whole.metrics.keys() - {"grad_norm"}:
+            mean = sum(share * one.metrics[key] for share, one in zip(shares, each, strict=True))
+            torch.testing.assert_close(mean, whole.metrics[key], rtol=1e-9, atol=1e-12)
+        for key, values in whole.per_row.items():
+            torch.testing.assert_close(torch.cat([one.per_row[key] for one in each]), values)
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c"])
+def test_advantages_are_normalised_over_the_rows_that_count(name):
+    """By hand: 1, 3 and 5 have the mean 3 and the deviation sqrt(8/3); the row of weight 0 counts for neither."""
+    found = find_algorithm(name)
+    rows = {"advantage": torch.tensor([1.0, 3.0, 5.0, 99.0]), "weight": torch.tensor([1.0, 1.0, 1.0, 0.0])}
+    changed = load(found.learn)(DISCRETE, found.config(normalize_advantage=True)).whole(rows)
+    assert set(changed) == {"advantage"}
+    assert changed["advantage"][:3].tolist() == pytest.approx([-2 / (8 / 3) ** 0.5, 0.0, 2 / (8 / 3) ** 0.5])
+    assert load(found.learn)(DISCRETE, found.config(normalize_advantage=False)).whole(rows) == {}

@@ -81,7 +81,7 @@ def _eval(argv: Sequence[str]) -> int:
     with _output_to_error():
         evaluation = load("penstock.run:evaluate")(_run_folder(options), **asked, quiet=False)
     if options.json:
-        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint")
+        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint", "remark")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
     return _say(f"{evaluation.env}, {evaluation.checkpoint}: {_evaluated(evaluation)}")
 

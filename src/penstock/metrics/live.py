@@ -119,29 +119,33 @@ class LiveEvaluation:
         self._live = Live(
             console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
         )
+        # Room for one: of drawings that wait only the newest is of use.
         self._outlet = Outlet(self._console.file, room=1)
         self._drawn = 0.0
+        self._view: RenderableType = ""
         self.show(0, None, 0.0)
 
     def show(self, played: int, mean_return: float | None, time_s: float) -> None:
         """Draw if the last drawing is old enough."""
-        if time.monotonic() - self._drawn < _REDRAW_S:
-            return
-        self._drawn = time.monotonic()
         lines = Table.grid()
         lines.add_row(ProgressBar(total=self._episodes, completed=played))
         lines.add_row(Text(progress_text(played, self._episodes, mean_return, time_s)))
-        self._outlet.put(partial(self._refresh, lines))
+        self._view = lines
+        if time.monotonic() - self._drawn >= _REDRAW_S:
+            self._drawn = time.monotonic()
+            self._outlet.put(partial(self._refresh, self._view))
 
     def close(self) -> None:
-        """Take the line away, and give the terminal its cursor back."""
-        self._outlet.put(self._live.stop)
+        """Draw the last figures, take them away, and give the terminal its cursor back."""
+        self._outlet.put(partial(self._refresh, self._view, last=True))
         self._outlet.close()
 
-    def _refresh(self, lines: RenderableType) -> None:
+    def _refresh(self, view: RenderableType, *, last: bool = False) -> None:
         """Draw; called by the outlet's thread only."""
         self._live.start()
-        self._live.update(lines, refresh=True)
+        self._live.update(view, refresh=True)
+        if last:
+            self._live.stop()
 
 
 def sparkline(values: list[float], width: int) -> str:

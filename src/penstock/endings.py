@@ -18,7 +18,7 @@ from penstock.experiments.checkpoints import TABLE, last_good, list_checkpoints
 from penstock.experiments.durable import remove_folder
 from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.jsonl import JsonLines, read_reports
-from penstock.metrics.report import EVAL_RETURN, Report
+from penstock.metrics.report import EVAL_RETURN, FINAL, Report
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.learner import RETURN_WINDOW, why_done
 from penstock.program.draw import bytes_text
@@ -178,6 +178,7 @@ def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time
         "eval/return_std": evaluation.std_return,
         "eval/length_mean": evaluation.mean_length,
         "eval/episodes": float(evaluation.episodes),
+        FINAL: 1.0,
     }
     try:
         if any(report.update == update and values.items() <= report.values.items() for report in read_reports(folder)):

@@ -25,6 +25,7 @@ EVALUATION = SimpleNamespace(
     env="Pendulum-v1",
     seed=0,
     checkpoint="update-00000050",
+    remark="",
 )
 
 
@@ -111,7 +112,7 @@ def test_resume_and_eval_find_the_run(monkeypatch, run, capsys):
     assert main(["eval", run.name, "--episodes", "7", "--seed", "3", *logs]) == 0
     assert calls == [
         (run.path, {"checkpoint": "50", "settings": {"timesteps": Setting("2000000", "--timesteps", text=True)}}),
-        (run.path, {"episodes": 7, "checkpoint": None, "seed": 3}),
+        (run.path, {"episodes": 7, "checkpoint": None, "seed": 3, "quiet": False}),
     ]
     assert "Pendulum-v1, update-00000050: return -153.2" in capsys.readouterr().out
     assert main(["eval", str(run.path), "--json"]) == 0
@@ -333,7 +334,7 @@ def test_no_standard_output_and_an_old_locale():
     assert (closed.returncode, closed.stderr) == (0, b"")
     program = (
         "from types import SimpleNamespace as N; import penstock.cli as c\n"
-        "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1)\n"
+        "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1, remark='')\n"
         "c._conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0, notes=()))"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

@@ -5,9 +5,10 @@ Everything is imported on use: ``penstock --help`` loads no numpy, no torch, no 
 
 import contextlib
 import json
+import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from penstock import __version__
@@ -76,15 +77,30 @@ def _resume(argv: Sequence[str]) -> int:
 
 def _eval(argv: Sequence[str]) -> int:
     options = _options("eval", argv)
-    # What an environment prints is not part of the answer.
-    with contextlib.redirect_stdout(sys.stderr):
-        evaluation = load("penstock.run:evaluate")(
-            _run_folder(options), episodes=options.episodes, checkpoint=options.checkpoint, seed=options.seed
-        )
+    asked = {"episodes": options.episodes, "checkpoint": options.checkpoint, "seed": options.seed}
+    with _output_to_error():
+        evaluation = load("penstock.run:evaluate")(_run_folder(options), **asked, quiet=False)
     if options.json:
-        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint")
+        names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint", "remark")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
     return _say(f"{evaluation.env}, {evaluation.checkpoint}: {_evaluated(evaluation)}")
+
+
+@contextlib.contextmanager
+def _output_to_error() -> Iterator[None]:
+    """What an environment prints, and how far an evaluation is, are not part of the answer.
+
+    So standard output leads to standard error meanwhile, also for the processes that are started.
+    """
+    with contextlib.ExitStack() as stack:
+        # Either may be closed.
+        with contextlib.suppress(OSError):
+            kept = os.dup(1)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, 1)
+            os.dup2(2, 1)
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield
 
 
 def _plot(argv: Sequence[str]) -> int:
@@ -168,7 +184,9 @@ def _program() -> str:
 
 def _evaluated(evaluation: Any) -> str:  # noqa: ANN401
     spread = f"{evaluation.mean_return:,.1f} ± {evaluation.std_return:,.1f}"
-    return f"return {spread} over {evaluation.episodes} greedy episodes, {evaluation.mean_length:,.1f} steps each"
+    remark = f" ({evaluation.remark})" if evaluation.remark else ""
+    steps = f"{evaluation.mean_length:,.1f} steps each"
+    return f"return {spread} over {evaluation.episodes} greedy episodes, {steps}{remark}"
 
 
 def _help() -> str:

@@ -12,13 +12,13 @@ from typing import Any
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import Config, RunConfig
-from penstock.errors import NodeError, PenstockError, RunFolderError
+from penstock.errors import EnvError, NodeError, PenstockError, RunFolderError
 from penstock.experiments.card import Evaluated, write_card
 from penstock.experiments.checkpoints import TABLE, last_good, list_checkpoints
 from penstock.experiments.durable import remove_folder
 from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.jsonl import JsonLines, read_reports
-from penstock.metrics.report import EVAL_RETURN, Report
+from penstock.metrics.report import EVAL_RETURN, FINAL, Report
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.learner import RETURN_WINDOW, why_done
 from penstock.program.draw import bytes_text
@@ -29,6 +29,7 @@ from penstock.types import Arrays
 __all__ = [
     "differences",
     "ended_early",
+    "evaluation_given_up",
     "leave_failed",
     "log_final",
     "nothing_learned",
@@ -53,6 +54,18 @@ def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
             return (f"stopped early: {count} evaluations without improvement, the best was {best:,.1f}",)
         case _:
             return ()
+
+
+def evaluation_given_up(error: EnvError | NodeError) -> str:
+    """Why the final evaluation was given up, in one line."""
+    said = f"{error.node}: {last_words(error)}" if isinstance(error, NodeError) else str(error)
+    begins = "the evaluation was given up: "
+    return said if said.startswith(begins) else begins + said
+
+
+def last_words(error: NodeError) -> str:
+    """The last line that a failed node has said."""
+    return ((error.line or error.detail).strip().splitlines() or ["it did not say why"])[-1]
 
 
 def nothing_learned(spec: AlgorithmSpec, record: Arrays) -> tuple[str, ...]:
@@ -129,8 +142,7 @@ def skipped(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
 
 def leave_failed(folder: RunFolder, config: Config, error: PenstockError) -> str:
     """Write the card of a run that failed; returns a line on what is left of it."""
-    said = (error.line or error.detail) if isinstance(error, NodeError) else str(error)
-    last_line = (said.strip().splitlines() or ["it did not say why"])[-1]
+    last_line = last_words(error) if isinstance(error, NodeError) else str(error).strip().splitlines()[-1]
     good = last_good(folder.path)
     steps, update = (good.manifest["steps"], good.manifest["update"]) if good else (0, 0)
     with contextlib.suppress(RunFolderError):
@@ -166,6 +178,7 @@ def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time
         "eval/return_std": evaluation.std_return,
         "eval/length_mean": evaluation.mean_length,
         "eval/episodes": float(evaluation.episodes),
+        FINAL: 1.0,
     }
     try:
         if any(report.update == update and values.items() <= report.values.items() for report in read_reports(folder)):

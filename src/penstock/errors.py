@@ -87,7 +87,12 @@ class NodeError(PenstockError):
 
     @property
     def line(self) -> str | None:
-        """The node's last words, where they are an error that needs no traceback; else ``None``.
+        """The node's last words, where they are an error that needs no traceback; else ``None``."""
+        return None if self.plain is None else str(self.plain)
+
+    @property
+    def plain(self) -> PenstockError | None:
+        """The node's own error, where that needs no traceback; else ``None``.
 
         Bad data, a full disk and the like say all there is to know. An error that another one caused (an environment's
         own, say) is better read with that.
@@ -96,8 +101,9 @@ class NodeError(PenstockError):
         kind, colon, text = (lines[-1] if lines else "").partition(": ")
         module, _, name = kind.rpartition(".")
         found = globals().get(name) if module == __name__ and colon else None
-        plain = isinstance(found, type) and issubclass(found, UsageError | BadDataError | DamagedError | ResourceError)
-        return text if plain and not any(line.endswith(_CHAINED) for line in lines) else None
+        if not isinstance(found, type) or any(line.endswith(_CHAINED) for line in lines):
+            return None
+        return found(text) if issubclass(found, UsageError | BadDataError | DamagedError | ResourceError) else None
 
 
 class FencedError(PenstockError):

@@ -1,21 +1,19 @@
 """What a policy is worth: greedy episodes once its run is over. While it runs, the evaluator node judges."""
 
-import contextlib
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
-
-from penstock.config.schema import RunConfig
-from penstock.envs.deadline import deadline
-from penstock.envs.sources import open_source
-from penstock.errors import EnvError
-from penstock.nodes.evaluator import EVALUATION_LANE, Episode, play
+from penstock.errors import BadDataError, ConfigError, NodeError
+from penstock.nodes.evaluation import Ending
 from penstock.planning import Prepared
-from penstock.serving.policy import Policy
+from penstock.program.plan import EvaluationPlan
+from penstock.registry import RUNTIMES, load
+from penstock.scheduler.outcome import Outcome
+from penstock.topologies.evaluation import build
+from penstock.types import Arrays
 
-__all__ = ["Evaluation", "judge"]
+__all__ = ["Asked", "Evaluation", "judge"]
 
 
 @dataclass(frozen=True)
@@ -26,62 +24,96 @@ class Evaluation:
     std_return: float
     mean_length: float
     episodes: int
+    """How many were played to their end, and count."""
     env: str
     seed: int
     checkpoint: str | None = field(default=None, compare=False)
     """The name of the checkpoint that played; ``None``: what a run had learned at its end."""
+    remark: str = field(default="", compare=False)
+    """Why there are fewer episodes than were asked for, in a few words; mostly empty."""
 
 
-def judge(prepared: Prepared, policy: Policy, episodes: int, seed: int) -> Evaluation:
-    """Greedy episodes in environments of their own.
+class Asked(NamedTuple):
+    """What is asked of an evaluation."""
+
+    episodes: int
+    seed: int
+    seconds: float | None
+    """After so many, no episode begins but the first 5; ``None``: there is no limit."""
+    quiet: bool
+    """No display."""
+
+
+def judge(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> Evaluation:
+    """Greedy episodes, played side by side by as many processes as the run has environment processes.
+
+    Args:
+        prepared: of the run.
+        published: the parameters and statistics that play.
+        asked: how many episodes, which, and how long.
+        deaths: the file that gets the tracebacks of processes that are started again.
 
     Raises:
-        EnvError: a step takes too long, none of the episodes has ended for too long, or the environment fails.
+        EnvError: a step takes too long, none of the episodes has ended for too long, or the environment cannot be made.
+        BadDataError: an episode held NaN or infinity; where these are skipped, all did.
+        NodeError: a process failed otherwise, the environment's own errors included.
+        KeyboardInterrupt: it was interrupted.
     """
-    run, spaces = prepared.config.run, prepared.profile.spaces
-    source = open_source(
-        prepared.env,
-        run.vector_env,
-        min(run.num_envs, episodes),
-        seed=seed + EVALUATION_LANE,
-        ignore_obs=run.ignore_obs or (),
+    program = build(_plan(prepared, published, asked, deaths))
+    try:
+        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program)
+    except NodeError as error:
+        if error.plain is None:
+            raise
+        raise error.plain from error
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return _evaluation(outcome.record, prepared.profile.name, asked)
+
+
+def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> EvaluationPlan:
+    run, profile = prepared.config.run, prepared.profile
+    if not isinstance(run.num_workers, int):
+        raise ConfigError("an evaluation needs a config that is resolved")
+    return EvaluationPlan(
+        run=run,
+        name=profile.name,
+        env=prepared.env,
+        spaces=profile.spaces,
+        kind=profile.kind,
+        policy=prepared.spec.policy,
+        inference=prepared.inference,
+        published=published,
+        num_workers=run.num_workers,
+        episodes=asked.episodes,
+        seed=asked.seed,
+        seconds=asked.seconds,
+        quiet=asked.quiet,
+        deaths=deaths,
     )
-    with contextlib.closing(source):
-        playing = play(
-            source,
-            policy.backend,
-            spaces,
-            noise=prepared.spec.noise,
-            name=prepared.profile.name,
-            episodes=episodes,
-            seed=seed,
-            bad_numbers=run.bad_numbers,
-        )
-        played = _played(playing, run, prepared.profile.name)
-    returns = np.array([episode.episode_return for episode in played])
-    lengths = np.array([episode.length for episode in played])
+
+
+def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:
+    """The answers to all tickets, added up in the order of their numbers.
+
+    Raises:
+        BadDataError: no episode counts.
+    """
+    played, spoilt = found["ending"] == Ending.PLAYED, int((found["ending"] == Ending.SPOILT).sum())
+    returns, lengths = found["episode_return"][played], found["length"][played]
+    if not len(returns):
+        raise BadDataError(f"evaluation: every episode of {env} held NaN or infinity")
+    remarks = []
+    if asked.seconds is not None and len(returns) + spoilt < asked.episodes:
+        remarks.append(f"played {len(returns) + spoilt:,} of {asked.episodes:,} within {asked.seconds:g} s")
+    if spoilt:
+        remarks.append(f"left out {spoilt:,} that held NaN or infinity")
     return Evaluation(
-        float(returns.mean()), float(returns.std()), float(lengths.mean()), len(played), prepared.profile.name, seed
+        float(returns.mean()),
+        float(returns.std()),
+        float(lengths.mean()),
+        len(returns),
+        env,
+        asked.seed,
+        remark=", ".join(remarks),
     )
-
-
-def _played(playing: Iterator[Episode | None], run: RunConfig, env: str) -> list[Episode]:
-    """The episodes as they end.
-
-    Raises:
-        EnvError: a step takes too long, or none has ended for too long.
-    """
-    played: list[Episode] = []
-    latest = time.monotonic()
-    limit = run.env_timeout * max(1, run.num_envs)
-    while time.monotonic() - latest < run.stall_timeout:
-        with deadline(limit, f"a step of environment {env} in its evaluation"):
-            try:
-                episode = next(playing)
-            except StopIteration:
-                return played
-        if episode is not None:
-            played.append(episode)
-            latest = time.monotonic()
-    waited = f"no episode of {env} has ended for {run.stall_timeout:g} s (--stall_timeout)"
-    raise EnvError(f"the evaluation was given up: {waited}; {len(played)} had before")

@@ -14,6 +14,7 @@ from penstock.config.sources import from_mapping, from_toml, with_changes
 from penstock.endings import (
     differences,
     ended_early,
+    evaluation_given_up,
     leave_failed,
     log_final,
     nothing_learned,
@@ -25,8 +26,8 @@ from penstock.endings import (
     unbegun,
 )
 from penstock.envs.names import display_name, reference
-from penstock.errors import ConfigError, EnvError, PenstockError
-from penstock.evaluation import Evaluation, judge
+from penstock.errors import ConfigError, EnvError, NodeError, PenstockError
+from penstock.evaluation import Asked, Evaluation, judge
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.card import write_card
 from penstock.experiments.checkpoints import (
@@ -98,7 +99,7 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         with folder.claim():
             folder.write_config(prepared.config)
             the_plan, _ = _begin_table(plan(prepared, folder.path, quiet=quiet), None)
-            return _finish(prepared, folder, _launch(prepared, folder, the_plan))
+            return _finish(prepared, folder, _launch(prepared, folder, the_plan), quiet=quiet)
     except KeyboardInterrupt:
         if folder is not None:
             remove_unbegun(folder)
@@ -142,7 +143,7 @@ def resume(
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)
-        result = _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew)
+        result = _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew, quiet=quiet)
     changed = (*differences(begin.manifest, prepared.manifest()), *table_found(prepared.spec, begin.manifest, found))
     return replace(result, notes=over or (*changed, *result.notes))
 
@@ -154,14 +155,28 @@ def evaluate(
     checkpoint: str | None = None,
     seed: int | None = None,
     env: EnvFactory | None = None,
+    quiet: bool = True,
 ) -> Evaluation:
-    """Play greedy episodes with a run's last checkpoint, or with the one that is named.
+    """Play greedy episodes with a run's last checkpoint, or with the one that is named, all of them.
+
+    They are played by as many processes as the run has environment processes. How many there are changes no episode.
+
+    Args:
+        run: the run folder.
+        episodes: how many to play.
+        checkpoint: a checkpoint of it: its name, its update number, ``best`` or ``latest``.
+        seed: seeds the episodes; ``None``: the run's, so that they begin with those of its final evaluation.
+        env: makes an environment, where the run's has no name.
+        quiet: no display.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used.
+        UsageError: no such run, a checkpoint that cannot be used, an environment that hangs.
+        BadDataError: an episode held NaN or infinity; where these are skipped, all did.
+        NodeError: a process failed, the environment's own errors included.
     """
-    prepared, policy, name = _load(run, checkpoint, env, "evaluate")
-    found = judge(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
+    prepared, arrays, name = _load(run, checkpoint, env, "evaluate")
+    asked = Asked(episodes, prepared.config.run.seed if seed is None else seed, None, quiet)
+    found = judge(prepared, _published(prepared, arrays), asked, RunFolder.open(Path(run)).deaths)
     return replace(found, checkpoint=name)
 
 
@@ -171,7 +186,8 @@ def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFacto
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    return _load(run, checkpoint, env, "load_policy")[1]
+    prepared, arrays, _ = _load(run, checkpoint, env, "load_policy")
+    return _policy(prepared, arrays)
 
 
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
@@ -263,13 +279,13 @@ def _topology(the_plan: Plan) -> Program:
     return program
 
 
-def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew: int = 0) -> Result:
+def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew: int = 0, *, quiet: bool) -> Result:
     """What comes after the last update: export, card, evaluation."""
     record, run = outcome.record, prepared.config.run
     if not record or unbegun(folder):
         raise KeyboardInterrupt
     policy = _policy(prepared, record)
-    published = {spec.name: record[spec.name] for spec in prepared.spec.published()}
+    published = _published(prepared, record)
     export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
     steps, updates = int(record["steps"]), int(record["update"])
     # Twice: an evaluation may be long, or be interrupted, and the run is of use without it.
@@ -278,9 +294,10 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     given_up: tuple[str, ...] = ()
     if not outcome.interrupted:
         try:
-            evaluation = judge(prepared, policy, run.eval_episodes, run.seed)
-        except EnvError as error:
-            given_up = (str(error),)
+            asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet)
+            evaluation = judge(prepared, published, asked, folder.deaths)
+        except (EnvError, NodeError) as error:
+            given_up = (evaluation_given_up(error),)
     if evaluation is not None:
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
         write_card(folder, prepared.config, steps, updates, evaluation)
@@ -290,8 +307,8 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
-def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call: str) -> tuple[Prepared, Policy, str]:
-    """What a run was trained on, its policy, and the name of the checkpoint that it is from."""
+def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call: str) -> tuple[Prepared, Arrays, str]:
+    """What a run was trained on, the arrays of a checkpoint, and its name."""
     folder = RunFolder.open(Path(run))
     config = from_toml(folder.config_path)
     # On the CPU: whoever plays need not have the device that the run was trained on.
@@ -299,7 +316,12 @@ def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call:
     path = find_checkpoint(folder.path, checkpoint)
     saved = load_to_play(path, prepared.identity())
     check_fits(prepared, saved)
-    return prepared, _policy(prepared, saved.arrays), path.name
+    return prepared, saved.arrays, path.name
+
+
+def _published(prepared: Prepared, record: Arrays) -> Arrays:
+    """What the policy acts with."""
+    return {spec.name: record[spec.name] for spec in prepared.spec.published()}
 
 
 def _policy(prepared: Prepared, record: Arrays) -> Policy:

@@ -1,10 +1,19 @@
-"""Seeds that depend on what is seeded, never on which process does it."""
+"""Seeds that depend on what is seeded, never on which process does it.
+
+Episodes belong to one of three streams: *training*, *validation* (evaluations on the way) and *test* (the final
+evaluation and ``penstock eval``). Each is keyed by lanes that the others do not reach, so no episode of one is an
+episode of another. Seeds have 31 bits: two episodes share one by chance, once in 2^31 pairs.
+"""
 
 import functools
 
-__all__ = ["episode_seed", "phase_seed", "warmup_seed"]
+__all__ = ["VALIDATION_LANE", "episode_seed", "final_seed", "phase_seed", "validation_seed", "warmup_seed"]
 
 _MASK = (1 << 64) - 1
+VALIDATION_LANE = 1 << 20
+"""Each validation episode is seeded as the first one of a lane from here on, which no training lane reaches."""
+_TEST_LANE = 1 << 40
+"""All test episodes are seeded as those of this lane, which no validation episode reaches."""
 
 
 def _mix(value: int) -> int:
@@ -23,6 +32,16 @@ def _lane(seed: int, lane: int) -> int:
 def episode_seed(seed: int, lane: int, episode: int) -> int:
     """The seed of one episode of one lane, in ``[0, 2**31)`` (what every environment accepts)."""
     return _mix(_lane(seed, lane) ^ episode) >> 33
+
+
+def validation_seed(seed: int, episode: int) -> int:
+    """The seed of one episode of each evaluation on the way, in ``[0, 2**31)``."""
+    return episode_seed(seed, VALIDATION_LANE + episode, 0)
+
+
+def final_seed(seed: int, episode: int) -> int:
+    """The seed of one episode of the final evaluation and of ``penstock eval``, in ``[0, 2**31)``."""
+    return episode_seed(seed, _TEST_LANE, episode)
 
 
 def phase_seed(seed: int, phase: int, index: int) -> int:

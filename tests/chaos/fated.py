@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.nodes.checkpointer import CheckpointerNode
 from penstock.nodes.env import EnvNode
-from penstock.nodes.evaluator import EvaluatorNode
+from penstock.nodes.evaluation import EvaluatorNode
 from penstock.nodes.learner import LearnerNode
 from penstock.nodes.monitor import MonitorNode
 

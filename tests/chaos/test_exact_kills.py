@@ -75,7 +75,7 @@ def judged(result: Result, dropped: int = 0) -> None:
     found = [(line["update"], line[EVAL_RETURN]) for line in lines(result) if EVAL_RETURN in line]
     assert len({update for update, _ in found[:-1]}) == len(found[:-1])
     verdicts = [(-np.inf, 0)]
-    # The last line is the final evaluation, unless that found what the evaluator had found of the same update.
+    # The last line is the final evaluation.
     for _, score in found:
         best, since = verdicts[-1]
         verdicts.append((score, 0) if score > best else (best, since + 1))

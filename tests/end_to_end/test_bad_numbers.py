@@ -8,8 +8,7 @@ from penstock.cli import main
 from penstock.errors import BadDataError, ConfigError, NodeError
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.metrics.jsonl import read_reports
-from penstock.nodes.evaluator import EVALUATION_LANE
-from penstock.seeding import episode_seed
+from penstock.seeding import final_seed, validation_seed
 from tests.children import left_behind
 from tests.environments import ClockVectorEnv, CorridorEnv, TargetEnv
 
@@ -87,7 +86,7 @@ class NanInEvaluation(TargetEnv):
         return (np.full(1, np.nan, np.float32), *values[1:]) if self.judged and self.steps == 3 else values
 
 
-SEEDS = {episode_seed(0, EVALUATION_LANE + lane, 0) for lane in range(8)}
+SEEDS = {seed_of(0, number) for number in range(8) for seed_of in (validation_seed, final_seed)}
 
 
 @pytest.mark.parametrize("during", [0, 1])

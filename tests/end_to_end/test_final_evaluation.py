@@ -1,32 +1,78 @@
-"""What a run leaves where its final evaluation does not come to an end."""
+"""The evaluation at a run's end: who plays it, how long, and what a run leaves where it does not come to an end."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
 import penstock
-from penstock.errors import EnvError
+from penstock.errors import EnvError, NodeError
+from penstock.seeding import final_seed, validation_seed
+from tests.children import of_group
 from tests.environments import ClockEnv
 
 SMALL = {"env": "CartPole-v1", "num_steps": 8, "num_envs": 2, "num_workers": 1, "epochs": 1, "mini_batch_size": 8}
+NUMBER = {final_seed(0, number): number for number in range(100)}
+"""Seed -> test episode of a run with seed 0."""
 
 
-def test_an_interrupted_evaluation_loses_neither_the_policy_nor_the_card(tmp_path: Path, monkeypatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+def train(log_dir: Path, env: str, **settings: object) -> penstock.Result:
+    values = {**SMALL, "env": f"{__name__}:{env}", "timesteps": 16, "log_dir": str(log_dir), **settings}
+    return penstock.train(values, quiet=True)
 
-    monkeypatch.setattr("penstock.evaluation.play", interrupted)
+
+class NumberedEnv(gymnasium.Env):
+    """A test episode is one step, worth its number; an episode in training is worth nothing."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.seed = seed
+        self.number = NUMBER.get(seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        if self.number is not None:
+            self.played(self.number)
+        return np.zeros(1, np.float32), float(self.number or 0), True, False, {}
+
+    def played(self, number: int) -> None:
+        """Called in the step of a test episode."""
+
+
+class InterruptingEnv(NumberedEnv):
+    """Its launcher gets a Ctrl-C once the final evaluation plays."""
+
+    def played(self, number: int) -> None:
+        if number == 0:
+            os.kill(int(os.environ["LAUNCHER"]), signal.SIGINT)
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("runtime", ["inline", "local"])
+def test_an_interrupted_evaluation_loses_neither_the_policy_nor_the_card(tmp_path, monkeypatch, runtime) -> None:
+    monkeypatch.setenv("LAUNCHER", str(os.getpid()))
     with pytest.raises(KeyboardInterrupt):
-        penstock.train({**SMALL, "timesteps": 16, "runtime": "inline", "log_dir": str(tmp_path)}, quiet=True)
+        train(tmp_path, "InterruptingEnv", runtime=runtime)
     (folder,) = tmp_path.iterdir()
     assert (folder / "policy.onnx").exists()
     assert "not evaluated" in (folder / "README.md").read_text()
 
 
 def test_the_card_says_what_the_evaluation_came_to(tmp_path: Path) -> None:
-    values = {**SMALL, "timesteps": 16, "runtime": "inline", "log_dir": str(tmp_path), "eval_episodes": 3}
-    result = penstock.train(values, quiet=True)
-    assert "over 3 greedy episodes" in (result.run_folder / "README.md").read_text()
+    result = train(tmp_path, "NumberedEnv", runtime="inline", eval_episodes=3)
+    assert result.evaluation is not None
+    assert result.evaluation.remark == ""
+    assert "over 3 greedy episodes |" in (result.run_folder / "README.md").read_text()
 
 
 class EndlessEnv(ClockEnv):
@@ -37,14 +83,157 @@ class EndlessEnv(ClockEnv):
         return obs, reward, False, False, info
 
 
-def test_an_evaluation_whose_episodes_do_not_end_is_given_up_and_said(tmp_path: Path) -> None:
-    values = {**SMALL, "env": f"{__name__}:EndlessEnv", "timesteps": 16, "runtime": "inline", "log_dir": str(tmp_path)}
-    result = penstock.train({**values, "stall_timeout": 1.0}, quiet=True)
+@pytest.mark.parametrize(("runtime", "stall_timeout"), [("inline", 1), ("local", 6)])
+def test_an_evaluation_whose_episodes_do_not_end_is_given_up_and_said(tmp_path, runtime: str, stall_timeout) -> None:
+    result = train(tmp_path, "EndlessEnv", runtime=runtime, stall_timeout=stall_timeout)
     assert result.evaluation is None
     assert not result.interrupted
     (note,) = result.notes
     assert note.startswith("the evaluation was given up: no episode of ")
-    assert note.endswith("has ended for 1 s (--stall_timeout); 0 had before")
+    assert note.endswith(f"has ended for {stall_timeout} s (--stall_timeout); 0 had before")
     assert (result.run_folder / "policy.onnx").exists()
-    with pytest.raises(EnvError, match="the evaluation was given up"):
-        penstock.evaluate(result.run_folder, episodes=1)
+    if runtime == "inline":
+        with pytest.raises(EnvError, match="the evaluation was given up"):
+            penstock.evaluate(result.run_folder, episodes=1)
+
+
+class HangingEnv(NumberedEnv):
+    def played(self, number: int) -> None:
+        time.sleep(60.0 if number == 3 else 0.0)
+
+
+def test_an_environment_that_hangs_in_an_evaluation_is_one_line(tmp_path: Path) -> None:
+    (note,) = train(tmp_path, "HangingEnv", env_timeout=1.0).notes
+    env = f"{__name__}:HangingEnv"
+    assert note == f"the evaluation was given up: a step of environment {env} in its evaluation takes more than 1 s"
+
+
+class FailingEnv(NumberedEnv):
+    def played(self, number: int) -> None:
+        if number == 3:
+            raise RuntimeError("the simulator is broken")
+
+
+def test_an_environment_that_fails_in_an_evaluation_is_one_line_and_its_traceback_stands_in_the_log(tmp_path) -> None:
+    result = train(tmp_path, "FailingEnv", max_restarts=1)
+    (note,) = result.notes
+    assert note.startswith("the evaluation was given up: player.0: ")
+    assert "\n" not in note
+    assert "RuntimeError: the simulator is broken" in (result.run_folder / "deaths.log").read_text()
+    with pytest.raises(NodeError, match="RuntimeError: the simulator is broken"):
+        penstock.evaluate(result.run_folder, episodes=4)
+
+
+class SlowEnv(NumberedEnv):
+    """A test episode takes 0.3 s: the fifth begins when a second is over, or later."""
+
+    def played(self, number: int) -> None:
+        time.sleep(0.3)
+
+
+def test_an_evaluation_plays_five_episodes_and_those_begun_in_its_time_and_says_how_many(tmp_path: Path) -> None:
+    result = train(tmp_path, "SlowEnv", eval_seconds=1, eval_episodes=9)
+    assert result.evaluation is not None
+    assert result.evaluation.episodes == 5
+    # The first five, none left out: 0, 1, 2, 3 and 4.
+    assert result.evaluation.mean_return == 2.0
+    assert result.evaluation.remark == "played 5 of 9 within 1 s"
+    assert "over 5 greedy episodes (played 5 of 9 within 1 s)" in (result.run_folder / "README.md").read_text()
+    # Whoever asks for episodes gets all of them.
+    asked = penstock.evaluate(result.run_folder, episodes=7)
+    assert (asked.episodes, asked.mean_return, asked.remark) == (7, 3.0, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "ways"),
+    [
+        ({"env": "CartPole-v1"}, [(1, "local"), (2, "local"), (4, "local"), (2, "inline")]),
+        ({"env": "tests.environments:FilmEnv", "inference": "onnx"}, [(1, "inline"), (2, "inline"), (4, "inline")]),
+    ],
+)
+def test_what_episodes_return_depends_on_no_number_of_processes(tmp_path: Path, settings, ways) -> None:
+    settings = {**SMALL, **settings, "num_envs": 4, "mini_batch_size": 32, "timesteps": 64, "eval_episodes": 11}
+    found = []
+    for num_workers, runtime in ways:
+        way = {"num_workers": num_workers, "runtime": runtime, "log_dir": str(tmp_path)}
+        found.append(penstock.train({**settings, **way}, quiet=True).evaluation)
+    assert found[0] is not None
+    assert found[0].episodes == 11
+    assert found == [found[0]] * len(ways)
+
+
+class DyingEnv(NumberedEnv):
+    """Its process is killed in test episode 4, once, after it has begun that and before it has told of it."""
+
+    def played(self, number: int) -> None:
+        if number == 4 and not (mark := Path(os.environ["DIED"])).exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_player_loses_and_doubles_no_episode(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("DIED", str(tmp_path / "died"))
+    result = train(tmp_path / "logs", "DyingEnv", num_workers=2, eval_episodes=12)
+    assert (tmp_path / "died").exists()
+    assert result.evaluation is not None
+    assert (result.evaluation.episodes, result.evaluation.mean_return) == (12, 5.5)
+
+
+class WatchedEnv(NumberedEnv):
+    """Writes down which test episodes are played; each takes a moment."""
+
+    def played(self, number: int) -> None:
+        time.sleep(0.05)
+        with Path(os.environ["PLAYED"]).open("a", encoding="utf-8") as log:
+            log.write(f"{number}\n")
+
+
+def test_a_killed_judge_loses_and_doubles_no_episode(tmp_path: Path, monkeypatch) -> None:
+    played = tmp_path / "played"
+    monkeypatch.setenv("PLAYED", str(played))
+
+    def kill() -> None:
+        while not (played.exists() and len(played.read_text().splitlines()) >= 3):
+            time.sleep(0.01)
+        process = of_group("judge")
+        assert process is not None
+        process.kill()
+
+    killing = threading.Thread(target=kill, daemon=True)
+    killing.start()
+    result = train(tmp_path / "logs", "WatchedEnv", eval_episodes=30)
+    killing.join()
+    assert result.evaluation is not None
+    assert (result.evaluation.episodes, result.evaluation.mean_return) == (30, 14.5)
+    # The players go on while there is no judge, and nothing that was answered is played again.
+    assert sorted(map(int, played.read_text().split())) == list(range(30))
+
+
+class SeedLog(NumberedEnv):
+    def reset(self, *, seed=None, options=None):
+        with Path(os.environ["SEEDS"]).open("a", encoding="utf-8") as log:
+            log.write(f"{seed}\n")
+        return super().reset(seed=seed, options=options)
+
+
+def test_evaluations_on_the_way_and_at_the_end_play_different_episodes(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("SEEDS", str(tmp_path / "seeds"))
+    train(tmp_path / "logs", "SeedLog", runtime="inline", eval_interval=1, eval_episodes=6)
+    seeds = set(map(int, (tmp_path / "seeds").read_text().split()))
+    on_the_way, at_the_end = ({seed_of(0, number) for number in range(6)} for seed_of in (validation_seed, final_seed))
+    assert on_the_way < seeds
+    assert at_the_end < seeds
+    assert not on_the_way & at_the_end
+
+
+class TalkingEnv(NumberedEnv):
+    def __init__(self) -> None:
+        print("loading the simulator")
+
+
+def test_what_an_environment_prints_in_its_own_process_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    run = train(tmp_path, "TalkingEnv", eval_episodes=1).run_folder
+    argv = [sys.executable, "-m", "penstock", "eval", str(run), "--episodes", "2", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["episodes"] == 2
+    assert "loading the simulator" in done.stderr

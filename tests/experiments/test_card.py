@@ -9,7 +9,7 @@ from penstock.experiments.checkpoints import save_checkpoint
 from penstock.experiments.run_folder import RunFolder
 
 CONFIG = from_mapping({"env": "Pendulum-v1", "num_workers": 2, "backend": "eager"})
-EVALUATION = SimpleNamespace(mean_return=-153.24, std_return=80.0, mean_length=200.0, episodes=100)
+EVALUATION = SimpleNamespace(mean_return=-153.24, std_return=80.0, mean_length=200.0, episodes=100, remark="")
 
 
 def written(tmp_path, evaluation):

@@ -8,7 +8,7 @@ import pytest
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import report_specs
-from penstock.nodes.evaluator import EvaluatorNode, EvaluatorSettings
+from penstock.nodes.evaluation import EvaluatorNode, EvaluatorSettings
 from penstock.nodes.learner import VERDICT
 from penstock.policies import Categorical
 from penstock.types import Array, ArraySpec, BackendSpec, Box, Discrete, Spaces
@@ -164,7 +164,7 @@ def test_closing_it_closes_the_environments_of_an_evaluation_under_way(asked: tu
 
 def test_a_run_that_ends_does_not_wait_long_for_an_evaluation(asked, monkeypatch) -> None:
     node, ports = asked
-    monkeypatch.setattr("penstock.nodes.evaluator.FINISH_LIMIT_S", -1.0)
+    monkeypatch.setattr("penstock.nodes.evaluation.evaluator.FINISH_LIMIT_S", -1.0)
     ports.is_stopping = True
     node.step()
     assert ports.requests.free() == 1

@@ -117,6 +117,12 @@ class RunConfig:
         min=0,
     )
     eval_episodes: int = _setting(100, "greedy episodes of one evaluation", min=1)
+    eval_seconds: float = _setting(
+        60.0,
+        "seconds in which the evaluation at a run's end begins episodes; its first 5 are begun in any case, and all "
+        "that are begun are played to their end. `penstock eval` has no such limit",
+        min=1,
+    )
     early_stop: int = _setting(0, "stop after this many evaluations without improvement; 0: never", min=0)
     max_policy_lag: int = _setting(
         10,

@@ -104,7 +104,7 @@ def _standings(run: Path) -> list[_Standing]:
 def _best(standings: list[_Standing], known: Mapping[int, float]) -> Best | None:
     """As `best_checkpoint`; ``known`` holds the return of each update that was evaluated."""
     evaluated = [(known[one.update], one.update, one) for one in standings if one.update in known]
-    # A run's end is evaluated in any case, so that alone is no choice.
+    # Earlier versions did not mark the evaluation at a run's end, which alone is no choice.
     if any(one.asked for *_, one in evaluated):
         return Best(max(evaluated)[2].path, evaluated=True)
     trained = [(one.return_mean, one.update, one) for one in standings if one.return_mean is not None]

@@ -38,6 +38,11 @@ class Evaluated(Protocol):
         """How many there were."""
         ...
 
+    @property
+    def remark(self) -> str:
+        """Why there are fewer than were asked for, in a few words; mostly empty."""
+        ...
+
 
 def write_card(
     folder: RunFolder,
@@ -91,7 +96,8 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
         rows.append(("Result", "stopped before its end, so not evaluated; the commands below still work"))
     else:
         result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"
-        rows.append(("Result", f"{result} over {evaluation.episodes} greedy episodes"))
+        remark = f" ({evaluation.remark})" if evaluation.remark else ""
+        rows.append(("Result", f"{result} over {evaluation.episodes} greedy episodes{remark}"))
         rows.append(("Episode length", f"{evaluation.mean_length:,.1f} steps"))
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join((f"A policy trained by penstock {__version__}.", "", "| | |", "|---|---|", *lines))

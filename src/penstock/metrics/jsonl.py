@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.metrics.report import EVAL_RETURN, Report
+from penstock.metrics.report import EVAL_RETURN, FINAL, Report
 
 __all__ = ["METRICS", "JsonLines", "each_report", "evaluations", "read_reports"]
 
@@ -66,9 +66,9 @@ def each_report(folder: Path) -> Iterator[Report]:
 
 
 def evaluations(folder: Path) -> dict[int, float]:
-    """Update -> mean return of its evaluation, for those in a run's log; of several of one update the last.
+    """Update -> mean return of its evaluation on the way, for those in a run's log; of several of one update the last.
 
-    A log that is not there holds none.
+    A log that is not there holds none. Evaluations at a run's end are left out: nothing is chosen by their episodes.
     """
     name = EVAL_RETURN.encode()
     try:
@@ -77,7 +77,8 @@ def evaluations(folder: Path) -> dict[int, float]:
             lines = [line for raw in file if name in raw and (line := _parsed(raw)) is not None]
     except OSError:
         return {}
-    found = [(report.update, report.values.get(EVAL_RETURN, math.nan)) for report in map(_report, lines)]
+    on_the_way = (report for report in map(_report, lines) if FINAL not in report.values)
+    found = [(report.update, report.values.get(EVAL_RETURN, math.nan)) for report in on_the_way]
     return {update: value for update, value in found if not math.isnan(value)}
 
 

@@ -11,11 +11,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from penstock.metrics.evaluation import progress_text
 from penstock.metrics.figures import Figures
 from penstock.metrics.output import Outlet, own_stream
 from penstock.metrics.report import EVAL_RETURN, LENGTH, RETURN, Report
 
-__all__ = ["LiveDisplay", "Terminal", "sparkline"]
+__all__ = ["LiveDisplay", "LiveEvaluation", "Terminal", "sparkline"]
 
 _REDRAW_S = 0.1
 _BARS = "▁▂▃▄▅▆▇█"
@@ -102,6 +103,49 @@ class LiveDisplay:
         if self._console.encoding.startswith("utf") and room > 0:
             text.append("  " + sparkline(list(self._figures.returns), room), style="green")
         return text
+
+
+class LiveEvaluation:
+    """Draws how far an evaluation is, at most ten times a second; the line goes when its result is there.
+
+    Args:
+        episodes: how many are asked for.
+        console: where it draws; standard output by default.
+    """
+
+    def __init__(self, episodes: int, console: Console | None = None) -> None:
+        self._episodes = episodes
+        self._console = console or Terminal(file=own_stream(sys.stdout))
+        self._live = Live(
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
+        )
+        # Room for one: of drawings that wait only the newest is of use.
+        self._outlet = Outlet(self._console.file, room=1)
+        self._drawn = 0.0
+        self._view: RenderableType = ""
+        self.show(0, None, 0.0)
+
+    def show(self, played: int, mean_return: float | None, time_s: float) -> None:
+        """Draw if the last drawing is old enough."""
+        lines = Table.grid()
+        lines.add_row(ProgressBar(total=self._episodes, completed=played))
+        lines.add_row(Text(progress_text(played, self._episodes, mean_return, time_s)))
+        self._view = lines
+        if time.monotonic() - self._drawn >= _REDRAW_S:
+            self._drawn = time.monotonic()
+            self._outlet.put(partial(self._refresh, self._view))
+
+    def close(self) -> None:
+        """Draw the last figures, take them away, and give the terminal its cursor back."""
+        self._outlet.put(partial(self._refresh, self._view, last=True))
+        self._outlet.close()
+
+    def _refresh(self, view: RenderableType, *, last: bool = False) -> None:
+        """Draw; called by the outlet's thread only."""
+        self._live.start()
+        self._live.update(view, refresh=True)
+        if last:
+            self._live.stop()
 
 
 def sparkline(values: list[float], width: int) -> str:

@@ -12,6 +12,7 @@ __all__ = [
     "APPROX_KL",
     "ENTROPY",
     "EVAL_RETURN",
+    "FINAL",
     "IDLE",
     "LENGTH",
     "POLICY_LOSS",
@@ -39,6 +40,8 @@ ENTROPY = "loss/entropy"
 APPROX_KL = "loss/approx_kl"
 STEPS_PER_SECOND = "throughput/steps_per_second"
 EVAL_RETURN = "eval/return_mean"
+FINAL = "eval/final"
+"""Stands, as 1, beside the evaluation at a run's end: its episodes are others than those of evaluations on the way."""
 IDLE = "idle/"
 """Followed by a node's name: the share of its time that it was not at work, from 0 to 1.
 

@@ -8,10 +8,11 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.experiments.demonstrations import Demonstrations
 from penstock.nodes.contract import LaneStart
+from penstock.policies import PolicyGraph
 from penstock.registry import UpdateBackend
-from penstock.types import BackendSpec, EnvReference, Spaces
+from penstock.types import Arrays, BackendSpec, EnvReference, Spaces
 
-__all__ = ["Plan"]
+__all__ = ["EvaluationPlan", "Plan"]
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,31 @@ class Plan:
     """No display, files only."""
     told: tuple[str, ...] = ()
     """Lines that the display begins with."""
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Everything that is settled before the program of an evaluation is built: who plays what, how often, how long."""
+
+    run: RunConfig
+    name: str
+    """Of the environment, for messages."""
+    env: EnvReference
+    spaces: Spaces
+    kind: Literal["scalar", "vector"]
+    """Whether environments take their turns, or are stepped by one call."""
+    policy: PolicyGraph
+    inference: BackendSpec
+    """What runs the policy."""
+    published: Arrays
+    """The policy's parameters and statistics."""
+    num_workers: int
+    """Environment processes of the run; as many play."""
+    episodes: int
+    seed: int
+    seconds: float | None
+    """After so many, no further episode begins, but for the first five; ``None``: there is no limit."""
+    quiet: bool
+    """No display."""
+    deaths: Path
+    """Gets the tracebacks of processes that are started again."""

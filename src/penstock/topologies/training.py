@@ -9,8 +9,10 @@ Environment nodes run the policy themselves, or policy nodes answer them (``poli
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from penstock.algorithm import UpdaterSettings
+from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 from penstock.experiments.run_folder import RunFolder
 from penstock.kernels.actions import environment_array
@@ -18,7 +20,7 @@ from penstock.metrics.report import report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
-from penstock.nodes.evaluator import EvaluatorSettings
+from penstock.nodes.evaluation import EvaluatorSettings
 from penstock.nodes.learner import VERDICT, KeeperSettings
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy_node import PolicyNodeSettings
@@ -39,7 +41,7 @@ from penstock.program.graph import (
     Table,
 )
 from penstock.program.plan import Plan
-from penstock.types import ArraySpec
+from penstock.types import ArraySpec, BackendSpec
 
 __all__ = [
     "OPEN_LIMIT_S",
@@ -49,7 +51,9 @@ __all__ = [
     "keeper_settings",
     "learner_imports",
     "part_rows",
+    "policy_imports",
     "required",
+    "step_limit_s",
     "updater_settings",
     "wire",
 ]
@@ -167,7 +171,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         open_limit_s=OPEN_LIMIT_S,
     )
     name = f"env.{worker}"
-    limit = _step_limit_s(plan, lanes)
+    limit = step_limit_s(plan.run, plan.kind, lanes)
     return NodeSpec(
         name,
         "env",
@@ -176,13 +180,13 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         silence_limit_s=limit,
         niceness=niceness,
         core=worker if plan.own_cores else None,
-        imports=_policy_imports(plan),
+        imports=policy_imports(plan.run, plan.inference),
     )
 
 
-def _step_limit_s(plan: Plan, lanes: int) -> float:
+def step_limit_s(run: RunConfig, kind: Literal["scalar", "vector"], lanes: int) -> float:
     """How long a node that steps environments may give no sign of life: a step of one, or one of all in one call."""
-    return plan.run.env_timeout * (lanes if plan.kind == "vector" else 1)
+    return run.env_timeout * (lanes if kind == "vector" else 1)
 
 
 def _stacks(plan: Plan, rollouts: Edge) -> tuple[ArraySpec, ...]:
@@ -221,22 +225,22 @@ def _remote(plan: Plan, policies: tuple[str, ...], lanes: int, stacks: tuple[Arr
 
 def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
     settings = PolicyNodeSettings(_policy_settings(plan, stacks), OPEN_LIMIT_S)
-    return NodeSpec(name, "policy_node", settings, group=name, imports=_policy_imports(plan))
+    return NodeSpec(name, "policy_node", settings, group=name, imports=policy_imports(plan.run, plan.inference))
 
 
 def learner_imports(plan: Plan) -> tuple[str, ...]:
     """What a process that learns imports for seconds: torch, and what compiles."""
-    return () if plan.update.native else _imports(plan, plan.update.stream)
+    return () if plan.update.native else _imports(plan.run, plan.update.stream)
 
 
-def _policy_imports(plan: Plan) -> tuple[str, ...]:
+def policy_imports(run: RunConfig, inference: BackendSpec) -> tuple[str, ...]:
     """What a process that runs the policy imports for seconds, if it does."""
-    return _imports(plan, plan.inference.build) if plan.run.inference == "torch" else ()
+    return _imports(run, inference.build) if run.inference == "torch" else ()
 
 
-def _imports(plan: Plan, reference: str) -> tuple[str, ...]:
+def _imports(run: RunConfig, reference: str) -> tuple[str, ...]:
     # What CUDA has begun does not outlive a fork, and nobody promises that an import begins nothing.
-    return (reference.partition(":")[0],) if plan.run.device == "cpu" else ()
+    return (reference.partition(":")[0],) if run.device == "cpu" else ()
 
 
 def keeper_settings(plan: Plan) -> KeeperSettings:
@@ -324,14 +328,14 @@ def _evaluator(plan: Plan) -> NodeSpec:
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
     )
-    limit = _step_limit_s(plan, plan.run.num_envs)
+    limit = step_limit_s(plan.run, plan.kind, plan.run.num_envs)
     return NodeSpec(
         "evaluator",
         "evaluator",
         settings,
         group="evaluator",
         silence_limit_s=limit,
-        imports=_policy_imports(plan),
+        imports=policy_imports(plan.run, plan.inference),
     )
 
 

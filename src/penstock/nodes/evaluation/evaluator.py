@@ -1,41 +1,32 @@
 """EvaluatorNode: plays greedy episodes with the parameters it is sent and reports how good they are.
 
-Its episodes are its own: they touch no lane of the training run. ``play`` serves the final evaluation and
-``penstock eval`` as well.
+Its episodes are those of the validation stream, the same ones for all parameters of a run: they touch no lane of the
+training run, and no episode of the final evaluation.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
-from penstock.envs.finite import not_finite, spoilt_rows
 from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
-from penstock.kernels.actions import environment_array, to_environment
 from penstock.metrics.report import Report, report_sequence, write_report
 from penstock.nodes.contract import Ports
+from penstock.nodes.evaluation.episodes import Episode, play
 from penstock.policies import PolicyGraph
 from penstock.registry import load
-from penstock.seeding import episode_seed
-from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, NoiseSpec, PolicyBackend, Spaces
+from penstock.seeding import VALIDATION_LANE, validation_seed
+from penstock.types import BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
 
-__all__ = ["EVALUATION_LANE", "Episode", "EvaluatorNode", "EvaluatorSettings", "play"]
+__all__ = ["EvaluatorNode", "EvaluatorSettings", "summary"]
 
 STEP_LIMIT_S = 0.05
 FINISH_LIMIT_S = 2.0
 """How long a run that ends waits for an evaluation that is under way."""
-EVALUATION_LANE = 1 << 20
-"""Evaluation episodes are seeded as lanes from here on, which no training lane reaches."""
-
-
-class Episode(NamedTuple):
-    """One played episode."""
-
-    episode_return: float
-    length: int
 
 
 @dataclass(frozen=True)
@@ -54,93 +45,6 @@ class EvaluatorSettings:
     bad_numbers: Literal["stop", "skip"]
     """What becomes of an episode with NaN or infinity: an error, or it does not count."""
     open_limit_s: float
-
-
-def play(
-    source: EnvSource,
-    backend: PolicyBackend,
-    spaces: Spaces,
-    *,
-    noise: NoiseSpec,
-    name: str,
-    episodes: int,
-    seed: int,
-    bad_numbers: Literal["stop", "skip"],
-) -> Iterator[Episode | None]:
-    """Play greedy episodes; yields each as it ends, and ``None`` after every other vector step.
-
-    Raises:
-        BadDataError: an observation or a reward is NaN or infinite; it names environment, field, lane and step. Where
-            episodes with such numbers are skipped: all were, or the source resets no lane alone.
-
-    Lane i plays episodes i, i + lanes, ...: which episodes count is fixed beforehand, so short ones are not favoured.
-    Actions are greedy: their noise has the shape that ``noise`` says, and is zero. The source stays the caller's, to be
-    closed by it.
-    """
-    lanes = source.num_lanes
-    numbers = list(range(lanes))
-
-    def seed_of(lane: int) -> int:
-        return episode_seed(seed, EVALUATION_LANE + numbers[lane], 0)
-
-    def next_seed(lane: int) -> int:
-        numbers[lane] += lanes
-        return seed_of(lane)
-
-    obs = source.reset([seed_of(lane) for lane in range(lanes)])
-    spec = spaces.action_spec()
-    action = np.zeros((lanes, *spec.shape), spec.dtype)
-    outgoing = environment_array(spaces.action, lanes)
-    explore, none = np.zeros(lanes, np.float32), np.zeros((lanes, *noise.shape), np.float32)
-    returns, lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
-    left = [len(range(lane, episodes, lanes)) for lane in range(lanes)]
-    counted = 0
-    _refuse_not_finite(name, obs, np.zeros(lanes), lengths)
-    while any(left):
-        backend.act(obs, none, explore, {"action": action})
-        to_environment(action, spaces.action, outgoing)
-        result = source.step(outgoing, next_seed)
-        spoilt = spoilt_rows(result.obs, result.reward)
-        if spoilt and (bad_numbers == "stop" or not _begin_anew(source, result.obs, spoilt, next_seed)):
-            _refuse_not_finite(name, result.obs, result.reward, lengths)
-        for given_up in spoilt:
-            left[given_up] = max(0, left[given_up] - 1)
-            returns[given_up], lengths[given_up] = 0.0, 0
-        played = ~result.reset
-        played[spoilt] = False
-        returns += np.where(played, result.reward, 0.0)
-        lengths += played
-        for lane in np.flatnonzero((result.terminated | result.truncated) & played):
-            if left[lane]:
-                left[lane] -= 1
-                counted += 1
-                yield Episode(float(returns[lane]), int(lengths[lane]))
-            returns[lane], lengths[lane] = 0.0, 0
-        obs = result.obs
-        yield None
-    if not counted:
-        raise BadDataError(f"evaluation: every episode of {name} held NaN or infinity")
-
-
-def _begin_anew(source: EnvSource, obs: Arrays, lanes: Sequence[int], next_seed: Callable[[int], int]) -> bool:
-    """Give the episodes of these lanes up and begin the next ones in ``obs``; false if the source cannot."""
-    for lane in lanes:
-        begun = source.replay(lane, next_seed(lane), np.empty(0))
-        if begun is None:
-            return False
-        first, _ = next(begun)
-        for field, values in obs.items():
-            values[lane] = first[field][lane]
-    return True
-
-
-def _refuse_not_finite(name: str, obs: Arrays, reward: Array, steps: Array) -> None:
-    """Greedy actions hide a NaN that they come of: a policy always finds a largest logit."""
-    for field, values in (*obs.items(), ("reward", reward)):
-        for at in not_finite(values):
-            raise BadDataError(
-                f"evaluation: {field} of lane {at[0]} of {name} is {values[at]} at step {steps[at[0]]} of its episode"
-            )
 
 
 class EvaluatorNode:
@@ -182,7 +86,7 @@ class EvaluatorNode:
             if episode is self:
                 self._end()
                 return
-            if isinstance(episode, Episode):
+            if isinstance(episode, Episode) and not episode.spoilt:
                 self._episodes.append(episode)
 
     def close(self) -> None:
@@ -203,17 +107,19 @@ class EvaluatorNode:
         self._episodes: list[Episode] = []
         with self._ports.busy("open environment", settings.open_limit_s):
             lanes = min(settings.lanes, settings.episodes)
-            seed = settings.seed + EVALUATION_LANE
+            seed = settings.seed + VALIDATION_LANE
             self._source = open_source(settings.env, settings.vector, lanes, seed=seed, ignore_obs=settings.ignore_obs)
         self._source.watch(self._ports.sign())
+        # Which lane plays which episode is fixed beforehand, so that short ones are not favoured.
+        numbers = [iter(range(lane, settings.episodes, lanes)) for lane in range(lanes)]
         self._play = play(
             self._source,
             self._backend,
             settings.spaces,
             noise=settings.policy.head.noise,
             name=display_name(settings.env),
-            episodes=settings.episodes,
-            seed=settings.seed,
+            seed_of=partial(validation_seed, settings.seed),
+            next_number=lambda lane: next(numbers[lane], None),
             bad_numbers=settings.bad_numbers,
         )
 
@@ -224,6 +130,9 @@ class EvaluatorNode:
         return now - self._stopping_since > FINISH_LIMIT_S
 
     def _end(self) -> None:
+        if not self._episodes:
+            name = display_name(self._settings.env)
+            raise BadDataError(f"evaluation: every episode of {name} held NaN or infinity")
         self._tell()
         self._free()
 

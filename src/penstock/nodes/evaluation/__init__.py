@@ -1,0 +1,19 @@
+"""Nodes that play greedy episodes: an evaluator on the way; a judge and its players once a run is over."""
+
+from penstock.nodes.evaluation.evaluator import EvaluatorNode, EvaluatorSettings
+from penstock.nodes.evaluation.judge import JudgeNode, JudgeSettings
+from penstock.nodes.evaluation.player import PlayerNode, PlayerSettings
+from penstock.nodes.evaluation.tickets import EPISODE, TICKET, Ending, found_specs
+
+__all__ = [
+    "EPISODE",
+    "TICKET",
+    "Ending",
+    "EvaluatorNode",
+    "EvaluatorSettings",
+    "JudgeNode",
+    "JudgeSettings",
+    "PlayerNode",
+    "PlayerSettings",
+    "found_specs",
+]

@@ -1,0 +1,194 @@
+"""PlayerNode: plays the episodes that it holds tickets for and answers each ticket once its episode has ended.
+
+It hands out no tickets and adds nothing up: `JudgeNode` does.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from penstock.envs.deadline import deadline
+from penstock.envs.sources import display_name, open_source
+from penstock.errors import EnvError
+from penstock.nodes.contract import Ports
+from penstock.nodes.evaluation.episodes import Episode, play
+from penstock.nodes.evaluation.tickets import ALWAYS_PLAYED, Ending
+from penstock.policies import PolicyGraph
+from penstock.registry import load
+from penstock.seeding import final_seed
+from penstock.types import BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
+
+__all__ = ["PlayerNode", "PlayerSettings"]
+
+STEP_LIMIT_S = 0.05
+
+
+@dataclass(frozen=True)
+class PlayerSettings:
+    """What is played."""
+
+    env: EnvReference
+    vector: bool
+    ignore_obs: tuple[str, ...]
+    spaces: Spaces
+    policy: PolicyGraph
+    backend: BackendSpec
+    index: int
+    """Of this player among those of the evaluation."""
+    lanes: int
+    seed: int
+    """Of the evaluation; with an episode's number it gives the episode's seed."""
+    bad_numbers: Literal["stop", "skip"]
+    env_timeout: float
+    """Seconds that the step of the environment's lanes may take."""
+    open_limit_s: float
+
+
+class _Answer(NamedTuple):
+    """What became of the episode of a ticket."""
+
+    ticket: int
+    """Its slot."""
+    ending: Ending
+    episode: Episode
+
+
+class PlayerNode:
+    """Reads stream ``tickets`` and board ``policy``; writes stream ``episodes``."""
+
+    def __init__(self, settings: PlayerSettings) -> None:
+        self._settings = settings
+        self._source: EnvSource | None = None
+        self._play: Iterator[Episode | None] | None = None
+        self._held: dict[int, int] = {}
+        """Episode -> the slot of its ticket, until the answer is sent."""
+        self._unsent: deque[_Answer] = deque()
+
+    def open(self, ports: Ports) -> None:
+        """Make the policy backend and the environments."""
+        self._ports = ports
+        self._tickets = ports.stream_reader("tickets")
+        self._episodes = ports.stream_writer("episodes")
+        self._policy = ports.board_reader("policy")
+        settings = self._settings
+        with ports.busy("open the policy", settings.open_limit_s):
+            self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
+        self._loaded = False
+        with ports.busy("open environment", settings.open_limit_s):
+            seed = final_seed(settings.seed, settings.index)
+            self._source = open_source(
+                settings.env, settings.vector, settings.lanes, seed=seed, ignore_obs=settings.ignore_obs
+            )
+        self._source.watch(ports.sign())
+
+    def ready(self) -> bool:
+        """True while it plays, or a ticket waits, or an answer that there is room for."""
+        if self._ports.stopping():
+            return bool(self._held) or self._tickets.ready() > 0
+        if self._unsent:
+            return self._episodes.free() > 0
+        return self._play is not None or self._tickets.ready() > 0
+
+    def step(self) -> None:
+        """Play on for a while.
+
+        Raises:
+            EnvError: the environment takes too long for a step.
+        """
+        if self._ports.stopping():
+            self._give_back()
+            return
+        self._send()
+        what = f"a step of environment {display_name(self._settings.env)} in its evaluation"
+        try:
+            # One alarm for all steps of this turn: one for each would cost as much as a step of a small environment.
+            with deadline(self._settings.env_timeout, what):
+                self._play_on()
+        except EnvError as error:
+            # Without the notes that it has gathered on its way: it says all there is to know.
+            raise EnvError(str(error)) from None
+        self._send()
+
+    def close(self) -> None:
+        """Close the environments."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def _play_on(self) -> None:
+        if self._play is None:
+            self._play = self._begin()
+        until = time.monotonic() + STEP_LIMIT_S
+        while not self._unsent and time.monotonic() < until:
+            ended = next(self._play, self)
+            if ended is self:
+                self._play = None
+                return
+            if isinstance(ended, Episode):
+                ending = Ending.SPOILT if ended.spoilt else Ending.PLAYED
+                self._unsent.append(_Answer(self._held[ended.number], ending, ended))
+
+    def _begin(self) -> Iterator[Episode | None]:
+        settings = self._settings
+        if self._source is None:
+            raise EnvError(f"environment {display_name(settings.env)} is closed")
+        if not self._loaded:
+            published = {spec.name: np.empty(spec.shape, spec.dtype) for spec in settings.policy.published()}
+            # Tickets are handed out behind the policy, so it is there.
+            self._policy.read(published)
+            self._backend.load(published)
+            self._loaded = True
+        return play(
+            self._source,
+            self._backend,
+            settings.spaces,
+            noise=settings.policy.head.noise,
+            name=display_name(settings.env),
+            seed_of=partial(final_seed, settings.seed),
+            next_number=self._next_number,
+            bad_numbers=settings.bad_numbers,
+        )
+
+    def _next_number(self, _lane: int) -> int | None:
+        """The episode of the next ticket that may still be begun; ``None`` if none waits."""
+        while (index := self._tickets.take()) is not None:
+            ticket = self._tickets.slot(index)
+            number = int(ticket["number"])
+            self._held[number] = index
+            if ticket["begun"] or number < ALWAYS_PLAYED or time.monotonic() <= ticket["until"]:
+                ticket["begun"][...] = True
+                return number
+            self._unsent.append(_Answer(index, Ending.TOO_LATE, Episode(number, 0.0, 0)))
+        return None
+
+    def _send(self) -> None:
+        """Answer tickets, as far as there is room. The ticket goes back last, so that a death in between loses none."""
+        while self._unsent:
+            answer = self._unsent[0]
+            index = self._episodes.claim(answer.episode.number)
+            if index is None:
+                return
+            slot = self._episodes.slot(index)
+            slot["number"][...] = answer.episode.number
+            slot["ending"][...] = answer.ending
+            slot["episode_return"][...] = answer.episode.episode_return
+            slot["length"][...] = answer.episode.length
+            self._episodes.push(index)
+            self._tickets.release(answer.ticket)
+            del self._held[answer.episode.number]
+            self._unsent.popleft()
+
+    def _give_back(self) -> None:
+        """The evaluation is over: play no further, and leave no ticket that somebody would wait for."""
+        self._play = None
+        self._unsent.clear()
+        for index in self._held.values():
+            self._tickets.release(index)
+        self._held.clear()
+        while (left := self._tickets.take()) is not None:
+            self._tickets.release(left)

@@ -1,0 +1,82 @@
+"""The graph of a final evaluation: players play greedy episodes side by side, a judge hands them out and adds them up.
+
+judge --tickets--> player.0 .. player.n --episodes--> judge
+judge --policy--> player.0 .. player.n
+"""
+
+from penstock.nodes.evaluation import EPISODE, TICKET, JudgeSettings, PlayerSettings, found_specs
+from penstock.program.graph import Board, NodeSpec, Program, Record, Stream
+from penstock.program.plan import EvaluationPlan
+from penstock.topologies.training import OPEN_LIMIT_S, policy_imports, step_limit_s
+
+__all__ = ["build"]
+
+WAITING_TICKETS = 64
+"""So many tickets at least wait for players, so that none waits for the judge."""
+ALARM_S = 5.0
+"""A player breaks a step off by itself when it takes too long. Where it cannot, it counts as hung so much later."""
+
+
+def build(plan: EvaluationPlan) -> Program:
+    """As many players as training had environment nodes, but no more than there are episodes."""
+    players = tuple(f"player.{index}" for index in range(min(plan.num_workers, plan.episodes)))
+    lanes = _lanes(plan, len(players))
+    slots = min(plan.episodes, max(WAITING_TICKETS, 2 * lanes * len(players)))
+    judge = JudgeSettings(
+        env=plan.name,
+        published=plan.published,
+        episodes=plan.episodes,
+        seconds=plan.seconds,
+        stall_timeout=plan.run.stall_timeout,
+        quiet=plan.quiet,
+    )
+    return Program(
+        nodes=(
+            NodeSpec("judge", "judge", judge, group="judge"),
+            *(_player(plan, index, name, lanes) for index, name in enumerate(players)),
+        ),
+        edges=(
+            # Which episodes are to be played; a slot is free again once its episode is answered.
+            Stream("tickets", ("judge",), players, TICKET, slots, "wait"),
+            # What became of them.
+            Stream("episodes", players, ("judge",), EPISODE, slots, "wait"),
+            # What plays them.
+            Board("policy", "judge", players, plan.policy.published()),
+            # The answers so far; the judge's successor goes on behind them.
+            Record("evaluation", "judge", found_specs(plan.episodes)),
+        ),
+        ends_with=("judge",),
+        max_restarts=plan.run.max_restarts,
+        deaths=plan.deaths,
+    )
+
+
+def _lanes(plan: EvaluationPlan, players: int) -> int:
+    """The lanes of one player.
+
+    Environments that take their turns would only make each other's episodes longer, beyond the time that an evaluation
+    has. Those that one call steps together have as many lanes as an environment node has.
+    """
+    if plan.kind == "scalar":
+        return 1
+    return min(plan.run.num_envs // plan.num_workers, -(-plan.episodes // players))
+
+
+def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec:
+    limit = step_limit_s(plan.run, plan.kind, lanes)
+    settings = PlayerSettings(
+        env=plan.env,
+        vector=plan.run.vector_env,
+        ignore_obs=plan.run.ignore_obs or (),
+        spaces=plan.spaces,
+        policy=plan.policy,
+        backend=plan.inference,
+        index=index,
+        lanes=lanes,
+        seed=plan.seed,
+        bad_numbers=plan.run.bad_numbers,
+        env_timeout=limit,
+        open_limit_s=OPEN_LIMIT_S,
+    )
+    imports = policy_imports(plan.run, plan.inference)
+    return NodeSpec(name, "player", settings, group=name, silence_limit_s=limit + ALARM_S, imports=imports)

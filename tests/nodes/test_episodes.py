@@ -1,0 +1,102 @@
+"""Which episodes are played, which count, and which of them a NaN spoils."""
+
+from collections.abc import Iterable
+
+import gymnasium
+import numpy as np
+import pytest
+
+from penstock.envs.sources import open_source
+from penstock.errors import BadDataError
+from penstock.nodes.evaluation.episodes import Episode, play
+from penstock.types import Array, NoiseSpec
+from tests.environments import ClockVectorEnv
+
+
+class ScriptedEnv(gymnasium.Env):
+    """Its seed, less 100, is the number of the episode: the first is one step long, the next two, each step worth 1.
+
+    In those of ``spoilt_at``, number -> step, that step's reward is NaN; at step 0 the first observation is.
+    """
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    spoilt_at: dict[int, int] = {}  # noqa: RUF012 - set by tests
+
+    def reset(self, *, seed=None, options=None):
+        self.number, self.steps = seed - 100, 0
+        return np.full(1, np.nan if self.spoilt_at.get(self.number) == 0 else 0.0, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = np.nan if self.spoilt_at.get(self.number) == self.steps else 1.0
+        return np.zeros(1, np.float32), reward, self.steps > self.number, False, {}
+
+
+class FirstAction:
+    def load(self, published) -> None: ...
+
+    def act(self, obs, noise, explore, out: dict[str, Array]) -> None:
+        out["action"][...] = 0
+
+
+def played(lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=ScriptedEnv) -> list[Episode]:
+    source, left = open_source(env, False, lanes), iter(numbers)
+    playing = play(
+        source,
+        FirstAction(),
+        source.spaces,
+        noise=NoiseSpec("normal", ()),
+        name="Scripted",
+        seed_of=lambda number: number + 100,
+        next_number=lambda lane: next(left, None),
+        bad_numbers=bad_numbers,
+    )
+    return sorted(episode for episode in playing if episode is not None)
+
+
+@pytest.fixture(autouse=True)
+def _sound(monkeypatch) -> None:
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {})
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_each_episode_that_is_begun_is_played_once_whatever_the_lanes(lanes: int) -> None:
+    assert played(lanes, range(4)) == [(0, 1.0, 1, False), (1, 2.0, 2, False), (2, 3.0, 3, False), (3, 4.0, 4, False)]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_a_nan_spoils_its_own_episode_and_no_other(monkeypatch, lanes: int, step: int) -> None:
+    # Of episode 2 the first observation, the reward of a step, the reward of the step that ends it.
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {2: step})
+    others = [(0, 1.0, 1, False), (1, 2.0, 2, False), (3, 4.0, 4, False)]
+    assert played(lanes, range(4)) == sorted([*others, (2, 0.0, 0, True)])
+
+
+def test_spoilt_episodes_in_a_row_are_each_told(monkeypatch) -> None:
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {0: 1, 1: 0, 2: 0})
+    assert played(1, range(4)) == [(0, 0.0, 0, True), (1, 0.0, 0, True), (2, 0.0, 0, True), (3, 4.0, 4, False)]
+
+
+def test_a_nan_is_refused_where_it_is_not_skipped(monkeypatch) -> None:
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {1: 2})
+    with pytest.raises(BadDataError, match="evaluation: reward of lane 0 of Scripted is nan at step 1 of its episode"):
+        played(1, range(4), bad_numbers="stop")
+
+
+def test_a_nan_in_an_episode_that_does_not_count_disturbs_nobody(monkeypatch) -> None:
+    # What a lane without an episode goes on with is seeded as episode 0.
+    monkeypatch.setattr(ScriptedEnv, "spoilt_at", {0: 1})
+    assert played(2, [3], bad_numbers="stop") == [(3, 4.0, 4, False)]
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_lanes_that_one_call_steps_play_each_episode_once(mode: str) -> None:
+    def clocks(num_envs: int) -> ClockVectorEnv:
+        return ClockVectorEnv(num_envs, mode, limit=3)
+
+    # Lane i is cut after 3 + i steps.
+    found = played(2, range(5), env=clocks)
+    assert [episode.number for episode in found] == [0, 1, 2, 3, 4]
+    assert {(episode.episode_return, episode.length) for episode in found} == {(3.0, 3), (4.0, 4)}

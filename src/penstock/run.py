@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.schema import Config
-from penstock.config.sources import from_mapping, from_toml, with_changes
+from penstock.config.sources import from_mapping, with_changes
 from penstock.endings import (
     differences,
     ended_early,
@@ -129,7 +129,7 @@ def resume(
     """
     folder = RunFolder.open(Path(run))
     more = {} if timesteps is None else {"timesteps": timesteps}
-    config = with_changes(from_toml(folder.config_path), {**(settings or {}), **more})
+    config = with_changes(folder.read_config(), {**(settings or {}), **more})
     prepared = _prepare_again(folder, config, env, "resume")
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     check_fits(prepared, begin)
@@ -287,7 +287,7 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
 def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call: str) -> tuple[Prepared, Policy, str]:
     """What a run was trained on, its policy, and the name of the checkpoint that it is from."""
     folder = RunFolder.open(Path(run))
-    config = from_toml(folder.config_path)
+    config = folder.read_config()
     # On the CPU: whoever plays need not have the device that the run was trained on.
     prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env, call)
     path = find_checkpoint(folder.path, checkpoint)

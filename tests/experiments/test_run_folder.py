@@ -24,7 +24,16 @@ def test_a_run_folder_is_named_after_environment_algorithm_and_time(tmp_path):
     folder = made(tmp_path / "new" / "logs")
     assert folder.path == tmp_path / "new" / "logs" / "Pendulum-v1-ppo-20260102-120000"
     assert folder.checkpoints.is_dir()
-    assert from_toml(folder.config_path) == CONFIG
+    assert from_toml(folder.config_path) == folder.read_config() == CONFIG
+
+
+def test_a_range_that_was_ignored_without_atoms_is_dropped(tmp_path):
+    folder = made(tmp_path)
+    settings = 'env = "CartPole-v1"\nalgo = "dqn"\nvalue_min = -1.0\nvalue_max = 5.0\natoms = '
+    folder.config_path.write_text(settings + "1\n")
+    assert folder.read_config() == from_mapping({"env": "CartPole-v1", "algo": "dqn", "atoms": 1})
+    folder.config_path.write_text(settings + "51\n")
+    assert folder.read_config().algorithm.value_max == 5.0
 
 
 def test_two_runs_of_the_same_second_do_not_clash(tmp_path):

@@ -20,6 +20,7 @@ __all__ = [
     "from_mapping",
     "from_settings",
     "from_toml",
+    "known_fields",
     "preset_names",
     "preset_path",
     "preset_texts",
@@ -117,13 +118,26 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
         ConfigError: see ``from_mapping``.
     """
     run_fields = field_table(RunConfig)
-    algorithm = load(ALGORITHMS[str(_read(run_fields["algo"], settings.get("algo")))].config)
+    algorithm = _algorithm_config(settings)
     known = field_table(RunConfig, algorithm)
     _refuse_unknown(settings, (*known, *flags))
     if "env" not in settings:
         raise ConfigError("no environment is named; for example: --env Pendulum-v1")
     values = {name: _read(known[name], setting) for name, setting in settings.items()}
     return Config(RunConfig(**_part(values, run_fields)), algorithm(**_part(values, known.keys() - run_fields.keys())))
+
+
+def known_fields(settings: Mapping[str, Setting]) -> dict[str, Field]:
+    """The settings that there are with the algorithm that these name.
+
+    Raises:
+        ConfigError: there is no such algorithm.
+    """
+    return field_table(RunConfig, _algorithm_config(settings))
+
+
+def _algorithm_config(settings: Mapping[str, Setting]) -> Any:  # noqa: ANN401 - a dataclass of the algorithm's own
+    return load(ALGORITHMS[str(_read(field_table(RunConfig)["algo"], settings.get("algo")))].config)
 
 
 def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:

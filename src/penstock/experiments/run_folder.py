@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from penstock.config.schema import Config
-from penstock.config.sources import to_toml
+from penstock.config.sources import from_settings, settings_of_file, to_toml
 from penstock.errors import RunFolderError, nearest
 from penstock.experiments.durable import remove_folder, sweep, write_file
+from penstock.experiments.migrations import migrated_settings
 
 __all__ = ["RunFolder", "list_runs"]
 
@@ -120,6 +121,14 @@ class RunFolder:
             (self.path / NUMBER).write_text(f"{max(numbers, default=0) + 1}\n")
         except OSError as error:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+
+    def read_config(self) -> Config:
+        """The config that the run was told, as far as it holds today.
+
+        Raises:
+            ConfigError: see ``from_toml``.
+        """
+        return from_settings(migrated_settings(settings_of_file(self.config_path)))
 
     def write_config(self, config: Config) -> None:
         """Keep the whole resolved config.

@@ -115,7 +115,7 @@ def _check_disk(table: Table, file: Path) -> None:
             less = f"--capacity {fits} rows fit" if fits else "a smaller --capacity needs less"
             raise ResourceError(
                 f"the replay table of this run needs a file of {_gib(need)}, and {_gib(free)} are free in "
-                f"{file.parent}; {less}, or give another --log_dir"
+                f"{file.parent.parent}; {less}, or give another --log_dir"
             )
 
 

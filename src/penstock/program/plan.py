@@ -50,5 +50,3 @@ class Plan:
     resumed_steps: int = 0
     quiet: bool = False
     """No display, files only."""
-    told: tuple[str, ...] = ()
-    """Lines that the display begins with."""

@@ -293,6 +293,5 @@ def _monitor(plan: Plan) -> NodeSpec:
         quiet=plan.quiet,
         resumed_update=plan.resumed_update,
         resumed_steps=plan.resumed_steps,
-        told=plan.told,
     )
     return NodeSpec("monitor", "monitor", settings, group="monitor")

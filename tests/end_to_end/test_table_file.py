@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -193,6 +194,20 @@ def test_a_run_says_where_its_table_lies_and_how_large_it_is(tmp_path: Path, cap
 
 def _typed(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def test_rows_that_were_altered_between_two_runs_are_told_of(tmp_path: Path) -> None:
+    run = train(tmp_path, 4).run_folder
+    rings = read_header(run / "replay.table").rings
+    table, _ = rings.structures(mapped(run / "replay.table", rings))
+    table.arrays["reward"][table.index(0, 2), 3, 1] = np.nan
+    again = penstock.resume(run, timesteps=6 * TURN, quiet=True)
+    assert again.updates == 6
+    assert again.notes[0].startswith(
+        f"not bit-exact: of {4 * TURN} replay rows {3 * TURN} are left out, {3 * TURN} of them because rows "
+    )
+    # What this run wrote is whole again.
+    assert penstock.resume(run, timesteps=8 * TURN, quiet=True).notes == ()
 
 
 def test_a_program_is_built_once(tmp_path: Path, monkeypatch) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from benchmarks.arguments import positive_int
 from benchmarks.measured import Kind, Measured, parser, report
 from benchmarks.peak import forward_operations, operations_per_second
 from benchmarks.timing import Contestant, compare, per_call
@@ -142,7 +143,7 @@ def answer(act: Callable[[], None], asked: Question) -> Arrays:
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("act", __doc__, rounds=9)
-    arguments.add_argument("--calls", type=int, default=1000, help="calls of a round")
+    arguments.add_argument("--calls", type=positive_int, default=1000, help="calls of a round")
     args = arguments.parse_args()
     torch.set_num_threads(1)
     core = operations_per_second(1)

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from benchmarks.arguments import positive_int
 from benchmarks.peers.install import python_of
 from benchmarks.record import ROOT, destination, write
 from benchmarks.runs import curve, train
@@ -47,10 +48,10 @@ def ours(words: list[str], updates: int) -> float:
 def main() -> None:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=10, help="batches that are measured in a round, on each side")
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument("--updates", type=positive_int, default=10, help="measured batches of a round, on each side")
     parser.add_argument(
-        "--threads", type=int, default=2, help="of torch, on both sides; 2 is the peer's best on 2 cores"
+        "--threads", type=positive_int, default=2, help="of torch, on both sides; 2 is the peer's best on 2 cores"
     )
     parser.add_argument(
         "--backend", default="compiled", help="of penstock's update; a run of 300,000 steps compiles it"

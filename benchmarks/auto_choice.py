@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import positive_int
 from benchmarks.record import destination, write
 from benchmarks.runs import curve, train
 from penstock.metrics.report import STEPS_PER_SECOND
@@ -69,8 +70,8 @@ def results(cores: Sequence[int], settings: Sequence[str], rounds: int) -> Itera
 def main() -> None:
     """Measure, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=positive_int, default=2)
+    parser.add_argument("--cores", type=positive_int, nargs="+", default=[1, 2])
     parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()

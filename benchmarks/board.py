@@ -12,6 +12,7 @@ import multiprocessing
 
 import numpy as np
 
+from benchmarks.arguments import positive_int
 from benchmarks.crossing import Rival, across, shared
 from benchmarks.measured import Measured, parser, report
 from benchmarks.timing import Contestant, each_call
@@ -97,8 +98,8 @@ def measure(size: int, rounds: int, messages: int) -> list[Measured]:
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("board", __doc__, rounds=7)
-    arguments.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of parameters")
-    arguments.add_argument("--messages", type=int, default=500, help="publications of a round")
+    arguments.add_argument("--sizes", type=positive_int, nargs="+", default=SIZES, help="numbers of parameters")
+    arguments.add_argument("--messages", type=positive_int, default=500, help="publications of a round")
     args = arguments.parse_args()
     rows = [row for size in args.sizes for row in measure(size, args.rounds, args.messages)]
     report(arguments, args, rows, {})

@@ -11,6 +11,7 @@ sleep at all, but looks at one word until it changes. An issue of this project a
 import multiprocessing
 import os
 
+from benchmarks.arguments import positive_int
 from benchmarks.crossing import Rival, across, shared
 from benchmarks.measured import Measured, parser, report
 from benchmarks.slots import WordWay
@@ -117,7 +118,7 @@ def measure(rounds: int, messages: int) -> list[Measured]:
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("doorbell", __doc__, rounds=7)
-    arguments.add_argument("--messages", type=int, default=1000, help="wake-ups of a round")
+    arguments.add_argument("--messages", type=positive_int, default=1000, help="wake-ups of a round")
     args = arguments.parse_args()
     report(arguments, args, measure(args.rounds, args.messages), {})
 

@@ -10,6 +10,7 @@ well anything learns: `benchmarks/learning` does.
 import argparse
 import statistics
 
+from benchmarks.arguments import positive_int
 from benchmarks.peers.run import result_of
 from benchmarks.record import destination, write
 from benchmarks.runs import flags, throughput
@@ -39,10 +40,10 @@ def ours(extra: list[str], updates: int) -> float:
 def main() -> None:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=16, help="batches of penstock that are measured in a round")
-    parser.add_argument("--peer_updates", type=int, default=4, help="batches of the peer that are measured in a round")
-    parser.add_argument("--peer_threads", type=int, default=1)
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument("--updates", type=positive_int, default=16, help="measured batches of penstock in a round")
+    parser.add_argument("--peer_updates", type=positive_int, default=4, help="measured batches of the peer in a round")
+    parser.add_argument("--peer_threads", type=positive_int, default=1)
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args, extra = parser.parse_known_args()
     peers, own = [], []

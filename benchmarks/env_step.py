@@ -183,7 +183,7 @@ def measure(case: Case, rounds: int, folder: Path) -> list[Measured]:
     node, limit = Collecting(settled), Bare(case, settled.spaces, 1, None)
     acting = Bare(case, settled.spaces, 1, forward_pass(settled, node.published, case.lanes))
     seconds = []
-    for _ in range(rounds):
+    for _ in range(rounds + 1):
         whole, slot = node.rollout()
         action = slot["action"][:NUM_STEPS]
         (bare, ended), (with_forward, _) = limit.rollout(action), acting.rollout(action)
@@ -206,7 +206,7 @@ def measure(case: Case, rounds: int, folder: Path) -> list[Measured]:
 
 def main() -> None:
     """Measure, print, and write the result."""
-    arguments = parser("env_step", __doc__, rounds=31)
+    arguments = parser("env_step", __doc__, rounds=30)
     arguments.add_argument(
         "--cases", nargs="+", help="names of cases, as printed", default=[case.name for case in CASES]
     )

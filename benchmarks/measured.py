@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from benchmarks.arguments import positive_int
 from benchmarks.record import destination, write
 
 Kind = Literal["penstock", "peer", "limit"]
@@ -53,7 +54,7 @@ def parser(name: str, description: str | None, rounds: int) -> argparse.Argument
     made = argparse.ArgumentParser(
         f"python -m benchmarks.{name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--rounds", type=int, default=rounds, help="how often the compared things take turns")
+    made.add_argument("--rounds", type=positive_int, default=rounds, help="how often the compared things take turns")
     made.add_argument("--write", type=destination, help="write the result here as JSON")
     return made
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.end_to_end import BATCH, SETTING
 from benchmarks.processes import cpu_per_step
@@ -119,8 +120,10 @@ def main() -> None:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=("published", "sleeping"), default=["published", "sleeping"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=32, help="batches a run; three times as many where it sleeps")
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument(
+        "--updates", type=positive_int, default=32, help="batches a run; three times as many where it sleeps"
+    )
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     reached, entries = measure(args.parts, args.rounds, args.updates)

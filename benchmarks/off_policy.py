@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.run import result_of
 from benchmarks.record import destination, write
@@ -123,8 +124,8 @@ def entry(values: list[Ran]) -> dict[str, Any]:
 def main() -> None:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=2000, help="updates of a run that are measured")
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument("--updates", type=positive_int, default=2000, help="updates of a run that are measured")
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     found = measure(args.rounds, args.updates)

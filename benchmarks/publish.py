@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.arguments import positive_int
 from benchmarks.crossing import Rival, across, shared
 from benchmarks.measured import Measured, parser, report
 from benchmarks.timing import Contestant, each_call
@@ -103,7 +104,7 @@ def measure(hidden: tuple[int, int], rounds: int, messages: int) -> list[Measure
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("publish", __doc__, rounds=7)
-    arguments.add_argument("--messages", type=int, default=500, help="publications of a round")
+    arguments.add_argument("--messages", type=positive_int, default=500, help="publications of a round")
     args = arguments.parse_args()
     rows = [row for hidden in ((64, 64), (256, 256)) for row in measure(hidden, args.rounds, args.messages)]
     report(arguments, args, rows, {})

@@ -28,6 +28,7 @@ from multiprocessing.sharedctypes import Synchronized
 
 import numpy as np
 
+from benchmarks.arguments import positive_int
 from benchmarks.measured import Measured, parser, report
 from benchmarks.peers.rounds import Peer, peer
 from benchmarks.tables import Shape, StepByStep, WholeRollouts, filled
@@ -275,8 +276,8 @@ def image_bytes() -> int:
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("replay", __doc__, rounds=7)
-    arguments.add_argument("--calls", type=int, default=20_000, help="batches of a round; of images a hundredth")
-    arguments.add_argument("--rows", type=int, default=1_000_000, help="rows of a table")
+    arguments.add_argument("--calls", type=positive_int, default=20_000, help="batches of a round; images: a hundredth")
+    arguments.add_argument("--rows", type=positive_int, default=1_000_000, help="rows of a table")
     arguments.add_argument("--peers", nargs="+", choices=[*PEERS, "none"], default=list(PEERS), help="which of them")
     args = arguments.parse_args()
     shape = pendulum(args.rows)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import positive_int
 from benchmarks.bars import Bar
 from benchmarks.record import destination, write
 from benchmarks.runs import curve, flags, idle, rate, train
@@ -83,8 +84,8 @@ def row(workers: int, ours: float, idle_share: float, bare: float) -> dict[str, 
 def main() -> None:
     """Measure every width, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", nargs="+", type=int, default=list(WORKERS))
-    parser.add_argument("--batches", type=int, default=6, help="batches that are measured at each width")
+    parser.add_argument("--workers", nargs="+", type=positive_int, default=list(WORKERS))
+    parser.add_argument("--batches", type=positive_int, default=6, help="batches that are measured at each width")
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()
     rows = []

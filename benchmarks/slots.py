@@ -14,6 +14,7 @@ import queue
 
 import numpy as np
 
+from benchmarks.arguments import positive_int
 from benchmarks.crossing import Rival, across, shared
 from benchmarks.measured import Measured, parser, report
 from benchmarks.timing import Contestant, compare, per_call
@@ -160,8 +161,8 @@ def to_second_process(rounds: int, messages: int) -> list[Measured]:
 def main() -> None:
     """Measure, print, and write the result."""
     arguments = parser("slots", __doc__, rounds=7)
-    arguments.add_argument("--calls", type=int, default=5000, help="calls of a round within a process")
-    arguments.add_argument("--messages", type=int, default=1000, help="messages of a round between processes")
+    arguments.add_argument("--calls", type=positive_int, default=5000, help="calls of a round within a process")
+    arguments.add_argument("--messages", type=positive_int, default=1000, help="messages of a round between processes")
     args = arguments.parse_args()
     # The second processes come first: they are forked before anything else has run.
     elsewhere = to_second_process(args.rounds, args.messages)

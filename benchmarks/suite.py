@@ -37,7 +37,7 @@ SUITE = (
     Entry("publish", "publish", "--rounds 3 --messages 200"),
     Entry("act", "act", "--rounds 3 --calls 200"),
     Entry("update", "update", "--rounds 3 --minibatches 64"),
-    Entry("env_step", "env_step", "--rounds 3"),
+    Entry("env_step", "env_step", "--rounds 2"),
     Entry("replay", "replay", "--rounds 2 --calls 2000"),
     Entry("start", "start", "--rounds 2"),
     Entry("first_steps", "first_steps", "--rounds 2"),

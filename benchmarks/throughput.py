@@ -13,6 +13,7 @@ float32. Steady state: updates included, start-up left out. Does not judge how w
 import argparse
 import statistics
 
+from benchmarks.arguments import positive_float, positive_int
 from benchmarks.bars import Bar
 from benchmarks.peers.run import result_of
 from benchmarks.record import destination, write
@@ -63,10 +64,10 @@ def bars(medians: dict[str, float]) -> list[Bar]:
 def main() -> None:
     """Alternate, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=150, help="batches of penstock in a round")
-    parser.add_argument("--peer_updates", type=int, default=15, help="batches of stable-baselines3 in a round")
-    parser.add_argument("--peer_seconds", type=float, default=15, help="seconds of Sample Factory in a round")
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument("--updates", type=positive_int, default=150, help="batches of penstock in a round")
+    parser.add_argument("--peer_updates", type=positive_int, default=15, help="batches of stable-baselines3 in a round")
+    parser.add_argument("--peer_seconds", type=positive_float, default=15, help="seconds of Sample Factory in a round")
     parser.add_argument("--shared", action="store_true", help="measure Sample Factory with a shared trunk as well")
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args = parser.parse_args()

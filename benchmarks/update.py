@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from benchmarks.arguments import positive_int
 from benchmarks.measured import Measured, parser, report
 from benchmarks.peak import operations_per_second, update_operations
 from benchmarks.timing import Contestant, compare
@@ -152,7 +153,7 @@ def main() -> None:
     arguments = parser("update", __doc__, rounds=9)
     every = ["fused", "compiled", "eager"]
     arguments.add_argument("--backends", nargs="+", choices=every, default=every, help="updates to compare")
-    arguments.add_argument("--minibatches", type=int, default=256, help="minibatches of a round, at most an epoch's")
+    arguments.add_argument("--minibatches", type=positive_int, default=256, help="of a round, at most an epoch's")
     args = arguments.parse_args()
     rows = measure(args.backends, args.rounds, args.minibatches)
     report(arguments, args, rows, {"lanes": LANES, "num_steps": CONFIG.num_steps})

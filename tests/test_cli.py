@@ -57,7 +57,8 @@ def trains(monkeypatch, tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    folder = RunFolder.create(tmp_path, "Pendulum-v1", "ppo")
+    folder = RunFolder.fresh(tmp_path, "Pendulum-v1", "ppo")
+    folder.make()
     folder.write_config(from_mapping({"env": "Pendulum-v1"}))
     return folder
 

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.arguments import positive_float
 from benchmarks.record import ROOT, destination
 from benchmarks.runs import evaluate, flags
 from benchmarks.soak.faults import Draw
@@ -120,7 +121,7 @@ def soak(minutes: float, seed: int, path: Path, words: Sequence[str]) -> list[st
 def main() -> int:
     """Soak for as long as asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=FULL_MINUTES, help="with faults; the quiet comes on top")
+    parser.add_argument("--minutes", type=positive_float, default=FULL_MINUTES, help="with faults; quiet comes on top")
     parser.add_argument("--seed", type=int, default=0, help="of the faults")
     place = ROOT / "build/benchmarks/soak_on_policy.json"
     parser.add_argument("--write", type=destination, default=place, metavar="FILE")

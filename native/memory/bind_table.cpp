@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "buffer.hpp"
+#include "penstock/memory/checksum.hpp"
 #include "penstock/memory/table.hpp"
 
 namespace penstock::memory {
@@ -71,6 +73,21 @@ class PyTable {
     Table<> table_;
 };
 
+std::uint64_t checksum(nb::sequence parts, std::uint64_t number, std::uint64_t other) {
+    std::vector<Buffer> buffers;
+    for (const nb::handle part : parts) {
+        buffers.emplace_back(part, Buffer::readable);
+    }
+    const nb::gil_scoped_release released;
+    Checksum found;
+    std::size_t word = 0;
+    for (const Buffer& buffer : buffers) {
+        sum_words(buffer.data(), buffer.size(), found, word);
+        word += words_for(buffer.size());
+    }
+    return found.value(number, other);
+}
+
 }  // namespace
 
 void bind_table(nb::module_& module) {
@@ -85,6 +102,7 @@ void bind_table(nb::module_& module) {
         .def("written", &PyTable::written)
         .def("claimed", &PyTable::claimed)
         .def("index", &PyTable::index);
+    module.def("checksum", &checksum);
 }
 
 }  // namespace penstock::memory

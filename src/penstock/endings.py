@@ -115,6 +115,11 @@ def table_found(spec: AlgorithmSpec, manifest: Mapping[str, Any], found: Found |
         found = Found(why="its rows did not go with the checkpoint")
     if found.why:
         what = f"the replay table begins empty ({found.why})"
+    elif found.altered:
+        what = (
+            f"of {found.rows:,} replay rows {found.left_out:,} are left out, {found.altered:,} of them because rows in "
+            "the file were altered: with these goes what the same environment process wrote before"
+        )
     elif found.left_out:
         what = (
             f"of {found.rows:,} replay rows {found.left_out:,} were overwritten after the checkpoint and are left out"
@@ -129,7 +134,7 @@ def table_found(spec: AlgorithmSpec, manifest: Mapping[str, Any], found: Found |
 def table_in_file(path: Path, rings: Rings, found: Found) -> str:
     """What a run says at its start of a table that lies in a file."""
     kept = f", {found.rows - found.left_out:,} rows in it" if found.rows else ""
-    return f"the replay table is a file of {bytes_text(rings.nbytes)}{kept}: {path}"
+    return f"the replay table is a file of {bytes_text(rings.file_bytes)}{kept}: {path}"
 
 
 def skipped(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:

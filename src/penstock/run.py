@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.schema import Config
-from penstock.config.sources import from_mapping, from_toml, with_changes
+from penstock.config.sources import from_mapping, with_changes
 from penstock.endings import (
     differences,
     ended_early,
@@ -89,19 +89,22 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
     if not isinstance(config, Config):
         config, env = _config_of(config, env)
     prepared = prepare(config, env)
-    _check_room(prepared, Path(prepared.config.run.log_dir))
-    folder = None
+    run, made = prepared.config.run, False
     try:
-        # An interrupt waits until the folder is known here: else nobody would remove it.
-        with Interrupts() as interrupts:
-            folder = RunFolder.create(prepared.config.run.log_dir, prepared.profile.name, prepared.config.run.algo)
+        # Another run may take the folder's name before it is made here.
+        while not made:
+            folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
+            program = _with_room(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
+            # An interrupt waits until it is known here that the folder was made: else nobody would remove it.
+            with Interrupts() as interrupts:
+                made = folder.make()
         _raise_if_any(interrupts)
         with folder.claim():
             folder.write_config(prepared.config)
-            the_plan, _ = _begin_table(plan(prepared, folder.path, quiet=quiet), None)
-            return _finish(prepared, folder, _launch(prepared, folder, the_plan), quiet=quiet)
+            program, _ = _begin_table(program, None)
+            return _finish(prepared, folder, _launch(prepared, folder, program), quiet=quiet)
     except KeyboardInterrupt:
-        if folder is not None:
+        if made:
             remove_unbegun(folder)
         raise
 
@@ -130,20 +133,21 @@ def resume(
     """
     folder = RunFolder.open(Path(run))
     more = {} if timesteps is None else {"timesteps": timesteps}
-    config = with_changes(from_toml(folder.config_path), {**(settings or {}), **more})
+    config = with_changes(folder.read_config(), {**(settings or {}), **more})
     prepared = _prepare_again(folder, config, env, "resume")
     begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
     check_fits(prepared, begin)
-    _check_room(prepared, folder.path)
+    the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+    program = _with_room(_topology(the_plan), prepared)
     over = over_already(prepared.config.run, folder.path, begin.arrays)
     with folder.claim():
-        the_plan, found = _begin_table(plan(prepared, folder.path, quiet=quiet, begin=begin), begin)
+        program, found = _begin_table(program, begin)
         if not over:
             folder.write_config(prepared.config)
         set_aside_after(folder.path, int(begin.manifest["update"]))
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)
-        result = _finish(prepared, folder, _launch(prepared, folder, the_plan), begun_anew, quiet=quiet)
+        result = _finish(prepared, folder, _launch(prepared, folder, program), begun_anew, quiet=quiet)
     changed = (*differences(begin.manifest, prepared.manifest()), *table_found(prepared.spec, begin.manifest, found))
     return replace(result, notes=over or (*changed, *result.notes))
 
@@ -198,10 +202,14 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, and what each process takes for itself"
 
 
-def _check_room(prepared: Prepared, folder: Path) -> None:
-    """Return if the machine has room for the run, as far as that can be known beforehand."""
-    program = _topology(plan(prepared, folder, quiet=True))
+def _with_room(program: Program, prepared: Prepared) -> Program:
+    """The program, for which the machine has room, as far as that can be known beforehand.
+
+    Raises:
+        ResourceError: it has not.
+    """
     check_room(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
+    return program
 
 
 def _raise_if_any(interrupts: Interrupts) -> None:
@@ -209,13 +217,15 @@ def _raise_if_any(interrupts: Interrupts) -> None:
         raise KeyboardInterrupt
 
 
-def _begin_table(the_plan: Plan, checkpoint: Checkpoint | None) -> tuple[Plan, Found | None]:
-    """See that the file of a table is there, where it has one: the plan with what is said of it, and what was in it."""
-    table = file_of_table(_topology(the_plan))
+def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Program, Found | None]:
+    """See that the file of a table is there, where it has one: the monitor is to tell of it; and what was in it."""
+    table = file_of_table(program)
     if table is None:
-        return the_plan, None
+        return program, None
     found = begin_file(*table, checkpoint)
-    return replace(the_plan, told=(*the_plan.told, table_in_file(*table, found))), found
+    monitor = program.node("monitor")
+    settings = replace(monitor.settings, told=(*monitor.settings.told, table_in_file(*table, found)))
+    return program.with_node(replace(monitor, settings=settings)), found
 
 
 def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Config, EnvFactory | None]:
@@ -250,12 +260,11 @@ def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None, ca
         raise
 
 
-def _launch(prepared: Prepared, folder: RunFolder, the_plan: Plan) -> Outcome:
-    """The three calls: plan to program, program to processes. A run that fails leaves a card that says so."""
-    program = _topology(the_plan)
+def _launch(prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
+    """Program to processes. A run that fails leaves a card that says so."""
     table = file_of_table(program)
     try:
-        outcome: Outcome = load(RUNTIMES[the_plan.run.runtime].launch)(program)
+        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program)
         if table is not None:
             settle(table[0])
     except PenstockError as error:
@@ -310,7 +319,7 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
 def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call: str) -> tuple[Prepared, Arrays, str]:
     """What a run was trained on, the arrays of a checkpoint, and its name."""
     folder = RunFolder.open(Path(run))
-    config = from_toml(folder.config_path)
+    config = folder.read_config()
     # On the CPU: whoever plays need not have the device that the run was trained on.
     prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env, call)
     path = find_checkpoint(folder.path, checkpoint)

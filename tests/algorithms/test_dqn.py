@@ -160,6 +160,14 @@ def test_atoms_need_a_range():
         spec.spec(DISCRETE, spec.DQNConfig(atoms=51, value_min=2.0, value_max=1.0))
 
 
+@pytest.mark.parametrize("given", [{"value_max": 5.0}, {"value_min": -1.0}])
+def test_a_range_needs_atoms(given):
+    (name,) = given
+    why = rf"--{name} is the end of a range of atoms, and --atoms 1 has none; give --atoms 51"
+    with pytest.raises(ConfigError, match=why):
+        spec.spec(DISCRETE, spec.DQNConfig(**given))
+
+
 def test_greedy_actions_are_the_best_and_exploring_ones_are_any():
     _, policy, built = parts()
     state = state_of(built)

@@ -17,7 +17,7 @@ SMALLEST = {
     "publish": "--rounds 1 --messages 5",
     "act": "--rounds 1 --calls 2",
     "update": "--rounds 1 --minibatches 2 --backends fused eager",
-    "env_step": "--rounds 2 --cases Pendulum-v1:1 CartPole-v1:8:vector",
+    "env_step": "--rounds 1 --cases Pendulum-v1:1 CartPole-v1:8:vector",
     "replay": "--rounds 1 --calls 100 --rows 20000 --peers none",
     "start": "--rounds 1",
     "first_steps": "--rounds 1",

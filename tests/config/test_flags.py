@@ -73,6 +73,10 @@ def test_the_algorithm_may_be_named_in_the_file(tmp_path):
         (["--seed", "1"], "no environment is named"),
         (["--config"], "--config needs a value"),
         (["--preset", "cartpol"], "did you mean cartpole"),
+        (
+            ["--preset", "halfcheetah", "--algo", "ppo"],
+            "^preset halfcheetah is for --algo sac: ppo has no setting min_rows; leave out --algo ppo, or --preset",
+        ),
         (["--env", "X", "--distributed", "True"], "unknown flag --distributed"),
     ],
 )

@@ -64,6 +64,10 @@ def test_the_algorithm_decides_which_settings_there_are():
         ({"env": "X", "gamma": 1.5}, "gamma takes a number from 0 to 1, not 1.5"),
         ({"env": "X", "num_envs": 8, "num_workers": 3}, "nearest that does is 2"),
         ({"env": "X", "early_stop": 3}, "--eval_interval"),
+        *(
+            ({"env": "X", "algo": algo, "updates_per_step": 1e9}, "takes a number from 0.0001 to 1,000, not 1e.09")
+            for algo in ("sac", "td3", "dqn", "apex")
+        ),
         ({"env": "X", "algo": "sac", "demonstration_share": 0.5}, "there are none; give --demonstrations"),
         ({"env": "  "}, "the name of an environment"),
         ({}, "no environment is named"),

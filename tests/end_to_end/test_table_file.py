@@ -8,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 import penstock
 from penstock.cli import main
-from penstock.errors import ResourceError, RunFolderError
+from penstock.errors import ConfigError, ResourceError, RunFolderError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.processes import machine
@@ -193,6 +194,35 @@ def test_a_run_says_where_its_table_lies_and_how_large_it_is(tmp_path: Path, cap
 
 def _typed(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def test_rows_that_were_altered_between_two_runs_are_told_of(tmp_path: Path) -> None:
+    run = train(tmp_path, 4).run_folder
+    rings = read_header(run / "replay.table").rings
+    table, _ = rings.structures(mapped(run / "replay.table", rings))
+    table.arrays["reward"][table.index(0, 2), 3, 1] = np.nan
+    again = penstock.resume(run, timesteps=6 * TURN, quiet=True)
+    assert again.updates == 6
+    assert again.notes[0].startswith(
+        f"not bit-exact: of {4 * TURN} replay rows {3 * TURN} are left out, {3 * TURN} of them because rows "
+    )
+    # What this run wrote is whole again.
+    assert penstock.resume(run, timesteps=8 * TURN, quiet=True).notes == ()
+
+
+def test_a_program_is_built_once(tmp_path: Path, monkeypatch) -> None:
+    built, topology = [], penstock.run._topology
+    monkeypatch.setattr("penstock.run._topology", lambda plan: built.append(plan) or topology(plan))
+    run = train(tmp_path, 2).run_folder
+    assert len(built) == 1
+    penstock.resume(run, timesteps=4 * TURN, quiet=True)
+    assert len(built) == 2
+
+
+def test_settings_that_make_no_program_leave_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--reuse 2 needs --sync_mode non_blocking"):
+        train(tmp_path, 2, reuse=2.0)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_it_is_told_of_where_a_program_is_drawn(tmp_path: Path, capsys) -> None:

@@ -13,7 +13,8 @@ EVALUATION = SimpleNamespace(mean_return=-153.24, std_return=80.0, mean_length=2
 
 
 def written(tmp_path, evaluation):
-    folder = RunFolder.create(tmp_path / "my logs", "Pendulum-v1", "ppo")
+    folder = RunFolder.fresh(tmp_path / "my logs", "Pendulum-v1", "ppo")
+    folder.make()
     facts = {"env": "X", "spaces": "", "algorithm": "ppo", "steps": 1, "update": 61, "return_mean": -150.0}
     save_checkpoint(folder.path, {"x": np.zeros(1)}, facts)
     folder.policy_path.write_bytes(b"onnx")

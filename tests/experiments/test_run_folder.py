@@ -15,7 +15,8 @@ CONFIG = from_mapping({"env": "Pendulum-v1"})
 
 
 def made(log_dir, env="Pendulum-v1", now=NOON):
-    folder = RunFolder.create(log_dir, env, "ppo", now)
+    folder = RunFolder.fresh(log_dir, env, "ppo", now)
+    folder.make()
     folder.write_config(CONFIG)
     return folder
 
@@ -24,7 +25,23 @@ def test_a_run_folder_is_named_after_environment_algorithm_and_time(tmp_path):
     folder = made(tmp_path / "new" / "logs")
     assert folder.path == tmp_path / "new" / "logs" / "Pendulum-v1-ppo-20260102-120000"
     assert folder.checkpoints.is_dir()
-    assert from_toml(folder.config_path) == CONFIG
+    assert from_toml(folder.config_path) == folder.read_config() == CONFIG
+
+
+def test_a_name_that_another_run_has_taken_since_is_not_shared(tmp_path):
+    first, second = (RunFolder.fresh(tmp_path, "X", "ppo", NOON) for _ in range(2))
+    assert first.path == second.path
+    assert [first.make(), second.make()] == [True, False]
+    assert RunFolder.fresh(tmp_path, "X", "ppo", NOON).make()
+
+
+def test_a_range_that_was_ignored_without_atoms_is_dropped(tmp_path):
+    folder = made(tmp_path)
+    settings = 'env = "CartPole-v1"\nalgo = "dqn"\nvalue_min = -1.0\nvalue_max = 5.0\natoms = '
+    folder.config_path.write_text(settings + "1\n")
+    assert folder.read_config() == from_mapping({"env": "CartPole-v1", "algo": "dqn", "atoms": 1})
+    folder.config_path.write_text(settings + "51\n")
+    assert folder.read_config().algorithm.value_max == 5.0
 
 
 def test_two_runs_of_the_same_second_do_not_clash(tmp_path):
@@ -53,7 +70,7 @@ def test_a_log_directory_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     for log_dir in (tmp_path / "file", tmp_path / "file" / "logs", "/proc/logs", "a\0b"):
         with pytest.raises(RunFolderError, match="give another --log_dir") as refusal:
-            RunFolder.create(log_dir, "X", "ppo")
+            RunFolder.fresh(log_dir, "X", "ppo").make()
         assert "\n" not in str(refusal.value)
 
 

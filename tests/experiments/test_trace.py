@@ -15,7 +15,8 @@ from penstock.metrics.trace import STEP, ring_path
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    folder = RunFolder.create(tmp_path, "Pendulum-v1", "ppo")
+    folder = RunFolder.fresh(tmp_path, "Pendulum-v1", "ppo")
+    folder.make()
     folder.write_config(from_mapping({"env": "Pendulum-v1"}))
     return folder
 

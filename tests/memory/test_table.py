@@ -1,5 +1,6 @@
 import signal
 
+import numpy as np
 import pytest
 
 from penstock.errors import FencedError, ResourceError
@@ -115,3 +116,27 @@ def test_a_killed_writer_loses_only_what_it_was_writing(segment, program) -> Non
     for sequence in (2, 3):  # claimed - slots <= sequence < written
         assert (table.slot(table.index(1, sequence))["obs"] == sequence).all()
     assert fill(table, 1, 4) == 4
+
+
+def test_a_checksum_knows_each_byte_its_place_and_its_sequence(segment) -> None:
+    nbytes = Table.required(SPECS, WRITERS, SLOTS)
+    words = np.zeros(8 * WRITERS * SLOTS, np.uint8)
+    table = Table(segment(nbytes).bytes, SPECS, WRITERS, SLOTS, words)
+    # 21 bytes: one pair of words, and a part of one.
+    part, other = np.arange(21, dtype=np.uint8), np.arange(3.0)
+    table.sign(4, 7, [part, other])
+    assert table.unaltered(4, 7, [part, other])
+    assert not table.unaltered(4, 10, [part, other])
+    assert not table.unaltered(1, 7, [part, other])
+    assert not table.unaltered(4, 7, [other, part])
+    for byte in range(21):
+        for bit in (1, 128):
+            part[byte] ^= bit
+            assert not table.unaltered(4, 7, [part, other])
+            part[byte] ^= bit
+    assert table.unaltered(4, 7, [part, other])
+
+
+def test_a_table_without_checksums_takes_every_slot_as_it_is(table: Table) -> None:
+    table.sign(4, 7, [])
+    assert table.unaltered(4, 8, [np.ones(3)])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from penstock.experiments.checkpoints import Checkpoint
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay import table_file
-from penstock.replay.contents import contents
+from penstock.replay.contents import contents, drawn_parts
 from penstock.replay.priorities import Ranking, enter
 from penstock.replay.resumed import MARK, Found, begin, marked
 from penstock.replay.sum_tree import SumTree
@@ -59,6 +60,7 @@ def write(path: Path, own: Rings, ends: Sequence[int], life: int = 0) -> None:
             slot["continues"][...] = True
             if tree is not None:
                 enter(tree, Ranking(1.0, f"{__name__}:first_priority", None), slot, index, sequence)
+            table.sign(index, sequence, drawn_parts(table, index))
             table.push(writer, sequence)
 
 
@@ -97,8 +99,8 @@ def path(tmp_path: Path) -> Path:
 def test_a_new_file_is_reserved_and_empty(path: Path) -> None:
     own = rings()
     assert begin(path, own, None) == Found()
-    assert path.stat().st_size == own.nbytes
-    assert path.stat().st_blocks * 512 >= own.nbytes
+    assert path.stat().st_size == own.file_bytes
+    assert path.stat().st_blocks * 512 >= own.file_bytes
     assert held(path, own) == [[]] * NUM_ENVS
 
 
@@ -392,3 +394,51 @@ def test_a_death_while_it_is_taken_back_leaves_what_can_be_done_again(
     assert child.returncode == -signal.SIGKILL
     assert begin(path, own, saved) == Found(4 * ROWS, ROWS, same_ranks=False)
     assert held(path, own) == [[6, 7, 8]] * NUM_ENVS
+
+
+@pytest.mark.parametrize("field", ["obs", "reward", "action", "valid", "continues", "final_count"])
+@pytest.mark.parametrize("layout", ["same", "other"])
+def test_rows_that_were_altered_are_left_out_with_those_before(path: Path, field: str, layout: str) -> None:
+    own, new = rings(), rings() if layout == "same" else rings(slots=SLOTS + 3)
+    begin(path, own, None)
+    write(path, own, [5, 5])
+    saved = checkpoint(path, own, [5, 5])
+    settle(path)
+    table, _ = opened(path, own)
+    # Writer 0 has sequences 1 to 4; the lowest bit of one byte of its sequence 3 is turned.
+    table.arrays[field][table.index(0, 3), ...].reshape(-1).view(np.uint8)[0] ^= 1
+    found = begin(path, new, saved)
+    # In place only writer 0 loses 1 to 3: 3 of 8 slots. Laid out anew, as many slots of each writer are copied.
+    assert found.rows == 4 * ROWS
+    assert found.altered == 3 * ROWS // 2
+    assert found.left_out == (3 * ROWS // 2 if layout == "same" else 3 * ROWS)
+    lanes = held(path, new)
+    assert lanes[:2] == [[4], [4]]
+    assert lanes[2:] == ([[1, 2, 3, 4]] * 2 if layout == "same" else [[4], [4]])
+
+
+def test_a_priority_that_is_no_number_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = rings()
+    begin(path, own, None)
+    write(path, own, [5, 5])
+    saved = checkpoint(path, own, [5, 5])
+    size, read = own.rows // (2 * SLOTS), SumTree.read
+    # Of writer 1's sequence 2, the fourth row.
+    altered = (SLOTS + 2) * size + 3
+    monkeypatch.setattr(SumTree, "read", lambda tree, rows: np.where(rows == altered, np.nan, read(tree, rows)))
+    assert begin(path, own, saved).altered == 2 * ROWS // 2
+
+
+def test_a_file_without_checksums_gets_them(path: Path) -> None:
+    own = rings()
+    begin(path, own, None)
+    write(path, own, [5, 5])
+    saved = checkpoint(path, own, [5, 5])
+    # As an earlier version left it.
+    header = read_header(path)
+    table_file.write_header(path, replace(header, signed=False))
+    os.truncate(path, own.nbytes)
+    assert begin(path, own, saved) == Found(4 * ROWS)
+    assert (read_header(path).signed, path.stat().st_size) == (True, own.file_bytes)
+    opened(path, own)[0].arrays["reward"][SLOTS + 4, 0, 0] += 1.0
+    assert begin(path, own, saved).altered == 4 * ROWS // 2

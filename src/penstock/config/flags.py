@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, field_table
 from penstock.config.schema import Config, RunConfig
-from penstock.config.sources import Setting, from_settings, preset_path, settings_of_file
+from penstock.config.sources import Setting, from_settings, known_fields, preset_path, settings_of_file
 from penstock.config.values import from_text
 from penstock.errors import ConfigError, nearest
 
@@ -36,13 +36,32 @@ def config_from_arguments(argv: Sequence[str]) -> Config:
     line = _taken_apart(argv, field_table(RunConfig))
     if line.positionals:
         raise ConfigError(f"unexpected argument {line.positionals[0]!r}; settings are written as --name value")
-    settings: dict[str, Setting] = {}
+    preset: dict[str, Setting] = {}
     if "preset" in line.flags:
-        settings |= settings_of_file(preset_path(str(line.flags["preset"].value)))
+        preset = settings_of_file(preset_path(str(line.flags["preset"].value)))
+    settings = dict(preset)
     if "config" in line.flags:
         settings |= settings_of_file(Path(str(line.flags["config"].value)).expanduser())
     settings |= {name: flag for name, flag in line.flags.items() if name not in _SOURCES}
+    if preset:
+        _check_preset(str(line.flags["preset"].value), preset, settings)
     return from_settings(settings, flags=_SOURCES)
+
+
+def _check_preset(name: str, preset: Mapping[str, Setting], settings: Mapping[str, Setting]) -> None:
+    """Return if the algorithm of ``settings`` has every setting of this preset.
+
+    Raises:
+        ConfigError: it lacks one: the preset is for another algorithm.
+    """
+    known = known_fields(settings)
+    unknown = [setting for setting in preset if setting not in known]
+    if unknown and "algo" in preset and "algo" in settings:
+        asked, own = settings["algo"].value, preset["algo"].value
+        raise ConfigError(
+            f"preset {name} is for --algo {own}: {asked} has no setting {unknown[0]}; leave out --algo {asked}, or "
+            f"--preset {name}"
+        )
 
 
 def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Options:

@@ -21,6 +21,7 @@ __all__ = [
     "from_mapping",
     "from_settings",
     "from_toml",
+    "known_fields",
     "preset_names",
     "preset_path",
     "preset_texts",
@@ -120,7 +121,7 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
         ConfigError: see ``from_mapping``.
     """
     run_fields = field_table(RunConfig)
-    algorithm = find_algorithm(str(_read(run_fields["algo"], settings.get("algo"))))
+    algorithm = _algorithm_of(settings)
     known = run_fields | {field.name: field for field in algorithm_fields(algorithm)}
     settings = {name: one for name, one in settings.items() if _RETIRED.get(name) != str(one.value).lower()}
     _refuse_unknown(settings, (*known, *flags))
@@ -142,6 +143,19 @@ def algorithm_fields(algorithm: AlgorithmPackage) -> tuple[Field, ...]:
         return fields_of(algorithm.config)
     except (NameError, TypeError) as error:
         raise ConfigError(f"algorithm {algorithm.name}: {error}") from error
+
+
+def known_fields(settings: Mapping[str, Setting]) -> dict[str, Field]:
+    """The settings that there are with the algorithm that these name.
+
+    Raises:
+        ConfigError: there is no such algorithm.
+    """
+    return field_table(RunConfig) | {field.name: field for field in algorithm_fields(_algorithm_of(settings))}
+
+
+def _algorithm_of(settings: Mapping[str, Setting]) -> AlgorithmPackage:
+    return find_algorithm(str(_read(field_table(RunConfig)["algo"], settings.get("algo"))))
 
 
 def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.config.sources import from_toml
 from penstock.errors import ConfigError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import TABLE, load_checkpoint
@@ -37,7 +36,7 @@ def find_demonstrations(run: Path, spaces: Spaces) -> Demonstrations:
         RunFolderError: there is no such run.
     """
     folder = RunFolder.open(run)
-    config = from_toml(folder.config_path)
+    config = folder.read_config()
     checkpoint = find_checkpoint(folder.path).resolve()
     manifest = load_checkpoint(checkpoint).manifest
     if manifest["spaces"] != repr(spaces):

@@ -1,10 +1,26 @@
-"""What older formats of a checkpoint lack, and what stands for it. Reads no file."""
+"""What older run folders and checkpoints lack, or hold that is refused now, and what stands for it. Reads no file."""
+
+from collections.abc import Mapping
 
 import numpy as np
 
+from penstock.config.sources import Setting
 from penstock.types import Arrays
 
-__all__ = ["migrated"]
+__all__ = ["migrated", "migrated_settings"]
+
+
+def migrated_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings of a run as they may be given today.
+
+    A range of atoms where there are no atoms was ignored once; now it is refused.
+    """
+    without_atoms = "atoms" in settings and settings["atoms"].value == 1
+    return {
+        name: setting
+        for name, setting in settings.items()
+        if not (without_atoms and name in {"value_min", "value_max"})
+    }
 
 
 def migrated(arrays: Arrays, found: int) -> Arrays:

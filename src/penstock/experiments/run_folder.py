@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from penstock.config.schema import Config
-from penstock.config.sources import to_toml
+from penstock.config.sources import from_settings, settings_of_file, to_toml
 from penstock.errors import RunFolderError, nearest
 from penstock.experiments.durable import remove_folder, sweep, write_file
+from penstock.experiments.migrations import migrated_settings
 
 __all__ = ["RunFolder", "list_runs"]
 
@@ -34,27 +35,44 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, log_dir: str | Path, env: str, algorithm: str, now: datetime | None = None) -> "RunFolder":
-        """Make the folder of a new run; it counts as a run once its config is written.
+    def fresh(cls, log_dir: str | Path, env: str, algorithm: str, now: datetime | None = None) -> "RunFolder":
+        """The folder of a new run, which is not there yet: numbered where its name is taken.
 
         Args:
-            log_dir: made if it is missing.
+            log_dir: holds run folders; it may be missing.
             env: the environment's name; what a path cannot hold becomes ``_``.
             algorithm: the algorithm's name.
-            now: when the run starts, else the clock's time. Two runs of the same second get different folders.
+            now: when the run starts, else the clock's time.
+
+        Raises:
+            RunFolderError: the log directory cannot be looked at.
+        """
+        safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", env).strip("._-")[:_NAME_LIMIT] or "env"
+        name = f"{safe}-{algorithm}-{now or datetime.now():%Y%m%d-%H%M%S}"
+        with _making(log_dir):
+            path = Path(log_dir).expanduser() / name
+            number = 1
+            while path.exists():
+                number += 1
+                path = path.with_name(f"{name}-{number}")
+            return cls(path)
+
+    def make(self) -> bool:
+        """Make the folder of a `fresh` run; it counts as a run once its config is written.
+
+        False if another run has taken its name since.
 
         Raises:
             RunFolderError: the log directory cannot be written.
         """
-        safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", env).strip("._-")[:_NAME_LIMIT] or "env"
-        name = f"{safe}-{algorithm}-{now or datetime.now():%Y%m%d-%H%M%S}"
-        try:
-            folder = cls(_fresh(Path(log_dir).expanduser(), name))
-            folder.checkpoints.mkdir()
-        except (OSError, ValueError, RuntimeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise RunFolderError(f"cannot make a run folder in {log_dir}: {why}; give another --log_dir") from error
-        return folder
+        with _making(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.path.mkdir()
+            except FileExistsError:
+                return False
+            self.checkpoints.mkdir()
+            return True
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
@@ -120,6 +138,14 @@ class RunFolder:
             (self.path / NUMBER).write_text(f"{max(numbers, default=0) + 1}\n")
         except OSError as error:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+
+    def read_config(self) -> Config:
+        """The config that the run was told, as far as it holds today.
+
+        Raises:
+            ConfigError: see ``from_toml``.
+        """
+        return from_settings(migrated_settings(settings_of_file(self.config_path)))
 
     def write_config(self, config: Config) -> None:
         """Keep the whole resolved config.
@@ -217,15 +243,11 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-def _fresh(log_dir: Path, name: str) -> Path:
-    """A new folder in ``log_dir``, numbered where the name is taken."""
-    log_dir.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        path = log_dir / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+@contextlib.contextmanager
+def _making(log_dir: str | Path) -> Iterator[None]:
+    """Raises what goes wrong as an error about this log directory."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"cannot make a run folder in {log_dir}: {why}; give another --log_dir") from error

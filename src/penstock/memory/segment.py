@@ -16,7 +16,7 @@ import numpy as np
 from penstock.errors import ResourceError
 from penstock.types import Array
 
-__all__ = ["Segment", "anonymous_file"]
+__all__ = ["Segment", "anonymous_file", "reserve"]
 
 _LINUX = sys.platform == "linux"
 
@@ -69,7 +69,7 @@ class Segment:
         try:
             os.ftruncate(fd, nbytes)
             if path is not None:
-                _reserve(fd, nbytes)
+                reserve(fd, nbytes)
         except OSError as error:
             os.close(fd)
             if path is not None:
@@ -112,7 +112,12 @@ def anonymous_file(name: str) -> int:
     return descriptor
 
 
-def _reserve(fd: int, nbytes: int) -> None:
+def reserve(fd: int, nbytes: int) -> None:
+    """Have the disk keep room for so many bytes of a file, where the system can.
+
+    Raises:
+        OSError: it has none.
+    """
     # A file with holes kills the process that touches one when the disk is full; so the disk answers now.
     if _LINUX:
         os.posix_fallocate(fd, 0, nbytes)

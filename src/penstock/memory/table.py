@@ -7,6 +7,8 @@ between ``claim`` and ``push`` loses that slot's content, which nobody has seen;
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from penstock.memory import _native
 from penstock.memory.layout import Layout, aligned
 from penstock.types import Array, Arrays, ArraySpec
@@ -26,9 +28,17 @@ class Table:
         specs: the arrays of one slot.
         writers: number of rings.
         slots: number of slots of each.
+        checksums: uint64 ``[writers * slots]``, a word for each slot; ``None`` for a table that has none.
     """
 
-    def __init__(self, bytes: Array, specs: Sequence[ArraySpec], writers: int, slots: int) -> None:  # noqa: A002
+    def __init__(
+        self,
+        bytes: Array,  # noqa: A002
+        specs: Sequence[ArraySpec],
+        writers: int,
+        slots: int,
+        checksums: Array | None = None,
+    ) -> None:
         """Attach to ``required(specs, writers, slots)`` bytes, uint8, that start at a multiple of 64 and were zero.
 
         Args:
@@ -36,6 +46,7 @@ class Table:
             specs: the arrays of one slot.
             writers: number of rings, at least 1.
             slots: number of slots of each, at least 2: while one is filled, another is there to be read.
+            checksums: bytes of those of its slots, ``8 * writers * slots``; ``None``: it has none.
 
         Raises:
             ValueError: there are too few writers or slots.
@@ -48,6 +59,7 @@ class Table:
         self.heads: Array = bytes[: _native.Table.required(writers)]
         layout = Layout([spec.within(writers * slots) for spec in specs])
         self.specs = tuple(specs)
+        self.checksums = None if checksums is None else checksums[: 8 * writers * slots].view(np.uint64)
         self.arrays: Arrays = layout.views(bytes, aligned(_native.Table.required(writers)))
 
     @staticmethod
@@ -77,6 +89,21 @@ class Table:
             FencedError: ``sequence`` is not claimed, or was pushed before.
         """
         self._words.push(writer, sequence)
+
+    def sign(self, index: int, sequence: int, parts: Sequence[Array]) -> None:
+        """Keep a checksum of these parts of a slot, before it is pushed; nothing where there are no checksums.
+
+        Args:
+            index: of the slot.
+            sequence: that it holds.
+            parts: contiguous arrays of it; the same ones in the same order whenever it is checked.
+        """
+        if self.checksums is not None:
+            self.checksums[index] = _native.checksum(parts, sequence, index)
+
+    def unaltered(self, index: int, sequence: int, parts: Sequence[Array]) -> bool:
+        """True if these parts of a slot are as they were when it was signed, or there are no checksums."""
+        return self.checksums is None or int(self.checksums[index]) == _native.checksum(parts, sequence, index)
 
     def written(self, writer: int) -> int:
         """How many slots the writer has pushed: sequences below are whole, until they are overwritten."""

@@ -38,7 +38,7 @@ class MonitorSettings:
     resumed_update: int
     """Metrics after this update are of a life that was abandoned; 0 for a new run."""
     resumed_steps: int
-    told: tuple[str, ...]
+    told: tuple[str, ...] = ()
     """Lines that the display begins with."""
 
 

@@ -109,13 +109,13 @@ def _check_disk(table: Table, file: Path) -> None:
     """
     with contextlib.suppress(OSError):
         reserved = file.stat().st_blocks * 512 if file.exists() else 0
-        need, free = table.rings.nbytes, _free_on_disk(file) + reserved
+        need, free = table.rings.file_bytes, _free_on_disk(file) + reserved
         if need > free:
             fits = _fitting(table, need - free, lambda _: True)
             less = f"--capacity {fits} rows fit" if fits else "a smaller --capacity needs less"
             raise ResourceError(
                 f"the replay table of this run needs a file of {_gib(need)}, and {_gib(free)} are free in "
-                f"{file.parent}; {less}, or give another --log_dir"
+                f"{file.parent.parent}; {less}, or give another --log_dir"
             )
 
 

@@ -42,7 +42,7 @@ def _edge(edge: Edge) -> str:
             size = sum(spec.nbytes for spec in edge.arrays)
             ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
             rings = f"{edge.slots} slots of {bytes_text(size)} each, {edge.limiter}"
-            where = "" if edge.file is None else f", in a file of {bytes_text(edge.rings.nbytes)}"
+            where = "" if edge.file is None else f", in a file of {bytes_text(edge.rings.file_bytes)}"
             return f"table  {edge.name:<12} {ends}: {rings}{where}"
         case Board():
             size = sum(spec.nbytes for spec in edge.arrays)

@@ -8,7 +8,7 @@ owner and are read by its successor: the *record* of a learner (what it committe
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -228,6 +228,10 @@ class Program:
             if node.name == name:
                 return node
         raise KeyError(name)
+
+    def with_node(self, node: NodeSpec) -> "Program":
+        """This program with ``node`` in the place of the node of its name."""
+        return replace(self, nodes=tuple(node if other.name == node.name else other for other in self.nodes))
 
     def edge(self, name: str) -> Edge:
         """The edge of that name.

@@ -12,7 +12,7 @@ from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["contents", "contents_bytes", "restore", "transfer"]
+__all__ = ["contents", "contents_bytes", "drawn_parts", "restore", "transfer"]
 
 _OF_LANE = ("continues", "steps_before")
 _PLACES = ("final_slot", "final_t", "final_lane")
@@ -47,6 +47,14 @@ def contents_bytes(specs: Sequence[ArraySpec], slots: int) -> int:
     return slots * sum(spec.nbytes for spec in specs if spec.name in fields)
 
 
+def drawn_parts(table: Table, index: int) -> list[Array]:
+    """What is drawn of a slot, as contiguous views: what its checksum is of. Side areas as far as they are filled."""
+    number = int(table.arrays["final_count"][index])
+    places = [table.arrays[name][index, :number] for name in (*_PLACES[1:], *_final_fields(table))]
+    whole = (*_row_fields(table.specs), *_OF_LANE, "final_count")
+    return [*(table.arrays[name][index, ...] for name in whole), *places]
+
+
 def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
     """Fill an empty table with what ``contents`` gave; the sequence at which each writer goes on.
 
@@ -64,11 +72,19 @@ def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
     return sequence
 
 
-def transfer(source: Table, taken: Sequence[int], tree: SumTree | None, target: Table, ranks: SumTree | None) -> int:
+def transfer(  # noqa: PLR0917 - a source, and a target
+    source: Table,
+    firsts: Sequence[int],
+    taken: Sequence[int],
+    tree: SumTree | None,
+    target: Table,
+    ranks: SumTree | None,
+) -> int:
     """Fill an empty table with the ``contents`` of one that nobody writes, a part at a time; how many slots of each.
 
     Args:
         source: with as many lanes as ``target``, shared by any number of writers.
+        firsts: of each writer, the oldest slot that may be copied.
         taken: slots below are copied: of all writers as many, the newest that ``target`` has room for.
         tree: the priorities of its rows.
         target: its writers go on at the largest of ``taken``.
@@ -77,7 +93,8 @@ def transfer(source: Table, taken: Sequence[int], tree: SumTree | None, target: 
     Raises:
         ValueError: as `restore`.
     """
-    count = min(source.slots - 1, target.slots - 1, _readable(source, taken))
+    held = (end - first for end, first in zip(taken, firsts, strict=True))
+    count = max(0, min(source.slots - 1, target.slots - 1, _readable(source, taken), *held))
     part = max(1, _PART_BYTES * source.slots // max(1, contents_bytes(source.specs, source.writers * source.slots)))
     arrays = _copied(source, taken, 0, tree)
     _check(target, arrays, ranked=ranks is not None)
@@ -121,6 +138,9 @@ def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: 
         for name in _OF_LANE:
             table.arrays[name][places] = arrays[name][dropped:, own]
         _restore_finals(table, writer, arrays, dropped, places)
+        if table.checksums is not None:
+            for position, place in enumerate(places.tolist()):
+                table.sign(place, end - count + position, drawn_parts(table, place))
         if tree is not None:
             _restore_ranks(tree, table, places, arrays["priority"][dropped:, :, own], end - count)
 

@@ -16,9 +16,18 @@ from penstock.errors import ResourceError
 from penstock.experiments.checkpoints import TABLE, Checkpoint
 from penstock.experiments.durable import PARTIAL
 from penstock.memory.table import Table
-from penstock.replay.contents import transfer
+from penstock.replay.contents import drawn_parts, transfer
 from penstock.replay.sum_tree import SumTree
-from penstock.replay.table_file import Header, Rings, create, mapped, read_header, refusal, write_header
+from penstock.replay.table_file import (
+    Header,
+    Rings,
+    create,
+    make_room_for_checksums,
+    mapped,
+    read_header,
+    refusal,
+    write_header,
+)
 
 __all__ = ["MARK", "Found", "begin", "marked"]
 
@@ -37,6 +46,8 @@ class Found(NamedTuple):
     """Why none is there; empty where the file could be used."""
     same_ranks: bool = True
     """Priorities are as they were."""
+    altered: int = 0
+    """Those that are left out because they were altered since they were written, or are older than such a slot."""
 
 
 class _Place(NamedTuple):
@@ -107,11 +118,13 @@ def _empty(path: Path, rings: Rings, place: _Place, why: str) -> Found:
 
 def _header(rings: Rings, place: _Place, **facts: Any) -> Header:  # noqa: ANN401 - fields of their own types
     run = place.run or secrets.token_hex(16)
-    return Header(rings, run, secrets.token_hex(16), place.update, place.numbering, **facts)
+    return Header(rings, run, secrets.token_hex(16), place.update, place.numbering, signed=True, **facts)
 
 
 def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
     """Go on with what the file holds of the checkpoint's rows, in place or in another layout."""
+    if not header.signed:
+        make_room_for_checksums(path, header)
     table, tree = header.rings.structures(mapped(path, header.rings))
     ends, slots = place.taken, table.slots
     if any(table.written(writer) < end for writer, end in enumerate(ends)):
@@ -122,23 +135,49 @@ def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
     at_end = header.reranked != place.update and all(table.claimed(writer) == end for writer, end in enumerate(ends))
     # Before anything in it changes.
     reranked = -1 if at_end else place.update
-    write_header(path, replace(header, reranked=reranked, settled=False))
+    if not header.signed:
+        _sign(table)
+    write_header(path, replace(header, reranked=reranked, signed=True, settled=False))
+    there = [
+        max(first, min(end, table.first(writer))) for writer, (first, end) in enumerate(zip(firsts, ends, strict=True))
+    ]
+    sound = [_sound_from(table, tree, writer, first, ends[writer]) for writer, first in enumerate(there)]
+    altered = row * (sum(sound) - sum(there))
     if header.rings == rings:
-        _go_back(table, tree, ends)
-        kept = row * sum(end - max(firsts[writer], table.first(writer)) for writer, end in enumerate(ends))
+        _go_back(table, tree, sound, ends)
+        kept = row * (sum(ends) - sum(sound))
     else:
-        kept = _lay_out(path, rings, (table, tree), place, rows=rows, reranked=reranked)
-    return Found(rows, rows - kept, place.why, at_end or tree is None)
+        kept = _lay_out(path, rings, (table, tree), place, sound, rows=rows, reranked=reranked)
+    return Found(rows, rows - kept, place.why, at_end or tree is None, altered)
 
 
-def _go_back(table: Table, tree: SumTree | None, ends: Sequence[int]) -> None:
-    """Take each writer back to where it was; what it wrote since is forgotten, and so is what that has overwritten.
+def _sign(table: Table) -> None:
+    """Take the slots of an earlier version's file for what was written."""
+    for writer in range(table.writers):
+        for sequence in range(table.first(writer), table.written(writer)):
+            index = table.index(writer, sequence)
+            table.sign(index, sequence, drawn_parts(table, index))
+
+
+def _sound_from(table: Table, tree: SumTree | None, writer: int, first: int, end: int) -> int:
+    """From where on all slots of a writer are as they were written, of those in ``first .. end``."""
+    size = table.arrays["valid"][0].size
+    for sequence in range(end - 1, first - 1, -1):
+        index = table.index(writer, sequence)
+        ranks = np.zeros(0) if tree is None else tree.read(np.arange(index * size, (index + 1) * size))
+        if not (table.unaltered(index, sequence, drawn_parts(table, index)) and np.isfinite(ranks).all()):
+            return sequence + 1
+    return first
+
+
+def _go_back(table: Table, tree: SumTree | None, sound: Sequence[int], ends: Sequence[int]) -> None:
+    """Take each writer back to where it was; what it wrote since is forgotten, and so is what is older than ``sound``.
 
     Who dies in it may do it again: no writer's first slot comes to lie earlier.
     """
     size = table.arrays["valid"][0].size
     for writer, end in enumerate(ends):
-        claimed, first = table.claimed(writer), min(end, table.first(writer))
+        claimed, first = table.claimed(writer), min(end, max(sound[writer], table.first(writer)))
         for sequence in range(max(end, claimed - table.slots), claimed):
             if tree is not None:
                 tree.set(table.index(writer, sequence) * size, sequence, np.zeros(size))
@@ -149,14 +188,21 @@ def _go_back(table: Table, tree: SumTree | None, ends: Sequence[int]) -> None:
 
 
 def _lay_out(
-    path: Path, rings: Rings, held: tuple[Table, SumTree | None], place: _Place, *, rows: int, reranked: int
+    path: Path,
+    rings: Rings,
+    held: tuple[Table, SumTree | None],
+    place: _Place,
+    sound: Sequence[int],
+    *,
+    rows: int,
+    reranked: int,
 ) -> int:
     """Put what the file holds of ``rows`` into a new one in its place, for other writers or slots; how many it has."""
     partial, empty = path.with_name(path.name + PARTIAL), _header(rings, place)
     try:
         create(partial, empty)
         table, ranks = rings.structures(mapped(partial, rings))
-        count = transfer(held[0], place.taken, held[1], table, ranks)
+        count = transfer(held[0], sound, place.taken, held[1], table, ranks)
         kept, end = rings.turn_rows * count, max(place.taken)
         taken, first = (end,) * rings.writers, (end - count,) * rings.writers
         full = replace(empty, taken=taken, first=first, left_out=rows - kept, why=place.why, reranked=reranked)

@@ -1,7 +1,7 @@
 """The file of a table that is too large for checkpoints: made, mapped, described. Knows no run and draws nothing.
 
-A header, then the bytes of the table and of the priorities beside it. All processes of a run map it, so what one had
-written when it was killed is there. `replay.resumed` says what of it a resume can go on with.
+A header, then the bytes of the table, of the priorities beside it, and a checksum of each slot. All processes of a run
+map it, so what one had written when it was killed is there. `replay.resumed` says what of it a resume can go on with.
 """
 
 import json
@@ -12,12 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ResourceError, RunFolderError
-from penstock.memory.segment import Segment
+from penstock.memory.layout import aligned
+from penstock.memory.segment import Segment, reserve
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, ArraySpec
 
-__all__ = ["Header", "Rings", "create", "mapped", "read_header", "refusal", "settle", "write_header"]
+__all__ = [
+    "Header",
+    "Rings",
+    "create",
+    "make_room_for_checksums",
+    "mapped",
+    "read_header",
+    "refusal",
+    "settle",
+    "write_header",
+]
 
 _MAGIC = b"penstock replay table 1\n"
 _HEADER_BYTES = 1 << 16
@@ -39,8 +50,13 @@ class Rings:
 
     @property
     def nbytes(self) -> int:
-        """The size of the file."""
+        """What the table and its priorities take, header included."""
         return self._tree_at + (SumTree.required(self.rows) if self.ranked else 0)
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the file: checksums come last."""
+        return aligned(self.nbytes) + 8 * self.writers * self.slots
 
     @property
     def rows(self) -> int:
@@ -62,14 +78,19 @@ class Rings:
     def _tree_at(self) -> int:
         return _HEADER_BYTES + -(-Table.required(self.specs, self.writers, self.slots) // _PAGE) * _PAGE
 
-    def parts(self, memory: Array) -> tuple[Array, Array | None]:
-        """The bytes of the table, and those of the tree, in those of the file."""
-        return memory[_HEADER_BYTES : self._tree_at], memory[self._tree_at :] if self.ranked else None
+    def tree_bytes(self, memory: Array) -> Array | None:
+        """The bytes of the tree in those of the file."""
+        return memory[self._tree_at : self.nbytes] if self.ranked else None
+
+    def table(self, memory: Array) -> Table:
+        """The table over the bytes of the file."""
+        held = memory[_HEADER_BYTES : self._tree_at]
+        return Table(held, self.specs, self.writers, self.slots, memory[aligned(self.nbytes) :])
 
     def structures(self, memory: Array) -> tuple[Table, SumTree | None]:
         """The table, and the tree, over the bytes of the file."""
-        table, tree = self.parts(memory)
-        return Table(table, self.specs, self.writers, self.slots), None if tree is None else SumTree(tree, self.rows)
+        tree = self.tree_bytes(memory)
+        return self.table(memory), None if tree is None else SumTree(tree, self.rows)
 
 
 @dataclass(frozen=True)
@@ -97,6 +118,8 @@ class Header:
     """Update of the checkpoint that a run went on from when priorities were no longer this checkpoint's."""
     boot: str = ""
     """The start of the machine during which it was used last."""
+    signed: bool = False
+    """Each slot has a checksum. Files of earlier versions have none."""
     settled: bool = False
     """All of it was on the disk when the run ended. If not, it is worth nothing once the machine was restarted."""
 
@@ -114,7 +137,7 @@ def create(path: Path, header: Header) -> None:
     """
     path.unlink(missing_ok=True)
     try:
-        Segment.create(header.rings.nbytes, "replay table", path).close()
+        Segment.create(header.rings.file_bytes, "replay table", path).close()
     except ResourceError as error:
         raise ResourceError(f"{error}; make room in {path.parent}, or give a smaller --capacity") from None
     write_header(path, header)
@@ -130,7 +153,7 @@ def mapped(path: Path, rings: Rings) -> Array:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
         raise ResourceError(f"cannot open replay file {path}: {error.strerror}") from None
-    segment = Segment.attach(descriptor, rings.nbytes)
+    segment = Segment.attach(descriptor, rings.file_bytes)
     memory = segment.bytes
     # The mapping stays for as long as somebody views it.
     segment.close()
@@ -156,12 +179,30 @@ def read_header(path: Path) -> Header:
         specs = tuple(ArraySpec(name, tuple(shape), dtype) for name, shape, dtype in rings.pop("specs"))
         facts |= {name: tuple(map(int, facts[name])) for name in ("taken", "first")}
         header = Header(rings=Rings(specs, **rings), **facts)
-        nbytes = header.rings.nbytes
+        # A run that was killed while it added checksums has made room for them.
+        sizes = {header.rings.file_bytes} | (set() if header.signed else {header.rings.nbytes})
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration, OverflowError):
         raise refusal(path, "its header has been altered") from None
-    if size != nbytes:
-        raise refusal(path, f"it has {size:,} of {nbytes:,} bytes")
+    if size not in sizes:
+        raise refusal(path, f"it has {size:,} of {max(sizes):,} bytes")
     return header
+
+
+def make_room_for_checksums(path: Path, header: Header) -> None:
+    """Lengthen the file of an earlier version, which has none.
+
+    Raises:
+        ResourceError: the disk has no room.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            os.ftruncate(descriptor, header.rings.file_bytes)
+            reserve(descriptor, header.rings.file_bytes)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ResourceError(f"replay file {path} has no room for checksums: {error.strerror}") from None
 
 
 def write_header(path: Path, header: Header) -> None:

@@ -30,6 +30,10 @@ class Stepper(Protocol):
         """The state's named arrays on the CPU."""
         ...
 
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The state's named arrays on its device; valid until the next call that changes the state."""
+        ...
+
     def progress(self, progress: float) -> None:
         """How far the run is, in [0, 1]."""
         ...

@@ -1,7 +1,9 @@
 """What is done with the rollouts of a stream, whatever steps the state: targets, minibatches, running statistics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
+
+from torch import Tensor
 
 from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
@@ -59,7 +61,7 @@ class StreamLearner:
     def begin(self, slots: Sequence[int], progress: float) -> None:
         """Compute the targets of the rollouts in ``slots``."""
         self._stepper.progress(progress)
-        state = self.state()
+        state = _Asked(self._stepper.tensors())
         self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, rollout))
 
     def minibatches(self, indices: Array, weights: Array) -> None:
@@ -87,5 +89,36 @@ class StreamLearner:
 
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
+        state = _Asked(self._stepper.tensors())
+        changed: Arrays = {}
         for slot in slots:
-            self.load(self._algorithm.statistics(self.state(), self._batch.rollout(slot)))
+            changed |= self._algorithm.statistics(state, self._batch.rollout(slot))
+            state.put(changed)
+        self.load(changed)
+
+
+class _Asked(Mapping[str, Array]):
+    """A state on the CPU, whose arrays are copied from its device when they are asked for first: most never are.
+
+    Args:
+        tensors: the state on its device; it must not change meanwhile.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._arrays: Arrays = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._arrays:
+            self._arrays[name] = self._tensors[name].cpu().numpy()
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def put(self, arrays: Mapping[str, Array]) -> None:
+        """Let these stand in the place of the arrays of their names."""
+        self._arrays.update(arrays)

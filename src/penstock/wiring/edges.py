@@ -103,7 +103,7 @@ class Wiring:
         """
         self._memory = memory
         self._files = {
-            edge.name: edge.rings.parts(mapped(edge.file, edge.rings))
+            edge.name: mapped(edge.file, edge.rings)
             for edge in self._edges.values()
             if isinstance(edge, Table) and edge.file is not None
         }
@@ -111,9 +111,7 @@ class Wiring:
         self.counters = Counters(memory[self._offsets["counters"] :], self._rows, COUNTERS)
 
     def bytes_of(self, edge: str) -> Array:
-        """The bytes of one edge's structure."""
-        if edge in self._files:
-            return self._files[edge][0]
+        """The bytes of one edge's structure, which lies in the segment."""
         return self._memory[self._offsets[f"edge {edge}"] :]
 
     def edge(self, name: str) -> Edge:
@@ -135,12 +133,15 @@ class Wiring:
         edge = self._edges[name]
         if not isinstance(edge, Table):
             raise TypeError(f"edge {name} is no table")
+        if name in self._files:
+            return edge.rings.table(self._files[name])
         return TableMemory(self.bytes_of(name), edge.arrays, len(edge.writers), edge.slots)
 
     def tree_bytes(self, name: str) -> Array | None:
         """The bytes of the tree beside a table; ``None`` if its rows are not ranked."""
-        if name in self._files:
-            return self._files[name][1]
+        edge = self._edges[name]
+        if isinstance(edge, Table) and name in self._files:
+            return edge.rings.tree_bytes(self._files[name])
         at = self._offsets.get(f"priorities {name}")
         return None if at is None else self._memory[at:]
 

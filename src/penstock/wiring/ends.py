@@ -8,6 +8,7 @@ from penstock.memory.counters import Cell, Counters
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import Table
+from penstock.replay.contents import drawn_parts
 from penstock.replay.priorities import enter
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array
@@ -121,7 +122,7 @@ class TableEnd:
         return self._memory.claim(self._writer, self._memory.written(self._writer))
 
     def push(self, index: int) -> None:
-        """Hand the slot to the readers, with priorities for its rows.
+        """Hand the slot to the readers, with priorities for its rows and a checksum, where the table has these.
 
         Raises:
             FencedError: the slot is not the one that was claimed last.
@@ -132,6 +133,8 @@ class TableEnd:
         if self._tree is not None and self._ranking is not None:
             # Before the push. If the writer dies in between, the priorities belong to rows that nobody can read yet.
             enter(self._tree, self._ranking, self._memory.slot(index), index, sequence)
+        if self._memory.checksums is not None:
+            self._memory.sign(index, sequence, drawn_parts(self._memory, index))
         self._memory.push(self._writer, sequence)
         self._handed_on.add()
         self._wake()

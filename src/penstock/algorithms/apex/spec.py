@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
-from penstock.algorithms.off_policy.spec import initial_arrays
+from penstock.algorithms.off_policy.spec import MOST_UPDATES, initial_arrays
 from penstock.config.fields import BY_LANES, BY_PRIORITIES, tunable
 from penstock.policies.exploration import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
@@ -28,6 +28,7 @@ class ApexConfig(QConfig):
         0.25,
         "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
         min=1e-4,
+        max=MOST_UPDATES,
     )
     capacity: int = tunable(
         1_000_000, "rows the table keeps: more remembers longer and takes memory (100,000 to 2,000,000)", min=1
@@ -56,7 +57,7 @@ def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
 
     Raises:
         SpaceError: actions that are not a Discrete, or observations that no model here serves.
-        ConfigError: atoms without a range.
+        ConfigError: atoms without a range, or a range without atoms.
     """
     graph = policy_graph(spaces, config, "apex")
     found = q_spec(spaces, config, graph, Ladder(config.epsilon_base, config.epsilon_power))

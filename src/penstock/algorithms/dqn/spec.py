@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
-from penstock.algorithms.off_policy.spec import ReplayConfig, initial_arrays, off_policy_spec
+from penstock.algorithms.off_policy.spec import MOST_UPDATES, ReplayConfig, initial_arrays, off_policy_spec
 from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
@@ -30,6 +30,7 @@ class QConfig(ReplayConfig):
         0.5,
         "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
         min=1e-4,
+        max=MOST_UPDATES,
     )
     mini_batch_size: int = tunable(128, "rows of one gradient step: fewer are noisier and cheaper (32 to 512)", min=1)
     capacity: int = tunable(
@@ -117,7 +118,7 @@ def spec(spaces: Spaces, config: DQNConfig) -> AlgorithmSpec:
 
     Raises:
         SpaceError: actions that are not a Discrete, or observations that no model here serves.
-        ConfigError: atoms without a range.
+        ConfigError: atoms without a range, or a range without atoms.
     """
     falling = Falling(config.epsilon_first, config.epsilon_last, config.epsilon_fraction)
     return q_spec(spaces, config, policy_graph(spaces, config, "dqn"), falling)
@@ -143,13 +144,16 @@ def policy_graph(spaces: Spaces, config: QConfig, algorithm: str) -> PolicyGraph
     Raises:
         SpaceError: actions that are not a Discrete, or observations that no model here serves; the text names
             ``algorithm``.
-        ConfigError: atoms without a range.
+        ConfigError: atoms without a range, or a range without atoms.
     """
     if config.atoms > 1 and config.value_min >= config.value_max:
         raise ConfigError(
             f"--atoms {config.atoms} lie between --value_min and --value_max: {config.value_min:g} is not below "
             f"{config.value_max:g}"
         )
+    for name in ("value_min", "value_max"):
+        if config.atoms == 1 and getattr(config, name) != getattr(QConfig, name):
+            raise ConfigError(f"--{name} is the end of a range of atoms, and --atoms 1 has none; give --atoms 51")
     body = Body(config.model, config.hidden_sizes, config.activation)
     return q_network(
         spaces, body, algorithm, dueling=config.dueling, atoms=config.atoms, low=config.value_min, high=config.value_max

@@ -13,6 +13,7 @@ from penstock.policies.architecture import ActivationName, Body, mlp
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
+    "MOST_UPDATES",
     "ContinuousConfig",
     "ReplayConfig",
     "body_of",
@@ -24,6 +25,10 @@ __all__ = [
 
 GRADIENT_STEPS = ArraySpec("gradient_steps", (), "int64")
 """Counted by the updater: it keys the noise of phases, and says which are due."""
+
+
+MOST_UPDATES = 1_000
+"""Gradient steps for each row, at most: with more, hours go into the first rows before the next are collected."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +45,7 @@ class ReplayConfig:
         1.0,
         "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
         min=1e-4,
+        max=MOST_UPDATES,
     )
     reuse: float = tunable(
         1.0,

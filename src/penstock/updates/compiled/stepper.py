@@ -74,6 +74,10 @@ class CompiledStepper:
         """The state's named arrays on the CPU."""
         return _here(self._buffers.state)
 
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The state's named arrays on its device; valid until the next call that changes the state."""
+        return self._buffers.state
+
     def progress(self, progress: float) -> None:
         """How far the run is, in [0, 1]."""
         self._buffers.state["progress"].fill_(progress)

@@ -56,6 +56,10 @@ class EagerStepper:
         """The state's named arrays on the CPU."""
         return _here(self._state)
 
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The state's named arrays on its device; valid until the next call that changes the state."""
+        return self._state
+
     def progress(self, progress: float) -> None:
         """How far the run is, in [0, 1]."""
         self._state["progress"] = torch.tensor(progress, dtype=torch.float64, device=self._device)

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "penstock/memory/hash.hpp"
+#include "penstock/memory/words.hpp"
 
 namespace penstock::memory {
 
@@ -63,5 +65,36 @@ struct SumInto {
         }
     }
 };
+
+// Sums plain memory that nobody writes, from word `first` of a record on; the rest of a last part word counts as zero.
+inline void sum_words(const void* from, std::size_t nbytes, Checksum& checksum, std::size_t first) {
+    const auto* source = static_cast<const unsigned char*>(from);
+    SumInto into{checksum, first};
+    const std::size_t whole = nbytes / word_bytes;
+    std::size_t done = 0;
+#ifdef PENSTOCK_PAIRS
+    RunningSums<Lanes> pairs;
+    PENSTOCK_UNROLL
+    for (; done + 2 <= whole; done += 2) {
+        Lanes pair;
+        std::memcpy(&pair, source + done * word_bytes, sizeof(pair));
+        pairs.add(pair);
+    }
+    into.add(pairs, 0, done / 2);
+#endif
+    RunningSums<std::uint64_t> sums;
+    const std::size_t at = done;
+    for (; done < whole; ++done) {
+        std::uint64_t word;
+        std::memcpy(&word, source + done * word_bytes, word_bytes);
+        sums.add(word);
+    }
+    if (const std::size_t rest = nbytes % word_bytes; rest != 0) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, source + whole * word_bytes, rest);
+        sums.add(word);
+    }
+    into.add(sums, at, words_for(nbytes) - at);
+}
 
 }  // namespace penstock::memory

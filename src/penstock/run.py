@@ -4,13 +4,14 @@
 final evaluation, the exported policy, the card).
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.config.schema import Config
-from penstock.config.sources import from_mapping, from_toml, with_changes
+from penstock.config.schema import Config, RunConfig
+from penstock.config.sources import from_mapping, from_toml, shown, with_changes
 from penstock.endings import (
     differences,
     ended_early,
@@ -24,7 +25,7 @@ from penstock.endings import (
     table_in_file,
     unbegun,
 )
-from penstock.envs.names import display_name, reference
+from penstock.envs.given import Given, given_of, named
 from penstock.errors import EnvError, PenstockError
 from penstock.evaluation import Evaluation, judge
 from penstock.experiments.best import find_checkpoint
@@ -76,7 +77,8 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
     """Train from the beginning, evaluate, export.
 
     Args:
-        config: what to run, and how; settings by their names will do, and ``env`` among them may be a callable.
+        config: what to run, and how; settings by their names will do, and among them ``env``, ``wrap`` and ``reward``
+            may hold callables.
         env: makes an environment, where it has no name that the config could say.
         quiet: no display; files only.
 
@@ -86,8 +88,11 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         KeyboardInterrupt: it was interrupted before anything was learned; no folder is left of it.
     """
     if not isinstance(config, Config):
-        config, env = _config_of(config, env)
-    prepared = prepare(config, env)
+        settings, given = named(config, env)
+        config = from_mapping(settings)
+    else:
+        given = Given(env)
+    prepared = prepare(config, given)
     _check_room(prepared, Path(prepared.config.run.log_dir))
     folder = None
     try:
@@ -112,6 +117,8 @@ def resume(
     timesteps: int | None = None,
     settings: Mapping[str, Any] | None = None,
     env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    reward: Callable[..., Any] | None = None,
     quiet: bool = False,
 ) -> Result:
     """Continue a run in its own folder from its last checkpoint, or from the one that is named.
@@ -122,6 +129,8 @@ def resume(
         timesteps: train up to so many steps, instead of what the run was told.
         settings: others that change from here on, by their names; the run's config keeps them.
         env: makes an environment, where the run's has no name.
+        wrap: its wrappers, where one of them has no name.
+        reward: its own reward, where that has no name.
         quiet: no display; files only.
 
     Raises:
@@ -130,10 +139,12 @@ def resume(
     folder = RunFolder.open(Path(run))
     more = {} if timesteps is None else {"timesteps": timesteps}
     config = with_changes(from_toml(folder.config_path), {**(settings or {}), **more})
-    prepared = _prepare_again(folder, config, env, "resume")
-    begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
-    check_fits(prepared, begin)
-    _check_room(prepared, folder.path)
+    given = given_of(env, wrap, reward)
+    with _asking_for_objects(folder, config.run, given, "resume"):
+        prepared = prepare(config, given)
+        begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+        check_fits(prepared, begin)
+        _check_room(prepared, folder.path)
     over = over_already(prepared.config.run, folder.path, begin.arrays)
     with folder.claim():
         the_plan, found = _begin_table(plan(prepared, folder.path, quiet=quiet, begin=begin), begin)
@@ -154,29 +165,36 @@ def evaluate(
     checkpoint: str | None = None,
     seed: int | None = None,
     env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
 ) -> Evaluation:
-    """Play greedy episodes with a run's last checkpoint, or with the one that is named.
+    """Play greedy episodes with a run's last checkpoint, or with the one that is named; ``env`` and ``wrap`` as in `resume`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    prepared, policy, name = _load(run, checkpoint, env, "evaluate")
+    prepared, policy, name = _load(run, checkpoint, given_of(env, wrap), "evaluate")
     found = judge(prepared, policy, episodes, prepared.config.run.seed if seed is None else seed)
     return replace(found, checkpoint=name)
 
 
-def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFactory | None = None) -> Policy:
-    """The policy of a run's last checkpoint, or of the one that is named, as a function.
+def load_policy(
+    run: Path | str,
+    *,
+    checkpoint: str | None = None,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+) -> Policy:
+    """The policy of a run's last checkpoint, or of the one that is named; ``env`` and ``wrap`` as in `resume`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    return _load(run, checkpoint, env, "load_policy")[1]
+    return _load(run, checkpoint, given_of(env, wrap), "load_policy")[1]
 
 
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     """The program of a config as text: nodes, edges, placement. Starts nothing."""
-    prepared = prepare(config, env)
+    prepared = prepare(config, Given(env))
     program = _topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
     shared = shared_memory(program) / (1 << 20)
     return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, and what each process takes for itself"
@@ -202,35 +220,27 @@ def _begin_table(the_plan: Plan, checkpoint: Checkpoint | None) -> tuple[Plan, F
     return replace(the_plan, told=(table_in_file(*table, found),)), found
 
 
-def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Config, EnvFactory | None]:
-    """A config from settings by their names, and what makes the environment if it is given as a callable."""
-    named = settings.get("env")
-    if not callable(named):
-        return from_mapping(settings), env
-    found = reference(named)
-    if isinstance(found, str):
-        return from_mapping({**settings, "env": found}), env
-    return from_mapping({**settings, "env": display_name(named)}), named
-
-
-def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None, call: str) -> Prepared:
-    """Prepare the config of a run that exists; its environment may have had no name to find it by.
+@contextlib.contextmanager
+def _asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: str) -> Iterator[None]:
+    """Where something of a run that exists is not found, because it had no name to find it by, say so.
 
     Args:
         folder: of the run.
-        config: of the run.
-        env: makes its environment, where that has no name.
+        run: its config.
+        given: what the caller passed.
         call: the function of this package that was asked, for an error.
     """
     try:
-        return prepare(config, env)
+        yield
     except EnvError as error:
         saved = list_checkpoints(folder.path)
-        if env is None and saved and load_to_play(saved[-1]).manifest.get("env_by_value"):
-            raise EnvError(
-                f"the environment of run {folder.name}, {config.run.env}, was given as an object and has no name to "
-                f"find it by; pass it again: penstock.{call}({str(folder.path)!r}, env=...)"
-            ) from error
+        manifest = load_to_play(saved[-1]).manifest if saved else {}
+        for name, what, form in (("env", "environment", ""), ("wrap", "wrappers", "[...]"), ("reward", "reward", "")):
+            if manifest.get(f"{name}_by_value") and getattr(given, name) is None:
+                raise EnvError(
+                    f"the {what} of run {folder.name}, {shown(getattr(run, name))}, was given as an object and has no "
+                    f"name to find it by; pass it again: penstock.{call}({str(folder.path)!r}, {name}={form or '...'})"
+                ) from error
         raise
 
 
@@ -284,12 +294,13 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
-def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call: str) -> tuple[Prepared, Policy, str]:
+def _load(run: Path | str, checkpoint: str | None, given: Given, call: str) -> tuple[Prepared, Policy, str]:
     """What a run was trained on, its policy, and the name of the checkpoint that it is from."""
     folder = RunFolder.open(Path(run))
     config = from_toml(folder.config_path)
     # On the CPU: whoever plays need not have the device that the run was trained on.
-    prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env, call)
+    with _asking_for_objects(folder, config.run, given, call):
+        prepared = prepare(replace(config, run=replace(config.run, device="cpu")), given)
     path = find_checkpoint(folder.path, checkpoint)
     saved = load_to_play(path, prepared.identity())
     check_fits(prepared, saved)

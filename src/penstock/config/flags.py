@@ -20,6 +20,10 @@ _ALSO = {"logdir": "log_dir"}
 """Spellings that other tools have made usual."""
 
 
+_SEVERAL = frozenset(name for name, field in field_table(RunConfig).items() if field.base == "wrapping")
+"""Flags that may be repeated: each adds to those before."""
+
+
 class _Line(NamedTuple):
     """A command line, taken apart."""
 
@@ -99,7 +103,7 @@ def _options(options: type[Options], line: _Line) -> Options:
 
 
 def _taken_apart(argv: Sequence[str], booleans: set[str]) -> _Line:
-    """Positionals and flags; of a flag that is given twice the last counts.
+    """Positionals and flags; of a flag that is given twice the last counts, unless it is one that adds up.
 
     What follows a flag is its value unless it is a flag itself. After one of ``booleans`` it has to read as one, so
     that ``eval --json RUN`` means what it seems to.
@@ -124,6 +128,8 @@ def _taken_apart(argv: Sequence[str], booleans: set[str]) -> _Line:
                 value = "True"
                 if name in _SOURCES:
                     raise ConfigError(f"{spelled} needs a value")
+        if name in _SEVERAL and name in line.flags:
+            value = f"{line.flags[name].value},{value}"
         line.flags[name] = Setting(value, spelled, text=True)
     return line
 

@@ -151,6 +151,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         starts=starts,
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
+        reward=plan.reward,
     )
     name = f"env.{worker}"
     limit = _step_limit_s(plan, lanes)

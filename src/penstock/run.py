@@ -167,7 +167,7 @@ def evaluate(
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
 ) -> Evaluation:
-    """Play greedy episodes with a run's last checkpoint, or with the one that is named; ``env`` and ``wrap`` as in `resume`.
+    """Play greedy episodes with a run's last checkpoint, or the one that is named; ``env`` and ``wrap`` as in `resume`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.

@@ -56,7 +56,7 @@ _BASES: dict[Any, Base] = {
     int: "int",
     float: "float",
     str: "str",
-    dict: "table",
+    dict[str, Any]: "table",
     Wrapping: "wrapping",
 }
 
@@ -168,7 +168,6 @@ def _field(field: "dataclasses.Field[Any]", hint: object) -> Field:
     )
     many = bool(values) and typing.get_origin(values[0]) is tuple
     element = typing.get_args(values[0])[0] if many else (values[0] if values else str)
-    element = typing.get_origin(element) or element
     if len(values) > 1 or element not in _BASES or not all(isinstance(word, str) for word in words):
         raise TypeError(f"a setting cannot have the type {hint}: {field.name}")
     metadata = field.metadata

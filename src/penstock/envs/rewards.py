@@ -75,14 +75,14 @@ def find_reward(given: str | bytes | Callable[..., Any]) -> OwnReward:
     found: Any = find_callable(given, "reward")
     if not inspect.isclass(found):
         return OwnReward(name, found, _names(name, found), None)
-    if not callable(getattr(found, "step", None)):
+    step, end = getattr(found, "step", None), getattr(found, "end", None)
+    if not callable(step):
         raise EnvError(f"{name} is a class without step: give it step(self, ...) -> float, and end(self, ...) -> float")
     needed = [parameter for parameter in _parameters(name, found) if parameter.default is parameter.empty]
     if any(parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in needed):
         raise EnvError(f"{name} is made anew for each episode, without arguments; its class needs {needed[0].name}")
-    end = getattr(found, "end", None)
-    step = _names(f"step of {name}", found.step, method=True)
-    return OwnReward(name, found, step, None if end is None else _names(f"end of {name}", end, method=True))
+    ends = None if end is None else _names(f"end of {name}", end, method=True)
+    return OwnReward(name, found, _names(f"step of {name}", step, method=True), ends)
 
 
 def no_infos(reward: OwnReward, name: str) -> EnvError:

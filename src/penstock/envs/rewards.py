@@ -79,10 +79,11 @@ def find_reward(given: str | bytes | Callable[..., Any]) -> OwnReward:
     if not callable(step):
         raise EnvError(f"{name} is a class without step: give it step(self, ...) -> float, and end(self, ...) -> float")
     needed = [parameter for parameter in _parameters(name, found) if parameter.default is parameter.empty]
-    if any(parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in needed):
-        raise EnvError(f"{name} is made anew for each episode, without arguments; its class needs {needed[0].name}")
-    ends = None if end is None else _names(f"end of {name}", end, method=True)
-    return OwnReward(name, found, _names(f"step of {name}", step, method=True), ends)
+    for parameter in needed:
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise EnvError(f"{name} is made anew for each episode, without arguments; its class needs {parameter.name}")
+    ends = None if end is None else _names_of_method(f"end of {name}", found, "end")
+    return OwnReward(name, found, _names_of_method(f"step of {name}", found, "step"), ends)
 
 
 def no_infos(reward: OwnReward, name: str) -> EnvError:
@@ -93,10 +94,15 @@ def no_infos(reward: OwnReward, name: str) -> EnvError:
     )
 
 
-def _names(what: str, function: Callable[..., Any], *, method: bool = False) -> tuple[str, ...]:
-    """Which of ``KNOWN`` a function names; other parameters keep their defaults."""
+def _names_of_method(what: str, owner: type, method: str) -> tuple[str, ...]:
+    bound = isinstance(inspect.getattr_static(owner, method), staticmethod | classmethod)
+    return _names(what, getattr(owner, method), own=0 if bound else 1)
+
+
+def _names(what: str, function: Callable[..., Any], *, own: int = 0) -> tuple[str, ...]:
+    """Which of ``KNOWN`` a function names behind so many ``own`` parameters; others keep their defaults."""
     names = []
-    for parameter in _parameters(what, function)[int(method) :]:
+    for parameter in _parameters(what, function)[own:]:
         by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if by_name and parameter.name in KNOWN:
             names.append(parameter.name)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.errors import BadDataError, CheckpointError, EnvError
+from penstock.errors import BadDataError, CheckpointError, ConfigError, EnvError
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import EVAL_RETURN, RETURN
 from tests.end_to_end.test_resume_is_exact import BATCH, fingerprint, train
@@ -166,6 +166,16 @@ def test_what_shapes_the_environment_is_the_runs(tmp_path) -> None:
     config.write_text(config.read_text().replace("test_own_reward:fixed", "test_own_reward:Ending"))
     with pytest.raises(CheckpointError, match=r"its reward is tests.end_to_end.test_own_reward:fixed, not tests"):
         penstock.resume(run, quiet=True)
+
+
+def test_demonstrations_with_other_rewards_are_refused(tmp_path) -> None:
+    table = {"algo": "dqn", "min_rows": 48, "mini_batch_size": 16, "capacity": 1000, "updates_per_step": 0.1}
+    values = {"env": "tests.environments:ClockEnv", "num_envs": 2, "num_steps": 24, "timesteps": 96, "eval_episodes": 1}
+    values |= {**table, "runtime": "inline", "log_dir": str(tmp_path)}
+    shown = penstock.train(values, quiet=True).run_folder
+    says = rf"its rewards are the environment's own, this run's are {__name__}:fixed \(--reward\)"
+    with pytest.raises(ConfigError, match=says):
+        penstock.train({**values, "demonstrations": str(shown), "reward": fixed}, quiet=True)
 
 
 def test_objects_without_a_name_are_asked_for_again(tmp_path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.config.sources import from_mapping
-from penstock.envs.names import display_name
+from penstock.envs.given import named
 from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
@@ -56,13 +56,15 @@ class ParallelEnvironmentCollector:
         rollout_steps: int = 32,
         **settings: Any,  # noqa: ANN401 - a setting has its own type
     ) -> None:
-        values = {
-            **settings,
-            "env": display_name(env_fn),
-            "num_workers": num_workers,
-            "num_envs": num_workers if num_envs is None else num_envs,
-            "num_steps": rollout_steps,
-        }
+        values, given = named(
+            {
+                **settings,
+                "env": env_fn,
+                "num_workers": num_workers,
+                "num_envs": num_workers if num_envs is None else num_envs,
+                "num_steps": rollout_steps,
+            }
+        )
         config = from_mapping(values)
         if config.run.policy_placement != "env":
             raise ConfigError(
@@ -70,7 +72,7 @@ class ParallelEnvironmentCollector:
             )
         if config.run.trace:
             raise ConfigError("a collector has no run folder to keep a trace in; leave trace out")
-        self._prepared = prepare(config, None if isinstance(env_fn, str) else env_fn)
+        self._prepared = prepare(config, given)
         self._program = build(plan(self._prepared, Path(), quiet=True))
         self._processes: Processes | None = None
         self._left: list[Arrays] = []

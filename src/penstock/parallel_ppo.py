@@ -6,7 +6,7 @@ Holds no logic of its own: a config from its arguments, ``run.train``, and the t
 from typing import Any
 
 from penstock.config.sources import from_mapping
-from penstock.envs.names import display_name
+from penstock.envs.given import named
 from penstock.errors import PenstockError
 from penstock.run import Result, train
 from penstock.serving.policy import Policy
@@ -32,7 +32,7 @@ class ParallelPPO:
     def __init__(self, env_name: str | EnvFactory, **settings: Any) -> None:  # noqa: ANN401 - a setting has its own type
         self._settings = {"env": env_name, "algo": "ppo", **settings}
         self._policy: Policy | None = None
-        from_mapping({**self._settings, "env": display_name(env_name)})
+        from_mapping(named(self._settings)[0])
 
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
         """Train from the beginning, evaluate, and return what came of it.

@@ -16,7 +16,10 @@ from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.algorithm_package import AlgorithmPackage, check_actions, check_learn, find_algorithm, load_functions
 from penstock.config.resolve import Demand, available_cores, resolve
 from penstock.config.schema import AUTO, Config, RunConfig
+from penstock.envs.given import Given, by_value, shape_of
+from penstock.envs.imports import name_of, sendable
 from penstock.envs.names import display_name, reference
+from penstock.envs.rewards import find_reward, no_infos
 from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import CheckpointError, ConfigError
 from penstock.experiments.checkpoints import Checkpoint
@@ -31,7 +34,7 @@ from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
 from penstock.registry import INFERENCE, UPDATES, load
 from penstock.replay.table_file import Rings
-from penstock.types import Arrays, BackendSpec, EnvFactory, EnvReference
+from penstock.types import Arrays, BackendSpec, EnvReference
 
 __all__ = ["Prepared", "check_fits", "plan", "prepare"]
 
@@ -43,6 +46,8 @@ class Prepared:
     config: Config
     """Of what runs it nothing is ``auto`` any more; a ``model`` that is stays so, and ``spec`` says what it became."""
     env: EnvReference
+    reward: str | bytes | None
+    """The user's own, in place of the environment's; not yet looked up, because who plays needs none."""
     profile: EnvProfile
     algorithm: AlgorithmPackage
     spec: AlgorithmSpec
@@ -61,6 +66,8 @@ class Prepared:
         run = self.config.run
         return {
             "env": self.profile.name,
+            **shape_of(self.env),
+            "reward": None if self.reward is None else name_of(self.reward),
             "algorithm": run.algo,
             "spaces": repr(self.profile.spaces),
             "num_envs": run.num_envs,
@@ -72,7 +79,7 @@ class Prepared:
         return {
             **self.identity(),
             "backend": run.backend,
-            "env_by_value": isinstance(self.env, bytes),
+            **by_value(self.env, self.reward),
             # Not of the identity: `spaces` has the fields that are left, so that older checkpoints fit as well.
             "ignore_obs": list(run.ignore_obs or ()),
             "inference": self.inference.build,
@@ -83,12 +90,12 @@ class Prepared:
         }
 
 
-def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
+def prepare(config: Config, given: Given | None = None) -> Prepared:
     """Settle everything that is ``auto`` and look at the environment and the device.
 
     Args:
         config: what to run.
-        env: makes the environment, where the config names none that can be found by its name.
+        given: environment, wrappers and reward, where the config names none that can be found by their names.
 
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be served.
@@ -96,12 +103,13 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     run = config.run
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
-    given = run.env if env is None else env
-    source = reference(given)
+    given = given or Given()
+    environment = given.environment(run)
+    source = reference(environment)
     # Inline is for a debugger, which looks at this process alone.
     look = probe if run.runtime == "inline" else probe_apart
     profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), reset_limit_s=run.env_timeout)
-    profile = replace(profile, name=display_name(given))
+    profile = replace(profile, name=display_name(environment))
     algorithm, spec = _algorithm(config, profile)
     if run.learners > 1 and spec.table is None:
         raise ConfigError(
@@ -121,7 +129,8 @@ def prepare(config: Config, env: EnvFactory | None = None) -> Prepared:
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)
     told = _fewer_threads(wanted, config.run)
-    return Prepared(config, source, profile, algorithm, spec, backend, told)
+    reward = run.reward if given.reward is None else sendable(given.reward, "reward")
+    return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
 
 
 def _algorithm(config: Config, profile: EnvProfile) -> tuple[AlgorithmPackage, AlgorithmSpec]:
@@ -171,7 +180,8 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
     if not isinstance(writers, int):
         raise ConfigError("a table needs a config that is resolved")
     _, table = spec.replay()
-    arrays = table_specs(profile.spaces, spec.row, num_steps, num_envs // writers, same_step=profile.same_step)
+    lanes, shaped = num_envs // writers, config.run.reward is not None
+    arrays = table_specs(profile.spaces, spec.row, num_steps, lanes, same_step=profile.same_step, shaped=shaped)
     rings = Rings(arrays, writers, 1, table.priorities is not None)
     rows = num_envs * num_steps
     enough = range(1, math.ceil(table.capacity / rows) + 2)
@@ -281,6 +291,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         run=run,
         algorithm_config=config.algorithm,
         env=prepared.env,
+        reward=_checked_reward(prepared),
         spaces=profile.spaces,
         kind=profile.kind,
         same_step=profile.same_step,
@@ -300,7 +311,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
         quiet=quiet,
         told=prepared.told,
-        demonstrations=_demonstrations(run, profile),
+        demonstrations=_demonstrations(prepared),
     )
     if begin is None:
         return fresh
@@ -313,8 +324,24 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
     )
 
 
-def _demonstrations(run: RunConfig, profile: EnvProfile) -> Demonstrations | None:
-    return None if run.demonstrations is None else find_demonstrations(Path(run.demonstrations), profile.spaces)
+def _checked_reward(prepared: Prepared) -> str | bytes | None:
+    """The user's own reward, once it is known that it can be called.
+
+    Raises:
+        EnvError: it cannot.
+    """
+    if prepared.reward is not None:
+        found = find_reward(prepared.reward)
+        if found.wants_info and prepared.profile.kind == "vector":
+            raise no_infos(found, prepared.profile.name)
+    return prepared.reward
+
+
+def _demonstrations(prepared: Prepared) -> Demonstrations | None:
+    run = prepared.config.run.demonstrations
+    if run is None:
+        return None
+    return find_demonstrations(Path(run), prepared.profile.spaces, prepared.identity()["reward"])
 
 
 def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:

@@ -4,13 +4,14 @@
 final evaluation, the exported policy, the card).
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.config.schema import Config
-from penstock.config.sources import from_mapping, with_changes
+from penstock.config.schema import Config, RunConfig
+from penstock.config.sources import from_mapping, shown, with_changes
 from penstock.endings import (
     differences,
     ended_early,
@@ -25,7 +26,7 @@ from penstock.endings import (
     table_in_file,
     unbegun,
 )
-from penstock.envs.names import display_name, reference
+from penstock.envs.given import Given, given_of, named
 from penstock.errors import ConfigError, EnvError, NodeError, PenstockError
 from penstock.evaluation import Asked, Evaluation, judge
 from penstock.experiments.best import find_checkpoint
@@ -77,7 +78,8 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
     """Train from the beginning, evaluate, export.
 
     Args:
-        config: what to run, and how; settings by their names will do, and ``env`` among them may be a callable.
+        config: what to run, and how; settings by their names will do, and among them ``env``, ``wrap`` and ``reward``
+            may hold callables.
         env: makes an environment, where it has no name that the config could say.
         quiet: no display; files only.
 
@@ -87,8 +89,11 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         KeyboardInterrupt: it was interrupted before anything was learned; no folder is left of it.
     """
     if not isinstance(config, Config):
-        config, env = _config_of(config, env)
-    prepared = prepare(config, env)
+        settings, given = named(config, env)
+        config = from_mapping(settings)
+    else:
+        given = Given(env)
+    prepared = prepare(config, given)
     run, made = prepared.config.run, False
     try:
         # Another run may take the folder's name before it is made here.
@@ -116,6 +121,8 @@ def resume(
     timesteps: int | None = None,
     settings: Mapping[str, Any] | None = None,
     env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    reward: Callable[..., Any] | None = None,
     quiet: bool = False,
 ) -> Result:
     """Continue a run in its own folder from its last checkpoint, or from the one that is named.
@@ -126,6 +133,8 @@ def resume(
         timesteps: train up to so many steps, instead of what the run was told.
         settings: others that change from here on, by their names; the run's config keeps them.
         env: makes an environment, where the run's has no name.
+        wrap: its wrappers, where one of them has no name.
+        reward: its own reward, where that has no name.
         quiet: no display; files only.
 
     Raises:
@@ -134,10 +143,12 @@ def resume(
     folder = RunFolder.open(Path(run))
     more = {} if timesteps is None else {"timesteps": timesteps}
     config = with_changes(folder.read_config(), {**(settings or {}), **more})
-    prepared = _prepare_again(folder, config, env, "resume")
-    begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
-    check_fits(prepared, begin)
-    the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+    given = given_of(env, wrap, reward)
+    with _asking_for_objects(folder, config.run, given, "resume"):
+        prepared = prepare(config, given)
+        begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+        check_fits(prepared, begin)
+        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
     program = _with_room(_topology(the_plan), prepared)
     over = over_already(prepared.config.run, folder.path, begin.arrays)
     with folder.claim():
@@ -159,6 +170,7 @@ def evaluate(
     checkpoint: str | None = None,
     seed: int | None = None,
     env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
     quiet: bool = True,
 ) -> Evaluation:
     """Play greedy episodes with a run's last checkpoint, or with the one that is named, all of them.
@@ -171,6 +183,7 @@ def evaluate(
         checkpoint: a checkpoint of it: its name, its update number, ``best`` or ``latest``.
         seed: seeds the episodes; ``None``: the run's, so that they begin with those of its final evaluation.
         env: makes an environment, where the run's has no name.
+        wrap: its wrappers, where the run's have no names.
         quiet: no display.
 
     Raises:
@@ -178,25 +191,31 @@ def evaluate(
         BadDataError: an episode held NaN or infinity; where these are skipped, all did.
         NodeError: a process failed, the environment's own errors included.
     """
-    prepared, arrays, name = _load(run, checkpoint, env, "evaluate")
+    prepared, arrays, name = _load(run, checkpoint, given_of(env, wrap), "evaluate")
     asked = Asked(episodes, prepared.config.run.seed if seed is None else seed, None, quiet)
     found = judge(prepared, _published(prepared, arrays), asked, RunFolder.open(Path(run)).deaths)
     return replace(found, checkpoint=name)
 
 
-def load_policy(run: Path | str, *, checkpoint: str | None = None, env: EnvFactory | None = None) -> Policy:
-    """The policy of a run's last checkpoint, or of the one that is named, as a function.
+def load_policy(
+    run: Path | str,
+    *,
+    checkpoint: str | None = None,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+) -> Policy:
+    """The policy of a run's last checkpoint, or of the one that is named; ``env`` and ``wrap`` as in `resume`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    prepared, arrays, _ = _load(run, checkpoint, env, "load_policy")
+    prepared, arrays, _ = _load(run, checkpoint, given_of(env, wrap), "load_policy")
     return _policy(prepared, arrays)
 
 
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     """The program of a config as text: nodes, edges, placement. Starts nothing."""
-    prepared = prepare(config, env)
+    prepared = prepare(config, Given(env))
     program = _topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
     shared = shared_memory(program) / (1 << 20)
     return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, and what each process takes for itself"
@@ -228,35 +247,27 @@ def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Progr
     return program.with_node(replace(monitor, settings=settings)), found
 
 
-def _config_of(settings: Mapping[str, Any], env: EnvFactory | None) -> tuple[Config, EnvFactory | None]:
-    """A config from settings by their names, and what makes the environment if it is given as a callable."""
-    named = settings.get("env")
-    if not callable(named):
-        return from_mapping(settings), env
-    found = reference(named)
-    if isinstance(found, str):
-        return from_mapping({**settings, "env": found}), env
-    return from_mapping({**settings, "env": display_name(named)}), named
-
-
-def _prepare_again(folder: RunFolder, config: Config, env: EnvFactory | None, call: str) -> Prepared:
-    """Prepare the config of a run that exists; its environment may have had no name to find it by.
+@contextlib.contextmanager
+def _asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: str) -> Iterator[None]:
+    """Where something of a run that exists is not found, because it had no name to find it by, say so.
 
     Args:
         folder: of the run.
-        config: of the run.
-        env: makes its environment, where that has no name.
+        run: its config.
+        given: what the caller passed.
         call: the function of this package that was asked, for an error.
     """
     try:
-        return prepare(config, env)
+        yield
     except EnvError as error:
         saved = list_checkpoints(folder.path)
-        if env is None and saved and load_to_play(saved[-1]).manifest.get("env_by_value"):
-            raise EnvError(
-                f"the environment of run {folder.name}, {config.run.env}, was given as an object and has no name to "
-                f"find it by; pass it again: penstock.{call}({str(folder.path)!r}, env=...)"
-            ) from error
+        manifest = load_to_play(saved[-1]).manifest if saved else {}
+        for name, what, form in (("env", "environment", ""), ("wrap", "wrappers", "[...]"), ("reward", "reward", "")):
+            if manifest.get(f"{name}_by_value") and getattr(given, name) is None:
+                raise EnvError(
+                    f"the {what} of run {folder.name}, {shown(getattr(run, name))}, was given as an object and has no "
+                    f"name to find it by; pass it again: penstock.{call}({str(folder.path)!r}, {name}={form or '...'})"
+                ) from error
         raise
 
 
@@ -316,12 +327,13 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
-def _load(run: Path | str, checkpoint: str | None, env: EnvFactory | None, call: str) -> tuple[Prepared, Arrays, str]:
+def _load(run: Path | str, checkpoint: str | None, given: Given, call: str) -> tuple[Prepared, Arrays, str]:
     """What a run was trained on, the arrays of a checkpoint, and its name."""
     folder = RunFolder.open(Path(run))
     config = folder.read_config()
     # On the CPU: whoever plays need not have the device that the run was trained on.
-    prepared = _prepare_again(folder, replace(config, run=replace(config.run, device="cpu")), env, call)
+    with _asking_for_objects(folder, config.run, given, call):
+        prepared = prepare(replace(config, run=replace(config.run, device="cpu")), given)
     path = find_checkpoint(folder.path, checkpoint)
     saved = load_to_play(path, prepared.identity())
     check_fits(prepared, saved)

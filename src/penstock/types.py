@@ -20,6 +20,7 @@ __all__ = [
     "Box",
     "Discrete",
     "EnvFactory",
+    "EnvRecipe",
     "EnvReference",
     "EnvSource",
     "NoiseSpec",
@@ -30,6 +31,7 @@ __all__ = [
     "Stack",
     "StepResult",
     "Wanted",
+    "Wrapper",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -39,8 +41,31 @@ Arrays: TypeAlias = dict[str, Array]
 EnvFactory: TypeAlias = Callable[..., Any]
 """Makes an environment; called without arguments, or with ``num_envs=`` if it declares that parameter."""
 
-EnvReference: TypeAlias = str | bytes
-"""How an environment travels between processes: a Gymnasium id, ``module:name``, or a factory as cloudpickle bytes."""
+
+@dataclass(frozen=True)
+class Wrapper:
+    """What is put around an environment: ``make(env, **arguments)``."""
+
+    make: "str | bytes | Callable[..., Any]"
+    """``module:name``, cloudpickle bytes, or, before it travels, the callable itself."""
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EnvRecipe:
+    """An environment with arguments and in wrappers."""
+
+    env: "str | bytes | EnvFactory"
+    """A Gymnasium id, ``module:name``, cloudpickle bytes, or, before it travels, the factory itself."""
+    arguments: Mapping[str, Any]
+    """Keyword arguments for what makes it."""
+    wrap: tuple[Wrapper, ...]
+    """The first one innermost."""
+
+
+EnvReference: TypeAlias = str | bytes | EnvRecipe
+"""How an environment travels between processes: a Gymnasium id, ``module:name``, or a factory as cloudpickle bytes;
+alone, or in a recipe."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +259,14 @@ class EnvSource(Protocol):
         """Note in ``sign[0]``, an int64, which lane is being stepped or reset, where lanes take their turns.
 
         So whoever looks at it from outside can tell one slow environment from many, for 25 ns a step.
+        """
+        ...
+
+    def keep_infos(self) -> Sequence[Any] | None:
+        """From here on, keep what each lane's environment gave beside its last observation and reward.
+
+        Returns:
+            One for each lane, kept up to date; ``None``: this source has none for single lanes.
         """
         ...
 

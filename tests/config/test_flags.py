@@ -127,3 +127,31 @@ def test_a_resume_takes_its_own_options_and_settings_of_the_run():
     }
     with pytest.raises(ConfigError, match="unexpected argument 'b'"):
         resume_from_arguments(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "argv", [["--wrap", "a:B", "--wrap=c:D", "--wrap", "e:F"], ["--wrap", "a:B,c:D", "--wrap", "e:F"]]
+)
+def test_wrappers_add_up_in_order(argv):
+    assert [str(wrapping) for wrapping in config("--env", "X", *argv).run.wrap or ()] == ["a:B", "c:D", "e:F"]
+
+
+def test_arguments_of_an_environment_are_json():
+    got = config("--env", "X", "--env_args", '{"config": {"duration": 20}, "goal": null}').run.env_args
+    assert got == {"config": {"duration": 20}, "goal": None}
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--env_args", "{a: 1}"], "--env_args is not JSON: Expecting property name"),
+        (["--env_args", "[1]"], r"--env_args takes a JSON object of keyword arguments, such as .*, not \[1\]"),
+        (["--env_args", '{"a": NaN}'], "--env_args holds nan, which JSON cannot"),
+        (["--wrap", "a:B,,c:D"], "--wrap takes module:Wrapper, .* not nothing"),
+        (["--reward", " "], "--reward takes module:name of a function or a class"),
+    ],
+)
+def test_what_shapes_an_environment_is_checked(argv, says):
+    with pytest.raises(ConfigError, match=says) as refusal:
+        config("--env", "X", *argv)
+    assert "\n" not in str(refusal.value)

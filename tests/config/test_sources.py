@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.algorithm_package import find_algorithm
-from penstock.config.fields import fields_of
+from penstock.config.fields import Wrapping, fields_of
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import (
     Setting,
@@ -193,3 +193,58 @@ def test_what_lanes_count_by_and_networks_are_made_with_stays_on_a_resume(algo):
     settings = {field.name: field for field in fields_of(find_algorithm(algo).config)}
     assert all(settings[name].fixed for name in ("num_steps", "hidden_sizes"))
     assert not settings["lr"].fixed
+
+
+def test_wrappers_with_arguments_are_read_from_toml_and_kept(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('env = "X"\n[env_args]\nsize = 5\n[[wrap]]\nuse = "a:B"\narguments = {shape = [84, 84]}\n')
+    config = from_toml(file)
+    assert config.run.wrap == (Wrapping("a:B", {"shape": [84, 84]}),)
+    assert config == from_mapping(
+        {"env": "X", "env_args": {"size": 5}, "wrap": [{"use": "a:B", "arguments": {"shape": (84, 84)}}]}
+    )
+    file.write_text(to_toml(config))
+    assert from_toml(file) == config
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"wrap": "a:B,c:D"},
+        {"wrap": ["a:B", {"use": "c:D", "arguments": {"deep": {"x": [1, None, "é\n"]}}}]},
+        {"wrap": []},
+        {"env_args": {"a": None, "b": {"c d": 1.5}}, "reward": "a:b"},
+        {"env_args": '{"a": true}'},
+        {"env_args": {}},
+    ],
+)
+def test_what_shapes_an_environment_survives_toml(values):
+    config = from_mapping({"env": "X", **values})
+    assert from_mapping(tomllib.loads(to_toml(config))) == config
+
+
+def test_what_shapes_an_environment_is_the_runs_for_good():
+    config = from_mapping({"env": "X", "env_args": {"size": 5}, "wrap": ["a:B"]})
+    assert with_changes(config, {"wrap": ["a:B"], "env_args": {"size": 5}}) == config
+    for name, value, says in (
+        ("wrap", "a:C", "wrap a:C cannot be had: a run that is resumed keeps its own, a:B, because it was trained on"),
+        ("env_args", {}, 'env_args {} cannot be had: a run that is resumed keeps its own, {"size": 5}, because'),
+        ("reward", "a:b", "reward a:b cannot be had: a run that is resumed keeps its own, none, because its values"),
+    ):
+        with pytest.raises(ConfigError) as refusal:
+            with_changes(config, {name: value})
+        assert str(refusal.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"wrap": [3]}, "wrap takes module:Wrapper, or .*, not 3"),
+        ({"wrap": [{"use": "a:B", "argument": {}}]}, "wrap takes module:Wrapper"),
+        ({"wrap": [{"use": "a:B", "arguments": {"f": len}}]}, "arguments of wrap a:B holds <built-in .*JSON cannot"),
+        ({"env_args": {3: 4}}, "env_args has the key 3, which is no text"),
+    ],
+)
+def test_what_no_file_could_keep_is_refused(values, says):
+    with pytest.raises(ConfigError, match=says):
+        from_mapping({"env": "X", **values})

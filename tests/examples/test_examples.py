@@ -22,8 +22,9 @@ def run(tmp_path):
         ended = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["logs"]
-        (folder,) = (tmp_path / "logs").iterdir()
-        assert (folder / "README.md").is_file()
+        folders = list((tmp_path / "logs").iterdir())
+        assert folders
+        assert all((folder / "README.md").is_file() for folder in folders)
         return ended.stdout
 
     return start
@@ -57,6 +58,13 @@ def test_train_from_python(run):
 def test_older_gym_api(run):
     printed = run("older_gym_api", 2_048)
     assert 5 <= number(r"the ball stays on the beam for (\d+) of 200 steps", printed) <= 200
+
+
+def test_own_reward(run):
+    printed = run("own_reward", 2_048)
+    for name in ("centred", "Calm"):
+        assert 8 <= number(rf"{name}: the pole stays up for (\d+) of 500 steps", printed) <= 500
+    assert "shaped return" in printed
 
 
 def test_vector_environment(run):

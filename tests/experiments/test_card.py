@@ -50,3 +50,14 @@ def test_the_card_holds_the_whole_config(tmp_path):
 def test_the_card_of_an_interrupted_run(tmp_path):
     _, text = written(tmp_path, None)
     assert "stopped before its end" in text
+
+
+def test_the_card_names_what_shapes_the_environment(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "Wrappers" not in text
+    shape = {"wrap": ["a:B", "c:D"], "env_args": {"size": 5}, "reward": "m:shaped"}
+    write_card(folder, from_mapping({**CONFIG.values(), **shape}), 999_424, 61, EVALUATION)
+    text = folder.card_path.read_text()
+    assert "| Wrappers, the first innermost | `a:B,c:D` |" in text
+    assert '| Arguments | `{"size": 5}` |' in text
+    assert "| Rewards learned from | `m:shaped`; returns below are the environment's own |" in text

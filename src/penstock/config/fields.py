@@ -5,8 +5,10 @@ particular setting.
 """
 
 import dataclasses
+import json
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = [
@@ -17,12 +19,26 @@ __all__ = [
     "Field",
     "Scalar",
     "Value",
+    "Wrapping",
     "field_table",
     "fields_of",
     "tunable",
 ]
 
-Scalar: TypeAlias = bool | int | float | str
+
+@dataclasses.dataclass(frozen=True)
+class Wrapping:
+    """A wrapper by its name, with the keyword arguments that it is called with behind the environment."""
+
+    use: str
+    arguments: Mapping[str, Any]
+    """What JSON can hold."""
+
+    def __str__(self) -> str:
+        return f"{self.use} {json.dumps(self.arguments)}" if self.arguments else self.use
+
+
+Scalar: TypeAlias = bool | int | float | str | dict[str, Any] | Wrapping
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 """What a setting can be: what both a command line and TOML can write."""
 
@@ -34,14 +50,33 @@ BY_NETWORKS = "its networks were made and trained with it"
 BY_PRIORITIES = "its table has priorities, or has none"
 """Why a run that is resumed keeps a setting: for the ``fixed`` of fields."""
 
-_BASES: dict[Any, Literal["bool", "int", "float", "str"]] = {bool: "bool", int: "int", float: "float", str: "str"}
+Base: TypeAlias = Literal["bool", "int", "float", "str", "table", "wrapping"]
+_BASES: dict[Any, Base] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    dict[str, Any]: "table",
+    Wrapping: "wrapping",
+}
+
+
+_SINGLE: dict[Base, str] = {
+    "bool": "True or False",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "table": "a JSON object",
+    "wrapping": "module:Wrapper",
+}
+_SEVERAL: dict[Base, str] = {**_SINGLE, "int": "whole numbers", "float": "numbers", "str": "texts"}
 
 
 class Field(NamedTuple):
     """One setting. Bounds and choices hold for each element where ``many`` is true."""
 
     name: str
-    base: Literal["bool", "int", "float", "str"]
+    base: Base
     many: bool
     """A tuple of any length above zero."""
     words: tuple[str, ...]
@@ -78,9 +113,7 @@ class Field(NamedTuple):
         elif self.form:
             kind = self.form
         else:
-            single = {"bool": "True or False", "int": "a whole number", "float": "a number", "str": "a text"}
-            several = {"bool": "True or False", "int": "whole numbers", "float": "numbers", "str": "texts"}
-            kind = (several if self.many else single)[self.base] + self._bounds()
+            kind = (_SEVERAL if self.many else _SINGLE)[self.base] + self._bounds()
             kind += ", parted by commas" if self.many else ""
         return " or ".join((*self.words, kind))
 

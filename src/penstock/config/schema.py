@@ -6,7 +6,7 @@ An algorithm's own hyper-parameters stand in its ``spec.py``. Reads no file, and
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from penstock.config.fields import BY_NETWORKS, Value, fields_of
+from penstock.config.fields import BY_NETWORKS, Value, Wrapping, fields_of
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
 from penstock.errors import ConfigError
@@ -33,6 +33,28 @@ class RunConfig:
             "form": "the name of an environment",
             "fixed": "its checkpoints are of this environment",
         }
+    )
+    env_args: dict[str, Any] | None = field(
+        default=None,
+        metadata={
+            "help": """its keyword arguments, as JSON: '{"config": {"duration": 20}}'; in TOML a table""",
+            "fixed": "it was trained on the environment that they make",
+        },
+    )
+    wrap: tuple[Wrapping, ...] | None = _setting(
+        None,
+        "wrappers around each environment, the first one innermost, by repeating the flag or parted by commas; with "
+        'arguments in TOML: wrap = [{use = "module:Wrapper", arguments = {size = 84}}]',
+        adds=True,
+        fixed="it was trained on the environment in these wrappers",
+    )
+    reward: str | None = _setting(
+        None,
+        "what gives a reward of your own in place of the environment's: a function for each step, or a class for "
+        "each episode (docs/environments.md); returns that are reported stay the environment's",
+        pattern=r"(?s).*\S.*",
+        form="module:name of a function or a class",
+        fixed="its values were learned of these rewards",
     )
     algo: str = _setting(
         "ppo",

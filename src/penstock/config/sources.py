@@ -1,6 +1,7 @@
 """A config from what the user gives: a preset, a file, flags or a mapping; later ones win in this order."""
 
 import dataclasses
+import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from penstock.algorithm_package import AlgorithmPackage, find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, Value, field_table, fields_of
 from penstock.config.schema import Config, RunConfig
+from penstock.config.tables import as_toml
 from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError, nearest
 
@@ -26,6 +28,7 @@ __all__ = [
     "preset_path",
     "preset_texts",
     "settings_of_file",
+    "shown",
     "to_toml",
     "with_changes",
 ]
@@ -65,11 +68,15 @@ def from_toml(path: Path) -> Config:
 
 def to_toml(config: Config) -> str:
     """The whole config as TOML; reading it gives an equal config. A key that is absent is ``None``."""
-    sections = []
+    sections, tables = [], {}
     for title, part in (("The run", config.run), (f"The algorithm: {config.run.algo}", config.algorithm)):
-        values = {item.name: getattr(part, item.name) for item in dataclasses.fields(part)}
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        sections.append(f"# {title}\n" + tomli_w.dumps({k: v for k, v in plain.items() if v is not None}))
+        values = {item.name: as_toml(getattr(part, item.name)) for item in dataclasses.fields(part)}
+        tables.update({name: value for name, value in values.items() if _is_table(value)})
+        plain = {name: value for name, value in values.items() if value is not None and name not in tables}
+        sections.append(f"# {title}\n" + tomli_w.dumps(plain))
+    if tables:
+        # Behind all else: what follows a table in TOML belongs to it.
+        sections.append("# Tables\n" + tomli_w.dumps(tables))
     return "\n".join(sections)
 
 
@@ -177,11 +184,15 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
     values = {name: _read(known[name], setting) for name, setting in given.items()}
     for name, value in values.items():
         if known[name].fixed and value != before[name]:
-            why = f"a run that is resumed keeps its own, {_shown(before[name])}, because {known[name].fixed}"
-            raise ConfigError(f"{given[name].label} {_shown(value)} cannot be had: {why}")
+            why = f"a run that is resumed keeps its own, {shown(before[name])}, because {known[name].fixed}"
+            raise ConfigError(f"{given[name].label} {shown(value)} cannot be had: {why}")
     own = {field.name for field in dataclasses.fields(config.run)}
     algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
     return Config(dataclasses.replace(config.run, **_part(values, own & values.keys())), algorithm)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(part, dict) for part in value))
 
 
 def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> None:
@@ -200,8 +211,10 @@ def _read(field: Field, setting: Setting | None) -> Value | object:
     return from_value(field, setting.value, setting.label)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value as a command line has it."""
+    if isinstance(value, dict):
+        return json.dumps(value)
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return "none" if value is None else str(value)

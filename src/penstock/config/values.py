@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from penstock.config.fields import Field, Scalar, Value
+from penstock.config.tables import table_of, wrapping_of
 from penstock.errors import ConfigError
 
 __all__ = ["from_text", "from_value"]
@@ -44,6 +45,10 @@ def from_value(field: Field, value: object, label: str) -> Value:
         return value
     if not field.many:
         return _checked(field, value, label)
+    if field.optional and isinstance(value, list | tuple) and not value:
+        return None
+    if field.base == "wrapping" and isinstance(value, str):
+        value = value.split(",")
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise _refused(field, value, label)
     return tuple(_checked(field, element, label) for element in value)
@@ -83,6 +88,10 @@ def _whole(text: str) -> int:
 
 def _checked(field: Field, value: object, label: str) -> Scalar:
     """One element, of the right type and within its bounds."""
+    if field.base == "table":
+        return table_of(value, label)
+    if field.base == "wrapping":
+        return wrapping_of(value, label)
     if field.base == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     expected = {"bool": bool, "int": int, "float": float, "str": str}[field.base]

@@ -32,13 +32,13 @@ def pool_of(task: str) -> EnvFactory:
     if task not in tasks:
         raise EnvError(f"EnvPool has no task {task!r}{nearest(task, tasks)}")
 
-    def make_lanes(num_envs: int, seed: int) -> Any:
+    def make_lanes(num_envs: int, seed: int, **arguments: Any) -> Any:
         # Each lane by a seed that is mixed: EnvPool's own, seed + lane, are those of its neighbour in the next run.
         seeds = [episode_seed(seed, lane, 0) for lane in range(num_envs)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a pool reads the spaces from C++ in float64, and Gymnasium warns of it
             # One thread: environment processes are what runs side by side.
-            pool = envpool.make_gymnasium(task, num_envs=num_envs, num_threads=1, seed=seeds)
+            pool = envpool.make_gymnasium(task, num_envs=num_envs, num_threads=1, seed=seeds, **arguments)
             _ = pool.observation_space, pool.action_space
         return pool
 

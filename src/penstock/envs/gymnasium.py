@@ -13,7 +13,7 @@ import numpy as np
 from penstock.envs.actions import cutter
 from penstock.envs.fields import field_paths, one_line
 from penstock.envs.legacy import OlderEnv, is_current, reset_values
-from penstock.envs.rows import ObservationRows, as_number
+from penstock.envs.rows import ObservationRows, Store, as_number
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError
@@ -52,7 +52,8 @@ class ScalarSource(EnvSource):
         self._reward = np.zeros(self.num_lanes, np.float32)
         # A memoryview takes any Python or numpy number in 30 ns; the array takes 120, and None as NaN.
         self._reward_cells = self._reward.data
-        self._lanes = [(lane, self._envs[lane].step, self._stores[lane]) for lane in range(self.num_lanes)]
+        self._infos: list[Any] | None = None
+        self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
         self._result = StepResult(
             obs=self._obs,
             reward=self._reward,
@@ -73,6 +74,12 @@ class ScalarSource(EnvSource):
     def watch(self, sign: memoryview) -> None:
         """Note in ``sign`` from here on which lane is being stepped or reset."""
         self._sign = sign
+
+    def keep_infos(self) -> Sequence[Any]:
+        """From here on, keep each lane's latest info; see ``types.EnvSource``."""
+        self._infos = [{} for _ in self._envs]
+        self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
+        return self._infos
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
@@ -132,6 +139,11 @@ class ScalarSource(EnvSource):
             for env in envs:
                 stack.callback(env.close)
 
+    def _stepped(self, lane: int) -> tuple[int, Callable[[Any], Any], Store]:
+        """A lane, what steps its environment, and what stores its observation."""
+        step: Callable[[Any], Any] = self._envs[lane].step
+        return lane, step if self._infos is None else _keeping(step, self._infos, lane), self._stores[lane]
+
     def _end(self, lane: int, terminated: bool, truncated: bool, seed: int) -> None:
         self._ended.append(lane)
         self._terminated_cells[lane] = terminated
@@ -146,7 +158,7 @@ class ScalarSource(EnvSource):
         if values is not result and not isinstance(self._envs[lane], OlderEnv):
             # Code of the older API whose import alone was renamed: its step is then likely the older one too.
             self._envs[lane] = OlderEnv(self._envs[lane])
-            self._lanes[lane] = (lane, self._envs[lane].step, self._stores[lane])
+            self._lanes[lane] = self._stepped(lane)
         self._stores[lane](values[0])
 
     def _explain(self, error: Exception, lane: int, result: Any) -> None:
@@ -165,3 +177,15 @@ class ScalarSource(EnvSource):
                 raise BadDataError(f"{field} of {name} is {one_line(value)}, neither true nor false") from cause
         if not isinstance(error, BadDataError):
             error.add_note(f"in {name}")
+
+
+def _keeping(step: Callable[[Any], Any], infos: list[Any], lane: int) -> Callable[[Any], Any]:
+    """``step``, whose last value of each call is also put into ``infos``."""
+
+    def step_and_keep(action: Any) -> Any:
+        result = step(action)
+        if isinstance(result, tuple):
+            infos[lane] = result[-1]
+        return result
+
+    return step_and_keep

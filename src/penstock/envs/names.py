@@ -7,18 +7,16 @@ import copy
 import functools
 import importlib
 import importlib.util
-import pickle
-import sys
-from pathlib import Path
 from typing import Any
 
 from penstock.envs import atari
-from penstock.envs.fields import one_line
+from penstock.envs.imports import attribute_of, find_callable, imported, name_of, sendable
 from penstock.envs.legacy import declares
+from penstock.envs.recipes import made_by
 from penstock.envs.unknown import hint
-from penstock.errors import EnvError, nearest
-from penstock.registry import ENV_PACKAGES, ENVS, load, search_working_directory
-from penstock.types import EnvFactory, EnvReference
+from penstock.errors import EnvError
+from penstock.registry import ENV_PACKAGES, ENVS, load
+from penstock.types import EnvFactory, EnvRecipe, EnvReference, Wrapper
 
 __all__ = ["display_name", "find", "note", "reference"]
 
@@ -28,16 +26,16 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
 
     Args:
         env: a Gymnasium id (``module:id`` imports the module first), ``package.module:attribute`` (also in the working
-            directory), ``envpool:task``, a name under the entry points ``penstock.envs``, a pickled callable, or a
-            callable.
+            directory), ``envpool:task``, a name under the entry points ``penstock.envs``, a pickled callable, a
+            callable, or a recipe of one of these.
         vector: for a Gymnasium id, use the vector environment that it registers.
 
     Raises:
         EnvError: in one line, with what to type.
     """
-    if isinstance(env, bytes):
-        env = _unpickled(env)
-    factory = env if callable(env) else _named(env, vector)
+    if isinstance(env, EnvRecipe):
+        return made_by(env, find(env.env, vector), display_name(env))
+    factory = _named(env, vector) if isinstance(env, str) else find_callable(env, "environment")
     if vector and not declares(factory, "num_envs"):
         raise EnvError(
             f"{display_name(env)} makes one environment at a time: give it a parameter num_envs and return a vector "
@@ -52,29 +50,15 @@ def reference(env: EnvReference | EnvFactory) -> EnvReference:
     Raises:
         EnvError: a callable that no module names and that holds something which cannot be pickled.
     """
-    if isinstance(env, str | bytes):
-        return env
-    module, name = getattr(env, "__module__", None), getattr(env, "__qualname__", "")
-    if module != "__main__" and name.isidentifier() and _importable(module, name, env):
-        return f"{module}:{name}"
-    import cloudpickle  # noqa: PLC0415  # most environments have a name
-
-    try:
-        return bytes(cloudpickle.dumps(env))
-    except Exception as error:
-        raise EnvError(
-            f"environment {display_name(env)} cannot be sent to another process ({one_line(error)}): "
-            "put what makes it into a module and name it as module:attribute"
-        ) from error
+    if isinstance(env, EnvRecipe):
+        wrap = tuple(Wrapper(sendable(wrapper.make, "wrapper"), wrapper.arguments) for wrapper in env.wrap)
+        return EnvRecipe(sendable(env.env, "environment"), env.arguments, wrap)
+    return sendable(env, "environment")
 
 
 def display_name(env: EnvReference | EnvFactory) -> str:
     """What messages, run folders and cards call an environment."""
-    if isinstance(env, str):
-        return env
-    made_by = _unpickled(env) if isinstance(env, bytes) else env
-    inner = getattr(made_by, "func", made_by)  # of a functools.partial
-    return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
+    return name_of(env.env if isinstance(env, EnvRecipe) else env)
 
 
 def note(env: EnvReference | EnvFactory) -> str:
@@ -89,35 +73,10 @@ def _named(name: str, vector: bool) -> EnvFactory:
     package = ENV_PACKAGES.get(module)
     if package is not None:
         return load(package)(attribute)  # type: ignore[no-any-return]
-    loaded = _imported(name, module)
+    loaded = imported(f"environment {name}", module)
     if all(map(str.isidentifier, attribute.split("."))):
-        return _attribute(name, loaded, attribute)
+        return attribute_of(name, loaded, attribute)
     return _registered(attribute, vector)
-
-
-def _imported(name: str, module: str) -> Any:
-    search_working_directory()
-    try:
-        return importlib.import_module(module)
-    except Exception as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{module}.".startswith(f"{missing}."):
-            raise EnvError(
-                f"there is no module {missing}, which environment {name} names, neither installed nor in {Path.cwd()}"
-            ) from error
-        raise EnvError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}") from error
-
-
-def _attribute(name: str, module: Any, attribute: str) -> EnvFactory:
-    found = module
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            known = [known for known in vars(found) if not known.startswith("_")]
-            raise EnvError(f"module {module.__name__} has no {attribute}{nearest(part, known)}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise EnvError(f"{name} is {one_line(found)}, which cannot be called to make an environment")
-    return found  # type: ignore[no-any-return]
 
 
 def _registered(name: str, vector: bool) -> EnvFactory:
@@ -148,11 +107,11 @@ def _vector_entry_point(spec: Any) -> EnvFactory:
     if spec.vector_entry_point is None:
         raise EnvError(f"environment {spec.id} has no vector environment of its own: leave out vector_env")
 
-    def make_lanes(num_envs: int) -> Any:
+    def make_lanes(num_envs: int, **arguments: Any) -> Any:
         from gymnasium import make_vec  # noqa: PLC0415
         from gymnasium.vector import AutoresetMode  # noqa: PLC0415
 
-        make = functools.partial(make_vec, spec, num_envs, vectorization_mode="vector_entry_point")
+        make = functools.partial(make_vec, spec, num_envs, vectorization_mode="vector_entry_point", **arguments)
         try:
             return make(autoreset_mode=AutoresetMode.DISABLED)
         except Exception:  # noqa: BLE001  # each says in its own way that it does not know that mode
@@ -166,15 +125,5 @@ def _added(name: str, known: list[str]) -> EnvFactory:
     entry = ENVS.get(name)
     if entry is not None:
         module, _, attribute = entry.partition(":")
-        return _attribute(name, _imported(name, module), attribute)
+        return attribute_of(name, imported(f"environment {name}", module), attribute)
     raise EnvError(f"unknown environment {name!r}{hint(name, [*known, *ENVS.names()])}")
-
-
-def _unpickled(env: bytes) -> EnvFactory:
-    return pickle.loads(env)  # type: ignore[no-any-return]  # from the launcher's own pipe, never from a file
-
-
-def _importable(module: str | None, name: str, env: EnvFactory) -> bool:
-    """True if another process finds the same object; not so for a notebook's or one that was replaced since."""
-    loaded = sys.modules.get(module or "")
-    return getattr(loaded, "__spec__", None) is not None and getattr(loaded, name, None) is env

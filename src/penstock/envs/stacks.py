@@ -78,6 +78,10 @@ class NewestFrames(EnvSource):
         """As the source."""
         self._source.watch(sign)
 
+    def keep_infos(self) -> Sequence[Any] | None:
+        """As the source."""
+        return self._source.keep_infos()
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """As the source."""
         obs = self._source.reset(seeds)

@@ -88,6 +88,10 @@ class VectorSource(EnvSource):
     def watch(self, sign: memoryview) -> None:
         """One call steps all lanes: there is nothing to note in between."""
 
+    def keep_infos(self) -> None:
+        """One info is of all lanes, and no two environments take it apart in the same way."""
+        return
+
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
         self._ended[:] = False

@@ -4,8 +4,8 @@ import shlex
 from typing import Protocol
 
 from penstock import __version__
-from penstock.config.schema import Config
-from penstock.config.sources import to_toml
+from penstock.config.schema import Config, RunConfig
+from penstock.config.sources import shown, to_toml
 from penstock.errors import RunFolderError
 from penstock.experiments.best import best_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints
@@ -85,6 +85,7 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
     run = config.run
     rows = [
         ("Environment", f"`{run.env}`"),
+        *_shape(run),
         ("Algorithm", f"`{run.algo}`, seed {run.seed}"),
         ("Trained", f"{steps:,} of {run.timesteps:,} steps, {updates:,} updates"),
         ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
@@ -101,6 +102,14 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
         rows.append(("Episode length", f"{evaluation.mean_length:,.1f} steps"))
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join((f"A policy trained by penstock {__version__}.", "", "| | |", "|---|---|", *lines))
+
+
+def _shape(run: RunConfig) -> list[tuple[str, str]]:
+    """What shapes the environment from outside."""
+    given = {"Arguments": run.env_args, "Wrappers, the first innermost": run.wrap}
+    rows = [(name, f"`{shown(value).replace('|', '&#124;')}`") for name, value in given.items() if value]
+    learned = f"`{run.reward}`; returns below are the environment's own"
+    return [*rows, ("Rewards learned from", learned)] if run.reward else rows
 
 
 def _commands(folder: RunFolder) -> str:

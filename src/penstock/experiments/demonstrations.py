@@ -23,16 +23,17 @@ class Demonstrations:
     """Steps of a slot."""
 
 
-def find_demonstrations(run: Path, spaces: Spaces) -> Demonstrations:
+def find_demonstrations(run: Path, spaces: Spaces, reward: str | None) -> Demonstrations:
     """Those of a run's latest checkpoint.
 
     Args:
         run: its folder.
         spaces: that observations and actions must have.
+        reward: the name of what its rows' rewards must come of; ``None``: the environment.
 
     Raises:
         CheckpointError: there is no checkpoint that can be used.
-        ConfigError: its environment has other spaces, or it keeps no replay table.
+        ConfigError: its environment has other spaces, its rewards are others, or it keeps no replay table.
         RunFolderError: there is no such run.
     """
     folder = RunFolder.open(run)
@@ -42,6 +43,9 @@ def find_demonstrations(run: Path, spaces: Spaces) -> Demonstrations:
     if manifest["spaces"] != repr(spaces):
         why = f"it is of {manifest['env']}, whose observations or actions are not of this run's kind"
         raise ConfigError(f"--demonstrations {run}: {why}")
+    if manifest.get("reward") != reward:
+        kept, wanted = (name or "the environment's own" for name in (manifest.get("reward"), reward))
+        raise ConfigError(f"--demonstrations {run}: its rewards are {kept}, this run's are {wanted} (--reward)")
     if not (checkpoint / TABLE).is_file():
         raise ConfigError(
             f"--demonstrations {run}: its checkpoint {checkpoint.name} keeps no {TABLE}; give a run of an algorithm "

@@ -12,6 +12,7 @@ from penstock.metrics.report import (
     LENGTH,
     POLICY_LOSS,
     RETURN,
+    SHAPED_RETURN,
     STEPS_PER_SECOND,
     VALUE_LOSS,
     Report,
@@ -94,6 +95,8 @@ class Figures:
             f"return {self.number(RETURN)}",
             f"length {self.number(LENGTH)}",
         ]
+        if SHAPED_RETURN in self.values:
+            parts.insert(4, f"shaped return {self.number(SHAPED_RETURN)}")
         if EVAL_RETURN in self.values:
             parts.append(f"evaluation {self.number(EVAL_RETURN)}")
         parts += [text for text in (self.losses(), f"idle {self.idle()}" if self.idle() else "") if text]

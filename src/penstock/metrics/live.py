@@ -14,7 +14,7 @@ from rich.text import Text
 from penstock.metrics.evaluation import progress_text
 from penstock.metrics.figures import Figures
 from penstock.metrics.output import Outlet, own_stream
-from penstock.metrics.report import EVAL_RETURN, LENGTH, RETURN, Report
+from penstock.metrics.report import EVAL_RETURN, LENGTH, RETURN, SHAPED_RETURN, Report
 
 __all__ = ["LiveDisplay", "LiveEvaluation", "Terminal", "sparkline"]
 
@@ -83,6 +83,8 @@ class LiveDisplay:
         rows.add_row("steps", f"{figures.steps:,} of {figures.timesteps:,}")
         rows.add_row("speed", f"{figures.rate} steps/s, ETA {figures.left}")
         rows.add_row("return", self._curve())
+        if SHAPED_RETURN in figures.values:
+            rows.add_row("shaped return", figures.number(SHAPED_RETURN))
         rows.add_row("length", figures.number(LENGTH))
         if EVAL_RETURN in figures.values:
             rows.add_row("evaluation", figures.number(EVAL_RETURN))

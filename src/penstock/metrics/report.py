@@ -18,6 +18,7 @@ __all__ = [
     "POLICY_LOSS",
     "RESTARTS",
     "RETURN",
+    "SHAPED_RETURN",
     "STEPS_PER_SECOND",
     "VALUE_LOSS",
     "Report",
@@ -33,6 +34,8 @@ _TEXT_BYTES = 16_384
 
 RETURN = "rollout/return_mean"
 """Mean return of the last 100 training episodes."""
+SHAPED_RETURN = "rollout/shaped_return_mean"
+"""The same of the user's own rewards, where there are some."""
 LENGTH = "rollout/length_mean"
 POLICY_LOSS = "loss/policy"
 VALUE_LOSS = "loss/value"

@@ -22,6 +22,8 @@ class Plan:
     run: RunConfig
     algorithm_config: Any
     env: EnvReference
+    reward: str | bytes | None
+    """The user's own, in place of the environment's: by its name, or pickled."""
     spaces: Spaces
     kind: Literal["scalar", "vector"]
     """Whether environments take their turns, or are stepped by one call."""
@@ -54,6 +56,11 @@ class Plan:
     """No display, files only."""
     told: tuple[str, ...] = ()
     """Lines that the display begins with."""
+
+    @property
+    def shaped(self) -> bool:
+        """Whether rewards are the user's own, so that episodes have two returns."""
+        return self.reward is not None
 
 
 @dataclass(frozen=True)

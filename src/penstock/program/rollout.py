@@ -6,7 +6,7 @@ __all__ = ["rollout_specs", "table_specs"]
 
 
 def rollout_specs(
-    spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool
+    spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool, shaped: bool = False
 ) -> tuple[ArraySpec, ...]:
     """The arrays of one slot that holds a rollout of ``num_steps`` steps of ``lanes`` lanes.
 
@@ -16,6 +16,7 @@ def rollout_specs(
         num_steps: T. There are T + 1 rows; row T is the bootstrap.
         lanes: lanes in the slot.
         same_step: the source resets in the same step, so last observations of truncated episodes need a side area.
+        shaped: rewards are the user's own, so that episodes have two returns.
     """
     steps, ends = num_steps + 1, num_steps * lanes
     rows = (
@@ -40,6 +41,7 @@ def rollout_specs(
         ArraySpec("episode_count", (), "int64"),
         ArraySpec("episode_return", (ends,), "float64"),
         ArraySpec("episode_length", (ends,), "int64"),
+        *(ArraySpec(name, (ends,), "float64") for name in ("shaped_return",) if shaped),
         ArraySpec("first_lane", (), "int64"),
         ArraySpec("rollout", (), "int64"),
         ArraySpec("lane_position", (lanes, 4), "int64"),
@@ -50,14 +52,14 @@ def rollout_specs(
 
 
 def table_specs(
-    spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool
+    spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool, shaped: bool = False
 ) -> tuple[ArraySpec, ...]:
     """The arrays of one slot of a table: those of a rollout, and how its lanes go on from the slot before.
 
     Of observations that are stacks, the newest frame alone: the others stand in the rows before.
     """
     return (
-        *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step),
+        *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step, shaped=shaped),
         # Whether row 0 goes on where row T of the writer's slot before stopped, and how many steps of its episode each
         # lane has behind it there.
         ArraySpec("continues", (lanes,), "bool"),

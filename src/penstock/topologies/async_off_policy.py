@@ -40,7 +40,7 @@ def _apart(plan: Plan) -> Program:
     )
     pattern = Pattern(
         table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
-        parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners),
+        parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners, shaped=plan.shaped),
         (
             NodeSpec("learner", "parameter", parameter, group="learner", imports=learner_imports(plan)),
             *(

@@ -86,7 +86,7 @@ def replayed(
     pattern = Pattern(
         # In lock step nobody is more than one turn ahead, and capacity is two at the least.
         table(plan, learners, limits, ahead=1 if order == "by_lane" else slots_ahead(plan, limits)),
-        replay_record_specs(spec, run.num_envs, plan.num_workers),
+        replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         tuple(
             NodeSpec(
                 name,
@@ -120,7 +120,7 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     run, spec = plan.run, plan.spec
     _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
-    rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step)
+    rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step, shaped=plan.shaped)
     rows = run.num_envs * plan.num_steps
     # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
     slots = max(ahead, math.ceil(kept.capacity / rows)) + 1

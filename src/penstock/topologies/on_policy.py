@@ -37,7 +37,9 @@ def streamed(
     """Rollouts go to the learner by a stream of so many slots; ``niceness`` is the environment nodes'."""
     run = plan.run
     lanes = run.num_envs // plan.num_workers
-    rollout = rollout_specs(plan.spaces, plan.spec.row, plan.num_steps, lanes, same_step=plan.same_step)
+    rollout = rollout_specs(
+        plan.spaces, plan.spec.row, plan.num_steps, lanes, same_step=plan.same_step, shaped=plan.shaped
+    )
     settings = LearnerSettings(
         keeper=keeper_settings(plan),
         update=plan.update.stream,
@@ -48,7 +50,7 @@ def streamed(
     )
     pattern = Pattern(
         Stream("rollouts", env_names(plan), ("learner",), rollout, slots, "wait"),
-        record_specs(plan.spec, run.num_envs, plan.num_workers),
+        record_specs(plan.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         (
             NodeSpec(
                 "learner",

@@ -169,6 +169,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         starts=starts,
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
+        reward=plan.reward,
     )
     name = f"env.{worker}"
     limit = step_limit_s(plan.run, plan.kind, lanes)

@@ -4,22 +4,24 @@ It does not know where the policy runs, which algorithm learns, or whether anybo
 """
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.envs.finite import BadNumber, earliest, spoilt_lanes
+from penstock.envs.rewards import RewardedSource, find_reward
 from penstock.envs.sources import display_name, open_source
 from penstock.envs.stacks import newest_frames
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
-from penstock.kernels.rollout import RolloutWriter, rollout_writer
+from penstock.kernels.rollout import rollout_writer
 from penstock.memory.action_log import RolloutLog
 from penstock.nodes.contract import Ports
 from penstock.nodes.env.lanes import Lanes
+from penstock.nodes.env.rewards import OwnRewards
 from penstock.nodes.env.settings import EnvSettings
 from penstock.nodes.env.takeover import lane_starts
 from penstock.nodes.ports import PolicyPort, StreamWriter
-from penstock.types import Arrays, EnvSource
+from penstock.types import Arrays, EnvSource, StepResult
 
 __all__ = ["EnvNode"]
 
@@ -40,7 +42,8 @@ class _Slot(NamedTuple):
     arrays: Arrays
     handle: int
     """To ask the policy with."""
-    writer: RolloutWriter
+    store: Callable[[int, StepResult], Sequence[int]]
+    """Writes a vector step; gives the lanes that begin an episode with it."""
     log: RolloutLog
 
 
@@ -54,6 +57,7 @@ class EnvNode:
         self._deadline = 0.0
         self._skipped = 0
         self._source: EnvSource | None = None
+        self._rewards: OwnRewards | None = None
 
     def open(self, ports: Ports) -> None:
         """Make the environments and start an episode in each lane."""
@@ -76,6 +80,10 @@ class EnvNode:
                 settings.seed + settings.first_lane,
                 ignore_obs=settings.ignore_obs,
             )
+            if settings.reward is not None:
+                reward, name = find_reward(settings.reward), display_name(settings.env)
+                source = rewarded = RewardedSource(source, reward, name, settings.first_lane)
+                self._rewards = OwnRewards(rewarded, settings.num_steps)
             # What the policy is asked about stands with it; rows get what they have room for.
             self._source = newest_frames(source, self._policy.stacks, display_name(settings.env), settings.first_lane)
         self._source.watch(ports.sign())
@@ -120,15 +128,16 @@ class EnvNode:
         if index not in self._slots:
             while len(self._slots) >= BOUND_SLOTS:
                 self._policy.unbind(self._slots.pop(next(iter(self._slots))).handle)
-            slot = self._stream.slot(index)
+            slot, own = self._stream.slot(index), self._rewards
             writer = rollout_writer(
-                slot,
+                slot if own is None else own.beside(slot),
                 self._fields,
                 same_step=same_step,
                 running_return=self._lanes.returns,
                 running_length=self._lanes.lengths,
             )
-            self._slots[index] = _Slot(slot, self._policy.bind(slot), writer, self._log.bind(slot["action"], slot))
+            store = writer.store if own is None else own.storing(slot, writer.store)
+            self._slots[index] = _Slot(slot, self._policy.bind(slot), store, self._log.bind(slot["action"], slot))
         return self._slots[index]
 
     def _whole(self, index: int) -> Iterator[None]:
@@ -142,7 +151,7 @@ class EnvNode:
         source, policy = self._source, self._policy
         if source is None:
             raise BadDataError("collecting before the environment is open")
-        slot, handle, writer, log = self._bound(index, source.same_step)
+        slot, handle, store, log = self._bound(index, source.same_step)
         num_steps = self._settings.num_steps
         for name, values in self._obs.items():
             slot[name][0] = values
@@ -154,7 +163,7 @@ class EnvNode:
             slot["steps_before"][...] = self._lanes.lengths
         # Looked up once: a method costs 30 ns to find, six of them a vector step.
         step, next_seed, ask, answered = source.step, self._lanes.next_seed, policy.ask, policy.answered
-        store, append, now = writer.store, log.append, time.monotonic
+        append, now = log.append, time.monotonic
         for t in range(num_steps):
             ask(handle, t, self._step)
             while not answered():
@@ -174,7 +183,7 @@ class EnvNode:
                 yield
         for name in self._fields:
             self._obs[name][...] = slot[name][num_steps]
-        bad = earliest(slot, self._fields, num_steps)
+        bad = self._bad_number(slot)
         if bad is not None and self._settings.bad_numbers == "stop":
             raise self._refuse(bad)
         if bad is not None:
@@ -215,6 +224,13 @@ class EnvNode:
         self._lanes.continues[...] = True
         self._rollout += 1
         self._skipped = 0
+
+    def _bad_number(self, slot: Arrays) -> BadNumber | None:
+        """The first NaN or infinity of a rollout: the environment's, else one of the user's own reward."""
+        num_steps, own = self._settings.num_steps, self._rewards
+        if own is None:
+            return earliest(slot, self._fields, num_steps)
+        return earliest(own.beside(slot), self._fields, num_steps) or own.bad(slot, num_steps)
 
     def _refuse(self, bad: BadNumber) -> BadDataError:
         settings = self._settings

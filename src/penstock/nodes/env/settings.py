@@ -33,3 +33,5 @@ class EnvSettings:
     """What becomes of a rollout with NaN or infinity: an error, or it is dropped."""
     open_limit_s: float
     """How long making and resetting the environments may take, in seconds."""
+    reward: str | bytes | None = None
+    """The user's own reward, in place of the environment's."""

@@ -16,7 +16,7 @@ from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
-from penstock.metrics.report import Report, report_sequence, write_report
+from penstock.metrics.report import SHAPED_RETURN, Report, report_sequence, write_report
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, begin_anew, why_done
 from penstock.nodes.learner.work import Work
@@ -191,6 +191,8 @@ class Keeper:
         count = min(int(committed["episodes"]), RETURN_WINDOW)
         if count:
             values["rollout/return_mean"] = float(committed["returns"][-count:].mean())
+            if "shaped_returns" in committed:
+                values[SHAPED_RETURN] = float(committed["shaped_returns"][-count:].mean())
             values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
         values["rollout/episodes"] = float(committed["episodes"])
         report = Report(int(committed["update"]), int(committed["steps"]), float(committed["elapsed_s"]), values)

@@ -28,44 +28,54 @@ RETURN_WINDOW = 100
 VERDICT = (ArraySpec("best_evaluation", (), "float64"), ArraySpec("since_best", (), "int64"))
 """The best mean return of an evaluation, and how many evaluations have come after it."""
 
+_EPISODES = {"returns": "episode_return", "lengths": "episode_length", "shaped_returns": "shaped_return"}
+"""What a record keeps of the last episodes -> where a rollout lists it."""
 
-def record_specs(spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
+
+def record_specs(
+    spec: AlgorithmSpec, num_envs: int, rollouts_per_batch: int, *, shaped: bool = False
+) -> tuple[ArraySpec, ...]:
     """The arrays of a commit record.
 
     ``returns`` and ``lengths`` hold the last training episodes, the latest at the end; ``lane_rollout`` the number of
     each lane's next rollout, ``lane_position`` where the lane stood at the end of its last one, ``lane_collected`` and
     ``lane_spoilt`` how many rows it had given by then, and what of them had been dropped for bad numbers. ``steps``
-    counts the rows that were learned, ``stale`` those dropped for their age.
+    counts the rows that were learned, ``stale`` those dropped for their age. Where rewards are the user's own
+    (``shaped``), ``shaped_returns`` holds their sums over the episodes that ``returns`` are of.
     """
     return (
-        *_common(spec, num_envs),
+        *_common(spec, num_envs, shaped=shaped),
         ArraySpec("consumed_slot", (rollouts_per_batch,), "int64"),
         ArraySpec("consumed_sequence", (rollouts_per_batch,), "int64"),
     )
 
 
-def replay_record_specs(spec: AlgorithmSpec, num_envs: int, writers: int) -> tuple[ArraySpec, ...]:
+def replay_record_specs(
+    spec: AlgorithmSpec, num_envs: int, writers: int, *, shaped: bool = False
+) -> tuple[ArraySpec, ...]:
     """The arrays of a commit record of who learns from a table.
 
     ``taken`` holds how many slots of each writer are accounted for; the rest is as in `record_specs`.
     """
-    return (*_common(spec, num_envs), ArraySpec("taken", (writers,), "int64"))
+    return (*_common(spec, num_envs, shaped=shaped), ArraySpec("taken", (writers,), "int64"))
 
 
-def parameter_record_specs(spec: AlgorithmSpec, num_envs: int, writers: int, learners: int) -> tuple[ArraySpec, ...]:
+def parameter_record_specs(
+    spec: AlgorithmSpec, num_envs: int, writers: int, learners: int, *, shaped: bool = False
+) -> tuple[ArraySpec, ...]:
     """The arrays of a commit record of who applies the gradients of learners from a table.
 
     ``settled`` holds the number of each learner's last step that was applied or dropped, ``applied`` and ``too_old``
     count both; ``owed`` gradient steps are due and not applied yet. The rest is as in `replay_record_specs`.
     """
     return (
-        *replay_record_specs(spec, num_envs, writers),
+        *replay_record_specs(spec, num_envs, writers, shaped=shaped),
         ArraySpec("settled", (learners,), "int64"),
         *(ArraySpec(name, (), "int64") for name in ("applied", "too_old", "owed")),
     )
 
 
-def _common(spec: AlgorithmSpec, num_envs: int) -> tuple[ArraySpec, ...]:
+def _common(spec: AlgorithmSpec, num_envs: int, *, shaped: bool) -> tuple[ArraySpec, ...]:
     return (
         *spec.state,
         ArraySpec("update", (), "int64"),
@@ -74,6 +84,7 @@ def _common(spec: AlgorithmSpec, num_envs: int) -> tuple[ArraySpec, ...]:
         ArraySpec("elapsed_s", (), "float64"),
         ArraySpec("returns", (RETURN_WINDOW,), "float64"),
         ArraySpec("lengths", (RETURN_WINDOW,), "int64"),
+        *(ArraySpec(name, (RETURN_WINDOW,), "float64") for name in ("shaped_returns",) if shaped),
         *VERDICT,
         ArraySpec("lane_rollout", (num_envs,), "int64"),
         ArraySpec("lane_position", (num_envs, 4), "int64"),
@@ -150,7 +161,9 @@ def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:
     order = np.concatenate([np.empty((0, 2), np.int64), *(_episode_ends(rollout) for rollout in rollouts)])
     sequence = np.lexsort((order[:, 1], order[:, 0]))
     new["episodes"] += len(order)
-    for name, field in (("returns", "episode_return"), ("lengths", "episode_length")):
+    for name, field in _EPISODES.items():
+        if name not in new:
+            continue
         parts = [rollout[field][: int(rollout["episode_count"])] for rollout in rollouts]
         ended = np.concatenate([new[name][:0], *parts])
         new[name][:] = np.concatenate([new[name], ended[sequence]])[-RETURN_WINDOW:]

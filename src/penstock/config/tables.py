@@ -1,0 +1,97 @@
+"""Settings that are more than a number or a text: a table of arguments, and a wrapper by name with its arguments.
+
+A command line writes a table as JSON; TOML and Python write it as their own, or as JSON too. Looks up no name.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.config.fields import Wrapping
+from penstock.errors import ConfigError
+
+__all__ = ["as_toml", "table_of", "wrapping_of"]
+
+
+def table_of(value: object, label: str) -> dict[str, Any]:
+    """A table of what JSON can hold, from a mapping or from JSON text; ``label`` is how errors call it.
+
+    Raises:
+        ConfigError: the text is not JSON, it is no object, or it holds what JSON cannot.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f'{label} is not JSON: {error}; an example: \'{{"render_mode": "human"}}\'') from None
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f'{label} takes a JSON object of keyword arguments, such as \'{{"render_mode": "human"}}\', '
+            f"not {_shown(value)}"
+        )
+    return {_key(key, label): _plain(inner, label) for key, inner in value.items()}
+
+
+def wrapping_of(value: object, label: str) -> Wrapping:
+    """A wrapper from its name, or from ``{"use": name, "arguments": {...}}``.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(value, Wrapping):
+        return value
+    if isinstance(value, str) and value.strip():
+        return Wrapping(value.strip(), {})
+    if isinstance(value, Mapping) and isinstance(value.get("use"), str) and value.keys() <= {"use", "arguments"}:
+        return Wrapping(
+            value["use"].strip(), table_of(value.get("arguments", {}), f"arguments of {label} {value['use']}")
+        )
+    raise ConfigError(
+        f'{label} takes module:Wrapper, or {{use = "module:Wrapper", arguments = {{...}}}}, not {_shown(value)}'
+    )
+
+
+def as_toml(value: Any) -> Any:  # noqa: ANN401  (whatever a setting is)
+    """A setting as TOML can hold it; `table_of` and `wrapping_of` read it back."""
+    if isinstance(value, tuple):
+        parts = [as_toml(part) for part in value]
+        tables = [part for part in parts if isinstance(part, dict)]
+        # An array holds names alone, or tables alone.
+        return [part if isinstance(part, dict) else {"use": part} for part in parts] if tables else parts
+    if isinstance(value, Wrapping):
+        return {"use": value.use, "arguments": as_toml(value.arguments)} if value.arguments else value.use
+    if isinstance(value, Mapping):
+        # TOML has no null.
+        return json.dumps(value) if _holds_none(value) else dict(value)
+    return value
+
+
+def _plain(value: object, label: str) -> Any:  # noqa: ANN401
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, str) and not any("\ud800" <= sign <= "\udfff" for sign in value):
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key, label): _plain(inner, label) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, label) for inner in value]
+    raise ConfigError(f"{label} holds {_shown(value)}, which JSON cannot; give it in a function of your own instead")
+
+
+def _key(key: object, label: str) -> str:
+    if not isinstance(key, str):
+        raise ConfigError(f"{label} has the key {_shown(key)}, which is no text")
+    return key
+
+
+def _holds_none(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_none, value.values()))
+    return value is None or (
+        isinstance(value, Sequence) and not isinstance(value, str) and any(map(_holds_none, value))
+    )
+
+
+def _shown(value: object) -> str:
+    return " ".join(str(value).encode(errors="replace").decode().split())[:60] or "nothing"

@@ -1,0 +1,116 @@
+"""How the environments of a run are made: by what its config names, or by objects that a caller gives in their place.
+
+It makes and imports nothing of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.config.schema import RunConfig
+from penstock.config.tables import table_of
+from penstock.envs.imports import name_of, sendable
+from penstock.errors import ConfigError
+from penstock.types import EnvFactory, EnvRecipe, EnvReference, Wrapper
+
+__all__ = ["Given", "by_value", "given_of", "named", "shape_of"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a caller gave as objects; ``None``: the config names it."""
+
+    env: EnvFactory | None = None
+    wrap: tuple[Wrapper, ...] | None = None
+    reward: Callable[..., Any] | None = None
+
+    def environment(self, run: RunConfig) -> EnvReference | EnvFactory:
+        """What makes the environments of a run."""
+        env = run.env if self.env is None else self.env
+        wrap = self.wrap
+        if wrap is None:
+            wrap = tuple(Wrapper(one.use, one.arguments) for one in run.wrap or ())
+        return EnvRecipe(env, run.env_args or {}, wrap) if run.env_args or wrap else env
+
+
+def named(settings: Mapping[str, Any], env: EnvFactory | None = None) -> tuple[dict[str, Any], Given]:
+    """Settings with names in place of the objects among them, and those objects that no name finds again.
+
+    Args:
+        settings: by their names; ``env``, ``wrap`` and ``reward`` may hold callables.
+        env: makes the environment, where ``settings`` do not say it.
+
+    Raises:
+        ConfigError: a wrapper is neither named nor a callable.
+        EnvError: an object that has no name cannot be sent to another process.
+    """
+    plain = dict(settings)
+    if callable(settings.get("env")):
+        plain["env"], env = _named(settings["env"], "environment")
+    wrap: tuple[Wrapper, ...] | None = None
+    if settings.get("wrap") is not None:
+        wrappers = _wrappers(settings["wrap"])
+        parts = [_named(wrapper.make, "wrapper") for wrapper in wrappers]
+        plain["wrap"] = [
+            {"use": name, "arguments": wrapper.arguments} for (name, _), wrapper in zip(parts, wrappers, strict=True)
+        ]
+        if any(value is not None for _, value in parts):
+            wrap = wrappers
+    reward = None
+    if callable(settings.get("reward")):
+        plain["reward"], reward = _named(settings["reward"], "reward")
+    return plain, Given(env, wrap, reward)
+
+
+def given_of(
+    env: EnvFactory | None = None, wrap: Sequence[Any] | None = None, reward: Callable[..., Any] | None = None
+) -> Given:
+    """What a caller passes again for a run whose config has no name for it.
+
+    Raises:
+        ConfigError: a wrapper is neither named nor a callable.
+    """
+    return Given(env, None if wrap is None else _wrappers(wrap), reward)
+
+
+def shape_of(env: EnvReference) -> dict[str, Any]:
+    """What an environment's recipe adds to a run's identity, as JSON: ``None`` where it adds nothing."""
+    if not isinstance(env, EnvRecipe):
+        return {"env_args": None, "wrap": None}
+    wrap = [{"use": name_of(wrapper.make), "arguments": dict(wrapper.arguments)} for wrapper in env.wrap]
+    return {"env_args": dict(env.arguments) or None, "wrap": wrap or None}
+
+
+def by_value(env: EnvReference, reward: str | bytes | None) -> dict[str, bool]:
+    """Which of a run's environment, wrappers and reward were given as objects that no name finds again."""
+    recipe = env if isinstance(env, EnvRecipe) else EnvRecipe(env, {}, ())
+    return {
+        "env_by_value": isinstance(recipe.env, bytes),
+        "wrap_by_value": any(isinstance(wrapper.make, bytes) for wrapper in recipe.wrap),
+        "reward_by_value": isinstance(reward, bytes),
+    }
+
+
+def _named(given: Any, what: str) -> tuple[str, Any]:
+    """Its name, and the object itself where the name does not find it."""
+    found = sendable(given, what)
+    return (found, None) if isinstance(found, str) else (name_of(given), given)
+
+
+def _wrappers(given: Any) -> tuple[Wrapper, ...]:
+    if isinstance(given, str):
+        given = given.split(",")
+    elif callable(given) or isinstance(given, Mapping):
+        given = [given]
+    return tuple(map(_wrapper, given))
+
+
+def _wrapper(given: Any) -> Wrapper:
+    make, arguments = given, {}
+    if isinstance(given, Mapping):
+        make, arguments = given.get("use"), given.get("arguments", {})
+    if not (isinstance(make, str) or callable(make)):
+        raise ConfigError(
+            f"wrap takes module:Wrapper, a callable, or one of them as use with its arguments, not {given}"
+        )
+    return Wrapper(make, table_of(arguments, f"arguments of wrapper {name_of(make)}"))

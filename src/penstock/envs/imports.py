@@ -1,0 +1,109 @@
+"""A user's own function or class: by ``module:attribute``, pickled by value, or itself; and its name for messages.
+
+It calls nothing of what it finds.
+"""
+
+import importlib
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.envs.fields import one_line
+from penstock.errors import EnvError, nearest
+from penstock.registry import search_working_directory
+
+__all__ = ["attribute_of", "find_callable", "imported", "name_of", "sendable"]
+
+
+def find_callable(given: str | bytes | Callable[..., Any], what: str) -> Callable[..., Any]:
+    """What ``given`` stands for.
+
+    Args:
+        given: ``package.module:attribute`` (also in the working directory), a pickled callable, or a callable.
+        what: how messages call it: ``wrapper``, ``reward``.
+
+    Raises:
+        EnvError: in one line, with what to type.
+    """
+    if isinstance(given, bytes):
+        return pickle.loads(given)  # type: ignore[no-any-return]  # from the launcher's own pipe, never from a file
+    if not isinstance(given, str):
+        return given
+    module, colon, attribute = given.rpartition(":")
+    if not (colon and module and attribute):
+        raise EnvError(f"{what} {given} names no module: write module:{attribute or 'name'}")
+    return attribute_of(f"{what} {given}", imported(f"{what} {given}", module), attribute)
+
+
+def imported(whose: str, module: str) -> Any:
+    """A module, also one in the working directory; ``whose`` names it, for messages.
+
+    Raises:
+        EnvError: there is none, or it cannot be imported.
+    """
+    search_working_directory()
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise EnvError(
+                f"there is no module {missing}, which {whose} names, neither installed nor in {Path.cwd()}"
+            ) from error
+        raise EnvError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}") from error
+
+
+def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:
+    """What a module calls ``attribute``, which may be dotted.
+
+    Raises:
+        EnvError: there is none, or it cannot be called.
+    """
+    found = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            known = [known for known in vars(found) if not known.startswith("_")]
+            raise EnvError(f"module {module.__name__} has no {attribute}{nearest(part, known)}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise EnvError(f"{whose} is {one_line(found)}, which cannot be called")
+    return found  # type: ignore[no-any-return]
+
+
+def sendable(given: str | bytes | Callable[..., Any], what: str) -> str | bytes:
+    """How it travels to another process: by its name where it has one, else pickled by value.
+
+    Raises:
+        EnvError: a callable that no module names and that holds something which cannot be pickled.
+    """
+    if isinstance(given, str | bytes):
+        return given
+    module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
+    if module != "__main__" and name.isidentifier() and _importable(module, name, given):
+        return f"{module}:{name}"
+    import cloudpickle  # noqa: PLC0415  # most have a name
+
+    try:
+        return bytes(cloudpickle.dumps(given))
+    except Exception as error:
+        raise EnvError(
+            f"{what} {name_of(given)} cannot be sent to another process ({one_line(error)}): "
+            "put what makes it into a module and name it as module:attribute"
+        ) from error
+
+
+def name_of(given: str | bytes | Callable[..., Any]) -> str:
+    """What messages, run folders and cards call it."""
+    if isinstance(given, str):
+        return given
+    made_by = find_callable(given, "")
+    inner = getattr(made_by, "func", made_by)  # of a functools.partial
+    return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
+
+
+def _importable(module: str | None, name: str, given: Callable[..., Any]) -> bool:
+    """True if another process finds the same object; not so for a notebook's or one that was replaced since."""
+    loaded = sys.modules.get(module or "")
+    return getattr(loaded, "__spec__", None) is not None and getattr(loaded, name, None) is given

@@ -52,3 +52,13 @@ def test_every_path_that_the_architecture_names_exists(page: Path) -> None:
 def test_every_page_of_the_architecture_can_be_found() -> None:
     entry = {Path("docs", link.partition("#")[0]) for link in LINK.findall(prose(Path("docs/architecture.md")))}
     assert {path for path in ARCHITECTURE if path.parent.name == "architecture"} <= entry
+
+
+def test_the_readme_gives_each_figure_of_performance_once() -> None:
+    readme, performance = prose(Path("README.md")), prose(Path("docs/performance.md"))
+    speed = readme.partition("Speed, on two cores:")[2].partition("[docs/performance.md]")[0]
+    figures = re.findall(r"\d+\.\d+|\d+,\d{3}", speed)
+    assert len(figures) > 4
+    for figure in figures:
+        assert figure in performance, figure
+        assert readme.count(figure) == 1, figure

@@ -54,6 +54,13 @@ def test_every_page_of_the_architecture_can_be_found() -> None:
     assert {path for path in ARCHITECTURE if path.parent.name == "architecture"} <= entry
 
 
+def test_the_layers_of_the_architecture_are_those_of_the_contract() -> None:
+    contract = (ROOT / ".importlinter").read_text().partition("layers =\n")[2].partition("\n\n")[0]
+    layers = [re.findall(r"\w+", line) for line in contract.splitlines()]
+    table = prose(Path("docs/architecture/rooms.md")).partition("| layer |")[2].partition("\n\n")[0]
+    assert [re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines()[2:]] == layers
+
+
 def test_the_readme_gives_each_figure_of_performance_once() -> None:
     readme, performance = prose(Path("README.md")), prose(Path("docs/performance.md"))
     speed = readme.partition("Speed, on two cores:")[2].partition("[docs/performance.md]")[0]

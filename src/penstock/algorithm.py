@@ -1,7 +1,7 @@
 """THE contract of an algorithm: plain data in ``spec.py``, pure functions in ``learn.py``, natively in ``fused.py``.
 
-An algorithm knows no process, environment, loop, logger or device. ``docs/architecture.md`` proves this contract on
-paper for PPO, SAC, TD3, Ape-X, IMPALA with an LSTM, and masked multi-agent learning.
+An algorithm knows no process, environment, loop, logger or device. ``docs/architecture/algorithms.md`` has
+its rules; ``algorithms-on-paper.md`` beside it proves it for PPO, SAC, TD3, Ape-X, IMPALA with an LSTM, and MAPPO.
 
 This file imports no torch: arrays of ``learn.py`` are torch tensors, written ``Tensors`` here.
 """

@@ -1,0 +1,71 @@
+"""What the documents point at exists: linked files and headings, and the paths that the architecture names."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("docs", "src", "native", "tests", "benchmarks", "examples")
+FILES = [
+    path.relative_to(ROOT)
+    for path in (*ROOT.glob("*.md"), *(found for folder in FOLDERS for found in (ROOT / folder).rglob("*.*")))
+]
+PAGES = [path for path in FILES if path.suffix == ".md"]
+ARCHITECTURE = [path for path in PAGES if path.match("docs/architecture*") or path.match("docs/architecture/*")]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED_PATH = re.compile(r"`([\w./-]+(?:\.py|\.hpp|\.cpp|\.md|/))`")
+
+
+def prose(page: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(prose(page)):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (ROOT / page.parent / name).resolve() if name else ROOT / page
+        assert target.exists(), f"{page} links to {link}"
+        if anchor:
+            assert anchor in anchors(target.relative_to(ROOT)), f"{page} links to {link}"
+
+
+@pytest.mark.parametrize("page", ARCHITECTURE, ids=str)
+def test_every_path_that_the_architecture_names_exists(page: Path) -> None:
+    names = {path.name for path in FILES}
+    for path in NAMED_PATH.findall(prose(page)):
+        found = any((base / path).exists() for base in (ROOT, ROOT / "src/penstock"))
+        # A bare name may stand for a file of each of several folders: `spec.py`.
+        assert found or ("/" not in path and path in names), f"{page} names {path}"
+
+
+def test_every_page_of_the_architecture_can_be_found() -> None:
+    entry = {Path("docs", link.partition("#")[0]) for link in LINK.findall(prose(Path("docs/architecture.md")))}
+    assert {path for path in ARCHITECTURE if path.parent.name == "architecture"} <= entry
+
+
+def test_the_layers_of_the_architecture_are_those_of_the_contract() -> None:
+    contract = (ROOT / ".importlinter").read_text().partition("layers =\n")[2].partition("\n\n")[0]
+    layers = [re.findall(r"\w+", line) for line in contract.splitlines()]
+    table = prose(Path("docs/architecture/rooms.md")).partition("| layer |")[2].partition("\n\n")[0]
+    assert [re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines()[2:]] == layers
+
+
+def test_the_readme_gives_each_figure_of_performance_once() -> None:
+    readme, performance = prose(Path("README.md")), prose(Path("docs/performance.md"))
+    speed = readme.partition("Speed, on two cores:")[2].partition("[docs/performance.md]")[0]
+    figures = re.findall(r"\d+\.\d+|\d+,\d{3}", speed)
+    assert len(figures) > 4
+    for figure in figures:
+        assert figure in performance, figure
+        assert readme.count(figure) == 1, figure

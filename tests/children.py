@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from penstock.experiments.checkpoints import list_checkpoints
+from penstock.processes.worker import COMMAND
 
 __all__ = ["killing", "left_behind", "newest_checkpoint", "of_group"]
 
@@ -27,7 +28,7 @@ def of_group(group: str, pid: int | None = None) -> psutil.Process | None:
     found = None
     for process in psutil.Process(pid).children(recursive=True):
         try:
-            by_itself = "scheduler.worker" in _command(process) and process.environ().get("PENSTOCK_GROUP") == group
+            by_itself = COMMAND in _command(process) and process.environ().get("PENSTOCK_GROUP") == group
             if process.name() == group or by_itself:
                 found = process
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):

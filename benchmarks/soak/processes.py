@@ -88,7 +88,7 @@ def _name(pid: int, launcher: int, groups: Collection[str]) -> str:
     called, command = _read(pid, "comm").decode(errors="replace").strip(), _read(pid, "cmdline")
     if called not in groups:
         for name in (WARDEN, TEMPLATE):
-            if f"scheduler/{name}.py".encode() in command or f"scheduler.{name} import".encode() in command:
+            if f"processes/{name}.py".encode() in command or f"processes.{name} import".encode() in command:
                 return name
     return called
 

@@ -106,7 +106,7 @@ def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
 @pytest.mark.alone
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
     with pytest.raises(NodeError, match="the run came no further for") as caught:
-        local.launch(replace(counting(5, wanted=50), stall_limit_s=1.5))
+        local.launch(replace(counting(5, wanted=50), stall_limit_s=3.0))
     assert "2 of 2 slots of numbers to fill" in caught.value.detail
     assert "0 of 2 slots of numbers to read" in caught.value.detail
     assert caught.value.detail.count("in run_nodes") == 2  # the stacks of both

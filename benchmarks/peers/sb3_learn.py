@@ -1,7 +1,7 @@
 """An algorithm of stable-baselines3 at its own defaults: how well it learns a task. Prints one line `RESULT {json}`.
 
-It runs in its own environment and imports nothing of penstock: `benchmarks/learning/beside.py` starts it. How fast
-stable-baselines3 is, `sb3_ppo.py` and `sb3_sac.py` measure.
+It runs in its own environment and imports nothing of penstock: `benchmarks/learning/beside.py` starts it. Other scripts
+measure how fast stable-baselines3 is.
 """
 
 import argparse
@@ -12,13 +12,11 @@ from typing import Any
 
 
 def arguments() -> argparse.Namespace:
-    """What is learned, for how long, and the few settings that a comparison may share."""
+    """What is learned, and for how long: the settings of the algorithm are the peer's own."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--algo", choices=("ppo", "sac", "td3"), required=True)
+    parser.add_argument("--algo", choices=("dqn", "ppo", "sac", "td3"), required=True)
     parser.add_argument("--env", required=True)
     parser.add_argument("--timesteps", type=int, required=True)
-    parser.add_argument("--min_rows", type=int, help="steps before the first update; left out: the peer's default")
-    parser.add_argument("--lr", type=float, help="left out: the peer's default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="torch threads")
     parser.add_argument("--episodes", type=int, default=100, help="greedy episodes at the end")
@@ -33,7 +31,7 @@ def main() -> None:
     import numpy as np
     import stable_baselines3
     import torch
-    from stable_baselines3 import PPO, SAC, TD3
+    from stable_baselines3 import DQN, PPO, SAC, TD3
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.monitor import Monitor
@@ -55,14 +53,8 @@ def main() -> None:
                 curve["returns"].append(round(float(np.mean([episode["r"] for episode in buffer])), 2))
             return True
 
-    asked = {"learning_starts": args.min_rows, "learning_rate": args.lr}
-    model = {"ppo": PPO, "sac": SAC, "td3": TD3}[args.algo](
-        "MlpPolicy",
-        Monitor(gymnasium.make(args.env)),
-        device="cpu",
-        seed=args.seed,
-        **{name: value for name, value in asked.items() if value is not None},
-    )
+    algorithm = {"dqn": DQN, "ppo": PPO, "sac": SAC, "td3": TD3}[args.algo]
+    model = algorithm("MlpPolicy", Monitor(gymnasium.make(args.env)), device="cpu", seed=args.seed)
     model.learn(args.timesteps, callback=Curve())
     judge = Monitor(gymnasium.make(args.env))
     judge.reset(seed=args.seed + 1_000_000)
@@ -70,7 +62,7 @@ def main() -> None:
     result = {
         "system": f"stable-baselines3 {stable_baselines3.__version__}",
         "torch": torch.__version__,
-        **{name: value for name, value in vars(args).items() if value is not None},
+        **vars(args),
         "curve": curve,
         "mean_return": float(mean),
         "std_return": float(std),

@@ -6,25 +6,19 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from benchmarks.learning.beside import (
-    HOW,
-    PEER,
-    PRESET,
-    THEIR_HOW,
-    Trained,
-    compared,
-    draw,
-    of_ours,
-    of_output,
-    of_run,
-    of_theirs,
-)
+from benchmarks.learning.beside import Trained, compared, draw, of_ours, of_output, of_run, of_theirs
+from benchmarks.learning.pairs import OURS, PAIRS, PEER, at_defaults
+from benchmarks.learning.run import HERE
+from benchmarks.peers.install import HERE as PEERS
 from benchmarks.runs import Curve
+from penstock.algorithms.td3.spec import TD3Config
+
+PAIR = PAIRS["halfcheetah-sac"]
 
 
 def run_folder(folder: Path, **other: object) -> Path:
     folder.mkdir()
-    (folder / "config.toml").write_text(tomli_w.dumps(PRESET | HOW | {"seed": 2} | other))
+    (folder / "config.toml").write_text(tomli_w.dumps(PAIR.settings()[OURS] | {"seed": 2} | other))
     reports = [
         {"update": 1, "steps": 64, "time_s": 0.5, "rollout/return_mean": -300.0},
         {"update": 2, "steps": 128, "time_s": 1.0, "rollout/return_mean": 4000.0},
@@ -35,7 +29,7 @@ def run_folder(folder: Path, **other: object) -> Path:
 
 
 def test_a_run_folder_is_read(tmp_path: Path) -> None:
-    found = of_run(run_folder(tmp_path / "run"))
+    found = of_run(PAIR, run_folder(tmp_path / "run"))
     assert found == (2, Curve([64, 128], [0.5, 1.0], [-300.0, 4000.0]), 4500.0, 50.0)
     line = {"steps": [64, 128], "seconds": [0.5, 1.0], "returns": [-300.0, 4000.0]}
     known = {"seed": 2, "mean_return": 4500.0, "last_100": 4000.0, "seconds": 1, "curve": line}
@@ -44,8 +38,8 @@ def test_a_run_folder_is_read(tmp_path: Path) -> None:
 
 
 def test_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"not trained as --preset halfcheetah .* says: \{'lr': 0.01, 'threads': 2\}"):
-        of_run(run_folder(tmp_path / "run", lr=0.01, threads=2))
+    with pytest.raises(ValueError, match=r"not trained as --preset halfcheetah .* says: \{'threads': 2, 'lr': 0.01\}"):
+        of_run(PAIR, run_folder(tmp_path / "run", lr=0.01, threads=2))
 
 
 def test_a_run_that_has_not_ended_is_refused(tmp_path: Path) -> None:
@@ -53,7 +47,7 @@ def test_a_run_that_has_not_ended_is_refused(tmp_path: Path) -> None:
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:-1]))
     with pytest.raises(ValueError, match="has not ended: it holds no greedy episodes"):
-        of_run(run)
+        of_run(PAIR, run)
 
 
 THEIRS = {"seed": 1, "mean_return": 10.0, "curve": {"steps": [1000], "seconds": [9.5], "returns": [-5.0]}}
@@ -61,14 +55,14 @@ THEIRS = {"seed": 1, "mean_return": 10.0, "curve": {"steps": [1000], "seconds": 
 
 def test_the_peers_line_is_read_also_where_it_names_no_settings() -> None:
     found = (1, Curve([1000], [9.5], [-5.0]), 10.0)
-    assert of_output(f"warning\nRESULT {json.dumps(THEIRS)}\n") == (*found, None)
-    assert of_output(f"RESULT {json.dumps(THEIRS | THEIR_HOW | {'std_return': 2.0})}") == (*found, 2.0)
+    assert of_output(PAIR, f"warning\nRESULT {json.dumps(THEIRS)}\n") == (*found, None)
+    assert of_output(PAIR, f"RESULT {json.dumps(THEIRS | PAIR.theirs | {'std_return': 2.0})}") == (*found, 2.0)
 
 
-@pytest.mark.parametrize("name", THEIR_HOW)
+@pytest.mark.parametrize("name", PAIR.theirs)
 def test_a_peers_line_with_other_settings_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"seed 1 of stable-baselines3 .* other settings: \{{'{name}': 'other'\}}"):
-        of_output(f"RESULT {json.dumps(THEIRS | THEIR_HOW | {name: 'other'})}")
+        of_output(PAIR, f"RESULT {json.dumps(THEIRS | PAIR.theirs | {name: 'other'})}")
 
 
 def test_a_long_curve_is_written_down_in_few_points_up_to_its_last() -> None:
@@ -79,29 +73,29 @@ def test_a_long_curve_is_written_down_in_few_points_up_to_its_last() -> None:
 
 
 def test_an_earlier_result_stands_in_for_runs_of_either_side(tmp_path: Path) -> None:
-    mine = of_run(run_folder(tmp_path / "run"))
-    found = {"penstock": [mine], PEER: [trained(2, 3.0)]}
+    mine = of_run(PAIR, run_folder(tmp_path / "run"))
+    found = {OURS: [mine], PEER: [trained(2, 3.0)]}
     earlier = tmp_path / "earlier.json"
-    earlier.write_text(json.dumps(compared(found, pinned=False)))
-    assert of_ours(earlier) == of_ours(tmp_path / "run") == [mine]
-    assert of_theirs(earlier) == found[PEER]
+    earlier.write_text(json.dumps(compared(PAIR, found, pinned=False)))
+    assert of_ours(PAIR, earlier) == of_ours(PAIR, tmp_path / "run") == [mine]
+    assert of_theirs(PAIR, earlier) == found[PEER]
 
 
-@pytest.mark.parametrize(("side", "read"), [("penstock", of_ours), (PEER, of_theirs)])
+@pytest.mark.parametrize(("side", "read"), [(OURS, of_ours), (PEER, of_theirs)])
 def test_an_earlier_result_of_other_settings_is_refused(tmp_path: Path, side: str, read) -> None:
-    result = compared({"penstock": [trained(0, 1.0)], PEER: [trained(0, 2.0)]}, pinned=False)
+    result = compared(PAIR, {OURS: [trained(0, 1.0)], PEER: [trained(0, 2.0)]}, pinned=False)
     changed = result["settings"] | {side: result["settings"][side] | {"lr": 0.5}}
     (tmp_path / "earlier.json").write_text(json.dumps(result | {"settings": changed}))
     with pytest.raises(ValueError, match=r"trained with other settings: \{'lr': 0.5\}"):
-        read(tmp_path / "earlier.json")
+        read(PAIR, tmp_path / "earlier.json")
 
 
 def test_an_earlier_result_that_names_no_settings_is_read(tmp_path: Path) -> None:
-    run, other = of_output(f"RESULT {json.dumps(THEIRS | {'std_return': 2.0})}"), trained(0, 3.0)
+    run, other = of_output(PAIR, f"RESULT {json.dumps(THEIRS | {'std_return': 2.0})}"), trained(0, 3.0)
     (tmp_path / "earlier.json").write_text(json.dumps({PEER: [run.entry(), other.entry()]}))
-    assert of_theirs(tmp_path / "earlier.json") == [run, other]
+    assert of_theirs(PAIR, tmp_path / "earlier.json") == [run, other]
     (tmp_path / "log").write_text(f"RESULT {json.dumps(THEIRS)}")
-    assert of_theirs(tmp_path / "log") == [run._replace(std_return=None)]
+    assert of_theirs(PAIR, tmp_path / "log") == [run._replace(std_return=None)]
 
 
 def trained(seed: int, mean: float) -> Trained:
@@ -109,31 +103,53 @@ def trained(seed: int, mean: float) -> Trained:
 
 
 def test_both_sides_are_compared_with_their_spread() -> None:
-    found = {"penstock": [trained(0, 10.0), trained(1, 20.0)], "peer": [trained(1, 12.0), trained(0, 16.0)]}
-    result = compared(found, pinned=False)
+    found = {OURS: [trained(0, 10.0), trained(1, 20.0)], PEER: [trained(1, 12.0), trained(0, 16.0)]}
+    result = compared(PAIR, found, pinned=False)
     assert result["holds"]
-    assert result["mean_return"] == {"penstock": 15.0, "peer": 14.0}
-    assert result["range_over_seeds"] == {"penstock": [10.0, 20.0], "peer": [12.0, 16.0]}
+    assert result["mean_return"] == {OURS: 15.0, PEER: 14.0}
+    assert result["range_over_seeds"] == {OURS: [10.0, 20.0], PEER: [12.0, 16.0]}
     # The root of 25 + 25, and of 4 + 4: of two values there is one degree of freedom.
-    assert result["std_over_seeds"] == {"penstock": 7.1, "peer": 2.8}
+    assert result["std_over_seeds"] == {OURS: 7.1, PEER: 2.8}
 
 
 def test_only_those_that_were_pinned_say_so() -> None:
-    found = {"penstock": [trained(0, 1.0)], "peer": [trained(0, 2.0)]}
-    free, pinned = (compared(found, pinned=pinned) for pinned in (False, True))
+    found = {OURS: [trained(0, 1.0)], PEER: [trained(0, 2.0)]}
+    free, pinned = (compared(PAIR, found, pinned=pinned) for pinned in (False, True))
     assert (free["each_on"], pinned["each_on"]) == ("one torch thread", "one core")
     assert [command.startswith("taskset -c CORE ") for command in free["commands"]] == [False, False]
     assert [command.startswith("taskset -c CORE ") for command in pinned["commands"]] == [True, True]
 
 
 def test_other_seeds_are_not_compared() -> None:
-    with pytest.raises(ValueError, match=r"the same seeds: \{'penstock': \[0, 1\], 'peer': \[0, 2\]\}"):
+    with pytest.raises(ValueError, match=r"the same seeds: \{'penstock': \[0, 1\], 'stable-baselines3': \[0, 2\]\}"):
         compared(
-            {"penstock": [trained(0, 1.0), trained(1, 1.0)], "peer": [trained(0, 1.0), trained(2, 1.0)]}, pinned=False
+            PAIR, {OURS: [trained(0, 1.0), trained(1, 1.0)], PEER: [trained(0, 1.0), trained(2, 1.0)]}, pinned=False
         )
 
 
+def test_the_committed_result_of_halfcheetah_is_read() -> None:
+    committed = HERE / "results/halfcheetah-sac.json"
+    assert [run.seed for run in of_ours(PAIR, committed)] == [run.seed for run in of_theirs(PAIR, committed)] == [0, 1]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_sides_of_a_pair_learn_the_same_task_for_as_long(name: str) -> None:
+    pair = PAIRS[name]
+    ours, theirs = pair.settings().values()
+    assert {part: ours[part] for part in ("env", "timesteps", "threads")}.items() <= theirs.items()
+    assert ours["eval_episodes"] == theirs["episodes"]
+    assert (PEERS / pair.script).exists()
+    assert (PEERS / f"requirements-{pair.environment}.txt").exists()
+
+
+def test_a_pair_at_the_defaults_sets_nothing_of_the_algorithm() -> None:
+    pair = at_defaults("td3", "X-v0", 100)
+    assert vars(TD3Config()).keys() & {*pair.ours, *pair.theirs} == set()
+    assert pair.settings()[OURS]["critic_lr"] == TD3Config().critic_lr
+    assert pair.our_words()[:4] == ["--algo", "td3", "--env", "X-v0"]
+
+
 def test_both_are_drawn(tmp_path: Path) -> None:
-    run = of_run(run_folder(tmp_path / "run"))
-    draw(tmp_path / "beside.png", {"penstock": [run, run], "stable-baselines3": [run]}, pinned=True)
+    run = of_run(PAIR, run_folder(tmp_path / "run"))
+    draw(tmp_path / "beside.png", PAIR, {OURS: [run, run], PEER: [run]}, pinned=True)
     assert (tmp_path / "beside.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,86 @@
+"""What penstock and stable-baselines3 both train, and the settings of either. Trains nothing itself."""
+
+import json
+import tomllib
+from typing import Any, NamedTuple
+
+from benchmarks.runs import flags
+from penstock.config.sources import from_mapping, preset_path
+
+OURS = "penstock"
+PEER = "stable-baselines3"
+ONE_THREAD = {"threads": 1, "num_workers": 1}
+
+
+class Pair(NamedTuple):
+    """A task, an algorithm, and how each side is told of them."""
+
+    title: str
+    """Of the picture."""
+    preset: str | None
+    """Of ours; without one it is trained at its defaults."""
+    ours: dict[str, Any]
+    """Settings of ours beside those of the preset."""
+    environment: str
+    """The peer's virtual environment."""
+    script: str
+    """The peer's script, of `benchmarks/peers`."""
+    theirs: dict[str, Any]
+    """Settings of the peer that are not its defaults."""
+
+    def our_words(self) -> list[str]:
+        """What follows `penstock train`, without a seed."""
+        preset = [] if self.preset is None else ["--preset", self.preset]
+        return [*preset, *flags(self.ours)]
+
+    def their_words(self) -> list[str]:
+        """What follows the peer's script, without a seed."""
+        return flags(self.theirs)
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The settings of each side that a result is of: all hyper-parameters of ours, and what was set beside them."""
+        preset = {} if self.preset is None else tomllib.loads(preset_path(self.preset).read_text("utf-8"))
+        asked = preset | self.ours
+        config = from_mapping(asked)
+        kept = {*asked, "num_envs", *vars(config.algorithm)}
+        ours = {name: value for name, value in config.values().items() if name in kept}
+        # As JSON and TOML give it back: a tuple is a list there.
+        return {OURS: json.loads(json.dumps(ours)), PEER: self.theirs}
+
+
+def at_defaults(algo: str, env: str, timesteps: int) -> Pair:
+    """Both sides at their own defaults, 100 greedy episodes at the end."""
+    task = {"algo": algo, "env": env, "timesteps": timesteps}
+    return Pair(
+        title=f"{algo.upper()} on {env}, each side at its own defaults",
+        preset=None,
+        ours=task | {"eval_episodes": 100} | ONE_THREAD,
+        environment="sb3-box2d",
+        script="sb3_learn.py",
+        theirs=task | {"episodes": 100, "threads": 1},
+    )
+
+
+PAIRS = {
+    "halfcheetah-sac": Pair(
+        # Two gradient steps of ours take no longer than one of the peer's.
+        title="SAC on HalfCheetah-v5, minibatches of 256, two layers of 256; 2 updates a step and 1",
+        preset="halfcheetah",
+        ours={"backend": "compiled"} | ONE_THREAD,
+        environment="sb3-mujoco",
+        script="sb3_sac.py",
+        # Its own step size, and its own one gradient step for each step.
+        theirs={
+            "env": "HalfCheetah-v5",
+            "timesteps": 300_000,
+            "min_rows": 10_000,
+            "lr": 3e-4,
+            "episodes": 10,
+            "threads": 1,
+        },
+    ),
+    "lunarlander-ppo": at_defaults("ppo", "LunarLander-v3", 500_000),
+    "lunarlander-dqn": at_defaults("dqn", "LunarLander-v3", 100_000),
+    "lunarlander-sac": at_defaults("sac", "LunarLanderContinuous-v3", 100_000),
+    "lunarlander-td3": at_defaults("td3", "LunarLanderContinuous-v3", 100_000),
+}

@@ -107,7 +107,12 @@ def test_an_unknown_name_gets_one_line(env, says):
 
 @pytest.mark.parametrize(
     ("env", "package", "extra"),
-    [("ALE/Pong-v5", "ale_py", "atari"), ("PongNoFrameskip-v4", "ale_py", "atari"), ("Hopper-v5", "mujoco", "mujoco")],
+    [
+        ("ALE/Pong-v5", "ale_py", "atari"),
+        ("PongNoFrameskip-v4", "ale_py", "atari"),
+        ("Hopper-v5", "mujoco", "mujoco"),
+        ("LunarLander-v3", "Box2D", "box2d"),
+    ],
 )
 def test_a_missing_package_gets_the_extra_to_install(monkeypatch, env, package, extra):
     there = importlib.util.find_spec

@@ -20,6 +20,9 @@ from penstock.types import EnvFactory, EnvRecipe, EnvReference, Wrapper
 
 __all__ = ["display_name", "find", "note", "reference"]
 
+ENGINES = (("MuJoCo", "mujoco", ("mujoco", "imageio")), ("Box2D", "box2d", ("Box2D", "pygame")))
+"""Physics engine, its package of Gymnasium and extra of penstock, and the modules that its environments import."""
+
 
 def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
     """What makes an environment.
@@ -90,9 +93,10 @@ def _registered(name: str, vector: bool) -> EnvFactory:
     spec = gymnasium.registry.get(name)
     if spec is None:
         return _added(name, list(gymnasium.registry))
-    physics = str(spec.entry_point).startswith("gymnasium.envs.mujoco")
-    if physics and not all(importlib.util.find_spec(needed) for needed in ("mujoco", "imageio")):
-        raise EnvError(f"environment {name} needs MuJoCo: pip install 'penstock[mujoco]'")
+    for engine, extra, modules in ENGINES:
+        needs_it = str(spec.entry_point).startswith(f"gymnasium.envs.{extra}")
+        if needs_it and not all(importlib.util.find_spec(needed) for needed in modules):
+            raise EnvError(f"environment {name} needs {engine}: pip install 'penstock[{extra}]'")
     if atari.serves(spec):
         return atari.lanes_of(spec)
     if vector:

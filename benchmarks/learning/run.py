@@ -1,6 +1,7 @@
 """Trains rows of `thresholds.toml`, three seeds each, through the command line, and judges them by greedy episodes.
 
     python -m benchmarks.learning.run pendulum cartpole-preset     # those rows
+    python -m benchmarks.learning.run pendulum-non-blocking        # a row without lock step
     python -m benchmarks.learning.run --all                        # every row, in lock step and non-blocking
     python -m benchmarks.learning.run pendulum -- --lr 1e-3        # further flags for `penstock train`
     python -m benchmarks.learning.run dqn-cartpole dqn-cartpole-overlapping apex-cartpole --alternate    # to compare
@@ -77,11 +78,25 @@ def metric(row: dict[str, Any]) -> str:
     return EVAL_RETURN if "--eval_interval" in row["arguments"] else RETURN
 
 
+def in_both_modes(table: dict[str, dict[str, Any]]) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """Name -> a row and further flags: every row of the table, then as `<row>-non-blocking` those of both modes."""
+    both = [name for name, row in table.items() if row.get("both_modes", True)]
+    lock_step: dict[str, tuple[dict[str, Any], list[str]]] = {name: (row, []) for name, row in table.items()}
+    return lock_step | {f"{name}-non-blocking": (table[name], [*NON_BLOCKING]) for name in both}
+
+
+def preset_of(row: dict[str, Any]) -> str | None:
+    """The preset that a row is trained with; ``None``: it shows the defaults."""
+    words = row["arguments"]
+    return words[words.index("--preset") + 1] if "--preset" in words else None
+
+
 def conclude(name: str, row: dict[str, Any], extra: list[str], found: list[Learned]) -> list[str]:
     """Write what all seeds of a row gave; returns what falls short."""
     short = verdict(row, [float(entry["mean_return"]) for _, entry in found])
     result = {
         "command": " ".join(["penstock train", *row["arguments"], *extra, "--seed {0,1,2}"]),
+        "preset": preset_of(row),
         "judge": JUDGES[row.get("judged", "latest")],
         "thresholds": {key: row[key] for key in ("each", "mean") if key in row},
         "holds": not short,
@@ -113,17 +128,15 @@ def main() -> int:
     words = sys.argv[1:]
     words, extra = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", help=", ".join(table))
+    parser.add_argument("rows", nargs="*", help=", ".join(in_both_modes(table)))
     parser.add_argument("--all", action="store_true", help="every row, in lock step and non-blocking")
     parser.add_argument("--alternate", action="store_true", help="seed by seed, not row by row, to compare seconds")
     args = parser.parse_args(words)
-    unknown = sorted(set(args.rows) - set(table))
+    rows = in_both_modes(table)
+    unknown = sorted(set(args.rows) - set(rows))
     if unknown or not (args.rows or args.all):
         parser.error(f"unknown rows: {', '.join(unknown)}" if unknown else "name rows, or --all")
-    asked = {name: (table[name], extra) for name in (table if args.all else args.rows)}
-    if args.all:
-        both = [name for name, row in table.items() if row.get("both_modes", True)]
-        asked |= {f"{name}-non-blocking": (table[name], [*extra, *NON_BLOCKING]) for name in both}
+    asked = {name: (rows[name][0], [*extra, *rows[name][1]]) for name in (rows if args.all else args.rows)}
     for name in asked:
         destination(HERE / "results" / f"{name}.json")
     found: dict[str, list[Learned]] = {name: [] for name in asked}

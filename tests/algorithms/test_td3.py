@@ -101,8 +101,16 @@ def test_exploration_is_a_constant():
 
 
 def test_ddpg_is_td3_with_one_critic_no_delay_and_no_smoothing():
-    config = ddpg_spec.DDPGConfig(hidden_sizes=(5, 4), lr=2e-3, exploration=0.2)
-    same = spec.TD3Config(hidden_sizes=(5, 4), lr=2e-3, exploration=0.2, critics=1, policy_delay=1, smoothing=0.0)
+    both = {
+        "hidden_sizes": (5, 4),
+        "mini_batch_size": 8,
+        "lr": 2e-3,
+        "critic_lr": 4e-3,
+        "tau": 0.01,
+        "exploration": 0.2,
+    }
+    config = ddpg_spec.DDPGConfig(**both)
+    same = spec.TD3Config(**both, critics=1, policy_delay=1, smoothing=0.0)
     assert ddpg_spec.spec(CONTINUOUS, config) == spec.spec(CONTINUOUS, same)
     one, other = ddpg_learn.build(CONTINUOUS, config), learn.build(CONTINUOUS, same)
     state, rows = state_of(one), rows_of(same, 8)

@@ -7,32 +7,50 @@ import numpy as np
 import pytest
 
 from benchmarks.learning.backends import at_places, overlap
-from benchmarks.learning.run import HERE, draw, verdict
+from benchmarks.learning.run import HERE, draw, in_both_modes, preset_of, verdict
 from benchmarks.runs import Curve
+from penstock.algorithms.ppo.spec import PPOConfig
+from penstock.config.flags import config_from_arguments
 
 
 def test_the_table_holds_every_promise() -> None:
     table = tomllib.loads((HERE / "thresholds.toml").read_text())
     promised = {
-        ("ppo", "Pendulum-v1", "1000000", -200, -175),
-        ("ppo", "CartPole-v1", "150000", 475, None),
-        ("ppo", "Pendulum-v1", "150000", -200, None),
-        ("ppo", "Acrobot-v1", None, -100, None),
-        ("ppo", "MountainCarContinuous-v0", None, 90, None),
-        ("sac", "Pendulum-v1", "12000", -160, None),
-        ("ddpg", "Pendulum-v1", "12000", -160, None),
-        ("td3", "Pendulum-v1", "10000", -160, None),
-        *((algo, "Pendulum-v1", "20000", -160, None) for algo in ("dsac", "dsact")),
-        ("dqn", "CartPole-v1", "100000", 475, None),
-        ("dqn non_blocking", "CartPole-v1", "100000", 475, None),
-        ("apex non_blocking", "CartPole-v1", "100000", 475, None),
+        ("ppo", "blocking", "Pendulum-v1", 1_000_000, -200, -175),
+        ("ppo", "blocking", "CartPole-v1", 150_000, 475, None),
+        ("ppo", "blocking", "Pendulum-v1", 150_000, -200, None),
+        ("ppo", "blocking", "Acrobot-v1", 150_000, -100, None),
+        ("ppo", "blocking", "MountainCarContinuous-v0", 150_000, 90, None),
+        ("sac", "blocking", "Pendulum-v1", 12_000, -160, None),
+        ("ddpg", "blocking", "Pendulum-v1", 12_000, -160, None),
+        ("td3", "blocking", "Pendulum-v1", 10_000, -160, None),
+        *((algo, "blocking", "Pendulum-v1", 20_000, -160, None) for algo in ("dsac", "dsact")),
+        ("dqn", "blocking", "CartPole-v1", 100_000, 475, None),
+        ("dqn", "non_blocking", "CartPole-v1", 100_000, 475, None),
+        ("apex", "non_blocking", "CartPole-v1", 100_000, 475, None),
     }
     found = set()
     for row in table.values():
-        flags = dict(zip(row["arguments"][::2], row["arguments"][1::2], strict=True))
-        algo = " ".join([flags.get("--algo", "ppo"), *([flags["--sync_mode"]] if "--sync_mode" in flags else [])])
-        found.add((algo, flags["--env"], flags.get("--timesteps"), row["each"], row.get("mean")))
+        run = config_from_arguments(row["arguments"]).run
+        found.add((run.algo, run.sync_mode, run.env, run.timesteps, row["each"], row.get("mean")))
     assert found == promised
+
+
+def test_a_row_is_of_a_preset_or_of_the_defaults() -> None:
+    table = tomllib.loads((HERE / "thresholds.toml").read_text())
+    assert [name for name, row in table.items() if preset_of(row) is None] == ["pendulum"]
+    assert preset_of(table["dqn-cartpole-overlapping"]) == "dqn-cartpole"
+    config = config_from_arguments(table["pendulum"]["arguments"])
+    assert config.algorithm == PPOConfig()
+
+
+def test_rows_of_both_modes_have_a_name_for_each() -> None:
+    table = {"one": {"arguments": []}, "other": {"arguments": [], "both_modes": False}}
+    assert in_both_modes(table) == {
+        "one": (table["one"], []),
+        "other": (table["other"], []),
+        "one-non-blocking": (table["one"], ["--sync_mode", "non_blocking"]),
+    }
 
 
 def test_a_seed_below_its_threshold_falls_short() -> None:

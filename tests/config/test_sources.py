@@ -156,6 +156,14 @@ def test_every_preset_is_a_config_and_says_what_it_is_for():
         assert text.endswith("."), f"the first line of {name} is what `penstock presets` prints of it"
 
 
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_for_learning_from_a_table_names_its_step_sizes(name):
+    config, named = from_toml(preset_path(name)), tomllib.loads(preset_path(name).read_text("utf-8"))
+    if hasattr(config.algorithm, "min_rows"):
+        sizes = {"lr", "critic_lr", "temperature_lr"} & vars(config.algorithm).keys()
+        assert sizes <= named.keys(), "what was chosen for a task does not move with the defaults"
+
+
 def test_an_unknown_preset_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match="did you mean cartpole"):
         preset_path("cartpol")

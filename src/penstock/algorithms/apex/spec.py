@@ -16,7 +16,12 @@ ACTIONS = ("discrete",)
 
 @dataclass(frozen=True, kw_only=True)
 class ApexConfig(QConfig):
-    """Hyper-parameters of Ape-X."""
+    """Hyper-parameters of Ape-X.
+
+    Exploration, priorities and ``n_step`` are those of Horgan et al. 2018. The rest is not: the paper's values are for
+    hundreds of environments and hundreds of millions of steps of Atari, and have a preset, ``atari-apex``. The defaults
+    did better on tasks that they were not found on: docs/algorithms/apex.md holds the figures.
+    """
 
     num_steps: int = tunable(
         16,

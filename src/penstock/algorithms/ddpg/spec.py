@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.td3 import spec as td3
+from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.types import Arrays, Spaces
 
 __all__ = ["ACTIONS", "NAME", "DDPGConfig", "as_td3", "init_state", "spec"]
@@ -15,7 +16,27 @@ NAME = "ddpg"
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(td3.DeterministicConfig):
-    """Hyper-parameters of DDPG."""
+    """Hyper-parameters of DDPG: networks, minibatches and step sizes are those of Lillicrap et al. 2016."""
+
+    mini_batch_size: int = tunable(64, "rows of one gradient step: fewer are noisier and cheaper (32 to 1024)", min=1)
+    lr: float = tunable(
+        1e-4, "step size of the policy: too large and it collapses, too small and it creeps (3e-5 to 1e-3)", min=0
+    )
+    hidden_sizes: tuple[int, ...] = tunable(
+        (400, 300),
+        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        min=1,
+        fixed=BY_NETWORKS,
+    )
+    critic_lr: float = tunable(
+        1e-3, "step size of the critic: too large and values diverge, too small and they lag (1e-4 to 1e-3)", min=0
+    )
+    tau: float = tunable(
+        0.001,
+        "how far targets move to the networks at a step: more is faster and less steady (0.001 to 0.05)",
+        min=0,
+        max=1,
+    )
 
 
 def as_td3(config: DDPGConfig) -> td3.TD3Config:

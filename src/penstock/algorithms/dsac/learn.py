@@ -8,7 +8,7 @@
 Actor and temperature are SAC's, on Q, every d-th step; then the targets of actor and critic move by tau.
 
 Deviations: 0.1 is added to sigma^2 and sigma^3 below the line, as in the authors' later code, instead of a smallest
-sigma; step sizes fall to the end of the run; those of SAC.
+sigma; those of SAC.
 
 Functions here know no process, environment, loop or device.
 """

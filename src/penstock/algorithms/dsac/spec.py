@@ -1,13 +1,14 @@
 """DSAC as plain data: SAC with one critic that says how returns are distributed. Imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.off_policy.spec import critic_network, initial_arrays, off_policy_spec, stacked
 from penstock.algorithms.sac.spec import LOG_ALPHA, EntropyConfig, policy_graph, with_temperature
-from penstock.config.fields import tunable
+from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.policies import Network, PolicyGraph
+from penstock.policies.architecture import ActivationName
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
@@ -26,10 +27,28 @@ ACTIONS = ("bounded",)
 
 @dataclass(frozen=True, kw_only=True)
 class DistributionalConfig(EntropyConfig):
-    """What every soft actor-critic takes whose critics say how returns are distributed."""
+    """What every soft actor-critic takes whose critics say how returns are distributed.
 
-    lr_schedule: Literal["constant", "linear"] = tunable(
-        "linear", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
+    Networks and step sizes are those of Duan et al. 2025, which the authors' code has for DSAC as well.
+    """
+
+    lr: float = tunable(
+        1e-4, "step size of the policy: too large and it collapses, too small and it creeps (3e-5 to 1e-3)", min=0
+    )
+    hidden_sizes: tuple[int, ...] = tunable(
+        (256, 256, 256),
+        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        min=1,
+        fixed=BY_NETWORKS,
+    )
+    activation: ActivationName = tunable(  # noqa: RUF009
+        "gelu",
+        "between the layers of an mlp: relu is the cheapest, gelu smoother",
+        choices=get_args(ActivationName),
+        fixed=BY_NETWORKS,
+    )
+    critic_lr: float = tunable(
+        1e-4, "step size of the critics: too large and values diverge, too small and they lag (1e-4 to 1e-3)", min=0
     )
     policy_delay: int = tunable(
         2,

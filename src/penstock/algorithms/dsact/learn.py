@@ -9,7 +9,7 @@
 Actor and temperature are SAC's, on the smallest Q, every d-th step; then the targets of actor and critics move by tau.
 
 Deviations: a step is scaled by the averages as they were before it, so that it is the same whether one learner looks at
-a minibatch or several at its parts; step sizes fall to the end of the run; those of SAC.
+a minibatch or several at its parts; those of SAC.
 
 Functions here know no process, environment, loop or device.
 """

@@ -47,7 +47,7 @@ class EntropyConfig(ContinuousConfig):
         "auto", "what a nat of entropy is worth; auto: learned, from 1 on; a number is kept (0.01 to 1)", min=0
     )
     temperature_lr: float = tunable(
-        1e-3, "step size of a learned temperature: smaller keeps exploring for longer (1e-4 to 3e-3)", min=0
+        3e-4, "step size of a learned temperature: smaller keeps exploring for longer (1e-4 to 3e-3)", min=0
     )
     target_entropy: float | Literal["auto"] = tunable(
         "auto",

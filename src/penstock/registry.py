@@ -22,8 +22,8 @@ __all__ = [
     "TOPOLOGIES",
     "UPDATES",
     "InferenceBackend",
+    "Registry",
     "Runtime",
-    "Table",
     "UpdateBackend",
     "load",
     "search_working_directory",
@@ -71,7 +71,7 @@ class InferenceBackend(NamedTuple):
     """Runs an algorithm's ``learn.py``; the others run its policy as plain data."""
 
 
-class Table(Generic[Entry]):
+class Registry(Generic[Entry]):
     """Names of one kind. What entry points add comes second: they cannot replace a name that penstock ships.
 
     Args:
@@ -135,9 +135,9 @@ def search_working_directory() -> None:
         sys.path.insert(0, here)
 
 
-def texts_of(table: Table[Runtime]) -> str:
+def texts_of(registry: Registry[Runtime]) -> str:
     """What each entry does, as ``--help`` has it: ``local: ...; inline: ...``."""
-    return "; ".join(f"{name}: {table[name].text}" for name in table.names())
+    return "; ".join(f"{name}: {registry[name].text}" for name in registry.names())
 
 
 def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
@@ -164,18 +164,18 @@ def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
 
 
 _SHIPPED = ("ppo", "a2c", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex")
-ALGORITHMS: Table[str] = Table(
+ALGORITHMS: Registry[str] = Registry(
     "algorithm", {name: f"penstock.algorithms.{name}" for name in _SHIPPED}, "penstock.algorithms", str
 )
 """Name -> package; `penstock.algorithm_package` says what stands in one. Any other package may be named as well."""
 
-ENVS: Table[str] = Table("environment", {}, "penstock.envs", str)
+ENVS: Registry[str] = Registry("environment", {}, "penstock.envs", str)
 """Third parties' environments: name -> the "module:attribute" that makes one. Gymnasium's ids are not in it."""
 
-ENV_PACKAGES = Table("environment package", {"envpool": "penstock.envs.envpool:pool_of"})
+ENV_PACKAGES = Registry("environment package", {"envpool": "penstock.envs.envpool:pool_of"})
 """What may stand before the colon of an environment's name beside a module: package -> ``factory_of(the rest)``."""
 
-TOPOLOGIES: Table[Mapping[str, str]] = Table(
+TOPOLOGIES: Registry[Mapping[str, str]] = Registry(
     "topology",
     {
         "on_policy": {
@@ -192,7 +192,7 @@ TOPOLOGIES: Table[Mapping[str, str]] = Table(
 )
 """Data patterns that an algorithm's spec may name: for each sync mode that one has, ``(plan) -> Program``."""
 
-NODES = Table(
+NODES = Registry(
     "node",
     {
         "env": "penstock.nodes.env:EnvNode",
@@ -211,7 +211,7 @@ NODES = Table(
     },
 )
 
-RUNTIMES = Table(
+RUNTIMES = Registry(
     "runtime",
     {
         "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
@@ -219,7 +219,7 @@ RUNTIMES = Table(
     },
 )
 
-UPDATES = Table(
+UPDATES = Registry(
     "update backend",
     {
         "fused": UpdateBackend("penstock.updates.fused:build", native=True),
@@ -238,7 +238,7 @@ UPDATES = Table(
     },
 )
 
-INFERENCE = Table(
+INFERENCE = Registry(
     "inference backend",
     {
         "native": InferenceBackend("penstock.inference.native:build"),

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.policies.exploration import Exploration
 from penstock.policies.graph import PolicyGraph
 from penstock.registry import load
@@ -176,7 +176,7 @@ class _PlainRows:
 
     def act(self, t: int, step: int) -> None:
         settings = self._settings
-        noise = draw(settings.noise, settings.seed, self._lanes, step)
+        noise = generate(settings.noise, settings.seed, self._lanes, step)
         out = {name: values[t] for name, values in self._out.items()}
         obs = {**{name: values[t] for name, values in self._obs.items()}, **self._stacks}
         self._backend.act(obs, noise, self._explore, out)
@@ -203,5 +203,5 @@ class _ExploringRows:
         self._rows.act(t, step)
         if exploration.blind(step):
             space, action = settings.spaces.action, self._action[t]
-            exploration.draw(space, settings.seed, self._lanes, step, action)
+            exploration.generate(space, settings.seed, self._lanes, step, action)
             to_environment(action, space, self._environment)

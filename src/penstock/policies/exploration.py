@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from penstock.kernels.actions import draw_actions
+from penstock.kernels.actions import generate_actions
 from penstock.seeding import warmup_seed
 from penstock.types import Array, Space
 
@@ -93,6 +93,6 @@ class Exploration:
         """True if the actions of this step are drawn without a policy."""
         return step * self.num_lanes < self.warmup
 
-    def draw(self, space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
+    def generate(self, space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
         """Write uniform actions ``[n, ...]`` in policy units, keyed by (seed, lane, step) as the policy's noise is."""
-        draw_actions(space, warmup_seed(seed), lanes, step, out)
+        generate_actions(space, warmup_seed(seed), lanes, step, out)

@@ -41,7 +41,9 @@ def test_every_topology_runs_in_a_sync_mode_that_a_run_may_have():
         assert set(TOPOLOGIES[name]) <= set(modes)
 
 
-@pytest.mark.parametrize(("setting", "registry"), [("runtime", RUNTIMES), ("backend", UPDATES), ("inference", INFERENCE)])
+@pytest.mark.parametrize(
+    ("setting", "registry"), [("runtime", RUNTIMES), ("backend", UPDATES), ("inference", INFERENCE)]
+)
 def test_what_a_setting_may_be_is_what_the_registry_holds(setting, registry):
     field = next(field for field in fields_of(RunConfig) if field.name == setting)
     assert set(field.choices) - {"auto"} == set(registry.names())

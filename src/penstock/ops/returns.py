@@ -14,7 +14,7 @@ def advantages(rollout: Mapping[str, Array], gamma: float, gae_lambda: float) ->
     """Generalised advantage estimates and value targets of one slot: two float32 ``[T, B]``.
 
     ``delta_t = r_t + gamma V(s_t+1) - V(s_t)``, ``A_t = delta_t + gamma lambda A_t+1``, target ``A_t + V(s_t)``.
-    A terminated row bootstraps from 0, a truncated row from the value of its episode's last observation. Both end the sum.
+    A terminated row bootstraps from 0, a truncated row from its episode's last observation. Both end the sum.
 
     Sources that reset in the same step list truncated rows in the side area, with ``final_value``. Other sources write
     the last observation into the next row. So an empty side area needs no distinction: no row is truncated, or the

@@ -111,7 +111,7 @@ class ActorCriticUpdate:
         )
 
     def run(self, state: Mapping[str, Array], indices: Array, weights: Array, lr: float, threads: int = 1) -> None:
-        """Run one update for each row of ``indices``, changing ``state`` in place. The GIL is released.
+        """Run one gradient step for each minibatch ``indices[i]``, changing ``state`` in place. The GIL is released.
 
         Args:
             state: the networks' flat vectors and the optimizer's arrays: ``adam_m.<network>``, ``adam_v.<network>`` and

@@ -47,8 +47,8 @@ class Forward:
         self._input_scale = input_scale
 
     def __call__(self, flat: Tensor, x: Tensor) -> Outputs:
-        """Run all layers on ``x`` ``[n, ...]`` in its dtype. The last layer that has weights runs in that of ``flat``."""
-        # Use one split: its backward pass is one concatenation. The backward pass of each slice fills a vector with zeros.
+        """Run all layers on ``x`` ``[n, ...]`` in its dtype, but the last one with weights in that of ``flat``."""
+        # Use one split: its backward pass is one concatenation. Each slice would fill a vector with zeros.
         parts = [part.view(shape) for part, shape in zip(torch.split(flat, self._sizes), self._shapes, strict=True)]
         if self._input_scale != 1.0:
             parts[0] = parts[0] * self._input_scale

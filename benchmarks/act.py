@@ -23,7 +23,7 @@ from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.envs.sources import probe
 from penstock.inference import native, onnx
 from penstock.inference import torch as eager
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.policies import Activation, Linear, Network
 from penstock.types import Array, Arrays, PolicyBackend
 
@@ -57,13 +57,13 @@ def asking(backend: PolicyBackend, asked: Question) -> Callable[[], None]:
     backend.load(PUBLISHED)
 
     def act() -> None:
-        backend.act(asked.obs, draw(SPEC.noise, SEED, asked.lanes, 0), asked.explore, asked.out)
+        backend.act(asked.obs, generate(SPEC.noise, SEED, asked.lanes, 0), asked.explore, asked.out)
 
     return act
 
 
 def bound(asked: Question) -> Callable[[], None]:
-    """The native kernel, bound to a rollout of one row; it draws the noise itself."""
+    """The native kernel, bound to a rollout of one row; it generates the noise itself."""
     kernel = native.build(SPEC.policy)
     kernel.load(PUBLISHED)
     whole = {name: values[None] for name, values in asked.obs.items()}

@@ -25,7 +25,7 @@ from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.envs.sources import probe
 from penstock.inference import native
 from penstock.kernels.level import levels
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.kernels.update import ActorCriticUpdate
 from penstock.nodes.learner.batch import minibatches
 from penstock.policies.native import layout_of
@@ -56,7 +56,7 @@ def rollout() -> Arrays:
     policy.load(init_state(SPACES, CONFIG, 0))
     for t in range(CONFIG.num_steps + 1):
         out = {name: arrays[name][0, t] for name in ("action", "log_prob", "value")}
-        noise = draw(SPEC.noise, 0, lanes, t)
+        noise = generate(SPEC.noise, 0, lanes, t)
         policy.act({"obs": arrays["obs"][0, t]}, noise, np.ones(LANES, np.float32), out)
     return arrays
 

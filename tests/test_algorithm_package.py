@@ -17,7 +17,7 @@ from penstock.config.flags import config_from_arguments
 from penstock.config.help import train_help
 from penstock.config.sources import from_mapping, from_toml, to_toml
 from penstock.errors import ConfigError, SpaceError
-from penstock.registry import ALGORITHMS, Table, load
+from penstock.registry import ALGORITHMS, Registry, load
 
 SPEC = """
 from dataclasses import dataclass
@@ -176,7 +176,7 @@ def test_functions_that_cannot_be_imported_are_one_line_without_a_cause(package)
 @pytest.fixture
 def three(monkeypatch):
     known = {name: f"penstock.algorithms.{name}" for name in ("ppo", "dqn", "td3")} | {"broken": "no_such_package"}
-    monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", Table("algorithm", known))
+    monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", Registry("algorithm", known))
 
 
 def test_algorithms_are_listed_by_the_actions_they_serve(three):

@@ -14,7 +14,7 @@ from penstock.registry import (
     RUNTIMES,
     TOPOLOGIES,
     UPDATES,
-    Table,
+    Registry,
     load,
 )
 
@@ -41,10 +41,12 @@ def test_every_topology_runs_in_a_sync_mode_that_a_run_may_have():
         assert set(TOPOLOGIES[name]) <= set(modes)
 
 
-@pytest.mark.parametrize(("setting", "table"), [("runtime", RUNTIMES), ("backend", UPDATES), ("inference", INFERENCE)])
-def test_what_a_setting_may_be_is_what_the_registry_holds(setting, table):
+@pytest.mark.parametrize(
+    ("setting", "registry"), [("runtime", RUNTIMES), ("backend", UPDATES), ("inference", INFERENCE)]
+)
+def test_what_a_setting_may_be_is_what_the_registry_holds(setting, registry):
     field = next(field for field in fields_of(RunConfig) if field.name == setting)
-    assert set(field.choices) - {"auto"} == set(table.names())
+    assert set(field.choices) - {"auto"} == set(registry.names())
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
@@ -54,7 +56,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 def test_where_no_name_is_near_all_are_listed():
     with pytest.raises(ConfigError, match=r"unknown fruit 'xyz'; known: apple, pear"):
-        Table("fruit", {"pear": "m:p", "apple": "m:a"})["xyz"]
+        Registry("fruit", {"pear": "m:p", "apple": "m:a"})["xyz"]
 
 
 def test_get_answers_none_for_an_unknown_name():

@@ -1,9 +1,9 @@
-"""THE contract of an algorithm: plain data in ``spec.py``, pure functions in ``learn.py``, natively in ``fused.py``.
+"""The contract of an algorithm: plain data in ``spec.py``, pure functions in ``learn.py``, native ones in ``fused.py``.
 
-An algorithm knows no process, environment, loop, logger or device. ``docs/architecture/algorithms.md`` has
-its rules; ``algorithms-on-paper.md`` beside it proves it for PPO, SAC, TD3, Ape-X, IMPALA with an LSTM, and MAPPO.
+An algorithm knows no process, environment, loop, logger or device. ``docs/architecture/algorithms.md`` has its rules.
+``algorithms-on-paper.md`` tests them on PPO, SAC, TD3, Ape-X, IMPALA with an LSTM, and MAPPO.
 
-This file imports no torch: arrays of ``learn.py`` are torch tensors, written ``Tensors`` here.
+This file imports no torch. The arrays of ``learn.py`` are torch tensors, which are called ``Tensors`` here.
 """
 
 import math
@@ -32,106 +32,106 @@ __all__ = [
 ]
 
 Tensors: TypeAlias = Mapping[str, Any]
-"""Named tensors of one framework (torch in ``learn.py``, numpy in ``fused.py``)."""
+"""Named tensors of one framework: torch in ``learn.py``, NumPy in ``fused.py``."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How LearnerNode turns a batch into minibatches."""
+    """How a LearnerNode splits a batch into minibatches."""
 
     epochs: int
     mini_batch_size: int
     target_kl: float | None = None
-    """Stop a batch's epochs once the mean ``approx_kl`` of an epoch passes it; ``None`` never stops."""
+    """Stop a batch's epochs once the mean ``approx_kl`` of an epoch is higher. ``None``: never stop."""
 
 
 @dataclass(frozen=True)
 class ReplaySchedule:
-    """How minibatches are drawn from a table: so many gradient steps for each step of an environment."""
+    """How minibatches are sampled from a table, and how many gradient steps are due for each row."""
 
     mini_batch_size: int
     updates_per_step: float
-    """Gradient steps for each row that is collected; below 1: one every so many rows."""
+    """Gradient steps for each collected row. Below 1, there is one step for several rows."""
     min_rows: int
     """Rows in the table before the first gradient step."""
     reuse: float
-    """Where collection overlaps learning and rows are slow to come, gradient steps go on up to so many times those."""
+    """If rows are slow to come in non-blocking mode, the learner takes up to so many times the gradient steps due."""
 
     def progress(self, gradient_steps: int, timesteps: int) -> float:
-        """How far a run is, in [0, 1], by its gradient steps alone."""
+        """Progress of a run in [0, 1], computed from its gradient steps only."""
         return min(1.0, (self.min_rows + gradient_steps / self.updates_per_step) / timesteps)
 
 
 @dataclass(frozen=True)
 class Priorities:
-    """Prioritised drawing: rows with probability ``p^alpha``, weighed by ``(N P)^-beta`` over the largest weight.
+    """Prioritised sampling: rows have probability ``P ~ p^alpha`` and weight ``(N P)^-beta``, over the largest weight.
 
     Source: Schaul et al. 2016, https://arxiv.org/abs/1511.05952.
     """
 
     alpha: float
     beta: float
-    """At the beginning of the run; it grows in a straight line to 1 at its end."""
+    """Value at the beginning of the run. It grows linearly to 1 at the run's end."""
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """What a replay table keeps, and what is drawn from it."""
+    """What a replay table keeps, and how rows are sampled from it."""
 
     capacity: int
-    """Rows of all lanes together."""
+    """Number of rows of all lanes together."""
     gamma: float
     n_step: int = 1
-    """A drawn ``reward`` sums up to so many steps; ``discount`` is what the value of ``next.<field>`` counts."""
+    """A sampled ``reward`` sums up to so many steps. ``discount`` multiplies the value of ``next.<field>``."""
     priorities: Priorities | None = None
-    """``None``: every row is as likely."""
+    """``None``: all rows are equally likely."""
     reward_limit: float = math.inf
-    """A drawn ``reward`` sums rewards cut to ``-reward_limit .. reward_limit``; rows keep them as they are."""
+    """A sampled ``reward`` sums rewards cut to ``-reward_limit .. reward_limit``. The table keeps them uncut."""
 
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """What the rest of the house needs to know of an algorithm, as plain data (no torch)."""
+    """What the other rooms need to know of an algorithm, as plain data without torch."""
 
     topology: str
     """Name of the data pattern: ``on_policy``, ``async_on_policy``, ..."""
     row: tuple[ArraySpec, ...]
-    """Fields of a rollout row that ``act`` gives beyond ``action`` (``log_prob``, ``value``, ``q``), per lane."""
+    """Row fields that ``act`` gives besides ``action`` (``log_prob``, ``value``, ``q``), for one lane."""
     policy: PolicyGraph
     noise: NoiseSpec
     """The noise input of ``act``."""
     state: tuple[ArraySpec, ...]
     """Every named array of the state: parameters, moments, statistics, counters."""
     targets: tuple[ArraySpec, ...]
-    """What ``targets`` computes for each row (``advantage``, ``target``), per lane."""
+    """The target fields (``advantage``, ``target``), for one lane."""
     minibatch: tuple[str, ...]
-    """The row and target fields that ``gradients`` reads; observations are named by their own fields."""
+    """The row fields and target fields that ``gradients`` reads. Observations have the names of their fields."""
     schedule: Schedule | ReplaySchedule
     unit: Literal["row", "lane"] = "row"
-    """What a minibatch is made of: rows, or whole lanes where time order matters."""
+    """What a minibatch consists of: rows, or whole lanes if time order matters."""
     table: TableSpec | None = None
-    """Of a `ReplaySchedule`. ``None``: experience comes by stream, and is learned from once."""
+    """Set with a `ReplaySchedule`. ``None``: experience comes by a stream and is used for one update."""
     explore: Explore = IN_FULL
     warmup: int = 0
-    """Rows, over all lanes, whose actions are drawn uniformly before the policy acts."""
+    """Number of rows, over all lanes, whose actions are uniform random before the policy acts."""
     optimizer: tuple[str, ...] = ()
-    """The arrays of ``state`` that are the optimizer's own: ``apply`` alone reads them."""
+    """The arrays of ``state`` that belong to the optimizer: only ``apply`` reads them."""
     initial_priority: str | None = None
-    """``module:function`` in NumPy: ``(rollout, config) -> priorities [T, B]`` of a slot's own rows before anybody has
-    learned from them. ``None``: the largest priority so far."""
+    """``module:function`` in NumPy: ``(rollout, config) -> priorities [T, B]``, the first priorities of a slot's rows.
+    ``None``: the largest priority so far."""
 
     def replay(self) -> tuple[ReplaySchedule, TableSpec]:
-        """How it learns from a table, and from which.
+        """The replay schedule and the table.
 
         Raises:
-            PenstockError: it learns from a stream.
+            PenstockError: the algorithm learns from a stream.
         """
         if not isinstance(self.schedule, ReplaySchedule) or self.table is None:
-            raise PenstockError("a table is learned from by a replay schedule")
+            raise PenstockError("this algorithm has no replay schedule and table: it learns from a stream")
         return self.schedule, self.table
 
     def shared(self) -> tuple[ArraySpec, ...]:
-        """Specs of what gradients are found from: the state without what is the optimizer's own."""
+        """Specs of the arrays that gradients depend on: the state without the optimizer's arrays."""
         return tuple(part for part in self.state if part.name not in self.optimizer)
 
     def published(self) -> tuple[ArraySpec, ...]:
@@ -139,10 +139,10 @@ class AlgorithmSpec:
         return self.policy.published()
 
     def drawn(self, spaces: Spaces) -> tuple[ArraySpec, ...]:
-        """Specs of one row of a minibatch that is drawn from a table, ``weight`` among them.
+        """Specs of one row of a minibatch that is sampled from a table, with its ``weight``.
 
-        ``next.<field>`` is the observation up to n steps on, ``reward`` the discounted sum on the way there,
-        ``discount`` what the value there is multiplied by: 0 behind a terminated row.
+        ``next.<field>`` is the observation up to n steps later. ``reward`` is the discounted sum of the rewards until
+        then. ``discount`` multiplies the value of ``next.<field>``; it is 0 after a terminated row.
         """
         known = {
             **{spec.name: spec for spec in spaces.obs_specs()},
@@ -155,18 +155,18 @@ class AlgorithmSpec:
 
 
 class Gradients(NamedTuple):
-    """What one minibatch gives."""
+    """Result of ``gradients`` for one minibatch."""
 
     gradients: Tensors
     """Network name -> flat gradient."""
     metrics: Tensors
     """Name -> scalar."""
     per_row: Tensors
-    """Name -> ``[m]`` (new priorities, say); empty where there is none."""
+    """Name -> ``[m]``, such as new priorities. May be empty."""
 
 
 class Phase(NamedTuple):
-    """One gradient step of an update; an algorithm is an ordered list of them (SAC: critic, actor)."""
+    """One gradient step of an update. An algorithm has an ordered list of phases (SAC: critic, actor)."""
 
     name: str
     gradients: Callable[[Tensors, Tensors, Tensors], Gradients]
@@ -174,53 +174,54 @@ class Phase(NamedTuple):
     apply: Callable[[Tensors, Tensors], Tensors]
     """``(state, gradients) -> changed arrays of the state``. Pure, compiled. ``state["progress"]`` is in [0, 1]."""
     every: int = 1
-    """Run at every n-th gradient step of the run (TD3 delays its actor). Where one is not 1, ``AlgorithmSpec.state``
-    has ``gradient_steps``, int64: the updater counts there, so that a resumed run delays the same steps."""
+    """Run at every n-th gradient step of the run (TD3 delays its actor). If it is not 1, ``AlgorithmSpec.state`` needs
+    ``gradient_steps``, int64: the updater counts there, so that a resumed run delays the same steps."""
     noise: tuple[tuple[str, NoiseSpec], ...] = ()
-    """Noise inputs of ``gradients``, per minibatch row: float32 ``[m, ...]``, drawn by counter from (seed, gradient
-    step, phase, row). Its distributions are ``normal`` and ``uniform``."""
+    """Noise inputs of ``gradients``, for each minibatch row: float32 ``[m, ...]``, generated from (seed, gradient step,
+    phase, row). Its distributions are ``normal`` and ``uniform``."""
 
 
 def _nothing(minibatch: Tensors) -> Tensors:
-    """Of most algorithms: no row depends on the others of its minibatch."""
+    """Default of ``Algorithm.whole``: no field depends on the other rows of its minibatch."""
     del minibatch
     return {}
 
 
 class Algorithm(NamedTuple):
-    """What ``learn.py``'s ``build(spaces, config)`` returns."""
+    """Result of ``build(spaces, config)`` in ``learn.py``."""
 
     init_state: Callable[[int], dict[str, Any]]
-    """``(seed) -> state`` as numpy arrays, of ``AlgorithmSpec.state``."""
+    """``(seed) -> state`` as NumPy arrays, as described by ``AlgorithmSpec.state``."""
     act: Callable[[Tensors, Tensors], Tensors]
     """``(published, inputs) -> outputs``. Inputs: observation fields ``[n, ...]``, ``noise``, ``explore``. Pure."""
     targets: Callable[[Tensors, Tensors], Tensors]
-    """``(state, rollout) -> target fields [T, B]`` from numpy views of one slot, ``[T + 1, B, ...]``. Pure."""
+    """``(state, rollout) -> target fields [T, B]``. ``rollout``: NumPy views of one slot, ``[T + 1, B, ...]``. Pure."""
     statistics: Callable[[Tensors, Tensors], Tensors]
-    """``(state, rollout and its targets) -> changed statistics``; per slot in lane order, after the phases. Pure."""
+    """``(state, rollout with its targets) -> changed statistics``. Called for each slot, in lane order, after the
+    phases. Pure."""
     phases: tuple[Phase, ...]
     whole: Callable[[Tensors], Tensors] = _nothing
-    """``(minibatch) -> changed fields [m]``: what depends on all rows of a minibatch, such as advantages that are
-    normalised by their mean and deviation. Pure, compiled; once a minibatch, before the phases. A phase itself takes
-    means over rows, by ``weight``: so the mean of its gradients over parts of a minibatch is that over the whole."""
+    """``(minibatch) -> changed fields [m]``: fields that depend on all rows of a minibatch, such as advantages that are
+    normalised by their mean and deviation. Called once for each minibatch, before the phases. Pure, compiled. A phase
+    takes only weighted means over rows. So a minibatch's gradient is the weighted mean of its parts' gradients."""
 
 
 class FusedUpdate(Protocol):
-    """All phases of many minibatches in one native call. Holds packed rows and the sums of metrics, no state."""
+    """All phases of many minibatches in one native call. Holds packed rows and sums of metrics, but no state."""
 
     def pack(self, state: Tensors, rows: Tensors, first: int, count: int) -> None:
-        """Take flat rows ``first .. first + count - 1`` of a batch, before its first minibatch.
+        """Copy flat rows ``first .. first + count - 1`` of a batch. Call it before the batch's first minibatch.
 
         Args:
             state: holds the running statistics.
-            rows: the fields of a minibatch, ``[rows, ...]``; those that carry no transition may hold anything.
+            rows: the fields of a minibatch, ``[rows, ...]``. Rows that are not valid may hold anything.
             first: first flat row.
             count: number of rows.
         """
         ...
 
     def run(self, state: Tensors, indices: Array, weights: Array) -> None:
-        """Run one update for each row of ``indices[n, m]``, changing ``state`` in place; the GIL is released."""
+        """Run one gradient step for each minibatch ``indices[i]`` of ``[n, m]``, in place. The GIL is released."""
         ...
 
     def metrics(self) -> dict[str, float]:
@@ -229,38 +230,38 @@ class FusedUpdate(Protocol):
 
 
 class Fused(NamedTuple):
-    """What ``fused.py``'s ``build(spaces, config)`` returns: the algorithm without torch, on numpy arrays.
+    """Result of ``build(spaces, config)`` in ``fused.py``: the algorithm without torch, on NumPy arrays.
 
-    The state's arrays are those of ``AlgorithmSpec.state``, so checkpoints pass between this and `Algorithm`.
+    The state has the arrays of ``AlgorithmSpec.state``. So this and `Algorithm` can load each other's checkpoints.
     """
 
     init_state: Callable[[int], dict[str, Any]]
     targets: Callable[[Tensors, Tensors], Tensors]
     statistics: Callable[[Tensors, Tensors], Tensors]
     update: Callable[[int, int], FusedUpdate]
-    """``(rows, threads) -> FusedUpdate`` over so many flat rows, on so many threads."""
+    """``(rows, threads) -> FusedUpdate`` for so many flat rows, on so many threads."""
 
 
 @dataclass(frozen=True)
 class UpdaterSettings:
-    """What an updater is built from, as plain data; the arrays of a stream are given beside it."""
+    """Settings of an updater, as plain data. The arrays of a stream are a separate argument."""
 
     learn: str
-    """``module:attribute`` of what makes the algorithm's pure functions, or its fused ones."""
+    """``module:attribute`` of the function that builds the algorithm's pure functions, or its fused ones."""
     config: Any
-    """The algorithm's."""
+    """The algorithm's config."""
     spec: AlgorithmSpec
-    """The algorithm's, on these spaces."""
+    """The algorithm's spec for these spaces."""
     spaces: Spaces
-    """Of one lane."""
+    """The spaces of one lane."""
     device: str
-    """Of the state: ``cpu`` or ``cuda:n``."""
+    """Device of the state: ``cpu`` or ``cuda:n``."""
     threads: int
-    """Of the update, in this process."""
+    """Number of threads of the update, in this process."""
     seed: int
-    """The run's."""
+    """The run's seed."""
     learner: int = 0
-    """Which of the run's learners this is: the rows of each draw noise of their own."""
+    """Number of this learner in the run. The rows of each learner get noise of their own."""
     accumulate: int = 1
-    """Parts of a minibatch whose gradients are averaged, by weight, before a phase steps; the schedule's
-    ``mini_batch_size`` counts the rows of one."""
+    """Parts of a minibatch whose gradients are averaged, by weight, before a phase steps. The schedule's
+    ``mini_batch_size`` is the number of rows of one part."""

@@ -1,11 +1,11 @@
-"""An algorithm by its name: which package holds it, and what stands there. One rule for what ships and for a user's.
+"""Finds the package of an algorithm by its name, and checks its parts. Users' packages follow the same rule as ours.
 
-    spec.py     a frozen dataclass of hyper-parameters, ``spec`` and ``init_state``; ``ACTIONS`` where it does not serve
+    spec.py     a frozen dataclass of hyper-parameters, ``spec`` and ``init_state``. ``ACTIONS`` if it does not serve
                 every action space. Imports no torch.
     learn.py    ``build``, in torch. Only processes that learn or act with torch import it.
-    fused.py    where there is a native path: ``supports`` and ``build``. Imports no torch.
+    fused.py    optional, for a native update: ``supports`` and ``build``. Imports no torch.
 
-Each refusal is one line. What the functions compute is judged elsewhere.
+Each error is one line. Does not check what the functions compute.
 """
 
 import ast
@@ -36,20 +36,20 @@ __all__ = [
 ]
 
 ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded"]
-"""A Discrete, a Box of real numbers with bounds, one without."""
+"""A Discrete, a Box of real numbers with bounds, a Box of real numbers without."""
 ACTION_KINDS: tuple[ActionKind, ...] = typing.get_args(ActionKind)
 
 _MESSAGE_LIMIT = 300
 
 
 class AlgorithmPackage(NamedTuple):
-    """An algorithm's parts: its config class, and the rest as "module:attribute", loaded on use."""
+    """An algorithm's parts: its config class, and the others as "module:attribute", which are loaded on use."""
 
     name: str
-    """As it was asked for."""
+    """The name as the user gave it."""
     package: str
     config: type
-    """The frozen dataclass of its hyper-parameters; every field has a default."""
+    """The frozen dataclass of its hyper-parameters. Every field has a default."""
     actions: tuple[ActionKind, ...]
     """The action spaces that it serves."""
     spec: str
@@ -59,16 +59,16 @@ class AlgorithmPackage(NamedTuple):
     learn: str
     """``build(spaces, config) -> Algorithm``, in torch."""
     fused: str | None
-    """``build(spaces, config) -> Fused``, without torch; ``None`` where there is no native path."""
+    """``build(spaces, config) -> Fused``, without torch. ``None``: there is no native update."""
     supports: str | None
-    """``supports(graph, config) -> bool``, without torch: whether ``fused`` serves such a policy."""
+    """``supports(graph, config) -> bool``, without torch: whether ``fused`` can train this policy."""
 
 
 def find_algorithm(name: str) -> AlgorithmPackage:
-    """The algorithm of a registered name, or of a package: installed, or in the working directory.
+    """The algorithm with a registered name, or in a package that is installed or in the working directory.
 
     Raises:
-        ConfigError: there is no such algorithm, or its package lacks a part; the text says which, and what to write.
+        ConfigError: there is no such algorithm, or its package lacks a part. The text says which part to write.
     """
     package = ALGORITHMS.get(name) or _package_named(name)
     module = _imported(name, package, "spec")
@@ -89,10 +89,10 @@ def find_algorithm(name: str) -> AlgorithmPackage:
 
 
 def algorithms_for(kind: ActionKind) -> str:
-    """The names of the algorithms that serve such actions, as a sentence has them: "ppo, a2c or sac"."""
+    """The names of the algorithms that serve such actions, for a sentence: "ppo, a2c or sac"."""
     names = []
     for name in ALGORITHMS.names():
-        # An installed algorithm that is broken is no advice.
+        # Do not recommend an installed algorithm that is broken.
         with contextlib.suppress(ConfigError):
             if kind in find_algorithm(name).actions:
                 names.append(name)
@@ -103,7 +103,7 @@ def check_actions(name: str, serves: tuple[ActionKind, ...], kind: ActionKind) -
     """Return if an algorithm serves actions of this kind.
 
     Raises:
-        SpaceError: it does not; the text says what it needs, and which algorithms serve these.
+        SpaceError: it does not. The text says what it needs, and which algorithms serve these actions.
     """
     if kind in serves:
         return
@@ -120,7 +120,7 @@ def check_learn(algorithm: AlgorithmPackage) -> None:
     """Return if the package has a ``learn.py`` that defines ``build``. Reads the file; torch is not imported.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: it has none.
     """
     name, module = algorithm.name, f"{algorithm.package}.learn"
     found = importlib.util.find_spec(module)
@@ -137,24 +137,24 @@ def check_learn(algorithm: AlgorithmPackage) -> None:
 
 
 def load_functions(reference: str) -> Callable[..., Any]:
-    """``build`` of a ``learn.py`` or ``fused.py``; the module is imported now.
+    """``build`` of a ``learn.py`` or ``fused.py``. Imports the module now.
 
     Raises:
-        ConfigError: it cannot be imported, or defines no such function.
+        ConfigError: the module cannot be imported, or has no such function.
     """
     module = reference.partition(":")[0]
     package, _, part = module.rpartition(".")
     try:
         _imported(package, package, part)
     except ConfigError as error:
-        # Without its cause: a node's last line then says it all.
+        # Drop the cause, so that the node shows one line and no traceback.
         raise error from None
     function: Callable[..., Any] = load(reference)
     return function
 
 
 def _package_named(name: str) -> str:
-    """A package that is no registered algorithm; for anything else the registry says what is known."""
+    """The name of an unregistered package. For other names the registry raises an error that lists known algorithms."""
     if not all(map(str.isidentifier, name.split("."))):
         return ALGORITHMS[name]
     search_working_directory()
@@ -182,10 +182,10 @@ def _imported(name: str, package: str, part: str) -> ModuleType:
 
 
 def _not_imported(name: str, module: str, error: Exception) -> ConfigError:
-    """What is wrong with a module, and where."""
+    """The error for a module that cannot be imported: what is wrong, and where."""
     said = " ".join(str(error).split())[:_MESSAGE_LIMIT]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    # A syntax error says itself where it is.
+    # The text of a syntax error has its place already.
     where = "" if isinstance(error, SyntaxError) else f" ({frames[-1].filename}, line {frames[-1].lineno})"
     return ConfigError(f"algorithm {name}: {module} cannot be imported: {type(error).__name__}: {said}{where}")
 
@@ -198,7 +198,7 @@ def _function(name: str, module: ModuleType, function: str, takes: str) -> Calla
 
 
 def _config(name: str, module: ModuleType, spec: Callable[..., Any]) -> type:
-    """The class that ``spec`` says its second parameter is of."""
+    """The class in the annotation of the second parameter of ``spec``."""
     parameters = list(inspect.signature(spec).parameters.values())
     if len(parameters) < 2 or parameters[1].annotation is inspect.Parameter.empty:
         raise ConfigError(
@@ -241,7 +241,7 @@ def _actions(name: str, module: ModuleType) -> tuple[ActionKind, ...]:
 
 
 def _names_bound(node: ast.AST) -> tuple[str, ...]:
-    """Names that a statement gives a meaning to; ``build`` for an import of everything."""
+    """Names that a statement binds. For ``import *``, ``build``: it may bind it."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return (node.name,)
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

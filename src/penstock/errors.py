@@ -1,17 +1,17 @@
-"""What can go wrong, as exceptions. Nothing here prints or exits: the command line does.
+"""The exceptions of penstock. Nothing here prints or exits: the command line does.
 
 PenstockError
-├── UsageError            the user can mend it: one line, exit code 2
-│   ├── ConfigError       unknown key or flag, value out of range, values that do not fit each other
-│   ├── EnvError unknown environment, one that cannot be made
-│   ├── SpaceError        an observation or action space that no policy here can serve
-│   ├── DeviceError       a device that this machine does not have
-│   ├── RunFolderError    a log directory or run folder that cannot be used
-│   └── CheckpointError   a checkpoint that is missing, truncated, altered or of another environment
+├── UsageError            the user can correct it: one line, exit code 2
+│   ├── ConfigError       unknown key or flag, value out of range, values that contradict each other
+│   ├── EnvError          an environment is unknown or cannot be made
+│   ├── SpaceError        no policy here can serve an observation or action space
+│   ├── DeviceError       a device cannot be used on this machine
+│   ├── RunFolderError    a log directory or run folder cannot be used
+│   └── CheckpointError   a checkpoint is missing, truncated, altered or of another environment
 ├── NodeError             a node failed while it ran: its name and its own traceback
-├── FencedError           a transition by an owner whose slots were taken back
+├── FencedError           an owner used a slot that it does not hold
 ├── DamagedError          shared memory does not hold what was stored there
-├── BadDataError          an environment handed out data that cannot be learned from
+├── BadDataError          an environment gave data that cannot be learned from
 └── ResourceError         a limit of this machine or of a structure was reached
 """
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 _CHAINED = ("direct cause of the following exception:", "another exception occurred:")
-"""How the lines end by which Python joins the traceback of an error to that of its cause."""
+"""Ends of the lines that Python prints between the tracebacks of an error and its cause."""
 
 
 class PenstockError(Exception):
@@ -45,31 +45,31 @@ class PenstockError(Exception):
 
 
 class UsageError(PenstockError):
-    """The user can mend it. Its text is one line that says what is wrong and what to type."""
+    """The user can correct it. Its text is one line that says what is wrong and what to type."""
 
 
 class ConfigError(UsageError):
-    """An unknown key or flag, a value out of range, or values that do not fit each other."""
+    """An unknown key or flag, a value out of range, or values that contradict each other."""
 
 
 class EnvError(UsageError):
-    """An environment that is unknown or cannot be made."""
+    """An environment is unknown or cannot be made."""
 
 
 class SpaceError(UsageError):
-    """A space that no policy here can serve."""
+    """No policy here can serve an observation or action space."""
 
 
 class DeviceError(UsageError):
-    """A device that this machine does not have."""
+    """A device cannot be used on this machine."""
 
 
 class RunFolderError(UsageError):
-    """A log directory or run folder that cannot be used."""
+    """A log directory or run folder cannot be used."""
 
 
 class CheckpointError(UsageError):
-    """A checkpoint that is missing, truncated, altered or of another environment."""
+    """A checkpoint is missing, truncated, altered or of another environment."""
 
 
 class NodeError(PenstockError):
@@ -87,15 +87,15 @@ class NodeError(PenstockError):
 
     @property
     def line(self) -> str | None:
-        """The node's last words, where they are an error that needs no traceback; else ``None``."""
+        """The text of the node's own error, if that needs no traceback; else ``None``."""
         return None if self.plain is None else str(self.plain)
 
     @property
     def plain(self) -> PenstockError | None:
-        """The node's own error, where that needs no traceback; else ``None``.
+        """The node's own error, if that needs no traceback; else ``None``.
 
-        Bad data, a full disk and the like say all there is to know. An error that another one caused (an environment's
-        own, say) is better read with that.
+        The text of such an error (bad data, a full disk) says all there is to know. An error with another one as its
+        cause, such as an environment's own, needs its traceback.
         """
         lines = self.detail.rstrip().splitlines()
         kind, colon, text = (lines[-1] if lines else "").partition(": ")
@@ -107,7 +107,7 @@ class NodeError(PenstockError):
 
 
 class FencedError(PenstockError):
-    """A transition of a slot by an owner that does not hold it (any more): it was taken back, or never claimed."""
+    """An owner used a slot that it does not hold: the slot was taken back, or never claimed."""
 
 
 class DamagedError(PenstockError):
@@ -115,7 +115,7 @@ class DamagedError(PenstockError):
 
 
 class BadDataError(PenstockError):
-    """An environment handed out data that cannot be learned from (shape, dtype, NaN)."""
+    """An environment gave data that cannot be learned from (shape, dtype, NaN)."""
 
 
 class ResourceError(PenstockError):

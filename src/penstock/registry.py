@@ -1,7 +1,7 @@
-"""Names that users type, each with the "module:attribute" it stands for, loaded on use.
+"""Registries: names that users type, each with the "module:attribute" that it stands for.
 
-Third parties add algorithms and environments by entry points, ``penstock.algorithms`` and ``penstock.envs``. Imports
-none of what it names.
+Third parties add algorithms and environments by entry points, ``penstock.algorithms`` and ``penstock.envs``. Imports no
+module before it is used.
 """
 
 import importlib
@@ -22,8 +22,8 @@ __all__ = [
     "TOPOLOGIES",
     "UPDATES",
     "InferenceBackend",
+    "Registry",
     "Runtime",
-    "Table",
     "UpdateBackend",
     "load",
     "search_working_directory",
@@ -34,51 +34,51 @@ Entry = TypeVar("Entry")
 
 
 class Runtime(NamedTuple):
-    """What runs a program."""
+    """A runtime: it runs a program."""
 
     launch: str
     """``module:function`` of ``(program) -> Outcome``."""
     text: str
-    """What it does, for ``--help``."""
+    """Description for ``--help``."""
     processes: bool
-    """Whether placement groups run in processes of their own, so that one may wait for another."""
+    """Whether each placement group has its own process. Only then may one group wait for another."""
 
 
 class UpdateBackend(NamedTuple):
-    """What turns an algorithm's functions into updaters: a part for each way of learning, ``None`` where there is none.
+    """Builders of updaters, one for each way of learning. ``None``: the backend does not support this way.
 
-    Each is the "module:attribute" of a function that builds what ``penstock.updates.contract`` describes.
+    Each is the "module:attribute" of a function that builds an object of ``penstock.updates.contract``.
     """
 
     stream: str
     """``(settings, arrays) -> Updater``: learns from a stream of rollouts."""
     replay: str | None = None
-    """``(settings, exchange) -> ReplayUpdater``: learns from a table, alone or as agreed with others."""
+    """``(settings, exchange) -> ReplayUpdater``: learns from a table, alone or together with other learners."""
     finder: str | None = None
-    """``(settings, hand_on) -> ReplayUpdater``: its gradients are handed on."""
+    """``(settings, hand_on) -> ReplayUpdater``: hands its gradients on and does not apply them."""
     applier: str | None = None
-    """``(settings) -> Applier``: steps by gradients that were handed on."""
+    """``(settings) -> Applier``: applies gradients that others have handed on."""
     native: bool = False
-    """Runs an algorithm's ``fused.py`` on the CPU, without torch; the others run its ``learn.py``."""
+    """True: runs an algorithm's ``fused.py`` on the CPU, without torch. False: runs its ``learn.py``."""
 
 
 class InferenceBackend(NamedTuple):
-    """What computes actions."""
+    """A policy backend: it computes actions."""
 
     build: str
     """``module:function`` of ``(...) -> PolicyBackend``."""
     torch: bool = False
-    """Runs an algorithm's ``learn.py``; the others run its policy as plain data."""
+    """True: runs an algorithm's ``learn.py``. False: runs its policy graph."""
 
 
-class Table(Generic[Entry]):
-    """Names of one kind. What entry points add comes second: they cannot replace a name that penstock ships.
+class Registry(Generic[Entry]):
+    """Names of one kind and their entries. Entry points may add names, but not replace a name that penstock ships.
 
     Args:
-        kind: what a name stands for, as errors call it.
+        kind: what a name stands for, for error texts.
         shipped: name -> entry.
-        group: the group of entry points that adds to it, if any.
-        read: makes an entry of an entry point's value.
+        group: the group of entry points that adds names, if any.
+        read: makes an entry from the value of an entry point.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Table(Generic[Entry]):
         self._read = read
 
     def __getitem__(self, name: str) -> Entry:
-        """The entry of that name.
+        """The entry with this name.
 
         Raises:
-            ConfigError: there is none; the text says which names come nearest.
+            ConfigError: there is no such entry. The text has the names that are most similar.
         """
         if name in self._shipped:
             return self._shipped[name]
@@ -108,16 +108,16 @@ class Table(Generic[Entry]):
         return known[name]
 
     def get(self, name: str) -> Entry | None:
-        """The entry of that name, or ``None``."""
+        """The entry with this name, or ``None``."""
         return self._shipped[name] if name in self._shipped else self._all().get(name)
 
     def names(self) -> tuple[str, ...]:
-        """Every name, shipped ones first, in alphabetical order otherwise."""
+        """All names: shipped ones first, in their own order, then added ones in alphabetical order."""
         added = sorted(self._all().keys() - self._shipped.keys())
         return (*self._shipped, *added)
 
     def _all(self) -> dict[str, Entry]:
-        """Shipped and added entries. Entry points are read only here: finding them costs tens of milliseconds."""
+        """Shipped and added entries. Only this method reads entry points, which takes tens of milliseconds."""
         if self._group is None or self._read is None:
             return self._shipped
         metadata = importlib.import_module("importlib.metadata")
@@ -126,25 +126,25 @@ class Table(Generic[Entry]):
 
 
 def search_working_directory() -> None:
-    """Let modules of the working directory be imported by every process of a run.
+    """Let every process of a run import modules of the working directory.
 
-    A script has its own folder on the path and ``python -m`` the working directory; a console command has neither.
+    A script has its own folder on the path, and ``python -m`` the working directory. A console command has neither.
     """
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
 
 
-def texts_of(table: Table[Runtime]) -> str:
-    """What each entry does, as ``--help`` has it: ``local: ...; inline: ...``."""
-    return "; ".join(f"{name}: {table[name].text}" for name in table.names())
+def texts_of(registry: Registry[Runtime]) -> str:
+    """The description of each runtime, for ``--help``: ``local: ...; inline: ...``."""
+    return "; ".join(f"{name}: {registry[name].text}" for name in registry.names())
 
 
 def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
-    """The object that "module:attribute" names; the module is imported now.
+    """The object that "module:attribute" names. Imports the module now.
 
     Raises:
-        ConfigError: there is no such module or attribute. An error inside the module comes through as it is.
+        ConfigError: there is no such module or attribute. Errors inside the module are not changed.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
@@ -152,7 +152,7 @@ def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # A module that is there but misses one of its own imports tells so itself.
+        # The module exists, but one of its own imports is missing: the error names that import.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise ConfigError(f"there is no module {error.name!r}, which {reference!r} names") from error
@@ -164,18 +164,18 @@ def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
 
 
 _SHIPPED = ("ppo", "a2c", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex")
-ALGORITHMS: Table[str] = Table(
+ALGORITHMS: Registry[str] = Registry(
     "algorithm", {name: f"penstock.algorithms.{name}" for name in _SHIPPED}, "penstock.algorithms", str
 )
-"""Name -> package; `penstock.algorithm_package` says what stands in one. Any other package may be named as well."""
+"""Name -> package; `penstock.algorithm_package` describes its files. Users may name other packages, too."""
 
-ENVS: Table[str] = Table("environment", {}, "penstock.envs", str)
-"""Third parties' environments: name -> the "module:attribute" that makes one. Gymnasium's ids are not in it."""
+ENVS: Registry[str] = Registry("environment", {}, "penstock.envs", str)
+"""Third parties' environments: name -> "module:attribute" of a factory. Gymnasium's ids are not in it."""
 
-ENV_PACKAGES = Table("environment package", {"envpool": "penstock.envs.envpool:pool_of"})
-"""What may stand before the colon of an environment's name beside a module: package -> ``factory_of(the rest)``."""
+ENV_PACKAGES = Registry("environment package", {"envpool": "penstock.envs.envpool:pool_of"})
+"""Packages that may be before the colon of an environment's name: package -> ``factory_of(name after the colon)``."""
 
-TOPOLOGIES: Table[Mapping[str, str]] = Table(
+TOPOLOGIES: Registry[Mapping[str, str]] = Registry(
     "topology",
     {
         "on_policy": {
@@ -190,9 +190,9 @@ TOPOLOGIES: Table[Mapping[str, str]] = Table(
         "async_off_policy": {"non_blocking": "penstock.topologies.async_off_policy:build"},
     },
 )
-"""Data patterns that an algorithm's spec may name: for each sync mode that one has, ``(plan) -> Program``."""
+"""Data patterns that an algorithm's spec may name: sync mode -> "module:function" of ``(plan) -> Program``."""
 
-NODES = Table(
+NODES = Registry(
     "node",
     {
         "env": "penstock.nodes.env:EnvNode",
@@ -211,7 +211,7 @@ NODES = Table(
     },
 )
 
-RUNTIMES = Table(
+RUNTIMES = Registry(
     "runtime",
     {
         "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
@@ -219,7 +219,7 @@ RUNTIMES = Table(
     },
 )
 
-UPDATES = Table(
+UPDATES = Registry(
     "update backend",
     {
         "fused": UpdateBackend("penstock.updates.fused:build", native=True),
@@ -238,7 +238,7 @@ UPDATES = Table(
     },
 )
 
-INFERENCE = Table(
+INFERENCE = Registry(
     "inference backend",
     {
         "native": InferenceBackend("penstock.inference.native:build"),

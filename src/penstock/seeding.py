@@ -1,8 +1,8 @@
-"""Seeds that depend on what is seeded, never on which process does it.
+"""Seeds of episodes and noise. They do not depend on the process that uses them.
 
-Episodes belong to one of three streams: *training*, *validation* (evaluations on the way) and *test* (the final
-evaluation and ``penstock eval``). Each is keyed by lanes that the others do not reach, so no episode of one is an
-episode of another. Seeds have 31 bits: two episodes share one by chance, once in 2^31 pairs.
+There are three kinds of episode: *training*, *validation* (evaluations on the way) and *test* (the final evaluation and
+``penstock eval``). Each kind has lane numbers of its own, so their seeds differ. Seeds have 31 bits: two episodes have
+the same one by chance, once in 2^31 pairs.
 """
 
 import functools
@@ -11,9 +11,9 @@ __all__ = ["VALIDATION_LANE", "episode_seed", "final_seed", "phase_seed", "valid
 
 _MASK = (1 << 64) - 1
 VALIDATION_LANE = 1 << 20
-"""Each validation episode is seeded as the first one of a lane from here on, which no training lane reaches."""
+"""Validation episode i has the seed of the first episode of this lane + i. No training lane has such a number."""
 _TEST_LANE = 1 << 40
-"""All test episodes are seeded as those of this lane, which no validation episode reaches."""
+"""Test episodes have the seeds of this lane's episodes. No validation episode has such a lane."""
 
 
 def _mix(value: int) -> int:
@@ -30,7 +30,7 @@ def _lane(seed: int, lane: int) -> int:
 
 
 def episode_seed(seed: int, lane: int, episode: int) -> int:
-    """The seed of one episode of one lane, in ``[0, 2**31)`` (what every environment accepts)."""
+    """The seed of one episode of one lane, in ``[0, 2**31)``, which every environment accepts."""
     return _mix(_lane(seed, lane) ^ episode) >> 33
 
 
@@ -45,10 +45,10 @@ def final_seed(seed: int, episode: int) -> int:
 
 
 def phase_seed(seed: int, phase: int, index: int) -> int:
-    """The seed of one noise input of one phase of an update, in ``[0, 2**64)``; acting draws from the run's own."""
+    """The seed of one noise input of one phase of an update, in ``[0, 2**64)``. Acting uses the run's seed itself."""
     return _mix(_mix(_mix(seed & _MASK) ^ (phase + 1)) ^ (index + 1))
 
 
 def warmup_seed(seed: int) -> int:
-    """The seed of the actions that are drawn before a policy acts, in ``[0, 2**64)``."""
+    """The seed of the random actions before a policy acts, in ``[0, 2**64)``."""
     return _mix(_mix(_mix(seed & _MASK)))

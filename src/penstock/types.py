@@ -1,4 +1,4 @@
-"""The glossary as types: plain data and contracts that rooms share. Holds no behaviour beyond arithmetic on shapes.
+"""The glossary as types: plain data and contracts that rooms share. Computes nothing but shapes.
 
 Shapes are written ``[T, B, ...]``: time first, then lanes.
 """
@@ -39,38 +39,38 @@ Arrays: TypeAlias = dict[str, Array]
 """Named arrays: a row's fields, a state, a published record."""
 
 EnvFactory: TypeAlias = Callable[..., Any]
-"""Makes an environment; called without arguments, or with ``num_envs=`` if it declares that parameter."""
+"""Makes an environment. It is called without arguments, or with ``num_envs=`` if it declares that parameter."""
 
 
 @dataclass(frozen=True)
 class Wrapper:
-    """What is put around an environment: ``make(env, **arguments)``."""
+    """A wrapper around an environment: ``make(env, **arguments)``."""
 
     make: "str | bytes | Callable[..., Any]"
-    """``module:name``, cloudpickle bytes, or, before it travels, the callable itself."""
+    """``module:name`` or cloudpickle bytes. In the user's own process also the callable itself."""
     arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class EnvRecipe:
-    """An environment with arguments and in wrappers."""
+    """An environment with its arguments and wrappers."""
 
     env: "str | bytes | EnvFactory"
-    """A Gymnasium id, ``module:name``, cloudpickle bytes, or, before it travels, the factory itself."""
+    """A Gymnasium id, ``module:name`` or cloudpickle bytes. In the user's own process also the factory itself."""
     arguments: Mapping[str, Any]
-    """Keyword arguments for what makes it."""
+    """Keyword arguments for the environment's constructor or factory."""
     wrap: tuple[Wrapper, ...]
-    """The first one innermost."""
+    """The first one is the innermost."""
 
 
 EnvReference: TypeAlias = str | bytes | EnvRecipe
-"""How an environment travels between processes: a Gymnasium id, ``module:name``, or a factory as cloudpickle bytes;
-alone, or in a recipe."""
+"""An environment as it travels between processes: a Gymnasium id, ``module:name``, a factory as cloudpickle bytes, or a
+recipe with one of these."""
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Name, shape and dtype of one array. ``dtype`` is a numpy name, so that a spec stays plain data."""
+    """Name, shape and dtype of one array. ``dtype`` is a NumPy name, so that a spec stays plain data."""
 
     name: str
     shape: tuple[int, ...]
@@ -87,18 +87,18 @@ class ArraySpec:
         return self.size * np.dtype(self.dtype).itemsize
 
     def within(self, *leading: int) -> "ArraySpec":
-        """The same array with further leading dimensions."""
+        """The spec of the same array with more leading dimensions."""
         return ArraySpec(self.name, (*leading, *self.shape), self.dtype)
 
 
 @dataclass(frozen=True)
 class Stack:
-    """An observation's first axis holds its latest frames, the newest last: each step adds one behind the others."""
+    """The first axis of an observation holds its latest frames, the newest last. Each step appends one frame."""
 
     frames: int
     """At least 2."""
     padding: Literal["first", "zero"]
-    """What stands for the frames before an episode's first: that one again, or zeros."""
+    """The frames before an episode's first one: copies of the first, or zeros."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Box:
     low: tuple[float, ...]
     high: tuple[float, ...]
     stack: Stack | None = field(default=None, repr=False)
-    """``None``: the numbers of one observation are not known to come again in the next. Not part of what a checkpoint
-    names its spaces by: whoever learns from whole observations need not know."""
+    """``None``: the observation is not known to be a stack of frames. A checkpoint does not record this, because
+    learning from whole observations does not depend on it."""
 
     @property
     def size(self) -> int:
@@ -139,16 +139,19 @@ Space: TypeAlias = Box | Discrete
 class Spaces:
     """The spaces of one lane.
 
-    ``obs`` maps field names to spaces: ``{"obs": ...}`` for a plain observation, ``{"obs.<name>": ...}``, sorted by
-    name, for one of dicts and tuples: a name is a key, a place (``0``) or several with dots (``a.0``). These are the
-    names under which observations are stored in every row.
+    ``obs`` holds field names and their spaces, sorted by name:
+
+    - ``obs`` for a plain observation;
+    - ``obs.<name>`` for each part of a Dict or Tuple: a key, a place (``0``), or several with dots (``a.0``).
+
+    Every row stores its observations under these names.
     """
 
     obs: tuple[tuple[str, Space], ...]
     action: Space
 
     def obs_specs(self) -> tuple[ArraySpec, ...]:
-        """One spec for each observation field, without leading dimensions; Discrete is an int64 scalar."""
+        """One spec for each observation field, without leading dimensions. A Discrete is an int64 scalar."""
         return tuple(
             ArraySpec(name, space.shape, space.dtype) if isinstance(space, Box) else ArraySpec(name, (), "int64")
             for name, space in self.obs
@@ -159,11 +162,11 @@ class Spaces:
         return {name: space.stack for name, space in self.obs if isinstance(space, Box) and space.stack is not None}
 
     def newest(self) -> "Spaces":
-        """The same, where observations hold of each stack its newest frame alone."""
+        """These spaces with only the newest frame of each stack."""
         return Spaces(tuple((name, _newest(space)) for name, space in self.obs), self.action)
 
     def action_spec(self) -> ArraySpec:
-        """How an action is stored in a row: the policy's own units, float32 for Box, int64 (from 0) for Discrete."""
+        """Spec of an action as rows store it, in the policy's units: float32 for Box, int64 (from 0) for Discrete."""
         if isinstance(self.action, Box):
             return ArraySpec("action", self.action.shape, "float32")
         return ArraySpec("action", (), "int64")
@@ -188,22 +191,22 @@ class BackendSpec:
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """The noise that ``act`` takes as an input, per lane and step: so that acting is a pure function."""
+    """The noise input of ``act``, for each lane and step. It makes acting a pure function."""
 
     distribution: Literal["normal", "uniform", "gumbel"]
     shape: tuple[int, ...]
 
 
 class StepResult(NamedTuple):
-    """What one vector step of a source gives. All arrays are the source's own and valid until its next call.
+    """Result of one vector step of a source. The source owns all arrays; they are valid until its next call.
 
-    Checking six arrays costs more than copying them: a source that writes into the same arrays every time hands out the
-    same ``StepResult``, and one that hands out the same has replaced none of its arrays.
+    Checking six arrays costs more than copying them. So a source that writes into the same arrays every time returns
+    the same ``StepResult`` object. Its caller checks the arrays of a new object only.
     """
 
     obs: Arrays
-    """field -> ``[B, ...]``: what the policy sees next; after an episode ended, the next episode's first observation
-    (same-step sources) or its last one (next-step sources)."""
+    """field -> ``[B, ...]``: the policy's next input. After the end of an episode: the next episode's first observation
+    (same-step sources), or the ended episode's last observation (next-step sources)."""
     reward: Array
     """``[B]`` float32."""
     terminated: Array
@@ -211,16 +214,16 @@ class StepResult(NamedTuple):
     truncated: Array
     """``[B]`` bool."""
     reset: Array
-    """``[B]`` bool: this step was the source's own reset, its action was ignored; the row is not valid."""
+    """``[B]`` bool: this step was the source's own reset. Its action was ignored, and the row is not valid."""
     final_obs: Arrays
-    """field -> ``[B, ...]``: for same-step sources the last observation of lanes that ended in this step."""
+    """field -> ``[B, ...]``: for same-step sources, the last observations of episodes that ended in this step."""
 
 
 class Wanted(IntEnum):
-    """What a question to a policy wants."""
+    """The outputs that a question to a policy asks for."""
 
     ROW = 0
-    """All outputs of ``act`` for row ``row``, its ``policy_version``, and the environment's own actions."""
+    """All outputs of ``act`` for row ``row``, its ``policy_version``, and the actions in the environment's units."""
     VALUE = 1
     """``value`` of row ``row``."""
     FINAL_VALUE = 2
@@ -228,71 +231,72 @@ class Wanted(IntEnum):
 
 
 class Question(NamedTuple):
-    """What one asker wants to know about one slot of the stream that it writes. It travels as plain numbers."""
+    """A question of one asker about one slot of the stream that it writes. It travels as plain numbers."""
 
     asker: int
-    """Index among those whom one node answers."""
+    """Index among the askers of the answering node."""
     wanted: int
     """One of `Wanted`."""
     refresh: bool
-    """Answer this, and what follows, with the latest published parameters."""
+    """Answer this and all later questions with the latest published parameters."""
     slot: int
     row: int
     finals: int
     step: int
-    """The lanes' count of steps; it keys the noise."""
+    """Number of the lanes' step. It is part of the noise's key."""
     first_lane: int
 
 
 class EnvSource(Protocol):
-    """Steps B lanes of one environment together. An adapter in ``envs/`` gives each kind of environment this shape."""
+    """Steps B lanes of one environment together. ``envs/`` has an adapter for each kind of environment."""
 
     spaces: Spaces
     num_lanes: int
     same_step: bool
-    """True: an ended lane's next observation is already the new episode's, and ``final_obs`` holds the last one.
-    False: the next step of that lane is its reset, flagged in ``StepResult.reset``."""
+    """True: after an episode's end, ``obs`` holds the next episode's first observation and ``final_obs`` the last one.
+    False: the next step of that lane is its reset, which ``StepResult.reset`` marks."""
     restorable: bool
-    """True: penstock resets each episode itself, from ``seeds``; so the episode can be restored by seed and actions."""
+    """True: penstock resets each episode itself, with a seed. So seed and actions can restore the episode."""
 
     def watch(self, sign: memoryview) -> None:
-        """Note in ``sign[0]``, an int64, which lane is being stepped or reset, where lanes take their turns.
+        """Store the lane that is being stepped or reset in ``sign[0]``, an int64, if lanes are stepped one by one.
 
-        So whoever looks at it from outside can tell one slow environment from many, for 25 ns a step.
+        So the supervisor can tell one hung environment from many slow ones. It costs 25 ns a step.
         """
         ...
 
     def keep_infos(self) -> Sequence[Any] | None:
-        """From here on, keep what each lane's environment gave beside its last observation and reward.
+        """From now on, keep the latest ``info`` of each lane's environment.
 
         Returns:
-            One for each lane, kept up to date; ``None``: this source has none for single lanes.
+            One info for each lane, always up to date. ``None``: this source has no infos of single lanes.
         """
         ...
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
-        """Start an episode in every lane: field -> ``[B, ...]``. ``seeds`` holds one seed a lane."""
+        """Start an episode in every lane: field -> ``[B, ...]``. ``seeds`` holds one seed for each lane."""
         ...
 
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
         """Step every lane. ``action`` ``[B, ...]`` is in the environment's own units and dtype.
 
-        A same-step source asks ``next_seeds(lane)`` once for each lane that just ended, for its next episode's seed.
-        One that is not restorable asks as well, because the question counts the episode, and does not use the answer.
+        A same-step source calls ``next_seeds(lane)`` once for each lane whose episode just ended, for the seed of the
+        next one. A source that is not restorable calls it, too, because the call counts the episode. It ignores the
+        seed.
         """
         ...
 
     def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
-        """Restore one lane's episode: reset it with ``seed``, then take ``action`` ``[n, ...]`` one after the other.
+        """Restore one lane's episode: reset the lane with ``seed``, then take each ``action`` of ``[n, ...]`` in order.
 
         Returns:
-            After the reset, and after each action: the observations (field -> ``[B, ...]``; only the lane's row counts)
-            and the reward. It ends early where the episode does. ``None``: this source cannot reset a lane alone.
+            After the reset, and after each action: the observations (field -> ``[B, ...]``; only element ``lane``
+            counts) and the reward. Stops early if the episode ends. ``None``: this source cannot reset a single lane.
         """
         ...
 
     def close(self) -> None:
-        """Free what the environment holds. May be called twice."""
+        """Close the environment. May be called twice."""
         ...
 
 
@@ -300,7 +304,7 @@ class PolicyBackend(Protocol):
     """Runs ``act`` for the published parameters: the native kernel, ONNX Runtime or torch."""
 
     def load(self, published: Mapping[str, Array]) -> None:
-        """Take new parameters and statistics; the arrays may be reused by the caller afterwards."""
+        """Copy new parameters and statistics. The caller may reuse the arrays afterwards."""
         ...
 
     def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
@@ -308,8 +312,8 @@ class PolicyBackend(Protocol):
 
         Args:
             obs: field -> ``[n, ...]``.
-            noise: ``[n, ...]`` float32, of the spec's ``NoiseSpec``.
+            noise: ``[n, ...]`` float32, as described by the spec's ``NoiseSpec``.
             explore: ``[n]`` float32; 0 is greedy.
-            out: output name -> array ``[n, ...]`` (``action``, and ``log_prob`` and ``value`` where wanted).
+            out: output name -> array ``[n, ...]``, for each wanted output (``action``, ``log_prob``, ``value``).
         """
         ...

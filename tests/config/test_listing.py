@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 from penstock.config.listing import algorithm_lines
-from penstock.registry import ALGORITHMS, Table
+from penstock.registry import ALGORITHMS, Registry
 
 
 def test_every_algorithm_has_a_line():
@@ -23,7 +23,7 @@ def test_every_algorithm_has_a_line():
 
 
 def test_a_package_that_says_nothing_is_described_by_its_config(monkeypatch):
-    only = Table("algorithm", {"mine": "penstock.algorithms.a2c"})
+    only = Registry("algorithm", {"mine": "penstock.algorithms.a2c"})
     monkeypatch.setattr("penstock.config.listing.ALGORITHMS", only)
     monkeypatch.setattr("penstock.algorithm_package.ALGORITHMS", only)
     monkeypatch.setattr("penstock.algorithms.a2c.__doc__", None)

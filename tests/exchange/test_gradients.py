@@ -5,7 +5,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.exchange.gradients import GradientStream
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.memory.board import Board
 from penstock.memory.stream import Stream
 from penstock.nodes.learner.gradient_slot import board_specs, gradients_in, slot_specs
@@ -91,7 +91,7 @@ def test_a_learner_finds_every_phase_on_what_was_published_and_its_master_steps(
         stream.release(index, 1)
         publish(board, master, (step + 1, 0))
         share, obs = minibatch["weight"] / minibatch["weight"].sum(), minibatch["obs"].astype(np.float64)
-        noise = draw(tracking.NOISE, phase_seed(3, 0, 0), np.arange(ROWS), step)
+        noise = generate(tracking.NOISE, phase_seed(3, 0, 0), np.arange(ROWS), step)
         error = obs @ critic + config.noise * noise - minibatch["reward"]
         towards = (share * (obs @ (actor - critic))) @ obs
         critic = critic - config.lr * (share * error) @ obs

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.kernels import _native
 from penstock.kernels.level import levels
-from penstock.kernels.noise import draw, gumbel, normal, uniform
+from penstock.kernels.noise import generate, gumbel, normal, uniform
 from penstock.types import NoiseSpec
 
 MASK = (1 << 32) - 1
@@ -41,7 +41,7 @@ def test_the_reference_gives_the_known_answers(counter, key, words):
 
 
 def words_of(seed, lane, step, size):
-    """What the kernel should draw: counter (block, lane, step low, step high), four words a block."""
+    """What the kernel should generate: counter (block, lane, step low, step high), four words a block."""
     key = (seed & MASK, seed >> 32)
     blocks = [philox((block, lane, step & MASK, step >> 32), key) for block in range((size + 3) // 4)]
     return [word for block in blocks for word in block]
@@ -52,8 +52,8 @@ CASES = [(0, 0, 0, 1), (7, 3, 12, 4), ((0x299F31D0 << 32) | 0xA4093822, 0xFFFFFF
 
 @pytest.mark.parametrize(("seed", "lane", "step", "size"), CASES)
 def test_uniform_is_the_upper_24_bits_of_each_word(seed, lane, step, size):
-    drawn = uniform(seed, np.array([lane]), step, size)[0]
-    assert drawn.tolist() == [(word >> 8) / 2**24 for word in words_of(seed, lane, step, size)[:size]]
+    generated = uniform(seed, np.array([lane]), step, size)[0]
+    assert generated.tolist() == [(word >> 8) / 2**24 for word in words_of(seed, lane, step, size)[:size]]
 
 
 @pytest.mark.parametrize(("seed", "lane", "step", "size"), CASES)
@@ -72,14 +72,14 @@ def test_gumbel_is_minus_log_minus_log(seed, lane, step, size):
 
 
 @pytest.mark.parametrize("distribution", ["normal", "uniform", "gumbel"])
-def test_every_level_draws_the_same_bits(distribution):
-    lanes, drawn = np.arange(37), []
+def test_every_level_generates_the_same_bits(distribution):
+    lanes, generated = np.arange(37), []
     for level in levels():
         out = np.zeros((37, 5), np.float32)
         _native.noise(distribution, 11, lanes, 3, out, level)
-        drawn.append(out)
-    for other in drawn[1:]:
-        np.testing.assert_array_equal(drawn[0], other)
+        generated.append(out)
+    for other in generated[1:]:
+        np.testing.assert_array_equal(generated[0], other)
 
 
 @pytest.mark.parametrize("function", [normal, uniform, gumbel])
@@ -112,12 +112,12 @@ def test_moments():
     assert abs(g.var() - math.pi**2 / 6.0) < 0.02
 
 
-def test_draw_shapes_the_noise_input_of_act():
+def test_generate_shapes_the_noise_input_of_act():
     spec = NoiseSpec("normal", (2, 3))
-    drawn = draw(spec, 4, np.arange(5), 6)
-    assert drawn.shape == (5, 2, 3)
-    np.testing.assert_array_equal(drawn.reshape(5, 6), normal(4, np.arange(5), 6, 6))
+    generated = generate(spec, 4, np.arange(5), 6)
+    assert generated.shape == (5, 2, 3)
+    np.testing.assert_array_equal(generated.reshape(5, 6), normal(4, np.arange(5), 6, 6))
 
 
-def test_no_lanes_draw_nothing():
+def test_no_lanes_generate_nothing():
     assert normal(0, np.zeros(0, np.int64), 0, 3).shape == (0, 3)

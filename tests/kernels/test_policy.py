@@ -7,7 +7,7 @@ import pytest
 
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.kernels.level import levels
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.kernels.policy import PolicyKernel
 from penstock.policies import (
     Categorical,
@@ -158,7 +158,7 @@ def test_a_bound_policy_does_what_act_noise_and_to_environment_do(name, lanes):
     bound = kernel.bind(obs, out, seed=77, lanes=numbers, environment=environment, space=space)
     for t in range(3):
         bound.act(t, 100 + t)
-        noise = draw(graph.head.noise, 77, numbers, 100 + t)
+        noise = generate(graph.head.noise, 77, numbers, 100 + t)
         expected = acted(kernel, rows[t], noise, np.ones(lanes, np.float32))
         for output, values in expected.items():
             np.testing.assert_array_equal(out[output][t], values)

@@ -174,7 +174,7 @@ def test_what_is_logged_must_fit(segment) -> None:
         append(log, action, {"obs.camera": obs["obs.camera"]})
     with pytest.raises(IndexError, match="lane 2 of 2"):
         log.begin_episode(2, 0, obs)
-    with pytest.raises(ResourceError, match="has lanes and capacity"):
+    with pytest.raises(ResourceError, match="needs at least 1 lane and 1 action"):
         ActionLog(np.zeros(0, np.uint8), 0, ACTION, FIELDS)
 
 

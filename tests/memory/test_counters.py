@@ -2,21 +2,21 @@ import pytest
 
 from penstock.memory.counters import Counters
 
-ROWS = ["env.0", "env.1", "learner"]
+LINES = ["env.0", "env.1", "learner"]
 NAMES = ["collected", "learned", "heartbeat_ns"]
 
 
 @pytest.fixture
 def counters(segment) -> Counters:
-    return Counters(segment(Counters.required(ROWS, NAMES)).bytes, ROWS, NAMES)
+    return Counters(segment(Counters.required(LINES, NAMES)).bytes, LINES, NAMES)
 
 
 def test_cells_are_apart(counters: Counters) -> None:
-    for row, name, value in ((r, n, 10 * i + j) for i, r in enumerate(ROWS) for j, n in enumerate(NAMES)):
-        counters.set(row, name, value)
+    for line, name, value in ((line, n, 10 * i + j) for i, line in enumerate(LINES) for j, n in enumerate(NAMES)):
+        counters.set(line, name, value)
     counters.add("env.1", "collected", 100)
     counters.add("env.1", "collected")
-    assert [[counters.get(row, name) for name in NAMES] for row in ROWS] == [[0, 1, 2], [111, 11, 12], [20, 21, 22]]
+    assert [[counters.get(line, name) for name in NAMES] for line in LINES] == [[0, 1, 2], [111, 11, 12], [20, 21, 22]]
     assert counters.total("collected") == 0 + 111 + 20
 
 
@@ -38,21 +38,21 @@ def test_unknown_names_are_errors(counters: Counters) -> None:
 
 
 def test_memory_that_is_not_writable_will_do_for_reading(segment) -> None:
-    memory = segment(Counters.required(ROWS, NAMES)).bytes
-    Counters(memory, ROWS, NAMES).add("learner", "learned", 3)
+    memory = segment(Counters.required(LINES, NAMES)).bytes
+    Counters(memory, LINES, NAMES).add("learner", "learned", 3)
     memory.flags.writeable = False
-    reader = Counters(memory, ROWS, NAMES)
+    reader = Counters(memory, LINES, NAMES)
     assert reader.get("learner", "learned") == 3
     with pytest.raises(ValueError, match="for reading only"):
         reader.cell("learner", "learned")
 
 
-def test_processes_count_in_one_table(segment, program) -> None:
-    shared = segment(Counters.required(ROWS, NAMES))
-    counters = Counters(shared.bytes, ROWS, NAMES)
+def test_processes_count_in_one_grid(segment, program) -> None:
+    shared = segment(Counters.required(LINES, NAMES))
+    counters = Counters(shared.bytes, LINES, NAMES)
     source = f"""
 from penstock.memory.counters import Counters
-cell = Counters(memory, {ROWS}, {NAMES}).cell("learner", "learned")
+cell = Counters(memory, {LINES}, {NAMES}).cell("learner", "learned")
 for _ in range(5000):
     cell.add(2)
 """
@@ -62,8 +62,8 @@ for _ in range(5000):
 
 
 def test_a_counter_can_be_written_as_memory(segment) -> None:
-    names = [f"counter {index}" for index in range(9)]  # more than a line of the table
-    table = Counters(segment(Counters.required(["a", "b"], names)).bytes, ["a", "b"], names)
-    table.view("b", "counter 8")[0] = 7
-    assert table.get("b", "counter 8") == 7
-    assert sum(table.total(name) for name in names) == 7
+    names = [f"counter {index}" for index in range(9)]  # more than one cache line
+    grid = Counters(segment(Counters.required(["a", "b"], names)).bytes, ["a", "b"], names)
+    grid.view("b", "counter 8")[0] = 7
+    assert grid.get("b", "counter 8") == 7
+    assert sum(grid.total(name) for name in names) == 7

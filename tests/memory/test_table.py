@@ -83,9 +83,9 @@ def test_memory_must_fit(segment) -> None:
         Table(memory[:-128], SPECS, WRITERS, SLOTS)
     with pytest.raises(ResourceError, match="a table needs 128 bytes, its memory has 64"):
         Table(memory[:64], SPECS, WRITERS, SLOTS)
-    with pytest.raises(ValueError, match="a writer and two slots for each, not 2 and 1"):
+    with pytest.raises(ValueError, match="at least 1 writer and 2 slots for each, not 2 and 1"):
         Table(memory, SPECS, WRITERS, 1)
-    with pytest.raises(ValueError, match="a writer and two slots for each, not 0 and 3"):
+    with pytest.raises(ValueError, match="at least 1 writer and 2 slots for each, not 0 and 3"):
         Table(memory, SPECS, 0, SLOTS)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
 from penstock.policies import Categorical, Encoding, Network, PolicyGraph
 from penstock.policies.acting import PolicySettings
@@ -167,8 +167,8 @@ def test_noise_is_of_seed_lane_and_step_whoever_asks_beside(opened: tuple[Policy
     ports.ask(1, Wanted.ROW, slot=0, row=0, step=40)
     ports.ask(0, Wanted.ROW, slot=1, row=0, step=33)
     node.step()
-    of_asker_1 = draw(NOISE, SEED, np.array([2, 3]), 40)[:, 0]
-    of_asker_0 = draw(NOISE, SEED, np.array([0, 1]), 33)[:, 0]
+    of_asker_1 = generate(NOISE, SEED, np.array([2, 3]), 40)[:, 0]
+    of_asker_0 = generate(NOISE, SEED, np.array([0, 1]), 33)[:, 0]
     np.testing.assert_array_equal(ports.arrays["log_prob"][0, 0], of_asker_1)
     np.testing.assert_array_equal(ports.arrays["log_prob"][1, 0], of_asker_0)
 
@@ -179,25 +179,25 @@ def test_explore_is_of_the_lanes_and_steps_that_are_asked_about() -> None:
     ports.ask(0, Wanted.ROW, slot=0, row=0, step=10)
     ports.ask(1, Wanted.ROW, slot=1, row=0, step=60)
     node.step()
-    expected = np.float32(0.8) * draw(NOISE, SEED, np.array([0, 1]), 10)[:, 0]
+    expected = np.float32(0.8) * generate(NOISE, SEED, np.array([0, 1]), 10)[:, 0]
     np.testing.assert_allclose(ports.arrays["log_prob"][0, 0], expected, rtol=1e-6)
     assert not ports.arrays["log_prob"][1, 0].any()
 
 
-def test_the_first_actions_are_drawn_and_the_other_outputs_are_the_policys() -> None:
+def test_the_first_actions_are_generated_and_the_other_outputs_are_the_policys() -> None:
     exploration = Exploration(Constant(), 8, 2 * LANES, 100.0)  # 8 steps of 4 lanes: steps 0 and 1
     node, ports = open_node(exploration)
     ports.ask(0, Wanted.ROW, slot=0, row=1, step=1)
     ports.ask(1, Wanted.ROW, slot=1, row=2, step=2)
     node.step()
-    drawn = np.zeros(LANES, np.int64)
-    exploration.draw(SPACES.action, SEED, np.array([0, 1]), 1, drawn)
-    assert drawn.tolist() != [2, 3]
-    np.testing.assert_array_equal(ports.arrays["action"][0, 1], drawn)
+    generated = np.zeros(LANES, np.int64)
+    exploration.generate(SPACES.action, SEED, np.array([0, 1]), 1, generated)
+    assert generated.tolist() != [2, 3]
+    np.testing.assert_array_equal(ports.arrays["action"][0, 1], generated)
     np.testing.assert_array_equal(ports.arrays["value"][0, 1], [20, 30])
     # Slot 1, row 2 begins with observation 14.
     np.testing.assert_array_equal(ports.arrays["action"][1, 2], [0, 1])
-    np.testing.assert_array_equal(ports.actions, [5 + drawn, [5, 6]])
+    np.testing.assert_array_equal(ports.actions, [5 + generated, [5, 6]])
 
 
 def test_values_of_rows_and_of_last_observations_share_a_call(opened: tuple[PolicyNode, Ports]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.policies.acting import LocalPolicy, PolicySettings
 from penstock.policies.exploration import Constant, Exploration, Falling, Ladder
 from penstock.types import ArraySpec, BackendSpec, Box, Discrete, Spaces
@@ -61,7 +61,7 @@ def expected(rows, what, t, step, explore):
     """The outputs for row t by the float64 reference."""
     graph, published, noise = what
     lanes = np.arange(FIRST, FIRST + LANES)
-    return reference.act(graph, published, {"obs": rows["obs"][t]}, draw(noise, SEED, lanes, step), explore)
+    return reference.act(graph, published, {"obs": rows["obs"][t]}, generate(noise, SEED, lanes, step), explore)
 
 
 @pytest.mark.parametrize("build", BACKENDS)
@@ -91,7 +91,7 @@ def test_explore_is_of_the_lane_and_the_step(name, build, explore, scales):
 
 @pytest.mark.parametrize("build", BACKENDS)
 @pytest.mark.parametrize("name", CASES)
-def test_the_first_actions_are_drawn_and_the_other_outputs_are_the_policys(name, build):
+def test_the_first_actions_are_generated_and_the_other_outputs_are_the_policys(name, build):
     # 9 rows of 5 lanes: steps 0 and 1 are blind, step 2 is not.
     exploration = Exploration(Constant(), 9, 5, 100.0)
     rows, told, what = asked(name, build, exploration)
@@ -103,7 +103,7 @@ def test_the_first_actions_are_drawn_and_the_other_outputs_are_the_policys(name,
             np.testing.assert_allclose(rows[spec.name][t], wanted[spec.name], rtol=1e-5, atol=1e-5)
         if t < 2:
             wanted["action"] = np.zeros_like(rows["action"][t])
-            exploration.draw(space, SEED, lanes, t, wanted["action"])
+            exploration.generate(space, SEED, lanes, t, wanted["action"])
         np.testing.assert_allclose(rows["action"][t], wanted["action"], rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(
             told[t], to_environment(rows["action"][t], space, environment_array(space, LANES))

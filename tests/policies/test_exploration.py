@@ -1,9 +1,9 @@
-"""How much noise counts at which step, and until when actions are drawn blindly."""
+"""How much noise counts at which step, and until when actions are generated blindly."""
 
 import numpy as np
 import pytest
 
-from penstock.kernels.actions import draw_actions
+from penstock.kernels.actions import generate_actions
 from penstock.kernels.noise import uniform
 from penstock.policies.exploration import Constant, Exploration, Falling, Ladder
 from penstock.types import Box, Discrete
@@ -40,21 +40,21 @@ def test_as_many_steps_are_blind_as_the_rows_need(warmup, lanes, steps):
 
 def test_blind_actions_are_of_seed_lane_and_step_and_not_the_policys_noise():
     space, exploration = Box((2,), "float32", (-5.0,), (5.0,)), Exploration(Constant(), 1, 4, 1.0)
-    drawn = np.zeros((3, 2, 2), np.float32)
-    for row, (seed, step) in zip(drawn, [(1, 0), (2, 0), (1, 1)], strict=True):
-        exploration.draw(space, seed, np.array([0, 1]), step, row)
-    assert len(np.unique(drawn)) == drawn.size
+    generated = np.zeros((3, 2, 2), np.float32)
+    for row, (seed, step) in zip(generated, [(1, 0), (2, 0), (1, 1)], strict=True):
+        exploration.generate(space, seed, np.array([0, 1]), step, row)
+    assert len(np.unique(generated)) == generated.size
     again = np.zeros((1, 2), np.float32)
-    exploration.draw(space, 1, np.array([1]), 0, again)
-    np.testing.assert_array_equal(again, drawn[0, 1:])
+    exploration.generate(space, 1, np.array([1]), 0, again)
+    np.testing.assert_array_equal(again, generated[0, 1:])
     own = np.zeros((2, 2), np.float32)
-    draw_actions(space, 1, np.array([0, 1]), 0, own)
-    assert not np.isin(own, drawn).any()
+    generate_actions(space, 1, np.array([0, 1]), 0, own)
+    assert not np.isin(own, generated).any()
 
 
 def test_blind_actions_fill_a_box_from_its_numbers():
     out = np.zeros((1000, 2, 3), np.float32)
-    draw_actions(Box((2, 3), "float32", (0.0,), (9.0,)), 7, np.arange(1000), 3, out)
+    generate_actions(Box((2, 3), "float32", (0.0,), (9.0,)), 7, np.arange(1000), 3, out)
     np.testing.assert_array_equal(out.reshape(1000, 6), 2.0 * uniform(7, np.arange(1000), 3, 6) - 1.0)
     assert -1.0 <= out.min() < -0.99
     assert 0.99 < out.max() < 1.0
@@ -65,7 +65,7 @@ def test_blind_actions_fill_a_box_from_its_numbers():
 @pytest.mark.parametrize("n", [1, 3, 18])
 def test_blind_actions_are_each_as_likely(n):
     out = np.zeros(18_000, np.int64)
-    draw_actions(Discrete(n, 5), 7, np.arange(18_000), 3, out)
+    generate_actions(Discrete(n, 5), 7, np.arange(18_000), 3, out)
     counts = np.bincount(out)
     assert len(counts) == n
     assert np.abs(counts - 18_000 / n).max() <= 5 * np.sqrt(18_000 / n)

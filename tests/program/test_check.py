@@ -49,7 +49,7 @@ def remote(nodes: tuple[str, ...], asker: str = "a") -> Program:
         (Program((node("a"), node("b")), (stream(),)), "no node ends the run"),
         (Program((node("a"), node("b")), (stream(),), ("c",)), "the run ends with unknown node c"),
         (Program((node("a"), node("a"), node("b")), (stream(),), ("b",)), "node a appears twice"),
-        (Program((node("a"), node("b"), node("c")), (stream(),), ("b",)), "node c is joined to nothing"),
+        (Program((node("a"), node("b"), node("c")), (stream(),), ("b",)), "node c has no edge"),
         (program(table(slots=1)), "table t needs at least two slots for each writer"),
         (program(table(writers=())), "table t needs a writer and a reader"),
         (program(stream(), Board("p", "a", ("b",), (VALUE, VALUE))), "edge p has field value twice"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.registry import load
 from penstock.seeding import phase_seed
 from penstock.updates.phases import PhaseClock
@@ -45,7 +45,7 @@ def by_hand(state, minibatch, steps, progress, first_row=0):
     obs = minibatch["obs"].astype(np.float64)
     rows = first_row + np.arange(len(obs))
     for step in range(steps):
-        noise = draw(tracking.NOISE, phase_seed(3, 0, 0), rows, step)
+        noise = generate(tracking.NOISE, phase_seed(3, 0, 0), rows, step)
         error = obs @ state["critic"] + config.noise * noise - minibatch["reward"]
         state["critic"] = state["critic"] - config.lr * (share * error) @ obs
         if step % 2 == 0:
@@ -180,7 +180,7 @@ def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
     priority = finder.learn(minibatch, 0.25)["priority"]
     share = minibatch["weight"] / minibatch["weight"].sum()
     obs = minibatch["obs"].astype(np.float64)
-    noise = draw(tracking.NOISE, phase_seed(3, 0, 0), np.arange(PART), 0)
+    noise = generate(tracking.NOISE, phase_seed(3, 0, 0), np.arange(PART), 0)
     error = obs @ state["critic"] + config.noise * noise - minibatch["reward"]
     expected = {
         "critic": (share * error) @ obs,
@@ -266,10 +266,10 @@ def test_a_count_that_the_state_does_not_keep_is_refused():
 def test_noise_of_learning_is_not_that_of_acting():
     noise = [(("a", tracking.NOISE), ("b", tracking.NOISE)), (("a", tracking.NOISE),)]
     clock = PhaseClock([1, 1], noise, 3, counted=True)
-    drawn = [clock.noise(0, 0, 5)["a"], clock.noise(0, 0, 5)["b"], clock.noise(1, 0, 5)["a"]]
-    drawn.append(draw(tracking.NOISE, 3, np.arange(5), 0))
+    generated = [clock.noise(0, 0, 5)["a"], clock.noise(0, 0, 5)["b"], clock.noise(1, 0, 5)["a"]]
+    generated.append(generate(tracking.NOISE, 3, np.arange(5), 0))
     clock.count = 1
-    drawn.append(clock.noise(0, 0, 5)["a"])
-    assert len({values.tobytes() for values in drawn}) == len(drawn)
+    generated.append(clock.noise(0, 0, 5)["a"])
+    assert len({values.tobytes() for values in generated}) == len(generated)
     clock.count = 0
-    assert np.array_equal(clock.noise(0, 3, 2)["a"], drawn[0][3:])
+    assert np.array_equal(clock.noise(0, 3, 2)["a"], generated[0][3:])

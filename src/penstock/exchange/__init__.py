@@ -1,1 +1,1 @@
-"""How several learners agree: all of them on one gradient, or each with a node that owns the parameters."""
+"""How several learners work together: with one mean gradient, or with a node that owns the parameters."""

@@ -1,7 +1,8 @@
-"""Learners that step together: each gradient is the mean over all of them, so their states are equal to the bit.
+"""Learners that step together: all apply the mean of their gradients, so their states are equal to the bit.
 
-K learners of B / K rows each do what one does with B, to float tolerance. A learner that dies is waited for no more;
-its next life goes on from the state of the others, at the beginning of a gradient step. Knows no algorithm.
+K learners with B / K rows each take the same step as one learner with B rows, to float tolerance. If a learner dies,
+the others do not wait for it. Its next life joins at the beginning of a gradient step, with the state of the others.
+Knows no algorithm.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,13 +18,13 @@ from penstock.updates.contract import ReplayUpdater
 __all__ = ["AllReduce", "build"]
 
 NAP_S = 0.05
-"""How long a learner waits for others before it gives a sign of life."""
+"""A learner that waits for others gives a sign of life this often."""
 KEEPER = 0
-"""The learner that commits what all have learned. Where all died, the run goes on from its commit."""
+"""Index of the learner that commits the common state. If all learners die, the run goes on from its commit."""
 
 
 def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "AllReduce":
-    """A node's part in rounds ``gradients``."""
+    """A node's end of the rounds ``gradients``."""
     del learners
     sign = ports.sign()
 
@@ -38,9 +39,9 @@ class AllReduce:
     """One learner's end.
 
     Args:
-        rounds: where they meet.
-        me: which of the learners this is.
-        alive: called while it waits; true once the run is to end.
+        rounds: the rounds of all learners.
+        me: index of this learner.
+        alive: called while the learner waits. True once the run is to end.
     """
 
     def __init__(self, rounds: Rounds, *, me: int, alive: Callable[[], bool]) -> None:
@@ -53,10 +54,10 @@ class AllReduce:
         """Become one of the learners.
 
         Args:
-            state: what this one would begin with.
+            state: this learner's own state.
 
         Returns:
-            What it begins with: ``state``, or that of the others. ``None``: the run is to end.
+            The state to begin with: ``state``, or the state of the others. ``None``: the run is to end.
         """
         while True:
             seen = self._rounds.word()
@@ -72,16 +73,17 @@ class AllReduce:
             self._rounds.sleep(seen, NAP_S)
 
     def begin(self, updater: ReplayUpdater) -> bool:
-        """A gradient step is wanted: who waits is let in with this learner's state. False while the keeper is away.
+        """Ask to begin a gradient step. Learners that wait to join start from this learner's state.
 
-        For the keeper knows how many steps are due. A step that another learner has begun is taken nevertheless.
+        False while the keeper is not a member, because only the keeper knows how many steps are due. True nevertheless
+        if another learner has begun the step.
         """
         if self._rounds.asked():
             self._rounds.admit(updater.state())
         return KEEPER in self._rounds.members() or self._rounds.begun()
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """The mean over all learners; as `penstock.updates.contract.Exchange`."""
+        """The mean of the gradients over all learners. See `penstock.updates.contract.Exchange`."""
         self._rounds.arrive(list(gradients.values()), weight)
         while True:
             seen = self._rounds.word()
@@ -89,18 +91,18 @@ class AllReduce:
                 break
             self._alive()
             self._rounds.sleep(seen, NAP_S)
-        mean = {name: self._room(f"{phase}.{name}", values) for name, values in gradients.items()}
+        mean = {name: self._buffer(f"{phase}.{name}", values) for name, values in gradients.items()}
         self._rounds.mean(list(mean.values()))
         return mean
 
     def end(self) -> None:
-        """A gradient step has ended."""
+        """Nothing to do when a gradient step has ended."""
 
     def leave(self) -> None:
-        """The others go on without this learner."""
+        """Leave the rounds. The others go on without this learner."""
         self._rounds.remove()
 
-    def _room(self, name: str, values: Array) -> Array:
+    def _buffer(self, name: str, values: Array) -> Array:
         if name not in self._mean:
             self._mean[name] = np.empty_like(values)
         return self._mean[name]

@@ -1,7 +1,7 @@
-"""Learners that do not wait for each other: each hands its gradients on, a step at a time, to who owns the parameters.
+"""Learners that do not wait for each other: each hands its gradients on to the ParameterNode, one step at a time.
 
-All gradients of a step are one slot of a stream. A learner finds those of every phase from the same parameters, the
-latest that were published when the step began, and steps by none of them. Knows no algorithm.
+One slot of a stream holds all gradients of a step. A learner computes the gradients of all phases from the same
+parameters: the latest published ones when the step begins. It does not apply them. Knows no algorithm.
 """
 
 import time
@@ -21,8 +21,9 @@ __all__ = ["GradientStream", "build"]
 
 NAP_S = 0.05
 OWN_COUNT = "gradient_steps"
-"""Of the state, what each learner counts for itself, so that it comes to every phase in turn. The run's count rises by
-as many as there are learners between two steps of one: by that, a phase of every second step may never be due.
+"""Array of the state that each learner counts for itself, so that it reaches every phase in turn. The run's own count
+rises by the number of learners between two steps of one learner. By that count, a phase of every second step might
+never be due.
 """
 
 
@@ -48,12 +49,12 @@ class GradientStream:
     """One learner's end.
 
     Args:
-        gradients: the stream, of slots as `penstock.nodes.learner.gradient_slot.slot_specs` says.
-        parameters: the board, of arrays as `board_specs` says.
-        shared: ``AlgorithmSpec.shared``; what is the optimizer's own, no learner needs.
-        learner: which one this is.
-        learners: how many there are.
-        alive: called while it waits; true once the run is to end.
+        gradients: the stream. `penstock.nodes.learner.gradient_slot.slot_specs` describes its slots.
+        parameters: the board. `penstock.nodes.learner.gradient_slot.board_specs` describes its arrays.
+        shared: ``AlgorithmSpec.shared``. No learner needs the optimizer's arrays.
+        learner: index of this learner.
+        learners: number of learners.
+        alive: called while the learner waits. True once the run is to end.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -80,13 +81,14 @@ class GradientStream:
         self._filled = 0
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
-        """Wait for the first parameters and take them; as `penstock.updates.contract.Team`."""
+        """Wait for the first parameters and take them. See `penstock.updates.contract.Team`."""
         while self._parameters.version() < 0:
             if self._alive():
                 return None
             time.sleep(NAP_S)
-        # What an earlier life handed on is in the stream or settled. In this order: a slot that is freed in between was
-        # published as settled before.
+        # A step that an earlier life handed on is in the stream or settled.
+        # 1. Read the stream.
+        # 2. Read the board. A slot that was freed between 1 and 2 was published as settled before.
         mine = [sequence for sequence in self._gradients.written() if sequence % self._learners == self._learner]
         self._version = self._parameters.read(self._latest)
         handed_on = max(mine, default=0) // self._learners
@@ -94,7 +96,7 @@ class GradientStream:
         return {**state, **{name: self._latest[name] for name in self._places}}
 
     def begin(self, updater: ReplayUpdater) -> bool:
-        """A gradient step is wanted: it begins from the latest parameters. False while there is no slot for it."""
+        """Ask to begin a gradient step from the latest parameters. False while no slot is free."""
         self._updater = updater
         if self._slot is None:
             sequence = (self._step + 1) * self._learners + self._learner
@@ -115,10 +117,10 @@ class GradientStream:
         return True
 
     def __call__(self, phase: str, gradients: Mapping[str, Array]) -> None:
-        """Note the gradients of a phase; as `penstock.updates.contract.HandOn`."""
+        """Write the gradients of a phase into the slot. See `penstock.updates.contract.HandOn`."""
         slot = self._slot
         if slot is None:
-            raise PenstockError("gradients were found outside of a step")
+            raise PenstockError("gradients were computed outside of a step")
         for network, values in gradients.items():
             part = int(slot["parts"])
             slot["phase"][part] = name_bytes(phase)
@@ -128,14 +130,12 @@ class GradientStream:
             slot["parts"][...] = part + 1
 
     def end(self) -> None:
-        """The step has ended: hand its gradients on, and what was found of interest."""
+        """End the step: hand its gradients and metrics on."""
         if self._slot is None or self._updater is None:
             raise PenstockError("no step has begun")
         found = self._updater.metrics()
         if len(found) > METRICS:
-            raise PenstockError(
-                f"a gradient step has {len(found)} metrics, {METRICS} can be handed on: {sorted(found)}"
-            )
+            raise PenstockError(f"a gradient step has {len(found)} metrics, a slot holds {METRICS}: {sorted(found)}")
         names = self._slot["metric"]
         names[:] = 0
         for place, (name, value) in enumerate(found.items()):
@@ -144,4 +144,4 @@ class GradientStream:
         self._gradients.push(self._index)
 
     def leave(self) -> None:
-        """Nobody waits for this learner; a slot that it had begun to fill is freed when its life ends."""
+        """Nothing to do: no learner waits for this one, and its half-filled slot is freed when its life ends."""

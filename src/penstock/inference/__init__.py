@@ -1,1 +1,1 @@
-"""Running a policy: the native kernel, ONNX Runtime or torch. Each file stands alone; none decides which is used."""
+"""Policy backends: the native kernel, ONNX Runtime and torch. Each file stands alone; none decides which one runs."""

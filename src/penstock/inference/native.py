@@ -8,9 +8,9 @@ __all__ = ["build"]
 
 
 def build(graph: PolicyGraph) -> PolicyKernel:
-    """A backend for ``graph`` at the fastest instruction-set level.
+    """A backend for ``graph``, at the fastest instruction-set level.
 
     Raises:
-        ValueError: the kernel does not run it; `penstock.policies.native.supports` says so beforehand.
+        ValueError: the kernel cannot run ``graph``. Check with `penstock.policies.native.supports` first.
     """
     return PolicyKernel(layout_of(graph))

@@ -1,6 +1,6 @@
-"""``act`` of an algorithm, run by torch: for CUDA, and for every policy that nothing lighter runs.
+"""Runs ``act`` of an algorithm with torch: on CUDA, and for policies that no other backend runs.
 
-Does not know which algorithm: it loads ``learn.py`` by name.
+Does not know which algorithm it runs: it loads ``learn.py`` by name.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ class TorchPolicy:
         self._published: dict[str, torch.Tensor] = {}
 
     def load(self, published: Mapping[str, Array]) -> None:
-        """Take new parameters and statistics; the arrays may be reused by the caller afterwards."""
-        # torch.tensor copies, whatever the device.
+        """Copy new parameters and statistics. The caller may reuse the arrays afterwards."""
+        # torch.tensor copies on every device.
         self._published = {name: torch.tensor(array, device=self._device) for name, array in published.items()}
 
     @torch.no_grad()
     def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
-        """Write the outputs of ``act`` for n lanes into ``out``; see `penstock.types.PolicyBackend`."""
+        """Write the outputs of ``act`` for n lanes into ``out``. See `penstock.types.PolicyBackend`."""
         arrays = {**obs, "noise": noise, "explore": explore}
         inputs = {name: torch.as_tensor(array, device=self._device) for name, array in arrays.items()}
         outputs = self._act(self._published, inputs)
@@ -39,7 +39,7 @@ class TorchPolicy:
 
 
 def build(learn: str, spaces: Spaces, config: object, device: str = "cpu") -> TorchPolicy:
-    """A backend for the algorithm that ``learn`` builds.
+    """A backend for the algorithm that ``learn`` names.
 
     Args:
         learn: ``module:attribute`` of the algorithm's ``build(spaces, config)``.
@@ -48,7 +48,7 @@ def build(learn: str, spaces: Spaces, config: object, device: str = "cpu") -> To
         device: a torch device name.
 
     Raises:
-        DeviceError: this machine does not have the device.
+        DeviceError: the device cannot be used on this machine.
     """
     try:
         place = torch.device(device)

@@ -1,1 +1,1 @@
-"""Native maths without torch: the policy's forward pass, noise, advantages. Decides nothing about when they run."""
+"""Native maths without torch: policies, noise, advantages, updates. Does not decide when they run."""

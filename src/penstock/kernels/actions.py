@@ -1,6 +1,6 @@
-"""From a stored action, in the policy's own units, to the environment's units and dtype; and actions of no policy.
+"""Converts stored actions from the policy's units to the environment's units and dtype. Generates random actions.
 
-The bound native policy converts its own, bit for bit the same, without a call.
+The bound native policy converts its own actions without a call, bit for bit the same.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from penstock.kernels.noise import uniform
 from penstock.types import Array, Box, Space
 
-__all__ = ["bounds_of", "draw_actions", "environment_array", "to_environment"]
+__all__ = ["bounds_of", "environment_array", "generate_actions", "to_environment"]
 
 
 def bounds_of(space: Box) -> tuple[Array, Array]:
@@ -20,17 +20,19 @@ def bounds_of(space: Box) -> tuple[Array, Array]:
 
 
 def environment_array(space: Space, n: int) -> Array:
-    """An array for the actions of n lanes as the environment wants them: ``[n, ...]`` of the space's dtype."""
+    """An array for the actions of n lanes in the environment's units: ``[n, ...]`` of the space's dtype."""
     if isinstance(space, Box):
         return np.zeros((n, *space.shape), space.dtype)
     return np.zeros(n, np.int64)
 
 
 def to_environment(action: Array, space: Space, out: Array) -> Array:
-    """Write stored actions into ``out`` as the environment wants them.
+    """Write stored actions into ``out`` in the environment's units.
 
-    A bounded box: ``low + (clip(action, -1, 1) + 1) / 2 * (high - low)``, in float64, then cast; integers are rounded
-    to the nearest, and a NaN becomes the lower bound. Any other box: the action, cast. Discrete: ``action + start``.
+    - A bounded box: ``low + (clip(action, -1, 1) + 1) / 2 * (high - low)`` in float64, then cast. For a box of integers
+      the result is rounded to the nearest, and a NaN becomes the lower bound.
+    - Any other box: the action, cast.
+    - Discrete: ``action + start``.
 
     Args:
         action: ``[n, ...]`` float32 policy units, or int64 from 0.
@@ -55,14 +57,14 @@ def to_environment(action: Array, space: Space, out: Array) -> Array:
     return out
 
 
-def draw_actions(space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
-    """Write actions that are drawn uniformly, as they are stored: -1 to 1 for a box, any of a Discrete's from 0.
+def generate_actions(space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
+    """Write uniform random actions as rows store them: -1 to 1 for a box, 0 to n - 1 for a Discrete.
 
     Args:
         space: the environment's action space.
-        seed: keys the numbers, with the lane and the step.
+        seed: key of the numbers, together with lane and step.
         lanes: ``[n]`` int64.
-        step: the lanes' count of steps.
+        step: number of the lanes' step.
         out: ``[n, ...]`` float32 for a box, else int64.
     """
     if isinstance(space, Box):

@@ -1,4 +1,4 @@
-"""Which instruction-set level the native maths runs at. Bits are promised per level, so a manifest records it."""
+"""The instruction-set level of the native maths. Bits are promised for each level, so a manifest records it."""
 
 from penstock.kernels import _native
 
@@ -6,10 +6,10 @@ __all__ = ["instruction_set", "levels"]
 
 
 def levels() -> tuple[str, ...]:
-    """Levels that this processor runs, slowest first: ``baseline``, then ``avx2`` and ``avx512`` where it has them."""
+    """Levels that this processor supports, slowest first: ``baseline``, then ``avx2`` and ``avx512`` if it has them."""
     return tuple(_native.levels())
 
 
 def instruction_set() -> str:
-    """The level that kernels pick by themselves."""
+    """The level that kernels use by default: the fastest."""
     return levels()[-1]

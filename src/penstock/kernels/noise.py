@@ -1,7 +1,7 @@
 """Counter-based noise: the same numbers for (seed, lane, step) in any process, in any order, on any machine.
 
-Philox4x32-10 (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): the seed is the key, (block, lane, step)
-the counter. Holds no state.
+The generator is Philox4x32-10 (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405). Its key is the seed, its
+counter is (block, lane, step). Holds no state.
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from penstock.kernels import _native
 from penstock.types import Array, NoiseSpec
 
-__all__ = ["draw", "gumbel", "normal", "uniform"]
+__all__ = ["generate", "gumbel", "normal", "uniform"]
 
 
 def normal(seed: int, lanes: Array, step: int, size: int) -> Array:
@@ -24,27 +24,27 @@ def normal(seed: int, lanes: Array, step: int, size: int) -> Array:
         size: numbers a lane.
 
     Returns:
-        float32 ``[n, size]``. A lane's numbers do not depend on the other lanes, nor on ``size`` beyond their count.
+        float32 ``[n, size]``. A lane's numbers do not depend on the other lanes. A larger ``size`` only adds numbers.
     """
-    return _draw("normal", seed, lanes, step, size)
+    return _noise("normal", seed, lanes, step, size)
 
 
 def uniform(seed: int, lanes: Array, step: int, size: int) -> Array:
-    """Uniform numbers in [0, 1), multiples of 2**-24; arguments and result as `normal`."""
-    return _draw("uniform", seed, lanes, step, size)
+    """Uniform numbers in [0, 1), multiples of 2**-24. Arguments and result as for `normal`."""
+    return _noise("uniform", seed, lanes, step, size)
 
 
 def gumbel(seed: int, lanes: Array, step: int, size: int) -> Array:
-    """Standard Gumbel numbers, ``-log(-log(u))``; arguments and result as `normal`."""
-    return _draw("gumbel", seed, lanes, step, size)
+    """Standard Gumbel numbers, ``-log(-log(u))``. Arguments and result as for `normal`."""
+    return _noise("gumbel", seed, lanes, step, size)
 
 
-def draw(spec: NoiseSpec, seed: int, lanes: Array, step: int) -> Array:
+def generate(spec: NoiseSpec, seed: int, lanes: Array, step: int) -> Array:
     """The noise input of ``act`` for these lanes at this step: float32 ``[n, *spec.shape]``."""
-    return _draw(spec.distribution, seed, lanes, step, math.prod(spec.shape)).reshape(len(lanes), *spec.shape)
+    return _noise(spec.distribution, seed, lanes, step, math.prod(spec.shape)).reshape(len(lanes), *spec.shape)
 
 
-def _draw(distribution: str, seed: int, lanes: Array, step: int, size: int) -> Array:
+def _noise(distribution: str, seed: int, lanes: Array, step: int, size: int) -> Array:
     out = np.empty((len(lanes), size), np.float32)
     _native.noise(distribution, seed, lanes, step, out)
     return out

@@ -1,7 +1,7 @@
 """The native forward pass of a policy of linear layers and activations, alone or bound to fixed arrays.
 
-Runs every head, and a dueling layer as the last. Does not run images, convolutions or layers that do not alternate, and
-knows no graph: `penstock.policies.native` says which graphs it runs, and lays them out for it.
+Runs every head, and a dueling layer at the end. Does not run images, convolutions, or an activation that follows no
+linear layer. Knows no policy graph: `penstock.policies.native` decides which graphs it runs and makes their layouts.
 """
 
 from collections.abc import Mapping
@@ -20,43 +20,44 @@ BoundPolicy = _native.BoundPolicy
 
 
 class NetworkLayout(NamedTuple):
-    """A network of linear layers, each with an activation behind it, in one flat vector."""
+    """A network of linear layers, each followed by an activation, in one flat vector."""
 
     name: str
-    """Of its flat vector among the published arrays."""
+    """Name of its flat vector among the published arrays."""
     layers: tuple[tuple[int, int, str], ...]
     """``(inputs, outputs, activation)`` of each linear layer; the activation may be ``none``."""
 
 
 class HeadLayout(NamedTuple):
-    """A head as the kernels know it."""
+    """A head in the form that the kernels take."""
 
     kind: str
-    """The name of its class in `penstock.policies.heads`."""
+    """Name of its class in `penstock.policies.heads`."""
     size: int
-    """Numbers of a continuous action, or how many actions there are to choose from."""
+    """Number of elements of a continuous action, or of actions to choose from."""
     log_std: int
     """Offset of a Gaussian's ``log_std`` in the actor's flat vector."""
     atoms: int
     low: float
-    """Of ``log_std``, or of the atoms."""
+    """Lower bound of ``log_std``, or value of the first atom."""
     high: float
+    """Upper bound of ``log_std``, or value of the last atom."""
     duel: bool
     """Whether the actor ends in a dueling layer."""
 
 
 class PolicyLayout(NamedTuple):
-    """A policy as the kernels see it: sizes and offsets. `penstock.policies.native` makes it of a graph."""
+    """A policy in the form that the kernels take: sizes and offsets. `penstock.policies.native` makes it."""
 
     fields: tuple[str, ...]
     """The observation fields, in the order in which they are concatenated."""
     encoding: tuple[tuple[bool, int, int], ...]
-    """Of each field: whether it becomes a one-hot vector, how many features it has, its first value."""
+    """For each field: whether it becomes a one-hot vector, its number of features, its first value."""
     actor: NetworkLayout
     critic: NetworkLayout | None
     head: HeadLayout
     outputs: int
-    """Of the actor."""
+    """Number of the actor's outputs."""
     normalize_obs: bool
     normalize_value: bool
 
@@ -64,11 +65,11 @@ class PolicyLayout(NamedTuple):
 class PolicyKernel:
     """Runs ``act`` of one policy natively. One kernel serves one thread at a time.
 
-    A row's outputs never depend on how many rows are in the call. Bits are promised per instruction-set level.
+    A row's outputs never depend on the number of rows in the call. Bits are promised for each instruction-set level.
 
     Args:
-        layout: of the policy.
-        level: instruction-set level, one of `levels`; ``None`` takes the fastest that this processor has.
+        layout: the policy's layout.
+        level: instruction-set level, one of `levels`; ``None``: the fastest of this processor.
     """
 
     def __init__(self, layout: PolicyLayout, level: str | None = None) -> None:
@@ -89,7 +90,7 @@ class PolicyKernel:
         return self._policy.level
 
     def load(self, published: Mapping[str, Array]) -> None:
-        """Copy parameters and statistics of a published record; the arrays may be reused afterwards."""
+        """Copy the parameters and statistics of a published record. The arrays may be reused afterwards."""
         layout = self._layout
         normalized = layout.normalize_value
         self._policy.load(
@@ -106,7 +107,7 @@ class PolicyKernel:
 
         Args:
             obs: field -> ``[n, ...]``, each row contiguous; numbers of any type.
-            noise: ``[n, k]`` float32, as the head's ``noise`` describes it.
+            noise: ``[n, k]`` float32, as described by the head's ``noise``.
             explore: ``[n]`` float32; 0 is greedy.
             out: any of the policy's outputs: ``action`` (float32 policy units, or int64 from 0), the others float32.
         """
@@ -136,17 +137,17 @@ class PolicyKernel:
         Args:
             obs: field -> ``[rows, lanes, ...]``.
             out: any of the policy's outputs: ``[rows, lanes, ...]``, as in `act`.
-            seed: keys the noise, with the lane and the step.
+            seed: key of the noise, together with lane and step.
             lanes: ``[lanes]`` int64 global lane numbers; ``None`` if only values are wanted.
             explore: ``[lanes]`` float32, read at every call; ``None`` explores fully.
-            environment: ``[lanes, ...]`` staging array that receives each action in the environment's own units and
-                dtype, as `penstock.kernels.actions.to_environment` gives it; needs ``space``.
+            environment: ``[lanes, ...]`` array that receives each action in the environment's own units and dtype, as
+                `penstock.kernels.actions.to_environment` computes it; needs ``space``.
             space: the environment's action space.
 
         Returns:
-            ``act(t, step)`` reads observations at row t, draws noise for (seed, lane, step) and writes row t of ``out``
-            and ``environment``; ``value(t)`` writes only ``value`` at row t. Both raise ``IndexError`` for a row that
-            is not there. The arrays are kept alive. Loading new parameters into this kernel is seen by the next call.
+            ``act(t, step)`` reads the observations of row t, generates noise for (seed, lane, step), and writes ``out``
+            at row t and ``environment``. ``value(t)`` writes only ``value`` at row t. Both raise ``IndexError`` for a
+            row outside the arrays. They keep the arrays alive, and use the parameters that `load` took last.
         """
         if environment is not None and space is None:
             raise ValueError("an environment array needs the environment's action space")

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation over one rollout. Runs no network: every value it needs is in the rollout.
+"""Generalised advantage estimation over one rollout. Runs no network: the rollout holds all values.
 
 Source: Schulman et al. 2015, https://arxiv.org/abs/1506.02438, equations 11 to 16.
 """
@@ -32,9 +32,14 @@ def gae(
         advantage[t] = delta[t] + gamma * gae_lambda * advantage[t + 1]     (cut where an episode ended at t)
         target[t]    = advantage[t] + value[t]
 
-    ``bootstrap[t]`` is ``value[t + 1]``; 0 where the episode terminated; where it was only truncated, the value of its
-    last observation: ``final_value`` for sources that reset in the same step, ``value[t + 1]`` for those that reset in
-    the next. Rows that are not valid get advantage 0 and cut the chain.
+    ``bootstrap[t]`` depends on how row t ends:
+
+    - the episode goes on: ``value[t + 1]``;
+    - terminated: 0;
+    - truncated: the value of the episode's last observation. That is ``final_value`` for sources that reset in the same
+      step, and ``value[t + 1]`` for sources that reset in the next step.
+
+    Rows that are not valid get advantage 0 and cut the chain.
 
     Args:
         reward: ``[T, B]`` float32.
@@ -42,18 +47,18 @@ def gae(
         terminated: ``[T, B]`` bool.
         truncated: ``[T, B]`` bool.
         valid: ``[T, B]`` bool.
-        final_count: how many entries of the side area are filled.
+        final_count: number of filled entries in the side area.
         final_t: ``[F]`` int64, row of each final value.
-        final_lane: ``[F]`` int64.
-        final_value: ``[F]`` float32.
-        same_step: whether the source resets in the same step; otherwise the side area is not read.
+        final_lane: ``[F]`` int64, lane of each final value.
+        final_value: ``[F]`` float32, value of the last observation.
+        same_step: whether the source resets in the same step. If not, the side area is not read.
         gamma: discount.
         gae_lambda: 0 is one-step TD, 1 is Monte Carlo with a baseline.
         advantage: ``[T, B]`` float32, written.
         target: ``[T, B]`` float32, written.
 
     Raises:
-        ValueError: shapes that do not fit, or a truncated row of a same-step source without a final value.
+        ValueError: shapes do not agree, or a truncated row of a same-step source has no final value.
     """
     _native.gae(
         reward,

@@ -1,9 +1,11 @@
-"""The native minibatch update of an actor-critic: losses, gradients, clip, Adam and metrics of many minibatches a call.
+"""The native minibatch update of an actor-critic: losses, gradients, clip, optimizer and metrics of many minibatches.
 
-Computes no targets, owns no schedule and draws no permutation. The mathematics is that of PPO with the clipped
-surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equations 7 and 9) or of the plain policy gradient,
-and of Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, algorithm 1) or RMSprop as in A3C (Mnih et al. 2016,
-https://arxiv.org/abs/1602.01783, equations 8 and 9).
+Computes no targets, owns no schedule and generates no permutation. Sources:
+
+- Loss: PPO with the clipped surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equations 7 and 9), or
+  the plain policy gradient.
+- Optimizer: Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, algorithm 1), or RMSprop as in A3C (Mnih et al.
+  2016, https://arxiv.org/abs/1602.01783, equations 8 and 9).
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,7 @@ __all__ = ["MIN_EPSILON", "ActorCriticLoss", "ActorCriticUpdate"]
 
 @dataclass(frozen=True)
 class ActorCriticLoss:
-    """The loss, and what is done with its gradient.
+    """The loss, the clip of its gradient, and the optimizer.
 
     ``-E[min(r A, clip(r, 1 - clip_param, 1 + clip_param) A)] + value_coef E[(V - target)^2] - entropy_coef E[S]``
     """
@@ -29,29 +31,32 @@ class ActorCriticLoss:
     value_coef: float
     entropy_coef: float
     max_grad_norm: float
-    """The gradient over both networks is scaled down to this norm."""
+    """The gradient of both networks together is scaled down to this norm."""
     normalize_advantage: bool
     """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8)."""
     optimizer: Literal["adam", "rmsprop"]
     epsilon: float
-    """Of the optimizer: beside the root (Adam), inside it (RMSprop). At least `MIN_EPSILON`."""
+    """Constant of the optimizer: added to the root (Adam), or inside the root (RMSprop). At least `MIN_EPSILON`."""
 
 
 MIN_EPSILON = 1e-30
-"""What pads a vector has no gradient: an epsilon that float32 holds keeps 0 / 0 out of it."""
+"""Smallest epsilon. Elements that pad a vector have gradient 0; an epsilon above 0 in float32 avoids 0 / 0 there."""
 
 
 class ActorCriticUpdate:
     """Trains one policy on the rows of a batch. Not for several threads at once.
 
-    Results are bit-identical for one and two threads, and for any split of the minibatches over calls; bits are
-    promised per instruction-set level.
+    Results are bit-identical for one and two threads, and for any split of the minibatches over calls. Bits are
+    promised for each instruction-set level.
 
     Args:
-        layout: of a policy with a critic of its own; otherwise ``ValueError``.
+        layout: layout of a policy whose critic is a network of its own.
         loss: the loss and the optimizer's numbers.
-        rows: how many flat rows there are to choose from.
-        level: instruction-set level; ``None`` takes the fastest that this processor has.
+        rows: number of flat rows in a batch.
+        level: instruction-set level; ``None``: the fastest of this processor.
+
+    Raises:
+        ValueError: the policy has no critic network, or the optimizer's epsilon is too small.
     """
 
     def __init__(self, layout: PolicyLayout, loss: ActorCriticLoss, rows: int, level: str | None = None) -> None:
@@ -60,7 +65,7 @@ class ActorCriticUpdate:
         self._layout = layout
         self._critic = layout.critic.name
         if loss.epsilon < MIN_EPSILON:
-            raise ValueError(f"the optimizer's epsilon is {loss.epsilon}; it has to be at least {MIN_EPSILON}")
+            raise ValueError(f"the optimizer's epsilon is {loss.epsilon}; it must be at least {MIN_EPSILON}")
         self._optimizer = loss.optimizer
         self._update = _native.Update(
             layout.encoding,
@@ -82,13 +87,13 @@ class ActorCriticUpdate:
         )
 
     def pack(self, state: Mapping[str, Array], rows: Mapping[str, Array], first: int, count: int) -> None:
-        """Copy rows ``first .. first + count - 1`` into records, one a row, that minibatches are gathered from.
+        """Copy rows ``first .. first + count - 1`` into records, one for each row. Minibatches are gathered from them.
 
         Args:
-            state: holds the running statistics, where the policy normalises.
+            state: holds the running statistics if the policy normalises.
             rows: observation fields, ``action``, ``log_prob``, ``advantage`` and ``target``: ``[rows, ...]``.
             first: first flat row.
-            count: number of rows; those that carry no transition may hold anything.
+            count: number of rows. Rows that are not valid may hold anything.
         """
         layout = self._layout
         self._update.pack(
@@ -106,18 +111,18 @@ class ActorCriticUpdate:
         )
 
     def run(self, state: Mapping[str, Array], indices: Array, weights: Array, lr: float, threads: int = 1) -> None:
-        """Run one update for each row of ``indices``, changing ``state`` in place. The GIL is released.
+        """Run one gradient step for each minibatch ``indices[i]``, changing ``state`` in place. The GIL is released.
 
         Args:
-            state: the networks' flat vectors, and of Adam ``adam_m.<network>``, ``adam_v.<network>`` and
-                ``adam_step``, of RMSprop ``rmsprop_v.<network>``.
+            state: the networks' flat vectors and the optimizer's arrays: ``adam_m.<network>``, ``adam_v.<network>`` and
+                ``adam_step`` for Adam, ``rmsprop_v.<network>`` for RMSprop.
             indices: ``[n, m]`` int64, packed flat rows.
-            weights: ``[n, m]`` float32; 0 is padding. A minibatch of padding alone changes nothing.
+            weights: ``[n, m]`` float32; 0 is padding. A minibatch of only padding changes nothing.
             lr: step size.
             threads: 1, or 2 to run actor and critic side by side.
 
         Raises:
-            IndexError: a row that is not there.
+            IndexError: an index is outside the packed rows.
         """
         step = state["adam_step"] if self._optimizer == "adam" else None
         after = self._update.run(

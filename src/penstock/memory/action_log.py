@@ -1,8 +1,12 @@
-"""The action log: for each lane its last actions, and where in which episode it stands. Holds no observation.
+"""The action log: the last actions of each lane, its episode and its position there. Holds no observation.
 
-With the episode's seed it restores an environment: reset it, give it ``content(lane, position)`` again, compare hashes.
-In a new log ``begin_episode`` and ``append_lane`` follow along; in the log of a dead writer ``rewind`` to the episode's
-start comes before, so that the same actions are written over themselves and stay readable.
+To restore an environment:
+
+1. Read ``content(lane, position)``: the actions of the episode so far.
+2. In the log of a dead writer, ``rewind`` to the start of the episode. The same actions are then written over
+   themselves and stay readable. A new log needs no rewind.
+3. Reset the environment with the episode's seed, and call ``begin_episode``.
+4. Give it the actions again, with ``append_lane`` after each. Compare the hashes of the two positions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +24,11 @@ RolloutLog = _native.RolloutLog
 """An action log and the arrays of one rollout. See `ActionLog.bind`."""
 
 CAPACITY = 10_000
-"""Actions that a lane's ring holds: a longer episode is not restorable."""
+"""Actions that the ring of a lane holds. A longer episode is not restorable."""
 
 
 class Position(NamedTuple):
-    """Where a lane stands; four int64, so an array of positions is ``[lanes, 4]``."""
+    """Position of a lane: four int64, so an array of positions is ``[lanes, 4]``."""
 
     episode: int
     """Number of the episode."""
@@ -37,11 +41,11 @@ class Position(NamedTuple):
 
 
 class ActionLog:
-    """Actions of lanes that are stepped together; one writer.
+    """Actions of lanes that are stepped together. One writer at a time.
 
     Attributes:
         lanes: number of lanes.
-        capacity: actions a lane holds.
+        capacity: number of actions that each lane holds.
     """
 
     def __init__(
@@ -59,10 +63,10 @@ class ActionLog:
             lanes: number of lanes.
             action: one lane's action.
             fields: the observation fields to hash, in order.
-            capacity: actions a lane holds.
+            capacity: number of actions that each lane holds.
         """
         if lanes < 1 or capacity < 1:
-            raise ResourceError(f"an action log has lanes and capacity, not {lanes} and {capacity}")
+            raise ResourceError(f"an action log needs at least 1 lane and 1 action, not {lanes} and {capacity}")
         self.lanes = lanes
         self.capacity = capacity
         self._action = action
@@ -71,16 +75,16 @@ class ActionLog:
 
     @staticmethod
     def required(lanes: int, action: ArraySpec, capacity: int = CAPACITY) -> int:
-        """Bytes that a log of this kind takes; pages never written to cost no memory."""
+        """Bytes that such a log takes. Pages that are never written cost no memory."""
         return _native.ActionLog.required(lanes, action.nbytes, capacity)
 
     def begin_episode(self, lane: int, episode: int, obs: Mapping[str, Array]) -> None:
         """Start an episode in one lane.
 
         Args:
-            lane: which.
-            episode: its number.
-            obs: field -> ``[lanes, ...]``; the lane's row is the episode's first observation.
+            lane: index of the lane.
+            episode: number of the episode.
+            obs: field -> ``[lanes, ...]``. Element ``lane`` is the episode's first observation.
         """
         self._log.begin_episode(lane, episode, self._hashed(obs))
 
@@ -92,9 +96,9 @@ class ActionLog:
             obs: field -> ``[T + 1, lanes, ...]``.
 
         Returns:
-            ``append(t)`` logs action row t and the observations of row t + 1, which the step gave; where that row
-            begins an episode, ``begin_episode(lane, episode, t + 1)`` follows. Both raise ``IndexError`` for a row that
-            is not there.
+            ``append(t)`` logs the action of row t and the observations of row t + 1. Call ``begin_episode(lane,
+            episode, t + 1)`` after it for each lane whose next episode begins with row t + 1. Both raise ``IndexError``
+            for a row outside the rollout.
         """
         return RolloutLog(self._log, action, self._hashed(obs), len(action))
 
@@ -102,35 +106,37 @@ class ActionLog:
         """Log one step of one lane, while its episode is restored.
 
         Args:
-            lane: which.
+            lane: index of the lane.
             action: ``[...]``, the lane's action.
-            obs: field -> ``[lanes, ...]``; the lane's row is what the step gave.
+            obs: field -> ``[lanes, ...]``. Element ``lane`` is the observation after the step.
         """
         self._log.append_lane(lane, action, self._hashed(obs))
 
     def position(self, lane: int) -> Position:
-        """Where the lane stands; for the writer, and for a new one after its death."""
+        """The lane's position: for the writer, and for its successor after its death."""
         return Position(*self._log.position(lane))
 
     def positions(self, into: Array) -> None:
-        """Write where each lane stands into ``into``, int64 ``[lanes, 4]``: for the commit record."""
+        """Write the position of each lane into ``into``, int64 ``[lanes, 4]``: for the commit record."""
         for lane in range(self.lanes):
             into[lane] = self._log.position(lane)
 
     def restorable(self, lane: int) -> bool:
-        """False if the lane's episode has outgrown the ring."""
+        """False if the lane's episode has more actions than the ring holds."""
         return self._log.position(lane)[2] <= self.capacity
 
     def rewind(self, lane: int, position: Position) -> None:
-        """Go back to an earlier position of this log, in a new writer; what was logged since will be overwritten."""
+        """Go back to an earlier position of this log, as its new writer. Later actions will be overwritten."""
         self._log.rewind(lane, position)
 
     def content(self, lane: int, position: Position) -> Array | None:
-        """The actions of the position's episode up to it, ``[steps, ...]``; another process may be appending.
+        """The actions from the start of the episode up to ``position``: ``[steps, ...]``.
+
+        Another process may append meanwhile.
 
         Returns:
-            The actions, or ``None`` if they are not all there (any more): the episode is longer than the ring, or the
-            ring has come round.
+            The actions. ``None`` if the ring no longer holds all of them: the episode is longer than the ring, or later
+            actions have overwritten the first ones.
         """
         if position.steps > self.capacity:
             return None

@@ -1,6 +1,6 @@
-"""A board: the latest value wins. A reader never waits for the writer and never sees a torn record. Rings no bell.
+"""A board: the latest value wins. A reader never waits for the writer and never sees half a record. Rings no bell.
 
-A checksum travels with each version: a reader finds out where something else has written into the memory.
+Each version has a checksum. By it a reader detects that something else has written into the memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from penstock.types import Array, ArraySpec
 __all__ = ["Board"]
 
 _BUFFERS = 3
-# A reader copies again only if two publications end while it copies; with 2 buffers one would do.
+# With 3 buffers, a reader copies again only if two publications end while it copies; with 2, after one.
 
 
 class Board:
@@ -25,7 +25,7 @@ class Board:
     def __init__(self, bytes: Array, specs: Sequence[ArraySpec], name: str = "a board") -> None:  # noqa: A002
         """Attach to ``required(specs)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
 
-        Memory that is not writable will do for reading. Errors call it by its name.
+        Reading works on memory that is not writable, too. Error texts call the board ``name``.
         """
         layout = Layout(specs)
         self.specs = layout.specs
@@ -35,15 +35,15 @@ class Board:
 
     @staticmethod
     def required(specs: Sequence[ArraySpec]) -> int:
-        """Bytes that a board of this kind takes."""
+        """Bytes that such a board takes."""
         return _native.Board.required(Layout(specs).nbytes // 8, _BUFFERS)
 
     def publish(self, arrays: Mapping[str, Array], version: int) -> None:
         """Make ``arrays`` the latest value. The arrays may be reused afterwards.
 
         Args:
-            arrays: all the specs' arrays; others are ignored.
-            version: its number, 0 or more; may repeat or fall (a learner that redoes an update).
+            arrays: the arrays of all specs; others are ignored.
+            version: number of the value, at least 0. It may repeat or fall: a learner may do an update again.
 
         Raises:
             KeyError: an array is missing.
@@ -55,16 +55,16 @@ class Board:
         self._board.publish(sources, [offset for offset, _ in self._fields.values()], version)
 
     def read(self, into: Mapping[str, Array]) -> int:
-        """Copy the latest value into ``into``: of one publication, whole, and checked by its checksum.
+        """Copy the latest value into ``into``. All arrays are from one publication; its checksum is verified.
 
         Args:
-            into: some or all of the specs' arrays, C-contiguous.
+            into: the arrays of some or all specs, C-contiguous.
 
         Returns:
-            Its version, or -1 before the first; then ``into`` is untouched.
+            The version. -1 before the first publication, and ``into`` is unchanged.
 
         Raises:
-            DamagedError: the memory does not hold what was published. ``into`` then holds rubbish.
+            DamagedError: the memory does not hold what was published. The content of ``into`` is then undefined.
         """
         targets = [_checked(array, self._fields[name][1]) for name, array in into.items()]
         return self._board.read(targets, [self._fields[name][0] for name in into])
@@ -73,12 +73,12 @@ class Board:
         """The latest version, or -1 before the first.
 
         Raises:
-            DamagedError: as ``read``, though the arrays are not looked at here.
+            DamagedError: the memory does not hold what was published. The arrays are not checked here.
         """
         return self._board.version()
 
     def recover(self) -> bool:
-        """After the writer was killed and reaped: true if it died in the middle of a publication, which is dropped."""
+        """Call this after the writer was killed and reaped. True if it died in a publication, which is then dropped."""
         return self._board.recover()
 
 

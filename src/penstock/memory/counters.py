@@ -1,4 +1,4 @@
-"""A table of integers in shared memory: row counters, heartbeats, busy times. Adds up nothing by itself."""
+"""Counters: a grid of integers in shared memory, such as counts of rows, heartbeats and busy times."""
 
 from collections.abc import Sequence
 
@@ -11,87 +11,87 @@ __all__ = ["Cell", "Counters"]
 
 
 class Counters:
-    """int64 ``[rows, names]``; each row is written by one process, all may read.
+    """int64 ``[lines, names]``. One process writes each line; all processes may read it.
 
     Attributes:
-        rows: names of the rows (nodes, say).
+        lines: names of the lines (nodes, say).
         names: names of the counters.
     """
 
-    def __init__(self, bytes: Array, rows: Sequence[str], names: Sequence[str]) -> None:  # noqa: A002
-        """Attach to ``required(rows, names)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
+    def __init__(self, bytes: Array, lines: Sequence[str], names: Sequence[str]) -> None:  # noqa: A002
+        """Attach to ``required(lines, names)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
 
-        Memory that is not writable will do for reading.
+        Reading works on memory that is not writable, too.
         """
-        self.rows = tuple(rows)
+        self.lines = tuple(lines)
         self.names = tuple(names)
-        self._row = {row: index for index, row in enumerate(self.rows)}
+        self._line = {line: index for index, line in enumerate(self.lines)}
         self._name = {name: index for index, name in enumerate(self.names)}
         self._bytes = bytes
         self._writable = bool(bytes.flags.writeable)
-        self._table = _native.Counters(bytes, len(self.rows), len(self.names), self._writable)
+        self._grid = _native.Counters(bytes, len(self.lines), len(self.names), self._writable)
 
     @staticmethod
-    def required(rows: Sequence[str], names: Sequence[str]) -> int:
-        """Bytes that a table of this kind takes."""
-        return _native.Counters.required(len(rows), len(names))
+    def required(lines: Sequence[str], names: Sequence[str]) -> int:
+        """Bytes that such a grid takes."""
+        return _native.Counters.required(len(lines), len(names))
 
-    def cell(self, row: str, name: str) -> "Cell":
+    def cell(self, line: str, name: str) -> "Cell":
         """One counter, looked up once: for hot loops.
 
         Raises:
-            KeyError: there is no such row or counter.
+            KeyError: there is no such line or counter.
             ValueError: the memory is not writable.
         """
         if not self._writable:
             raise ValueError("these counters were attached for reading only")
-        return Cell(self._table, self._row[row], self._name[name])
+        return Cell(self._grid, self._line[line], self._name[name])
 
-    def view(self, row: str, name: str) -> memoryview:
-        """One counter as memory, int64 ``[1]``: for the row's own writer, where a call would cost too much.
+    def view(self, line: str, name: str) -> memoryview:
+        """One counter as memory, int64 ``[1]``: for the line's own writer, where a call would cost too much.
 
-        A plain store to an aligned word, which is whole at every instant and orders nothing.
+        Writing it is a plain store to an aligned word. A reader never sees half a store; the store orders nothing.
         """
-        stride = self.required(self.rows, self.names) // len(self.rows)
-        begin = self._row[row] * stride + self._name[name] * 8
+        stride = self.required(self.lines, self.names) // len(self.lines)
+        begin = self._line[line] * stride + self._name[name] * 8
         return self._bytes[begin : begin + 8].view(np.int64).data
 
-    def add(self, row: str, name: str, amount: int = 1) -> None:
+    def add(self, line: str, name: str, amount: int = 1) -> None:
         """Add to one counter."""
-        self.cell(row, name).add(amount)
+        self.cell(line, name).add(amount)
 
-    def set(self, row: str, name: str, value: int) -> None:
+    def set(self, line: str, name: str, value: int) -> None:
         """Set one counter."""
-        self.cell(row, name).set(value)
+        self.cell(line, name).set(value)
 
-    def get(self, row: str, name: str) -> int:
-        """One counter. Read a later counter of a chain first: then never more has arrived than left."""
-        return self._table.get(self._row[row], self._name[name])
+    def get(self, line: str, name: str) -> int:
+        """One counter. Of a chain, read the later counter first: then no more rows seem to arrive than have left."""
+        return self._grid.get(self._line[line], self._name[name])
 
     def total(self, name: str) -> int:
-        """Sum of one counter over all rows."""
+        """Sum of one counter over all lines."""
         index = self._name[name]
-        return sum(self._table.get(row, index) for row in range(len(self.rows)))
+        return sum(self._grid.get(line, index) for line in range(len(self.lines)))
 
 
 class Cell:
-    """One counter of a table."""
+    """One counter of a grid."""
 
-    __slots__ = ("_name", "_row", "_table")
+    __slots__ = ("_grid", "_line", "_name")
 
-    def __init__(self, table: _native.Counters, row: int, name: int) -> None:
-        self._table = table
-        self._row = row
+    def __init__(self, grid: _native.Counters, line: int, name: int) -> None:
+        self._grid = grid
+        self._line = line
         self._name = name
 
     def add(self, amount: int = 1) -> None:
         """Add to it."""
-        self._table.add(self._row, self._name, amount)
+        self._grid.add(self._line, self._name, amount)
 
     def set(self, value: int) -> None:
         """Set it."""
-        self._table.set(self._row, self._name, value)
+        self._grid.set(self._line, self._name, value)
 
     def get(self) -> int:
         """Its value."""
-        return self._table.get(self._row, self._name)
+        return self._grid.get(self._line, self._name)

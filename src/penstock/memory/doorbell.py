@@ -1,7 +1,10 @@
-"""Doorbells: how processes wake each other. One bell a process; who has nothing to do sleeps on its own.
+"""Doorbells: how processes wake each other. Each process has one bell, and sleeps on it when it has no work.
 
-The order matters: read the bell's word, look for work, and only then ``wait`` with that word. A ring in between changes
-the word, so the sleep does not begin. What was rung for is not said: look everywhere.
+The order matters:
+
+1. Read the bell's word.
+2. Look for work. A ring does not say why it rang: look everywhere.
+3. If there is none, ``wait`` with the word of step 1. A ring since then has changed the word: the sleep does not begin.
 """
 
 import os
@@ -32,7 +35,7 @@ class Doorbells:
         return _native.Doorbells.required(count)
 
     def ring(self, index: int) -> None:
-        """Wake whoever sleeps on bell ``index``. Costs a system call only if somebody does."""
+        """Wake the process that sleeps on bell ``index``. Makes a system call only if a process sleeps."""
         self._bells.ring(index)
 
     def ring_all(self) -> None:
@@ -40,7 +43,7 @@ class Doorbells:
         self._bells.ring_all()
 
     def word(self, index: int) -> int:
-        """The bell's word: read it before looking for work."""
+        """The bell's word. Read it before looking for work."""
         return self._bells.word(index)
 
     def wait(self, index: int, seen: int, timeout_s: float = CEILING_S, spin_s: float = 0.0) -> bool:
@@ -49,22 +52,22 @@ class Doorbells:
         Args:
             index: the bell.
             seen: its word, as read before looking for work.
-            timeout_s: how long at most; never longer than ``CEILING_S``.
-            spin_s: how long to spin before sleeping, out of ``timeout_s``.
+            timeout_s: longest sleep in seconds; never longer than ``CEILING_S``.
+            spin_s: seconds to spin before sleeping. They count towards ``timeout_s``.
 
         Returns:
-            True if the bell rang; false after the time-out or a signal.
+            True if the bell rang. False after the time-out or a signal.
         """
         return self._bells.wait(index, seen, timeout_s, spin_s)
 
     def attach(self, index: int, descriptor: "BellDescriptor") -> None:
-        """Let this process's rings of bell ``index`` also make ``descriptor`` readable, while its owner is armed."""
+        """Let this process's rings of bell ``index`` make ``descriptor`` readable, too, while its owner is armed."""
         self._bells.attach(index, descriptor.write_fd)
 
     def arm(self, index: int, seen: int) -> bool:
-        """Announce a sleep on the bell's descriptor (``select``); false if the word has changed: then do not sleep.
+        """Announce a sleep on the bell's descriptor (``select``). False if the word has changed: then do not sleep.
 
-        ``disarm`` follows in either case.
+        Call ``disarm`` afterwards in both cases.
         """
         return self._bells.arm(index, seen)
 
@@ -73,26 +76,28 @@ class Doorbells:
         self._bells.disarm(index)
 
     def recover(self, index: int) -> None:
-        """After the process of this bell was killed and reaped: it sleeps on it no more."""
+        """Call this after the process of this bell was killed and reaped. It no longer counts as asleep."""
         self._bells.recover(index)
 
 
 class BellDescriptor:
-    """A descriptor that rings make readable, for a process that also waits on sockets: an eventfd, elsewhere a pipe.
+    """A descriptor that rings make readable, for a process that also waits on sockets.
+
+    It is an eventfd on Linux, and a pipe on other systems.
 
     Attributes:
-        read_fd: to wait on.
-        write_fd: what ringers write to; the same number where it is an eventfd.
+        read_fd: descriptor to wait on.
+        write_fd: descriptor that ringing processes write to. An eventfd has the same number for both.
     """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
-        """Use descriptors that another process passed on; ``create`` makes new ones."""
+        """Use descriptors that another process has passed on. ``create`` makes new ones."""
         self.read_fd = read_fd
         self.write_fd = write_fd
 
     @classmethod
     def create(cls) -> "BellDescriptor":
-        """Make one; pass both numbers on to the processes that will ring."""
+        """Make new descriptors. Pass both numbers on to the processes that will ring."""
         if _LINUX:
             descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             return cls(descriptor, descriptor)
@@ -102,7 +107,7 @@ class BellDescriptor:
         return cls(read_fd, write_fd)
 
     def drain(self) -> None:
-        """Make it unreadable again, after a wait."""
+        """Make ``read_fd`` unreadable again, after a wait."""
         try:
             os.read(self.read_fd, 4096)
         except BlockingIOError:

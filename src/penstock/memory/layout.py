@@ -1,4 +1,4 @@
-"""Where named arrays lie in a run of bytes: each at a multiple of 64, in the given order. Holds no memory."""
+"""The offsets of named arrays in memory: multiples of 64, in the given order. Holds no memory."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from penstock.types import Array, Arrays, ArraySpec
 __all__ = ["ALIGNMENT", "Layout", "aligned"]
 
 ALIGNMENT = 64
-"""Bytes of a cache line: two arrays never share one, so two writers never slow each other down."""
+"""Bytes of a cache line. Two arrays never share a line, so two writers never slow each other down."""
 
 
 def aligned(nbytes: int) -> int:
@@ -24,7 +24,7 @@ class Layout:
     Attributes:
         specs: the arrays, in order.
         offsets: name -> offset in bytes, a multiple of ``ALIGNMENT``.
-        nbytes: size of the whole, a multiple of ``ALIGNMENT``.
+        nbytes: size of all arrays together, a multiple of ``ALIGNMENT``.
     """
 
     def __init__(self, specs: Sequence[ArraySpec]) -> None:
@@ -37,7 +37,7 @@ class Layout:
             self.offsets[spec.name] = self.nbytes
             self.nbytes += aligned(spec.nbytes)
 
-    def views(self, bytes: Array, offset: int = 0) -> Arrays:  # noqa: A002 - the room's word for a buffer
+    def views(self, bytes: Array, offset: int = 0) -> Arrays:  # noqa: A002 - this room calls memory so
         """Name -> a view into ``bytes[offset:]`` with the array's own shape and dtype.
 
         Args:
@@ -48,7 +48,7 @@ class Layout:
             ResourceError: ``bytes`` is too short.
         """
         if bytes.size < offset + self.nbytes:
-            raise ResourceError(f"arrays need {self.nbytes} bytes from {offset} on, their memory has {bytes.size}")
+            raise ResourceError(f"arrays need {self.nbytes} bytes from byte {offset} on; the memory has {bytes.size}")
         return {spec.name: _view(bytes, offset + self.offsets[spec.name], spec) for spec in self.specs}
 
 

@@ -1,4 +1,4 @@
-"""The lifeline: a pipe that only the launcher holds open: its end ends its children, whatever they are doing."""
+"""The lifeline: a pipe that only the launcher holds open. When it closes, the launcher's children end."""
 
 import os
 
@@ -11,17 +11,17 @@ ORPHANED = 113
 
 
 class Lifeline:
-    """The launcher's end of the pipe. Its death closes it; no ``finally`` is needed.
+    """The launcher's end of the pipe. The launcher's death closes it; no ``finally`` is needed.
 
     Attributes:
-        fd: the children's end; pass it on with ``subprocess.Popen(pass_fds=...)``.
+        fd: the children's end. Pass it on with ``subprocess.Popen(pass_fds=...)``.
     """
 
     def __init__(self) -> None:
         self.fd, self._held = os.pipe()
 
     def close(self) -> None:
-        """Cut the lifeline: every process that watches it ends. May be called twice."""
+        """Cut the lifeline, which ends every process that watches it. May be called twice."""
         for descriptor in {self.fd, self._held} - {-1}:
             os.close(descriptor)
         self.fd = self._held = -1
@@ -30,7 +30,7 @@ class Lifeline:
 def watch(fd: int, code: int = ORPHANED) -> None:
     """End this process with ``code``, at once and without clean-up, when the lifeline is cut.
 
-    A native thread of its own watches; it needs no interpreter lock. ``fd`` may be closed afterwards.
+    A native thread watches it and needs no interpreter lock. ``fd`` may be closed afterwards.
 
     Raises:
         ResourceError: ``fd`` is not open.

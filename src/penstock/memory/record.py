@@ -1,6 +1,6 @@
-"""The commit record of a learner: two buffers of named arrays, made current by one release store.
+"""The commit record of a learner: two buffers of named arrays. One release store makes a buffer current.
 
-A death at any instruction leaves the last committed record whole. What a commit means is the learner's business.
+A death at any instruction leaves the last committed record whole. Does not know what the arrays mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,28 +39,28 @@ class Record:
 
     @staticmethod
     def required(specs: Sequence[ArraySpec]) -> int:
-        """Bytes that a record of this kind takes."""
+        """Bytes that such a record takes."""
         return _native.Record.required(Layout(specs).nbytes)
 
     def begin(self) -> Arrays:
-        """The buffer to fill, name -> view: it holds the record before the current one. ``commit`` makes it current."""
+        """The buffer to fill, name -> view. It holds the record before the current one. ``commit`` makes it current."""
         return self._buffers[self._record.begin()]
 
     def commit(self, number: int) -> None:
-        """Make what ``begin`` gave the current record.
+        """Make the buffer of ``begin`` the current record.
 
         Raises:
             ValueError: ``begin`` was not called.
         """
         if not self._record.commit(number):
-            raise ValueError("commit without begin: there is nothing new to make current")
+            raise ValueError("commit without begin: no buffer was filled; call begin first")
 
     def write(self, arrays: Mapping[str, Array], number: int) -> None:
         """Fill and commit at once.
 
         Raises:
             KeyError: an array is missing.
-            ValueError: an array has a shape that does not fit.
+            ValueError: an array has another shape than its spec.
         """
         target = self.begin()
         for name, array in target.items():
@@ -73,20 +73,20 @@ class Record:
         return -1 if current is None else current[1]
 
     def current(self) -> Committed | None:
-        """The current record as views, or ``None`` before the first. For the writer and who takes over from it."""
+        """The current record as views, or ``None`` before the first. For the writer and its successor."""
         current = self._record.current()
         return None if current is None else Committed(current[1], self._buffers[current[0]])
 
     def copy(self) -> Committed | None:
-        """A copy of the current record, for another process than the writer's.
+        """A copy of the current record, for processes other than the writer.
 
         Returns:
-            The copy; ``None`` before the first commit, or if it was overwritten meanwhile: try again then.
+            The copy. ``None`` before the first commit, or if the writer overwrote it meanwhile: then try again.
         """
         target = np.empty(self._layout.nbytes, np.uint8)
         number = self._record.copy(target)
         return None if number is None else Committed(number, self._layout.views(target))
 
     def recover(self) -> bool:
-        """After the writer was killed and reaped: true if it died while it filled a record, which never was current."""
+        """Call this after the writer was killed and reaped. True if it died while it filled a buffer."""
         return self._record.recover()

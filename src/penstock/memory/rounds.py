@@ -1,6 +1,6 @@
-"""Rounds: members bring a vector each, and all get the same weighted mean. Who dies is waited for no more.
+"""Rounds: each member brings a vector, and all get the same weighted mean. A round does not wait for dead members.
 
-A newcomer is let in between two rounds by the first of the members, which tells it the state that all of them share.
+A newcomer joins between two rounds. The first of the members admits it and gives it the state that all members share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ __all__ = ["Joined", "Rounds"]
 
 
 class Joined(IntEnum):
-    """What an attempt to join has come to."""
+    """Result of an attempt to join."""
 
     WAITING = 0
-    """Asked; somebody has to let this member in."""
+    """Not a member yet: a member has to admit this one."""
     FOUNDED = 1
-    """A member from its own state on: nobody has gone further."""
+    """A member, which goes on from its own state."""
     ADMITTED = 2
-    """A member from the state on that it was told."""
+    """A member, which goes on from the state of the others (`Rounds.told`)."""
 
 
 class Rounds:
@@ -29,9 +29,9 @@ class Rounds:
 
     Args:
         bytes: ``required(members, state)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
-        members: how many there may be, at most 12. The first round waits for all of them.
-        state: what a newcomer is told.
-        member: which of them this is.
+        members: largest number of members, at most 12. The first round waits for all of them.
+        state: arrays of the state that a newcomer gets.
+        member: index of this member.
     """
 
     def __init__(self, bytes: Array, members: int, state: Sequence[ArraySpec], member: int) -> None:  # noqa: A002
@@ -42,65 +42,65 @@ class Rounds:
 
     @staticmethod
     def required(members: int, state: Sequence[ArraySpec]) -> int:
-        """Bytes that rounds of this kind take; pages that nobody brings anything on are never touched."""
+        """Bytes that such rounds take. Pages that no member uses are never touched."""
         return _native.Rounds.required(members, _floats(state)) + Board.required(state)
 
     def join(self, *, anew: bool) -> Joined:
-        """Become a member, or ask to: then sleep and look again.
+        """Become a member, or ask to become one. While the result is ``WAITING``, sleep and call this again.
 
         Args:
-            anew: where all members have gone, go on from this one's own state.
+            anew: if there is no member left, become one that goes on from its own state.
         """
         return Joined(self._rounds.join(anew))
 
     def told(self, into: Mapping[str, Array]) -> None:
-        """Copy the state that this member was told when it was let in into ``into``."""
+        """Copy the state that this member got when it was admitted into ``into``."""
         self._told.read(into)
 
     def asked(self) -> bool:
-        """True if somebody waits to be let in by this member; to be looked at between two rounds that belong apart."""
+        """True if a newcomer waits for this member. Do not check it between rounds that belong together."""
         return self._rounds.asked()
 
     def admit(self, state: Mapping[str, Array]) -> None:
-        """Let in who waits, from this state on."""
+        """Admit the newcomers that wait. They go on from ``state``."""
         self._told.publish(state, 0)
         self._rounds.admit()
 
     def arrive(self, arrays: Sequence[Array], weight: float) -> None:
-        """Bring arrays to a round; float32, altogether no more than the state has.
+        """Bring float32 arrays to a round. Together they have at most as many float32 elements as the state.
 
         Raises:
-            PenstockError: not a member, or arrived already.
+            PenstockError: this is not a member, or it has already arrived.
         """
         self._rounds.arrive(arrays, weight)
 
     def begun(self) -> bool:
-        """True if somebody has arrived at the round that is not over yet."""
+        """True if a member has arrived at the round that is not over yet."""
         return self._rounds.begun()
 
     def over(self) -> bool:
-        """True once all members have arrived at the round where this one last did."""
+        """True once all members have arrived at the last round of this member."""
         return self._rounds.over()
 
     def mean(self, into: Sequence[Array]) -> None:
-        """Write the weighted mean of what was brought to the last round into ``into``: the same bits for all."""
+        """Write the weighted mean of the last round's arrays into ``into``: the same bits for all members."""
         self._rounds.mean(into)
 
     def word(self) -> int:
-        """To be read before looking whether there is something to wait for."""
+        """The word to pass to ``sleep``. Read it before checking whether there is something to wait for."""
         return self._rounds.word()
 
     def sleep(self, seen: int, timeout_s: float, spin_s: float = 0.0) -> None:
-        """Until somebody ends a round, joins or leaves after ``word`` gave ``seen``; never longer than 0.1 s."""
+        """Sleep until a round ends, or a member joins or leaves, after ``word`` gave ``seen``. At most 0.1 s."""
         self._rounds.sleep(seen, timeout_s, spin_s)
 
     def members(self) -> list[int]:
-        """Who they are now."""
+        """The indices of the present members."""
         found = self._rounds.members()
         return [member for member in range(found.bit_length()) if found >> member & 1]
 
     def remove(self) -> None:
-        """Leave; or, for a member that was killed and reaped: it is waited for no more. May be repeated."""
+        """Leave. Or remove a member that was killed and reaped: no round waits for it any more. May be repeated."""
         self._rounds.remove()
 
 

@@ -1,7 +1,7 @@
-"""One piece of shared memory: anonymous, or a file at a path. Knows nothing of what lies in it.
+"""A segment: one piece of shared memory, anonymous or in a file at a path. Does not know what it holds.
 
-Anonymous memory is a memfd on Linux and a file that is unlinked at once elsewhere: it has no name, so when the
-processes that hold it are gone, it is gone too, however they ended.
+Anonymous memory is a memfd on Linux. On other systems it is a file that is unlinked at once. It has no name, so the
+system frees it with the last process that holds it, however that process ends.
 """
 
 import contextlib
@@ -25,22 +25,22 @@ class Segment:
     """A mapping of shared memory.
 
     Attributes:
-        bytes: ``[nbytes]`` uint8, the memory itself, zero at first; not writable where attached so.
-        nbytes: its size.
-        fd: its descriptor, to pass on with ``subprocess.Popen(pass_fds=...)``. It is closed in whatever else this
-            process starts, so that no grandchild keeps the memory alive.
+        bytes: ``[nbytes]`` uint8, the memory itself, zero at first; read-only if attached so.
+        nbytes: size in bytes.
+        fd: descriptor to pass on with ``subprocess.Popen(pass_fds=...)``. Other processes that this one starts do not
+            inherit it, so no grandchild keeps the memory alive.
     """
 
     bytes: Array
 
     def __init__(self, fd: int, nbytes: int, *, writable: bool) -> None:
-        """Map ``fd`` and own it from now on. Use ``create`` and ``attach``."""
+        """Map ``fd`` and own it from now on. Use ``create`` or ``attach`` instead."""
         self.fd = fd
         self.nbytes = nbytes
         try:
             os.set_inheritable(fd, False)
             protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-            # Fails where fd holds less: touching a page behind its end would kill the process.
+            # mmap fails if the file is shorter. Touching a page behind its end would kill the process.
             self._mapping = mmap.mmap(fd, nbytes, flags=mmap.MAP_SHARED, prot=protection)
         except (OSError, ValueError) as error:
             with contextlib.suppress(OSError):
@@ -53,15 +53,15 @@ class Segment:
         """Make a new segment, filled with zeros.
 
         Args:
-            nbytes: its size, more than 0.
-            name: what it is for; shows up in the process's list of mappings.
-            path: a new file to keep it in; without one it is anonymous.
+            nbytes: size in bytes, more than 0.
+            name: purpose of the segment. The system shows it among the mappings of a process.
+            path: a new file that holds the segment; ``None``: the segment is anonymous.
 
         Raises:
-            ResourceError: the machine has no room for it, or ``path`` cannot be made.
+            ResourceError: the machine has no space for it, or ``path`` cannot be made.
         """
         if nbytes <= 0:
-            raise ResourceError(f"a segment has at least 1 byte, {name} asks for {nbytes}")
+            raise ResourceError(f"a segment has at least 1 byte; {name} asks for {nbytes}")
         try:
             fd = anonymous_file(name) if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         except OSError as error:
@@ -74,12 +74,12 @@ class Segment:
             os.close(fd)
             if path is not None:
                 path.unlink(missing_ok=True)
-            raise ResourceError(f"no room for the segment {name} of {nbytes} bytes: {error.strerror}") from error
+            raise ResourceError(f"no space for the segment {name} of {nbytes} bytes: {error.strerror}") from error
         return cls(fd, nbytes, writable=True)
 
     @classmethod
     def attach(cls, fd: int, nbytes: int, *, writable: bool = True) -> "Segment":
-        """Map a segment that another process made and own ``fd``, the descriptor it passed on.
+        """Map a segment that another process made. Owns ``fd``, its descriptor, from now on.
 
         Raises:
             ResourceError: ``fd`` is not a segment of at least ``nbytes``.
@@ -87,7 +87,7 @@ class Segment:
         return cls(fd, nbytes, writable=writable)
 
     def close(self) -> None:
-        """Close the descriptor and unmap the memory, once no array views it any more. May be called twice."""
+        """Close the descriptor. Unmap the memory once no array views it any more. May be called twice."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -95,15 +95,15 @@ class Segment:
         try:
             self._mapping.close()
         except BufferError:
-            # Structures and arrays still point into it, and would crash without it. It goes with the last of them.
+            # Structures and arrays still point into the memory and would crash without it. The last one frees it.
             return
 
 
 def anonymous_file(name: str) -> int:
-    """The descriptor of a new empty file without a name, which is gone with the last process that holds it.
+    """The descriptor of a new, empty, unnamed file. The system frees it with the last process that holds it.
 
     Raises:
-        OSError: the system has no room for it.
+        OSError: the system has no space for it.
     """
     if _LINUX:
         return os.memfd_create(f"penstock-{name}", os.MFD_CLOEXEC)
@@ -113,11 +113,11 @@ def anonymous_file(name: str) -> int:
 
 
 def reserve(fd: int, nbytes: int) -> None:
-    """Have the disk keep room for so many bytes of a file, where the system can.
+    """Reserve disk space for ``nbytes`` of a file, on Linux.
 
     Raises:
-        OSError: it has none.
+        OSError: the disk has no space for them.
     """
-    # A file with holes kills the process that touches one when the disk is full; so the disk answers now.
+    # If the disk is full, a process that touches a hole of a file is killed. So ask the disk now.
     if _LINUX:
         os.posix_fallocate(fd, 0, nbytes)

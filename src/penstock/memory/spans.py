@@ -1,6 +1,6 @@
-"""Spans of time in a file that is mapped into memory: a ring of the latest ones, written by one process at a time.
+"""A ring of the latest spans of time, in a file that is mapped into memory. One process writes it at a time.
 
-What stands in it outlives its writer, however that ended, and can be read while it is written. It looks at no clock.
+The spans outlive their writer, however it ends. They can be read while the ring is written. Looks at no clock.
 """
 
 import os
@@ -17,11 +17,11 @@ from penstock.types import Array
 __all__ = ["CAPACITY", "RecordedSpans", "SpanRing", "read_spans"]
 
 CAPACITY = 65_536
-"""Spans that are kept: with 24 bytes each, 1.5 MB a process, however long the run."""
+"""Spans that a ring keeps. With 24 bytes each, they take 1.5 MB a process, however long the run."""
 
 _MAGIC = b"spans v1"
 _HEAD = struct.Struct("<8sqqq")
-"""Magic, capacity, spans ever added, names."""
+"""Magic, capacity, number of spans ever added, number of names."""
 _COUNT = struct.Struct("<q")
 _ADDED_AT, _NAMES_AT, _TABLE_AT = 16, 24, 64
 _NAMES, _NAME_BYTES = 256, 64
@@ -32,13 +32,13 @@ _ROW = np.dtype([("begin", "<i8"), ("end", "<i8"), ("node", "<i4"), ("name", "<i
 
 
 class SpanRing:
-    """The writer's end of a ring. A process that goes on after another one died continues where that one stopped."""
+    """The writer's end of a ring. The successor of a dead writer continues where that stopped."""
 
     def __init__(self, segment: Segment) -> None:
-        """Attach to the whole of a segment; one that is all zeros becomes an empty ring.
+        """Attach to a whole segment. A segment of zeros becomes an empty ring.
 
         Raises:
-            ResourceError: something else stands in it.
+            ResourceError: the segment holds something else.
         """
         self._segment = segment
         self._memory = segment.bytes.data
@@ -47,15 +47,15 @@ class SpanRing:
         if magic == bytes(len(_MAGIC)):
             _HEAD.pack_into(self._memory, 0, _MAGIC, self._capacity, 0, 0)
         elif magic != _MAGIC or capacity != self._capacity:
-            raise ResourceError(f"no ring of {self._capacity} spans stands in this segment of {segment.nbytes} bytes")
+            raise ResourceError(f"this segment of {segment.nbytes} bytes holds no ring of {self._capacity} spans")
         self._names = {text: number for number, text in enumerate(_read_names(self._memory, names))}
 
     @classmethod
     def at(cls, path: Path, capacity: int = CAPACITY) -> "SpanRing":
-        """The ring in the file ``path``, which is made if it is not there.
+        """The ring in the file ``path``. Makes the file if there is none.
 
         Raises:
-            ResourceError: it cannot be made, or is something else.
+            ResourceError: the file cannot be made, or holds something else.
         """
         nbytes = _SPANS_AT + capacity * _SPAN.size
         try:
@@ -68,7 +68,7 @@ class SpanRing:
         return cls(Segment.attach(descriptor, nbytes))
 
     def name(self, text: str) -> int:
-        """The number that stands for a name; the table's last one for all names that it has no room for."""
+        """The number of a name. Once all numbers are taken, further names share the last one, ``other``."""
         number = self._names.get(text)
         if number is None:
             number = min(len(self._names), _OTHER)
@@ -82,38 +82,39 @@ class SpanRing:
         return number
 
     def add(self, begin_ns: int, end_ns: int, node: int, name: int) -> None:
-        """Add one span; the oldest makes room for it.
+        """Add one span. It overwrites the oldest one of a full ring.
 
         Args:
             begin_ns: when it began, by a clock that all processes share.
             end_ns: when it ended.
-            node: the number of the node's name.
-            name: the number of what it did.
+            node: number of the node's name.
+            name: number of the span's name.
         """
         at = _SPANS_AT + self._added % self._capacity * _SPAN.size
         _SPAN.pack_into(self._memory, at, begin_ns, end_ns, node, name)
         self._added += 1
-        # After the span, so that a death between the two leaves no span that is half written.
+        # Count the span after it is written. A death between the two then leaves no half-written span.
         _COUNT.pack_into(self._memory, _ADDED_AT, self._added)
 
     def close(self) -> None:
-        """Let go of the file; it stays."""
+        """Unmap the file. It stays on the disk."""
         self._memory.release()
         self._segment.close()
 
 
 class RecordedSpans(NamedTuple):
-    """What a ring holds."""
+    """The content of a ring."""
 
     names: tuple[str, ...]
     spans: Array
-    """``[n]`` with fields ``begin``, ``end`` (nanoseconds), ``node`` and ``name`` (both index ``names``), as added."""
+    """``[n]``, the oldest first, with fields ``begin``, ``end`` (nanoseconds), ``node`` and ``name`` (both index
+    ``names``)."""
     overwritten: int
-    """Older spans, which are gone."""
+    """Number of older spans that were overwritten."""
 
 
 def read_spans(path: Path) -> RecordedSpans | None:
-    """The spans in a ring's file, which may be written meanwhile; ``None`` if no ring stands there."""
+    """The spans in a ring's file, which may be written meanwhile. ``None`` if the file holds no ring."""
     try:
         content = path.read_bytes()
         later = path.open("rb").read(_HEAD.size)
@@ -124,7 +125,9 @@ def read_spans(path: Path) -> RecordedSpans | None:
     _, capacity, added, names = _HEAD.unpack_from(content)
     if len(content) < _SPANS_AT + capacity * _SPAN.size or capacity < 1:
         return None
-    # Race: what was added while the file was read stands in the place of the oldest, and one more is being written.
+    # Race: the writer may add spans while the file is read.
+    # 1. They overwrite the oldest ones: the later count says how many.
+    # 2. One more span may be half written: it is left out, too.
     first = max(0, _HEAD.unpack(later)[2] - capacity + 1)
     table = tuple(_read_names(memoryview(content), names))
     rows = np.frombuffer(content, _ROW, capacity, _SPANS_AT)[np.arange(first, max(first, added)) % capacity]

@@ -1,9 +1,9 @@
-"""A stream: slots that go from writer to reader and back. Rings no bell and knows no process: owners are numbers.
+"""A stream: slots that go from writer to reader and back. Rings no bell. Knows no process: owners are numbers.
 
     free --claim--> writing --push--> ready --take--> reading --release--> free
 
-Payload is written and read in place; only indices travel. Any process may die at any instruction: whoever fenced it
-(killed *and* reaped) calls ``recover(owner)``.
+Data is written and read in place; only indices travel. Any process may die at any instruction. The supervisor then
+fences it (kills *and* reaps it) and calls ``recover(owner)``.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,16 +16,16 @@ from penstock.types import Array, Arrays, ArraySpec
 __all__ = ["Recovered", "Stream"]
 
 _READY, _READING = 2, 3
-# As native/memory/slots.hpp numbers them.
+# The numbers of native/memory/slots.hpp.
 
 
 class Recovered(NamedTuple):
-    """What a dead owner held."""
+    """The slots that a dead owner held."""
 
     freed: int
-    """Slots it was writing: dropped."""
+    """Number of slots that it was writing. They are free again."""
     returned: int
-    """Slots it was reading: ready again."""
+    """Number of slots that it was reading. They are ready again."""
 
 
 class Stream:
@@ -33,7 +33,7 @@ class Stream:
 
     ``owner`` is an incarnation: a number below 2^20 that is never used again within a run. ``sequence`` numbers a
     slot's content: below 2^40, rising for each writer, and unique within the stream (say ``rollout * writers +
-    writer``), because commit records name what they consumed by it.
+    writer``). Commit records name the slots that they consumed by their sequences.
 
     Attributes:
         arrays: field -> ``[slots, ...]``: all slots as one array.
@@ -58,7 +58,7 @@ class Stream:
 
     @staticmethod
     def required(specs: Sequence[ArraySpec], slots: int) -> int:
-        """Bytes that a stream of this kind takes."""
+        """Bytes that such a stream takes."""
         return aligned(_native.Slots.required(slots)) + Layout([spec.within(slots) for spec in specs]).nbytes
 
     def slot(self, index: int) -> Arrays:
@@ -66,10 +66,10 @@ class Stream:
         return self._views[index]
 
     def claim(self, owner: int, sequence: int) -> int | None:
-        """A free slot, now being written by ``owner``, or ``None``.
+        """Claim a free slot for ``owner`` to write. Returns its index, or ``None`` if no slot is free.
 
         Raises:
-            ResourceError: ``owner`` or ``sequence`` is beyond its last number.
+            ResourceError: ``owner`` or ``sequence`` is too large.
         """
         return self._words.claim(owner, sequence)
 
@@ -77,14 +77,14 @@ class Stream:
         """Hand a written slot to the readers.
 
         Raises:
-            FencedError: the slot is not being written by ``owner``: it was recovered, or never claimed.
+            FencedError: ``owner`` is not writing the slot: it was recovered, or never claimed.
         """
         self._words.push(index, owner)
 
     def take(self, owner: int) -> int | None:
-        """The ready slot with the smallest sequence, now being read by ``owner``, or ``None``.
+        """Take the ready slot with the smallest sequence. Returns its index, or ``None`` if no slot is ready.
 
-        First-in-first-out for each writer, unordered between writers.
+        ``owner`` reads it from now on. First-in-first-out for each writer; no order between writers.
         """
         return self._words.take(owner)
 
@@ -92,39 +92,40 @@ class Stream:
         """Give a read slot back to the writers.
 
         Raises:
-            FencedError: the slot is not being read by ``owner``.
+            FencedError: ``owner`` is not reading the slot.
         """
         self._words.release(index, owner)
 
     def recover(self, owner: int) -> Recovered:
-        """Take back what ``owner`` held, after its process was killed and reaped. May be repeated."""
+        """Take back the slots of ``owner``, after its process was killed and reaped. May be repeated."""
         return Recovered(*self._words.recover(owner))
 
     def release_consumed(self, owner: int, sequences: Sequence[int]) -> int:
-        """Free the slots that hold one of ``sequences``, if they are ready or read by ``owner``; how many there were.
+        """Free the slots that hold one of ``sequences`` and are ready or read by ``owner``. Returns their number.
 
-        For a learner: after its commit, or taking over, with what the commit record names as consumed.
+        A learner calls this after its commit, and its successor when it takes over, with the sequences that the commit
+        record names as consumed.
         """
         return self._words.release_consumed(owner, sequences)
 
     def sequence(self, index: int) -> int:
-        """The sequence of the slot's content; exact for the slot's owner."""
+        """The sequence of the slot's content. Exact for the slot's owner only."""
         return self._words.word(index)[2]
 
     def written(self) -> dict[int, int]:
-        """Sequence -> slot of what was pushed and not yet released. Out of date when it is returned: look twice."""
+        """Sequence -> slot, for slots that are pushed and not yet released. May be out of date at once: check again."""
         words = (self._words.word(index) for index in range(self.slots))
         return {sequence: index for index, (state, _, sequence) in enumerate(words) if state in {_READY, _READING}}
 
     def returned(self, owners: Collection[int]) -> list[int]:
-        """The slots that ``owners`` were reading when they died, and that nobody has taken since."""
+        """The slots that ``owners`` were reading when they died, and that no reader has taken since."""
         words = (self._words.word(index) for index in range(self.slots))
         return [index for index, (state, owner, _) in enumerate(words) if state == _READY and owner in owners]
 
     def ready(self) -> int:
-        """How many slots wait for a reader."""
+        """Number of slots that wait for a reader."""
         return self._words.ready()
 
     def free(self) -> int:
-        """How many slots wait for a writer."""
+        """Number of slots that wait for a writer."""
         return self._words.free()

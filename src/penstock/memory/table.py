@@ -1,8 +1,9 @@
-"""A table: slots that are overwritten in order and read at random. Rings no bell and draws no samples.
+"""A table: slots that are overwritten in order and read at random. Rings no bell and does not sample.
 
-Each writer has a ring of slots of its own and fills them one after the other: sequence 0, 1, 2, ... Nobody gives a slot
-back, so a writer never waits, and a reader finds out after it has copied whether it was overtaken. A writer that dies
-between ``claim`` and ``push`` loses that slot's content, which nobody has seen; its successor claims the same sequence.
+Each writer has its own ring of slots and fills them one after the other: sequence 0, 1, 2, ... No reader gives a slot
+back, so a writer never waits. A reader checks after each copy whether a writer has overwritten the slot meanwhile. A
+writer that dies between ``claim`` and ``push`` loses the content of that slot, which no reader has seen. Its successor
+claims the same sequence.
 """
 
 from collections.abc import Sequence
@@ -23,12 +24,12 @@ class Table:
     ring at a time.
 
     Attributes:
-        arrays: field -> ``[writers * slots, ...]``: all slots as one array, each writer's ring after the other.
-        heads: the counts of all writers as bytes, for native code that reads beside the writers.
+        arrays: field -> ``[writers * slots, ...]``: all slots as one array, one writer's ring after the other.
+        heads: the counts of all writers as bytes, for native code that reads while the writers write.
         specs: the arrays of one slot.
         writers: number of rings.
-        slots: number of slots of each.
-        checksums: uint64 ``[writers * slots]``, a word for each slot; ``None`` for a table that has none.
+        slots: number of slots of each ring.
+        checksums: uint64 ``[writers * slots]``, one for each slot; ``None`` for a table without checksums.
     """
 
     def __init__(
@@ -45,14 +46,14 @@ class Table:
             bytes: the memory.
             specs: the arrays of one slot.
             writers: number of rings, at least 1.
-            slots: number of slots of each, at least 2: while one is filled, another is there to be read.
-            checksums: bytes of those of its slots, ``8 * writers * slots``; ``None``: it has none.
+            slots: number of slots of each ring, at least 2: one can be read while the other is filled.
+            checksums: bytes of the slots' checksums, ``8 * writers * slots``; ``None``: the table has none.
 
         Raises:
             ValueError: there are too few writers or slots.
         """
         if writers < 1 or slots < 2:
-            raise ValueError(f"a table needs a writer and two slots for each, not {writers} and {slots}")
+            raise ValueError(f"a table needs at least 1 writer and 2 slots for each, not {writers} and {slots}")
         self.writers = writers
         self.slots = slots
         self._words = _native.Table(bytes, writers, slots)
@@ -64,18 +65,18 @@ class Table:
 
     @staticmethod
     def required(specs: Sequence[ArraySpec], writers: int, slots: int) -> int:
-        """Bytes that a table of this kind takes."""
+        """Bytes that such a table takes."""
         layout = Layout([spec.within(writers * slots) for spec in specs])
         return aligned(_native.Table.required(writers)) + layout.nbytes
 
     def slot(self, index: int) -> Arrays:
-        """The arrays of one slot, as views: made when it is asked for, since a table may have very many slots."""
+        """The arrays of one slot, as views. They are made at each call, since a table may have very many slots."""
         return {name: array[index, ...] for name, array in self.arrays.items()}
 
     def claim(self, writer: int, sequence: int) -> int:
-        """Open the slot of ``sequence`` for writing; its flat index. Its former content can no longer be read.
+        """Open the slot of ``sequence`` for writing and return its flat index. Its old content can no longer be read.
 
-        May be called again before ``push``, also by a successor of a dead writer: the content is then written anew.
+        May be called again before ``push``, also by the successor of a dead writer, which then writes the slot anew.
 
         Raises:
             ValueError: ``sequence`` is not the writer's next one, which is ``written(writer)``.
@@ -86,31 +87,31 @@ class Table:
         """Make the claimed slot readable.
 
         Raises:
-            FencedError: ``sequence`` is not claimed, or was pushed before.
+            FencedError: ``sequence`` is not claimed, or already pushed.
         """
         self._words.push(writer, sequence)
 
     def sign(self, index: int, sequence: int, parts: Sequence[Array]) -> None:
-        """Keep a checksum of these parts of a slot, before it is pushed; nothing where there are no checksums.
+        """Store a checksum of some arrays of a slot, before the slot is pushed. No effect without checksums.
 
         Args:
-            index: of the slot.
-            sequence: that it holds.
-            parts: contiguous arrays of it; the same ones in the same order whenever it is checked.
+            index: flat index of the slot.
+            sequence: sequence of its content.
+            parts: contiguous arrays of the slot; the same ones, in the same order, as for ``unaltered``.
         """
         if self.checksums is not None:
             self.checksums[index] = _native.checksum(parts, sequence, index)
 
     def unaltered(self, index: int, sequence: int, parts: Sequence[Array]) -> bool:
-        """True if these parts of a slot are as they were when it was signed, or there are no checksums."""
+        """True if these arrays of a slot have not changed since ``sign``, or the table has no checksums."""
         return self.checksums is None or int(self.checksums[index]) == _native.checksum(parts, sequence, index)
 
     def written(self, writer: int) -> int:
-        """How many slots the writer has pushed: sequences below are whole, until they are overwritten."""
+        """Number of slots that the writer has pushed. Lower sequences are whole until they are overwritten."""
         return self._words.written(writer)
 
     def claimed(self, writer: int) -> int:
-        """How many slots the writer has claimed: ``written``, or one more."""
+        """Number of slots that the writer has claimed: ``written``, or one more."""
         return self._words.claimed(writer)
 
     def index(self, writer: int, sequence: int) -> int:
@@ -118,20 +119,20 @@ class Table:
         return self._words.index(writer, sequence)
 
     def first(self, writer: int) -> int:
-        """The oldest sequence that can be read, as far as is known: a moment later it may be overwritten."""
+        """The oldest sequence that can be read at this moment. The writer may overwrite it at once."""
         return self._words.first(writer)
 
     def oldest(self, writer: int) -> int:
-        """The oldest sequence that was not overwritten up to now: of what was copied before, what is from there on."""
+        """The oldest sequence that is not overwritten yet. Copies made before this call are whole from there on."""
         return self._words.oldest(writer)
 
     def held(self, writer: int, below: int) -> int:
-        """How many slots below a sequence are drawn from: those there are, but for the one that is filled next."""
+        """Number of slots below a sequence to sample from: all that can be read, except the one to be filled next."""
         return max(0, below - max(self.first(writer), below - (self.slots - 1)))
 
     def begin(self, writer: int, sequence: int, first: int) -> None:
-        """Go on at ``sequence``, for a writer whose slots from ``first`` on were restored or are still there.
+        """Let a writer go on at ``sequence``. Its slots from ``first`` on were restored, or are still there.
 
-        Before anybody else looks at the table. May be repeated by who takes over from one that died in it.
+        Call this before any other process uses the table. If the caller dies in it, its successor may repeat it.
         """
         self._words.begin(writer, sequence, first)

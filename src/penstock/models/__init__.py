@@ -1,1 +1,1 @@
-"""Networks as functions of the flat vectors they live in. Initial values are ``penstock.policies``'s."""
+"""Networks as torch functions of their flat vectors. ``penstock.policies`` makes the initial values."""

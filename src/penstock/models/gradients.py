@@ -1,4 +1,4 @@
-"""Gradients of a scalar with respect to flat vectors. Traceable: the backward pass becomes part of the traced graph."""
+"""Gradients of a scalar with respect to flat vectors. Traceable: a traced graph contains the backward pass."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -14,12 +14,12 @@ Extra = TypeVar("Extra")
 def gradients_of(
     loss: Callable[[dict[str, Tensor]], tuple[Tensor, Extra]], state: Mapping[str, Tensor], names: Sequence[str]
 ) -> tuple[dict[str, Tensor], Extra]:
-    """The gradient of ``loss`` with respect to each named vector, and what else ``loss`` gives.
+    """The gradient of ``loss`` with respect to each named vector, and the ``extra`` that ``loss`` returns.
 
     Args:
         loss: ``(state) -> (scalar, extra)``; called once, with the named vectors as leaves.
         state: named tensors; not changed.
-        names: what to differentiate.
+        names: the vectors to differentiate with respect to.
     """
     leaves = {name: state[name].detach().requires_grad_() for name in names}
     with torch.enable_grad():

@@ -24,11 +24,11 @@ __all__ = ["Judgement", "Policy", "action_values", "denormalised_value", "normal
 
 
 class Judgement(NamedTuple):
-    """What an actor-critic says of n observations."""
+    """Result of an actor-critic for n observations."""
 
     distribution: Distribution
     value: Tensor
-    """``[n]``; in the critic's own units where values are normalised."""
+    """``[n]``; in the critic's own units if values are normalised."""
 
 
 class Policy:
@@ -36,7 +36,7 @@ class Policy:
 
     Args:
         graph: the policy.
-        precision: in which all layers but the last compute; ``float32`` stands for that of the parameters.
+        precision: dtype in which all layers but the last compute; ``float32`` means the dtype of the parameters.
     """
 
     def __init__(self, graph: PolicyGraph, precision: PrecisionName = "float32") -> None:
@@ -47,10 +47,10 @@ class Policy:
         self._critic = None if graph.critic is None else Forward(graph.critic, scale)
 
     def __call__(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Judgement:
-        """Action distribution and value of each observation, where the policy gives a value.
+        """Action distribution and value of each observation, for a policy that gives a value.
 
         Args:
-            published: flat vectors by network name, and statistics where the graph normalises.
+            published: flat vectors by network name, and statistics if the graph normalises.
             obs: field -> ``[n, ...]``.
         """
         graph = self.graph
@@ -65,7 +65,7 @@ class Policy:
         return Judgement(CategoricalDistribution(head), value)
 
     def features(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
-        """What the networks are given: encoded observations, normalised where the graph does."""
+        """The input of the networks: encoded observations, normalised if the graph says so."""
         graph = self.graph
         x = encode(graph.encoding, obs, self._compute or published[graph.actor.name].dtype)
         if graph.normalize_obs:
@@ -73,14 +73,14 @@ class Policy:
         return x
 
     def output(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
-        """The head's outputs ``[n, head.outputs]`` where no value is given; see `squashed` and `action_values`."""
+        """The head's outputs ``[n, head.outputs]`` of a policy without value. See `squashed` and `action_values`."""
         return self._actor(published[self.graph.actor.name], self.features(published, obs)).output
 
     def act(self, published: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """``graph.outputs``: the action, its log-probability, and the value in the units of the rewards, or ``q``.
+        """``graph.outputs``: the action; its log-probability and the value in the units of the rewards, or ``q``.
 
         Args:
-            published: as above.
+            published: as for calling the policy.
             inputs: observation fields ``[n, ...]``, ``noise`` ``[n, k]``, ``explore`` ``[n]``.
         """
         if not self.graph.gives_value:
@@ -99,14 +99,14 @@ def squashed(head: SquashedGaussian, output: Tensor) -> TanhGaussian:
 
 
 def action_values(head: EpsilonGreedy, output: Tensor) -> Tensor:
-    """``q`` ``[m, n]`` of the outputs ``[m, n * atoms]``."""
+    """``q`` ``[m, n]`` from the outputs ``[m, n * atoms]``."""
     if head.atoms == 1:
         return output
     return expected_value(output.reshape(-1, head.n, head.atoms), head.low, head.high)
 
 
 def _chosen(head: Head, output: Tensor, noise: Tensor, explore: Tensor) -> dict[str, Tensor]:
-    """What ``act`` gives of a head that gives no value."""
+    """Outputs of ``act`` for a head without value."""
     if isinstance(head, EpsilonGreedy):
         q = action_values(head, output)
         return {"action": epsilon_greedy(q, noise, explore), "q": q}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.nodes.contract import Ports
 from penstock.policies.acting import PolicySettings
 from penstock.registry import load
@@ -113,14 +113,14 @@ class PolicyNode:
         settings, arrays = self._policy, self._questions.arrays
         exploration, count = settings.exploration, arrays["action"].shape[2]
         lanes = [question.first_lane + np.arange(count) for question in questions]
-        noise = [draw(settings.noise, settings.seed, own, q.step) for own, q in zip(lanes, questions, strict=True)]
+        noise = [generate(settings.noise, settings.seed, own, q.step) for own, q in zip(lanes, questions, strict=True)]
         explore = [exploration.scale(own, q.step) for own, q in zip(lanes, questions, strict=True)]
         places = [self._row(question, self._outputs) for question in questions]
         action = self._act(model, places, np.concatenate(noise), np.concatenate(explore))["action"]
         for index, question in enumerate(questions):
             if exploration.blind(question.step):
                 own = action[index * count : (index + 1) * count]
-                exploration.draw(settings.spaces.action, settings.seed, lanes[index], question.step, own)
+                exploration.generate(settings.spaces.action, settings.seed, lanes[index], question.step, own)
                 places[index].out["action"][...] = own
         environment = environment_array(settings.spaces.action, len(action))
         to_environment(action, settings.spaces.action, environment)

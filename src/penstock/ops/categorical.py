@@ -7,14 +7,15 @@ __all__ = ["cross_entropy", "divergence", "projected", "support"]
 
 
 def support(like: Tensor, low: float, high: float, atoms: int) -> Tensor:
-    """The values of the atoms, evenly from ``low`` to ``high``: ``[atoms]``, of the dtype and device of ``like``."""
+    """The values of the atoms, evenly spaced from ``low`` to ``high``: ``[atoms]``, dtype and device of ``like``."""
     return torch.linspace(low, high, atoms, dtype=like.dtype, device=like.device)
 
 
 def projected(probability: Tensor, value: Tensor, low: float, high: float) -> Tensor:
-    """Probabilities of values that lie anywhere as probabilities of the atoms: ``[n, atoms]``.
+    """Project probabilities of arbitrary values to probabilities of the atoms: ``[n, atoms]``.
 
-    ``m_i = sum_j p_j max(0, 1 - |clip(y_j, low, high) - z_i| / spacing)``: each value is shared by its two neighbours.
+    ``m_i = sum_j p_j max(0, 1 - |clip(y_j, low, high) - z_i| / spacing)``: the two atoms next to a value share its
+    probability.
 
     Args:
         probability: ``p``, ``[n, atoms]``.

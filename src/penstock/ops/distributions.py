@@ -1,7 +1,7 @@
-"""Action distributions as pure functions of their parameters. Draws no random numbers: noise is an input.
+"""Action distributions as pure functions of their parameters. Generates no random numbers: noise is an input.
 
-Rows come first: ``[n, ...]``. A `Distribution` knows ``log_prob``, ``entropy`` and ``sample``; what learns from replay
-needs less of its policies, and gets less.
+Rows come first: ``[n, ...]``. On-policy algorithms use a `Distribution` with ``log_prob``, ``entropy`` and ``sample``.
+Algorithms that learn from replay need only the other functions here.
 """
 
 import math
@@ -26,7 +26,7 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Distribution(Protocol):
-    """What an algorithm may ask of the distribution that a policy's head describes."""
+    """The action distribution that a policy's head describes."""
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log-density or log-probability of ``action``: ``[n]``."""
@@ -37,7 +37,7 @@ class Distribution(Protocol):
         ...
 
     def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
-        """The action for given noise; ``explore`` ``[n]`` scales the noise, 0 gives the mode."""
+        """The action for the given noise. ``explore`` ``[n]`` scales the noise; 0 gives the mode."""
         ...
 
 
@@ -48,7 +48,7 @@ class DiagonalGaussian(NamedTuple):
     log_std: Tensor
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """``-sum_i ((a_i - mu_i)^2 / (2 sigma_i^2) + log sigma_i + log(2 pi) / 2)`` for n k elements."""
+        """``-sum_i ((a_i - mu_i)^2 / (2 sigma_i^2) + log sigma_i + log(2 pi) / 2)`` for ``action`` of n k elements."""
         _check_rank("mean", self.mean, 2)
         standard = (action.reshape(self.mean.shape) - self.mean) * torch.exp(-self.log_std)
         constant = self.log_std.sum() + self.mean.shape[1] * HALF_LOG_TWO_PI
@@ -82,12 +82,12 @@ class CategoricalDistribution(NamedTuple):
         return -(log_p.exp() * log_p).sum(1)
 
     def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
-        """``argmax_i (logits_i + explore * noise_i)`` with Gumbel ``noise`` ``[n, k]``: an exact sample at 1."""
+        """``argmax_i (logits_i + explore * noise_i)`` with Gumbel ``noise`` ``[n, k]``. Exact if ``explore`` is 1."""
         return torch.argmax(self.logits + explore.unsqueeze(1) * noise, 1)
 
 
 class TanhGaussian(NamedTuple):
-    """``tanh(u)`` of independent normal ``u``, each row with a spread of its own: both ``[n, k]``."""
+    """``tanh(u)`` of independent normal ``u``. Each row has its own spread: ``mean`` and ``log_std`` are ``[n, k]``."""
 
     mean: Tensor
     log_std: Tensor
@@ -100,7 +100,7 @@ class TanhGaussian(NamedTuple):
         """A full sample ``[n, k]`` and its log-density ``[n]``, both differentiable in mean and spread.
 
         ``sum_i (-noise_i^2 / 2 - log sigma_i - log(2 pi) / 2 - log(1 - tanh(u_i)^2))``, whose last term is
-        ``2 (log 2 - u - softplus(-2 u))``: exact where tanh has rounded to 1. Source: Haarnoja et al. 2018,
+        ``2 (log 2 - u - softplus(-2 u))``, which stays exact when tanh rounds to 1. Source: Haarnoja et al. 2018,
         https://arxiv.org/abs/1801.01290, equation 21.
         """
         u = self.mean + torch.exp(self.log_std) * noise
@@ -115,10 +115,10 @@ def perturbed(action: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
 
 
 def epsilon_greedy(q: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
-    """int64 ``[m]``: where ``noise[:, 0] < explore`` action ``floor(noise[:, 1] * n)``, else the best.
+    """int64 ``[m]``: action ``floor(noise[:, 1] * n)`` if ``noise[:, 0] < explore``, else the best one.
 
     Args:
-        q: ``[m, n]``; of equals the first is taken.
+        q: ``[m, n]``; the first of equal values is the best.
         noise: uniform in [0, 1), ``[m, 2]``.
         explore: ``[m]``.
     """
@@ -128,7 +128,7 @@ def epsilon_greedy(q: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
 
 
 def expected_value(logits: Tensor, low: float, high: float) -> Tensor:
-    """``[...]`` from ``[..., atoms]``: the mean of ``softmax(logits)`` over atoms evenly from ``low`` to ``high``."""
+    """``[...]`` from ``[..., atoms]``: mean of ``softmax(logits)`` over atoms spaced evenly in ``low .. high``."""
     atoms = logits.shape[-1]
     support = torch.linspace(low, high, atoms, dtype=logits.dtype, device=logits.device)
     return (torch.softmax(logits, -1) * support).sum(-1)

@@ -1,6 +1,6 @@
-"""Losses over the rows of a minibatch, as weighted means: padding rows weigh nothing. Knows no networks.
+"""Losses of a minibatch: weighted means over its rows. Padding rows have weight 0. Knows no networks.
 
-All arguments are ``[n]`` float tensors. ``share`` is each row's share of the mean: its weight over the sum of weights.
+All arguments are ``[n]`` float tensors. ``share`` is each row's weight divided by the sum of weights.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["Surrogate", "clipped_surrogate", "huber", "normalised", "share_of", 
 
 
 class Surrogate(NamedTuple):
-    """A policy loss and what it says about the step it takes; all scalars."""
+    """A policy loss, and two measures of how far the policy has moved. All scalars."""
 
     loss: Tensor
     approx_kl: Tensor
@@ -20,7 +20,7 @@ class Surrogate(NamedTuple):
 
 
 def share_of(weight: Tensor) -> Tensor:
-    """``w_i / sum w``: what turns a sum over rows into a mean over rows that count."""
+    """``w_i / sum w``. It turns a sum over rows into a weighted mean."""
     _check_vector("weight", weight)
     return weight / weight.sum()
 
@@ -30,7 +30,7 @@ def clipped_surrogate(
 ) -> Surrogate:
     """Clipped surrogate objective, negated: ``-E[min(r A, clip(r, 1 - eps, 1 + eps) A)]``, ``r = pi / pi_old``.
 
-    ``min(r A, clip(r) A) = min(r A, A + eps |A|)``: the clip only ever binds on the side where the ratio helps.
+    ``min(r A, clip(r) A) = min(r A, A + eps |A|)``: the clip acts only where the ratio raises the objective.
 
     ``approx_kl`` is ``E[(r - 1) - log r]``, which is never negative (Schulman, http://joschu.net/blog/kl-approx.html);
     ``clip_fraction`` is the share of rows whose ratio left the interval.
@@ -43,7 +43,7 @@ def clipped_surrogate(
     ratio = log_ratio.exp()
     gain = ratio * advantage
     limit = advantage + eps * advantage.abs()
-    # A choice, not torch.minimum: that halves the gradient at ties, which takes ten more calls.
+    # torch.where instead of torch.minimum: minimum halves the gradient at ties, which takes ten more calls.
     loss = -torch.dot(share, torch.where(gain < limit, gain, limit))
     with torch.no_grad():
         change = ratio - 1.0
@@ -61,7 +61,7 @@ def squared_error(prediction: Tensor, target: Tensor, share: Tensor) -> Tensor:
 
 
 def huber(error: Tensor, limit: float) -> Tensor:
-    """``e^2 / 2`` where ``|e| <= l``, else ``l (|e| - l/2)``, elementwise: the gradient is the error, cut to -l .. l.
+    """Elementwise ``e^2 / 2`` if ``|e| <= l``, else ``l (|e| - l/2)``. Its gradient is the error, cut to -l .. l.
 
     Source: Huber 1964; Mnih et al. 2015 cut the error to -1 .. 1, https://doi.org/10.1038/nature14236.
     """
@@ -71,7 +71,7 @@ def huber(error: Tensor, limit: float) -> Tensor:
 
 
 def normalised(values: Tensor, share: Tensor, epsilon: float = 1e-8) -> Tensor:
-    """``(x - mean) / (deviation + epsilon)``, with mean and population deviation over the rows that count."""
+    """``(x - mean) / (deviation + epsilon)``, with weighted mean and population deviation."""
     _check_vector("values", values)
     centred = values - torch.dot(share, values)
     deviation = torch.dot(share, centred * centred).sqrt()

@@ -1,4 +1,4 @@
-"""One optimizer step on flat vectors, as pure functions. Holds no state: moments come in and go out."""
+"""Optimizer steps on flat vectors, as pure functions. Holds no state: moments are arguments and results."""
 
 import math
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from torch import Tensor
 __all__ = ["Adam", "adam", "clip_scale", "global_norm", "polyak", "rmsprop"]
 
 BETA1, BETA2 = 0.9, 0.999
-"""Of Adam; nobody here has needed others."""
+"""Decay rates of Adam's moments. No algorithm here needs other ones."""
 DECAY = 0.99
-"""Of RMSprop."""
+"""Decay rate of RMSprop's mean square."""
 TINY = torch.finfo(torch.float32).tiny
-"""1.2e-38: what is smaller, a processor handles number by number."""
+"""1.2e-38. Processors are slow with smaller numbers (denormals)."""
 
 
 def global_norm(gradients: Iterable[Tensor]) -> Tensor:
@@ -45,25 +45,25 @@ def adam(at: Adam, gradient: Tensor, step: Tensor, lr: Tensor | float, epsilon: 
     ``p -= lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)``, with ``b1 = 0.9`` and ``b2 = 0.999``.
 
     Args:
-        at: where the optimizer stands.
+        at: parameters and moments before the step.
         gradient: ``[n]``.
         step: t, counted from 1; int64 scalar.
         lr: step size; a number or a float64 scalar.
         epsilon: added to the root.
 
-    Moments below ``TINY`` are 0: those of weights that get no gradient any more halve every seven steps, and once a
-    quarter of them was that small a step took 128 us instead of 18 (DQN on CartPole-v1, two layers of 128).
+    Moments below ``TINY`` become 0. The moments of weights without gradient halve every seven steps. Once a quarter of
+    them was below ``TINY``, a step took 128 us instead of 18 (DQN on CartPole-v1, two layers of 128).
 
     Source: Kingma and Ba 2015, algorithm 1, https://arxiv.org/abs/1412.6980.
     """
     t = step.to(torch.float64)
-    # Through exp: the compiler computes such a scalar once; a plain power it recomputes for every eight elements
+    # Use exp: the compiler computes this scalar once. It would compute a plain power again for every eight elements
     # (57 against 10 us for 9,000 parameters).
     bias = 1.0 - torch.exp(t * math.log(BETA1))
     root = (1.0 - torch.exp(t * math.log(BETA2))).sqrt()
     m = _without_tiny(at.m.lerp(gradient, 1.0 - BETA1))
     v = _without_tiny(at.v.lerp(gradient * gradient, 1.0 - BETA2))
-    # Numerator and denominator both times the root: one pass over the vector less.
+    # Numerator and denominator are both multiplied by the root, which saves one pass over the vector.
     change = m * (lr * root / bias) / (v.sqrt() + epsilon * root)
     return Adam(at.parameter - change, m, v)
 
@@ -73,7 +73,7 @@ def _without_tiny(values: Tensor) -> Tensor:
 
 
 def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """One step of RMSprop: the new parameter and mean square, both ``[n]``; ``epsilon`` inside the root, as in A3C.
+    """One step of RMSprop: the new parameter and mean square, both ``[n]``. ``epsilon`` is inside the root, as in A3C.
 
     ``v = d v + (1 - d) g^2``, ``p -= lr g / sqrt(v + eps)``, with ``d = 0.99``.
 
@@ -84,5 +84,5 @@ def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon:
 
 
 def polyak(target: Tensor, parameter: Tensor, tau: float) -> Tensor:
-    """``(1 - tau) target + tau parameter``, ``[n]``: how targets follow. Source: Lillicrap et al. 2016, algorithm 1."""
+    """``(1 - tau) target + tau parameter``, ``[n]``: the new target. Source: Lillicrap et al. 2016, algorithm 1."""
     return target.lerp(parameter, tau)

@@ -14,11 +14,11 @@ def advantages(rollout: Mapping[str, Array], gamma: float, gae_lambda: float) ->
     """Generalised advantage estimates and value targets of one slot: two float32 ``[T, B]``.
 
     ``delta_t = r_t + gamma V(s_t+1) - V(s_t)``, ``A_t = delta_t + gamma lambda A_t+1``, target ``A_t + V(s_t)``.
-    A terminated row bootstraps from 0, a truncated one from the value of its own last observation; the sum ends there.
+    A terminated row bootstraps from 0, a truncated row from its episode's last observation. Both end the sum.
 
-    That observation is where the source put it: sources that reset in the same step list truncated rows in the side
-    area, with ``final_value``; for the others it is the next row. A side area without entries has nothing to tell
-    apart: either no row is truncated, or all of them are of the second kind.
+    Sources that reset in the same step list truncated rows in the side area, with ``final_value``. Other sources write
+    the last observation into the next row. So an empty side area needs no distinction: no row is truncated, or the
+    source is of the second kind.
 
     Source: Schulman et al. 2016, equations 11 and 16, https://arxiv.org/abs/1506.02438; time limits: Pardo et al.
     2018, https://arxiv.org/abs/1712.00378.

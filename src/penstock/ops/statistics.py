@@ -1,6 +1,6 @@
 """Running mean and variance in float64, merged in a fixed order. Imports no torch.
 
-Every lane is reduced alone, from a contiguous copy of its own rows, so the bits do not depend on how lanes are split
+Each lane is reduced alone, from a contiguous copy of its own rows. So the bits do not depend on how lanes are split
 over slots.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["Moments", "merge", "merge_lanes"]
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean, population variance (float64 ``[...]``) and count (int64 scalar) of what was seen."""
+    """Mean and population variance (float64 ``[...]``) of the values seen so far, and their count (int64 scalar)."""
 
     mean: Array
     variance: Array

@@ -1,9 +1,8 @@
-"""Policies: as plain data, how they explore, and how one acts. No torch.
+"""Policies as plain data, how they explore, and how they act. Imports no torch.
 
-As data, a policy is networks as lists of layers over one flat vector each, an encoding of observations, and a head.
-
-The native kernel runs it, the ONNX graph is written from it and the torch modules are built from it: so all of them
-mean the same. Holds no mathematics beyond the initial values of parameters.
+A policy graph holds an encoding of observations, networks and a head. A network is a list of layers over one flat
+vector. The native kernel runs the graph, the ONNX model is written from it, and the torch modules are built from it: so
+all three mean the same. Computes only the initial values of parameters.
 """
 
 from penstock.policies.graph import Encoding, PolicyGraph

@@ -1,7 +1,7 @@
-"""How a policy acts: what it needs to know, and `LocalPolicy`, which answers in the process of the node that asks.
+"""How a policy acts: its settings, and `LocalPolicy`, which answers in the process of the asking node.
 
-An answer is a pure function of parameters, observation, seed, lane and step, so trajectories do not depend on which
-process asked.
+An answer is a pure function of parameters, observation, seed, lane and step. So experience does not depend on the
+process that asks.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.policies.exploration import Exploration
 from penstock.policies.graph import PolicyGraph
 from penstock.registry import load
@@ -23,33 +23,33 @@ __all__ = ["LocalPolicy", "PolicySettings"]
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """What whoever answers for a policy needs to know of it. It holds no parameters: they are published."""
+    """What a `LocalPolicy` or PolicyNode needs in order to answer. Holds no parameters: they are published."""
 
     backend: BackendSpec
     graph: PolicyGraph
     noise: NoiseSpec
     spaces: Spaces
     row: tuple[ArraySpec, ...]
-    """The algorithm's own row fields, which the answer fills in beside ``action``."""
+    """The algorithm's own row fields. An answer writes them and ``action``."""
     seed: int
     exploration: Exploration
     stacks: tuple[ArraySpec, ...] = ()
-    """Observation fields of which rows keep one frame only, as the policy sees one lane's."""
+    """Observation fields whose rows keep only the newest frame, in the shape that the policy needs for one lane."""
 
 
 class _Published(Protocol):
-    """Where parameters are published: a reading end of a board, `penstock.nodes.ports.BoardReader`."""
+    """Reads published parameters from a board: `penstock.nodes.ports.BoardReader`."""
 
     def version(self) -> int:
         """The latest version, or -1 before the first."""
         ...
 
     def fresh(self, rollout: int) -> bool:
-        """True if a version is there that is new enough for this rollout."""
+        """True if the latest version is new enough for this rollout."""
         ...
 
     def read(self, into: Mapping[str, Array]) -> int:
-        """Copy the latest value, whole, into ``into`` and return its version."""
+        """Copy the latest value into ``into`` and return its version."""
         ...
 
 
@@ -57,13 +57,13 @@ class _Rows(Protocol):
     """A policy bound to the arrays of one slot."""
 
     def act(self, t: int, step: int) -> None:
-        """Answer for row ``t``; ``step`` keys the noise."""
+        """Answer for row ``t``. ``step`` is part of the noise's key."""
         ...
 
 
 @runtime_checkable
 class _Binds(Protocol):
-    """A backend that checks arrays once, for a loop that asks one row at a time."""
+    """A backend that can check arrays once, for a loop that asks one row at a time."""
 
     def bind(
         self,
@@ -81,7 +81,7 @@ class _Binds(Protocol):
 
 
 class LocalPolicy:
-    """Implements ``node.PolicyPort`` for ``lanes`` lanes from ``first_lane`` on."""
+    """Implements ``penstock.nodes.ports.PolicyPort`` for ``lanes`` lanes from ``first_lane`` on."""
 
     def __init__(self, settings: PolicySettings, board: _Published, first_lane: int, lanes: int) -> None:
         self.version = -1
@@ -97,17 +97,17 @@ class LocalPolicy:
         self._handles = count()
 
     def fresh(self, rollout: int) -> bool:
-        """True if a version is published that is new enough to begin this rollout with."""
+        """True if the latest published version is new enough to begin this rollout with."""
         return self._board.fresh(rollout)
 
     def refresh(self) -> None:
-        """Answer with the latest published parameters from here on."""
+        """From now on, answer with the latest published parameters."""
         if self._board.version() != self.version:
             self.version = self._board.read(self._published)
             self._backend.load(self._published)
 
     def bind(self, rows: Arrays) -> int:
-        """Announce the arrays of a slot; returns the handle to ask with."""
+        """Announce the arrays of a slot. Returns the handle for `ask`."""
         settings = self._settings
         obs = {name: rows[name] for name, _ in settings.spaces.obs if name not in self.stacks}
         out = {name: rows[name] for name in ("action", *(spec.name for spec in settings.row))}
@@ -134,25 +134,25 @@ class LocalPolicy:
         return handle
 
     def unbind(self, handle: int) -> None:
-        """Nobody will ask by this handle again."""
+        """Forget a handle. `ask` is not called with it again."""
         del self._bound[handle]
 
     def ask(self, handle: int, row: int, step: int) -> None:
-        """Answer at once, in place."""
+        """Answer at once, into the arrays of the slot."""
         self._bound[handle].act(row, step)
 
     def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
-        """Answer at once with the values alone; they depend on no noise."""
+        """Write the values at once. They depend on no noise."""
         noise = np.zeros((len(value), *self._settings.noise.shape), np.float32)
         self._backend.act(obs, noise, np.zeros(len(value), np.float32), {"value": value})
 
     def answered(self) -> bool:
-        """Always."""
+        """True: every answer is given at once."""
         return True
 
 
 class _PlainRows:
-    """The rows of one slot for a backend that does not bind arrays, or observations that do not lie in rows."""
+    """The rows of one slot, for a backend without ``bind`` or for observations that rows do not hold whole."""
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
@@ -176,7 +176,7 @@ class _PlainRows:
 
     def act(self, t: int, step: int) -> None:
         settings = self._settings
-        noise = draw(settings.noise, settings.seed, self._lanes, step)
+        noise = generate(settings.noise, settings.seed, self._lanes, step)
         out = {name: values[t] for name, values in self._out.items()}
         obs = {**{name: values[t] for name, values in self._obs.items()}, **self._stacks}
         self._backend.act(obs, noise, self._explore, out)
@@ -184,7 +184,7 @@ class _PlainRows:
 
 
 class _ExploringRows:
-    """The rows of one slot where exploration changes with the step."""
+    """The rows of one slot, where exploration changes with the step or begins with random actions."""
 
     def __init__(  # noqa: PLR0917 - made in one place
         self, rows: _Rows, action: Array, settings: PolicySettings, lanes: Array, explore: Array, environment: Array
@@ -203,5 +203,5 @@ class _ExploringRows:
         self._rows.act(t, step)
         if exploration.blind(step):
             space, action = settings.spaces.action, self._action[t]
-            exploration.draw(space, settings.seed, self._lanes, step, action)
+            exploration.generate(space, settings.seed, self._lanes, step, action)
             to_environment(action, space, self._environment)

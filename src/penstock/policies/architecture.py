@@ -1,4 +1,4 @@
-"""Which networks fit which spaces, as plain data: encodings, multi-layer perceptrons, the Nature network, heads.
+"""Builds policy graphs that fit given spaces: encodings, multi-layer perceptrons, the Nature network, heads.
 
 Imports no torch, so that every algorithm's spec may use it. Chooses no hyper-parameters.
 """
@@ -55,13 +55,13 @@ MIN_SIDE = 36
 
 @dataclass(frozen=True)
 class Body:
-    """What lies between observations and heads."""
+    """The layers between observations and head."""
 
     model: ModelName
     hidden_sizes: tuple[int, ...]
-    """Of a multi-layer perceptron."""
+    """Used by a multi-layer perceptron only."""
     activation: ActivationName
-    """Of a multi-layer perceptron."""
+    """Used by a multi-layer perceptron only."""
 
 
 def actor_critic(
@@ -70,7 +70,7 @@ def actor_critic(
     """The policy of an on-policy actor-critic: two perceptrons, or for one image a shared Nature network.
 
     Raises:
-        SpaceError: an observation or action space that this body does not serve.
+        SpaceError: this body does not serve the observation or action space.
     """
     head = head_of(spaces.action)
     outputs = head.outputs
@@ -79,7 +79,7 @@ def actor_critic(
         if normalize_obs:
             raise SpaceError("images are scaled to [0, 1] already: leave --normalize_obs off, or pass --model mlp")
         encoding, channels, height, width = _image_encoding(*spaces.obs[0])
-        # One layer holds both heads: the small gain that keeps the first policy near uniform starts the values near 0.
+        # One layer holds both heads. Its small gain keeps the first policy near uniform and the first values near 0.
         layers = nature_cnn(channels, height, width, outputs + 1, gain=0.01)
         return PolicyGraph((encoding,), Network("actor", layers, free), None, head, normalize_value=normalize_value)
     parts = flat_encoding(spaces.obs)
@@ -91,19 +91,19 @@ def actor_critic(
 
 
 def squashed_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGraph:
-    """An actor with a `SquashedGaussian` head and no value; its first policy is ``tanh(noise)``, nearly.
+    """An actor with a `SquashedGaussian` head and no value. Its first policy is nearly ``tanh(noise)``.
 
     Raises:
-        SpaceError: spaces that it does not serve; the text names ``algorithm``, and which others do.
+        SpaceError: it does not serve these spaces. The text names ``algorithm`` and the algorithms that do.
     """
     return _actor(spaces, body, SquashedGaussian(_size_of(spaces.action, algorithm)), 0.01)
 
 
 def deterministic_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGraph:
-    """An actor with a `Deterministic` head and no value; its first actions are nearly the middle of the bounds.
+    """An actor with a `Deterministic` head and no value. Its first actions are nearly the middle of the bounds.
 
     Raises:
-        SpaceError: as `squashed_actor`.
+        SpaceError: as for `squashed_actor`.
     """
     return _actor(spaces, body, Deterministic(_size_of(spaces.action, algorithm)), 0.01)
 
@@ -114,16 +114,16 @@ def q_network(
     """Action values with an `EpsilonGreedy` head.
 
     Args:
-        spaces: of one lane.
-        body: what lies below the last layer.
-        algorithm: whose policy it is, for the error.
+        spaces: the spaces of one lane.
+        body: the layers below the last one.
+        algorithm: name of the algorithm, for the error's text.
         dueling: end in a `Dueling` layer.
-        atoms: 1, or so many logits for each action.
+        atoms: 1, or the number of logits for each action.
         low: value of the first atom.
         high: value of the last atom.
 
     Raises:
-        SpaceError: as `squashed_actor`.
+        SpaceError: as for `squashed_actor`.
     """
     check_actions(algorithm, ("discrete",), kind_of(spaces.action))
     if not isinstance(spaces.action, Discrete):
@@ -135,7 +135,7 @@ def q_network(
 
 
 def _actor(spaces: Spaces, body: Body, head: Head, gain: float, dueling: Dueling | None = None) -> PolicyGraph:
-    """One network for one head, and no value; the last linear layer starts from ``gain``."""
+    """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
     parts: tuple[Encoding, ...]
     if _is_nature(spaces, body.model):
@@ -149,14 +149,14 @@ def _actor(spaces: Spaces, body: Body, head: Head, gain: float, dueling: Dueling
 
 
 def kind_of(action: Space) -> ActionKind:
-    """Which kind of action space an algorithm has to serve for it."""
+    """The kind of an action space, for `check_actions`."""
     if isinstance(action, Discrete):
         return "discrete"
     return "bounded" if action.bounded else "unbounded"
 
 
 def _size_of(action: Space, algorithm: str) -> int:
-    """Number of elements of a bounded box of real numbers; any other space is refused."""
+    """Number of elements of a bounded box of real numbers. Raises SpaceError for any other space."""
     check_actions(algorithm, ("bounded",), kind_of(action))
     head = head_of(action)
     return head.outputs
@@ -203,7 +203,7 @@ def nature_cnn(channels: int, height: int, width: int, outputs: int, gain: float
 
 
 def _is_nature(spaces: Spaces, model: ModelName) -> bool:
-    """True if the Nature network serves these observations, and is asked for or fits by itself."""
+    """True if these observations get the Nature network: it serves them, and ``model`` does not exclude it."""
     images = [name for name, space in spaces.obs if _is_image(space)]
     if model == "mlp" or (model == "auto" and not images):
         return False
@@ -226,7 +226,7 @@ def _is_image(space: Space) -> bool:
 
 
 def _image_encoding(name: str, space: Space) -> tuple[Encoding, int, int, int]:
-    """Encoding, channels, height and width; the channels are the shorter of the outer dimensions."""
+    """Encoding, channels, height and width. The channels are the shorter of the first and last dimension."""
     if not isinstance(space, Box):
         raise SpaceError(f"{name} is not an image")
     first, _, last = space.shape

@@ -1,6 +1,6 @@
-"""How actions are chosen while experience is collected: how much noise counts, and which are drawn blindly at first.
+"""How actions explore while experience is collected: how much noise counts, and which first actions are random.
 
-Plain data and arithmetic, for whoever runs a policy. Runs none, and chooses nothing when actions are greedy.
+Plain data and arithmetic. Runs no policy. Greedy evaluation does not use it.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from penstock.kernels.actions import draw_actions
+from penstock.kernels.actions import generate_actions
 from penstock.seeding import warmup_seed
 from penstock.types import Array, Space
 
@@ -17,7 +17,7 @@ __all__ = ["IN_FULL", "Constant", "Exploration", "Explore", "Falling", "Ladder"]
 
 @dataclass(frozen=True)
 class Constant:
-    """The same ``explore`` for every lane, always."""
+    """The same ``explore`` for every lane at every step."""
 
     value: float = 1.0
 
@@ -25,10 +25,10 @@ class Constant:
         """``explore`` of these lanes: float32 ``[n]``.
 
         Args:
-            lanes: int64 ``[n]``.
-            num_lanes: lanes of the whole run.
-            step: the lanes' count of steps.
-            horizon: steps of a lane in the whole run.
+            lanes: int64 ``[n]``, lane numbers.
+            num_lanes: number of lanes of the whole run.
+            step: number of the lanes' step.
+            horizon: number of steps of a lane in the whole run.
         """
         del num_lanes, step, horizon
         return np.full(len(lanes), self.value, np.float32)
@@ -43,7 +43,7 @@ class Falling:
     fraction: float
 
     def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
-        """As `Constant.at`."""
+        """As for `Constant.at`."""
         del num_lanes
         gone = min(1.0, step / (self.fraction * horizon)) if self.fraction > 0.0 else 1.0
         return np.full(len(lanes), self.first + gone * (self.last - self.first), np.float32)
@@ -57,28 +57,28 @@ class Ladder:
     power: float
 
     def at(self, lanes: Array, num_lanes: int, step: int, horizon: float) -> Array:
-        """As `Constant.at`."""
+        """As for `Constant.at`."""
         del step, horizon
         return (self.base ** (1.0 + self.power * lanes / max(1, num_lanes - 1))).astype(np.float32)
 
 
 Explore: TypeAlias = Constant | Falling | Ladder
-"""The ``explore`` input of ``act`` while experience is collected; greedy evaluation sets 0."""
+"""The ``explore`` input of ``act`` while experience is collected. Greedy evaluation sets it to 0."""
 
 IN_FULL = Constant()
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """The ``explore`` input of ``act``, and the blind actions before it counts, of every lane at every step."""
+    """The ``explore`` input of ``act`` for every lane at every step, and the random actions before a policy acts."""
 
     explore: Explore
     warmup: int
-    """Steps of all lanes together whose actions are drawn uniformly."""
+    """Number of first steps, of all lanes together, whose actions are uniform random."""
     num_lanes: int
-    """Of the whole run."""
+    """Number of lanes of the whole run."""
     horizon: float
-    """Steps of a lane in the whole run."""
+    """Number of steps of a lane in the whole run."""
 
     @property
     def moves(self) -> bool:
@@ -90,9 +90,9 @@ class Exploration:
         return self.explore.at(lanes, self.num_lanes, step, self.horizon)
 
     def blind(self, step: int) -> bool:
-        """True if the actions of this step are drawn without a policy."""
+        """True if the actions of this step are random and need no policy."""
         return step * self.num_lanes < self.warmup
 
-    def draw(self, space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
-        """Write uniform actions ``[n, ...]`` in policy units, keyed by (seed, lane, step) as the policy's noise is."""
-        draw_actions(space, warmup_seed(seed), lanes, step, out)
+    def generate(self, space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
+        """Write uniform random actions ``[n, ...]`` in policy units. (seed, lane, step) is their key, as for noise."""
+        generate_actions(space, warmup_seed(seed), lanes, step, out)

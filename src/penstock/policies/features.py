@@ -1,4 +1,7 @@
-"""Flat and one-hot features of stored rows in numpy, for running statistics. The torch twin is ``encoding``."""
+"""Flat and one-hot features of stored rows in NumPy, for running statistics.
+
+`penstock.models.encoding` computes the same in torch.
+"""
 
 from collections.abc import Mapping, Sequence
 

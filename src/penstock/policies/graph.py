@@ -1,4 +1,4 @@
-"""A policy as one value: an encoding of observations, networks, a head, normalisation. Plain data."""
+"""A policy as one value of plain data: encoding of observations, networks, head, normalisation."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ class Encoding(NamedTuple):
 
     ``flat``: cast to float32 and flattened. ``one_hot``: a Discrete of ``size`` values from ``start``.
     ``image``: ``[H, W, C]`` or ``[C, H, W]`` (``channels_first``) uint8, to ``[C, H, W]`` float32 in [0, 1].
-    Flat and one-hot fields are concatenated in order; an image stands alone.
+    Flat and one-hot fields are concatenated in order. An image must be the only field.
     """
 
     field: str
@@ -28,7 +28,7 @@ class Encoding(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyGraph:
-    """``act`` as data: an actor, a head, and a critic where values are given.
+    """``act`` as data: an actor, a head, and a critic if the policy gives values.
 
     Published arrays: each network's flat vector by its name; with ``normalize_obs`` also ``obs_mean`` and ``obs_var``
     (float64 ``[features]``) and ``obs_count`` (int64 ``[]``); with ``normalize_value`` also ``value_mean``,
@@ -41,15 +41,15 @@ class PolicyGraph:
     encoding: tuple[Encoding, ...]
     actor: Network
     critic: Network | None
-    """``None``: one network with a shared trunk, whose last output is the value; or no value (``gives_value``)."""
+    """``None``: the actor's last output is the value, or there is no value (``gives_value`` is false)."""
     head: Head
     normalize_obs: bool = False
     normalize_value: bool = False
     gives_value: bool = True
-    """False: ``act`` gives no ``value``; there is no critic, and all of the actor network's outputs are the head's."""
+    """False: ``act`` gives no ``value``. There is no critic, and the head takes all outputs of the actor."""
 
     def __post_init__(self) -> None:
-        """Refuse what no backend could run."""
+        """Refuse a graph that no backend can run."""
         if self.gives_value != isinstance(self.head, Gaussian | Categorical):
             given = "a value" if self.gives_value else "no value"
             raise ValueError(f"a policy with the head {type(self.head).__name__} cannot give {given}")
@@ -58,7 +58,7 @@ class PolicyGraph:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What ``act`` can give: ``action``, and ``log_prob`` and ``value`` ``[n]`` or ``q`` ``[n, actions]``."""
+        """Outputs of ``act``: ``action``, and ``log_prob`` and ``value`` ``[n]`` or ``q`` ``[n, actions]``."""
         return ("action", *self.head.gives, *(("value",) if self.gives_value else ()))
 
     @property
@@ -68,7 +68,7 @@ class PolicyGraph:
 
     @property
     def sees_image(self) -> bool:
-        """True if the observation is one image, which convolutions look at."""
+        """True if the observation is one image, for convolutions."""
         return self.encoding[0].kind == "image"
 
     @property

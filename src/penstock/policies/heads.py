@@ -1,7 +1,7 @@
-"""Heads: how an action comes out of a network's last outputs, noise and ``explore``. Plain data.
+"""Heads: how a network's last outputs, noise and ``explore`` become an action. Plain data.
 
-``outputs`` counts the network's outputs that a head takes, ``noise`` says what it draws, and ``gives`` names what it
-gives beside ``action``.
+``outputs`` counts the network's outputs that a head takes. ``noise`` describes its noise input. ``gives`` names its
+outputs besides ``action``.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ __all__ = ["Categorical", "Deterministic", "EpsilonGreedy", "Gaussian", "Head", 
 
 @dataclass(frozen=True)
 class _Continuous:
-    """A head whose action is ``size`` numbers."""
+    """A head whose action has ``size`` elements."""
 
     size: int
 
     @property
     def outputs(self) -> int:
-        """A number for each element of the action: its mean, or what tanh makes it of."""
+        """One output for each element of the action: its mean, before tanh if the head has one."""
         return self.size
 
     @property
     def noise(self) -> NoiseSpec:
-        """A number for each element of the action."""
+        """One normal number for each element of the action."""
         return NoiseSpec("normal", (self.size,))
 
 
@@ -33,8 +33,8 @@ class _Continuous:
 class Gaussian(_Continuous):
     """A diagonal Gaussian with a state-independent ``log_std`` (a free vector of the actor).
 
-    A stored action is the sample itself, ``mean + explore * exp(log_std) * noise``. Where the action space is bounded,
-    the environment receives ``low + (clip(sample, -1, 1) + 1) / 2 * (high - low)``; otherwise the sample.
+    A stored action is the sample itself, ``mean + explore * exp(log_std) * noise``. If the action space is bounded, the
+    environment gets ``low + (clip(sample, -1, 1) + 1) / 2 * (high - low)``; otherwise it gets the sample.
     """
 
     gives: ClassVar[tuple[str, ...]] = ("log_prob",)
@@ -42,7 +42,7 @@ class Gaussian(_Continuous):
 
 @dataclass(frozen=True)
 class Categorical:
-    """Logits over ``n`` actions, sampled as ``argmax(logits + explore * gumbel)``; a stored action counts from 0."""
+    """Logits over ``n`` actions, sampled as ``argmax(logits + explore * gumbel)``. Stored actions count from 0."""
 
     n: int
     gives: ClassVar[tuple[str, ...]] = ("log_prob",)
@@ -54,13 +54,13 @@ class Categorical:
 
     @property
     def noise(self) -> NoiseSpec:
-        """A Gumbel number for each action."""
+        """One Gumbel number for each action."""
         return NoiseSpec("gumbel", (self.n,))
 
 
 @dataclass(frozen=True)
 class SquashedGaussian(_Continuous):
-    """``tanh(mean + explore * exp(log_std) * noise)``; the outputs are ``size`` means, then ``size`` ``log_std``.
+    """``tanh(mean + explore * exp(log_std) * noise)``. The outputs are ``size`` means, then ``size`` ``log_std``.
 
     ``log_std`` is clipped to its bounds. Source: Haarnoja et al. 2018, https://arxiv.org/abs/1801.01290, appendix C.
     """
@@ -71,24 +71,24 @@ class SquashedGaussian(_Continuous):
 
     @property
     def outputs(self) -> int:
-        """Means and log-deviations."""
+        """Means, then log-deviations."""
         return 2 * self.size
 
 
 @dataclass(frozen=True)
 class Deterministic(_Continuous):
-    """``clip(tanh(output) + explore * noise, -1, 1)``: what explores is the noise alone."""
+    """``clip(tanh(output) + explore * noise, -1, 1)``: only the added noise explores."""
 
     gives: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """Action values ``q``: any of the ``n`` actions with probability ``explore``, else the best, the first of equals.
+    """Action values ``q``. Takes a random one of ``n`` actions with probability ``explore``, else the best one.
 
-    ``noise[0] < explore`` takes ``min(floor(noise[1] * n), n - 1)``, in float32. With several ``atoms`` the outputs are
-    logits ``[n, atoms]``, and ``q`` is the mean of ``softmax`` over ``atoms`` values evenly from ``low`` to ``high``:
-    Bellemare et al. 2017, https://arxiv.org/abs/1707.06887.
+    If ``noise[0] < explore``, the action is ``min(floor(noise[1] * n), n - 1)``, in float32. Of equal values, the first
+    is the best. With several ``atoms`` the outputs are logits ``[n, atoms]``, and ``q`` is the mean of ``softmax`` over
+    ``atoms`` values, evenly spaced from ``low`` to ``high``: Bellemare et al. 2017, https://arxiv.org/abs/1707.06887.
     """
 
     n: int
@@ -99,12 +99,12 @@ class EpsilonGreedy:
 
     @property
     def outputs(self) -> int:
-        """Values, or logits of values, action-major."""
+        """Action values, or the logits of each action's atoms, action after action."""
         return self.n * self.atoms
 
     @property
     def noise(self) -> NoiseSpec:
-        """Whether to explore, and what to take then."""
+        """Two uniform numbers: whether to explore, and which action to take then."""
         return NoiseSpec("uniform", (2,))
 
 

@@ -1,4 +1,4 @@
-"""Networks as lists of layers over one flat vector each. Holds no mathematics beyond initial values of parameters."""
+"""Networks as lists of layers over one flat vector each. Computes only the initial values of parameters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ class Flatten:
 class Dueling:
     """``[m, (1 + n) * atoms]`` to action values ``[m, n * atoms]``, both action-major: ``q = v + a - mean(a)``.
 
-    The first ``atoms`` inputs are the state's value v, the others each action's advantage a; the mean is over actions,
-    atom by atom. Source: Wang et al. 2016, https://arxiv.org/abs/1511.06581, equation 9.
+    The first ``atoms`` inputs are the state's value v. The others are the advantages a of all actions. The mean is over
+    actions, for each atom. Source: Wang et al. 2016, https://arxiv.org/abs/1511.06581, equation 9.
     """
 
     n: int
@@ -59,7 +59,7 @@ Layer: TypeAlias = Linear | Conv2d | Activation | Flatten | Dueling
 
 
 class ParameterSlice(NamedTuple):
-    """Where one array lives in its network's flat vector."""
+    """The place of one array in its network's flat vector."""
 
     name: str
     offset: int
@@ -68,9 +68,9 @@ class ParameterSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class Network:
-    """Layers, and the flat float32 vector they live in: per layer ``W`` then ``b``, in order, then the free vectors.
+    """Layers over one flat float32 vector. It holds ``W`` and ``b`` of each layer in order, then the free vectors.
 
-    ``free`` holds vectors that belong to no layer, with their initial value (a Gaussian head's ``log_std``).
+    ``free`` lists vectors that belong to no layer, such as a Gaussian head's ``log_std``: (name, size, initial value).
     """
 
     name: str

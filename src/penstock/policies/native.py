@@ -1,4 +1,4 @@
-"""Which graphs the native kernels run and train, and such a graph laid out for them."""
+"""Decides which policy graphs the native kernels run and train, and makes their layouts."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ __all__ = ["layout_of", "supports", "supports_update"]
 
 
 def supports(graph: PolicyGraph) -> bool:
-    """True if the native kernel can run ``graph``: no image, and networks of linear layers and activations alone.
+    """True if the native kernel can run ``graph``: no image, and networks of only linear layers and activations.
 
-    A dueling layer may be the last, under the head that it was made for.
+    The last layer may be a dueling layer that fits the head.
     """
     return all(part.kind != "image" for part in graph.encoding) and all(
         _alternates(network.layers[:-1] if _ends_in_duel(network, graph.head) else network.layers)
@@ -37,20 +37,20 @@ def _alternates(layers: Sequence[Layer]) -> bool:
 
 
 def supports_update(graph: PolicyGraph) -> bool:
-    """True if the native update can train ``graph``: what the native policy runs, with a critic of its own."""
+    """True if the native update can train ``graph``: the kernel runs it, and its critic is a separate network."""
     free = (("log_std", graph.head.size),) if isinstance(graph.head, Gaussian) else ()
     own = tuple((name, size) for name, size, _ in graph.actor.free)
     return supports(graph) and graph.critic is not None and own == free and not graph.critic.free
 
 
 def layout_of(graph: PolicyGraph) -> PolicyLayout:
-    """The graph as the kernels see it.
+    """The graph in the form that the kernels take.
 
     Raises:
-        ValueError: the kernels do not run it; `supports` says so beforehand.
+        ValueError: the kernels cannot run it. Check with `supports` first.
     """
     if not supports(graph):
-        raise ValueError("the native kernel runs linear layers and activations without images only")
+        raise ValueError("the native kernel runs only linear layers and activations, and no images")
     return PolicyLayout(
         tuple(part.field for part in graph.encoding),
         tuple((part.kind == "one_hot", part.size, part.start) for part in graph.encoding),

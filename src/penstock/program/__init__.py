@@ -1,1 +1,1 @@
-"""The graph of a run as data: nodes, edges, placement; built, checked and drawn without starting anything."""
+"""The graph of a run as data: nodes, edges, placement. It is built, checked and drawn before anything starts."""

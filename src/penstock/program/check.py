@@ -1,4 +1,4 @@
-"""Is a program whole? Checks names, ends, capacities and placement before anything starts."""
+"""Checks that a program is complete: names, ends, capacities and placement. Nothing has to be started."""
 
 from penstock.errors import PenstockError
 from penstock.program.graph import (
@@ -19,21 +19,21 @@ __all__ = ["ProgramError", "check"]
 
 
 class ProgramError(PenstockError):
-    """A program that cannot run. Topologies build programs, so this is a defect of a topology, not of its user."""
+    """A program that cannot run. Topologies build programs, so this is a defect of a topology, not of the user."""
 
 
 def check(program: Program) -> Program:
-    """Return ``program`` unchanged if it is whole.
+    """Return ``program`` unchanged if it is complete.
 
     Raises:
-        ProgramError: with one line for each fault.
+        ProgramError: it is not. The text lists every fault.
     """
     faults = [*_names(program), *(fault for edge in program.edges for fault in _edge(program, edge))]
     faults += [f"the run ends with unknown node {name}" for name in program.ends_with if name not in _known(program)]
     if not program.ends_with:
         faults.append("no node ends the run")
     linked = {end for edge in program.edges for end in ends(edge)}
-    faults += [f"node {node.name} is joined to nothing" for node in program.nodes if node.name not in linked]
+    faults += [f"node {node.name} has no edge" for node in program.nodes if node.name not in linked]
     if faults:
         raise ProgramError("; ".join(faults))
     return program
@@ -86,7 +86,7 @@ def _ask(program: Program, ask: Ask) -> list[str]:
     boards = {edge.name: edge for edge in program.edges if isinstance(edge, Board)}
     streams = {edge.name: edge for edge in program.edges if isinstance(edge, Stream | Table)}
     if ask.board not in boards:
-        return [f"{ask.name} asks the policy on board {ask.board}, which there is not"]
+        return [f"{ask.name} asks the policy on board {ask.board}, but there is no such board"]
     remote = ask.answer
     if not isinstance(remote, RemoteAnswer):
         return []

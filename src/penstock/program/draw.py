@@ -1,4 +1,4 @@
-"""A program as text: processes with their nodes, then edges with their ends, capacity and bounds."""
+"""Draws a program as text: processes with their nodes, then edges with their ends, capacity and limits."""
 
 from penstock.program.graph import (
     ActionLog,
@@ -18,7 +18,7 @@ __all__ = ["bytes_text", "draw"]
 
 
 def draw(program: Program) -> str:
-    """The program as text, one line a process and one an edge; long runs of like names are shortened."""
+    """The program as text, with one line for each process and each edge. Long lists of names are shortened."""
     lines = ["processes"]
     for group in program.groups:
         members = program.members(group)
@@ -55,7 +55,7 @@ def _edge(edge: Edge) -> str:
             return f"record {edge.name:<12} {edge.owner}: two buffers of {bytes_text(size)}"
         case Rounds():
             size = sum(spec.nbytes for spec in edge.state)
-            return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer is told {bytes_text(size)}"
+            return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer gets {bytes_text(size)}"
         case ActionLog():
             ends = f"{edge.writer} -> {_names(edge.readers)}"
             return f"log    {edge.name:<12} {ends}: {edge.lanes} lanes, {edge.capacity} actions each"
@@ -74,7 +74,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes in the largest unit that leaves one before the point."""
+    """A number of bytes in the largest unit in which it is at least 1."""
     size = float(count)
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:

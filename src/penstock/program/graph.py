@@ -1,9 +1,14 @@
-"""Nodes and edges as plain data. A program knows no process and no torch: nodes are named by registry string.
+"""Nodes and edges as plain data. A program knows no process and no torch: it names nodes by their registry names.
 
-Three kinds of edge carry data between nodes: a *stream* (slots that go from writer to reader and back), a *table*
-(slots that are overwritten in order and read at random) and a *board* (latest value wins). Two more kinds belong to one
-owner and are read by its successor: the *record* of a learner (what it committed) and the *action log* of the lanes
-(what restores an episode).
+Kinds of edge:
+
+- A *stream* has slots that go from writer to reader and back.
+- A *table* has slots that are overwritten in order and read at random.
+- On a *board* the latest value wins.
+- An *ask* edge carries questions to a policy, and its answers.
+- In *rounds* several learners average arrays.
+- A *record* holds what a learner has committed. Its successor reads it.
+- An *action log* holds what restores the episodes of an environment node. Its successor reads it.
 """
 
 import math
@@ -36,20 +41,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Minibatch:
-    """The memory that a node learns in, beside what any process takes: at the least, for libraries add their own."""
+    """The memory that a node needs for its minibatches. A lower bound: libraries need some of their own."""
 
     size: int
-    """Rows, as the run was told."""
+    """Rows, as configured."""
     nbytes: int
-    """Of all that the node holds of a minibatch at once."""
+    """Bytes of everything that the node holds for one minibatch at a time."""
 
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A node: what it is, its settings (a frozen dataclass of plain data) and the placement group that runs it.
+    """A node: its kind, its settings (a frozen dataclass of plain data) and the placement group that runs it.
 
-    ``kind`` is a name of the registry, or ``module:attribute``.
-    Nodes of one group share a process. ``threads`` bounds the threads of numerical libraries there.
+    ``kind`` is a name of the registry, or ``module:attribute``. Nodes of one group share a process. ``threads`` limits
+    the threads of numerical libraries there.
     """
 
     name: str
@@ -58,16 +63,16 @@ class NodeSpec:
     group: str
     threads: int = 1
     silence_limit_s: float = 60.0
-    """Seconds without a sign of life after which the node counts as hung; announced long work is not silence."""
+    """After so many seconds without a sign of life, the node counts as hung. Announced long work is not silence."""
     niceness: int = 0
-    """How far its process steps back for others where cores are short, as ``nice`` counts; the least of a group's."""
+    """Priority of its process, as ``nice`` counts: a higher number yields to others. A group uses its lowest number."""
     core: int | None = None
-    """Its process keeps to this one of the cores that it may use, counted round; ``None``: where the system puts it."""
+    """Index of the core for its process, among the cores that it may use, modulo their number. ``None``: any core."""
     minibatch: Minibatch | None = None
-    """What its process takes for minibatches, if it learns from some."""
+    """Memory for minibatches, if the node learns from any."""
     imports: tuple[str, ...] = ()
-    """Modules that it needs and that take long: all processes that name the same have them imported once, where the
-    system can. None of a user's."""
+    """Modules that it needs and that take long to import. On Linux, a template imports them once for all processes that
+    name the same. Modules of a user are never among them."""
 
 
 @dataclass(frozen=True)
@@ -86,76 +91,76 @@ class Stream:
 
 @dataclass(frozen=True)
 class Table:
-    """Slots that their writers fill in order, over and over, and that readers look at in any order."""
+    """Slots that writers fill in order, over and over. Readers read them in any order."""
 
     name: str
     writers: tuple[str, ...]
-    """Each has a ring of its own."""
+    """Each writer has its own ring of slots."""
     readers: tuple[str, ...]
     arrays: tuple[ArraySpec, ...]
     """The fields of one slot."""
     slots: int
-    """Of each writer."""
+    """Number of slots of each writer."""
     limiter: RateLimiter
-    """Writers wait where too few gradient steps are done for what there is: the counters ``collected`` and ``paid``."""
+    """Makes writers wait while too few gradient steps are done. Compares the counters ``collected`` and ``paid``."""
     ranking: Ranking | None = None
-    """Rows are drawn by priorities, which a tree beside the table holds; ``None``: each is as likely."""
+    """Rows are sampled by priorities, which a sum tree holds. ``None``: all rows are equally likely."""
     file: Path | None = None
-    """It lies in this file, with its tree, and outlives the run; ``None``: with the other edges, and goes with them."""
+    """The table and its tree lie in this file, which outlives the run. ``None``: they lie in the run's segment."""
 
     @property
     def rings(self) -> Rings:
-        """What it is made of."""
+        """The arrays, rings and tree that the table consists of."""
         return Rings(self.arrays, len(self.writers), self.slots, self.ranking is not None)
 
 
 @dataclass(frozen=True)
 class Board:
-    """Latest value wins; a reader never waits for the writer."""
+    """The latest value wins. A reader never waits for the writer to finish."""
 
     name: str
     writer: str
     readers: tuple[str, ...]
     arrays: tuple[ArraySpec, ...]
     max_lag: int | None = None
-    """How many versions a reader may be behind its own count of rollouts before it waits; ``None``: it never waits."""
+    """Versions that a reader may be behind its own count of rollouts before it waits. ``None``: it never waits."""
 
 
 @dataclass(frozen=True)
 class LocalAnswer:
-    """Each asker's own process answers, before ``ask`` returns."""
+    """The asker's own process answers, before ``ask`` returns."""
 
     kind: str
-    """Registry string of what answers."""
+    """Registry name of the class that answers."""
     settings: Any
 
 
 @dataclass(frozen=True)
 class RemoteAnswer:
-    """Nodes answer, in place: in the slots where the rows lie that they are asked about."""
+    """Nodes answer in place: they write into the slots that hold the rows in question."""
 
     nodes: tuple[str, ...]
-    """They share the askers out evenly."""
+    """The answering nodes. Each gets an equal share of the askers."""
     stream: str
-    """The stream or table with those slots; the askers write it."""
+    """Name of the stream or table with these slots. The askers write it."""
     action: ArraySpec
     """One asker's actions in the environment's own units, ``[lanes, ...]``."""
     stacks: tuple[ArraySpec, ...] = ()
-    """Observations that one asker puts beside its question, ``[lanes, ...]``: rows keep one frame of them."""
+    """Stacked observations that an asker sends with its question, ``[lanes, ...]``: rows hold only the newest frame."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Nodes ask a policy for actions; ``answer`` is where the policy is placed."""
+    """Nodes ask a policy for actions. ``answer`` says where the policy runs."""
 
     name: str
     askers: tuple[str, ...]
     board: str
-    """The board with the published record that answers."""
+    """Name of the board with the policy's published record."""
     answer: LocalAnswer | RemoteAnswer
 
     def answered_by(self, node: str) -> tuple[str, ...]:
-        """The askers that ``node`` answers; none if the askers answer themselves."""
+        """The askers that ``node`` answers. Empty if each asker's own process answers."""
         if not isinstance(self.answer, RemoteAnswer):
             return ()
         nodes = self.answer.nodes
@@ -164,18 +169,18 @@ class Ask:
 
 @dataclass(frozen=True)
 class Record:
-    """What a node has committed: two buffers, one flip. Its successor continues from there."""
+    """What a node has committed, in two buffers, of which one is current. Its successor continues from there."""
 
     name: str
     owner: str
     arrays: tuple[ArraySpec, ...]
     readers: tuple[str, ...] = ()
-    """Who looks there for its own place when it takes over from a dead life."""
+    """Nodes that find their own position there when they take over from a dead life."""
 
 
 @dataclass(frozen=True)
 class ActionLog:
-    """Per lane of one node, what restores its episode: number, actions since its reset, a hash of its observations."""
+    """For each lane of a node, what restores its episode: its number, its actions, a hash of its observations."""
 
     name: str
     writer: str
@@ -189,13 +194,13 @@ class ActionLog:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Nodes that meet in rounds: each brings arrays, all get the same mean. Who dies is waited for no more."""
+    """Rounds of several nodes: each brings arrays, all get the same mean. A round does not wait for dead members."""
 
     name: str
     members: tuple[str, ...]
     """The first round waits for all of them."""
     state: tuple[ArraySpec, ...]
-    """What a node that comes later is told; what is brought is no larger than its float32 arrays."""
+    """The state that a newcomer gets. Arrays of a round have at most as many elements as its float32 arrays."""
 
 
 Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds
@@ -208,21 +213,21 @@ class Program:
     nodes: tuple[NodeSpec, ...]
     edges: tuple[Edge, ...]
     ends_with: tuple[str, ...] = ()
-    """The run is over once these nodes have nothing left to do."""
+    """The run ends once these nodes have finished."""
     trace: Path | None = None
-    """The folder that is told what each node does when; ``None``: none is."""
+    """The folder for the spans of all nodes. ``None``: no spans are recorded."""
     deaths: Path | None = None
-    """The file that gets the tracebacks of processes that are started again."""
+    """The file for tracebacks of processes that are started again."""
     max_restarts: int = 0
-    """A process that dies is started again, so often without progress in between; 0: its death ends the run."""
+    """A dead process is started again at most so often without progress in between. 0: its death ends the run."""
     stall_limit_s: float = math.inf
-    """A run that comes no further for so long ends."""
+    """A run without progress for so many seconds ends."""
 
     def node(self, name: str) -> NodeSpec:
-        """The node of that name.
+        """The node with this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such node.
         """
         for node in self.nodes:
             if node.name == name:
@@ -230,14 +235,14 @@ class Program:
         raise KeyError(name)
 
     def with_node(self, node: NodeSpec) -> "Program":
-        """This program with ``node`` in the place of the node of its name."""
+        """A copy of this program in which ``node`` replaces the node with the same name."""
         return replace(self, nodes=tuple(node if other.name == node.name else other for other in self.nodes))
 
     def edge(self, name: str) -> Edge:
-        """The edge of that name.
+        """The edge with this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such edge.
         """
         for edge in self.edges:
             if edge.name == name:
@@ -246,7 +251,7 @@ class Program:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Placement groups in order of first appearance: one process each on the local runtime."""
+        """Placement groups in order of first appearance. The local runtime starts one process for each."""
         return tuple(dict.fromkeys(node.group for node in self.nodes))
 
     def members(self, group: str) -> tuple[NodeSpec, ...]:
@@ -275,7 +280,7 @@ def ends(edge: Edge) -> Iterator[str]:
 
 
 def file_of_table(program: Program) -> tuple[Path, Rings] | None:
-    """The file that a program's table lies in, and what is in it; ``None`` if none does."""
+    """The file of a program's table, and the table's rings. ``None`` if no table lies in a file."""
     for edge in program.edges:
         if isinstance(edge, Table) and edge.file is not None:
             return edge.file, edge.rings

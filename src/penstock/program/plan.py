@@ -1,4 +1,4 @@
-"""Everything that is settled before a program is built: config, environment, algorithm, backends, where to begin."""
+"""Everything that is settled before a program is built: config, environment, algorithm, backends, starting points."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +23,13 @@ class Plan:
     algorithm_config: Any
     env: EnvReference
     reward: str | bytes | None
-    """The user's own, in place of the environment's: by its name, or pickled."""
+    """The own reward, as a name or pickled. ``None``: the environment's rewards."""
     spaces: Spaces
     kind: Literal["scalar", "vector"]
-    """Whether environments take their turns, or are stepped by one call."""
+    """Whether each lane is stepped by its own call, or all lanes by one call."""
     same_step: bool
     own_cores: bool
-    """Whether each environment process keeps to a core."""
+    """Whether each environment process is pinned to a core."""
     spec: AlgorithmSpec
     num_steps: int
     """T: steps a rollout."""
@@ -38,54 +38,54 @@ class Plan:
     learn: str
     """``module:build`` of the algorithm's pure functions."""
     initial: str
-    """``module:init_state`` of the algorithm, torch-free."""
+    """``module:init_state`` of the algorithm. Imports no torch."""
     update: UpdateBackend
-    """Where updaters are made, for each way of learning."""
+    """The functions that build updaters, for each way of learning."""
     inference: BackendSpec
-    """What runs the policy."""
+    """The backend that runs the policy."""
     folder: Path
     manifest: dict[str, Any]
     starts: tuple[LaneStart, ...]
-    """One for each of ``run.num_envs`` lanes."""
+    """Starting point of each of the ``run.num_envs`` lanes."""
     demonstrations: Demonstrations | None = None
-    """Learned from beside the run's own experience."""
+    """Another run's rows, which are learned from together with the run's own."""
     checkpoint: Path | None = None
     resumed_update: int = 0
     resumed_steps: int = 0
     quiet: bool = False
     """No display, files only."""
     told: tuple[str, ...] = ()
-    """Lines that the display begins with."""
+    """First lines of the display."""
 
     @property
     def shaped(self) -> bool:
-        """Whether rewards are the user's own, so that episodes have two returns."""
+        """Whether the run has an own reward. Its episodes then have two returns."""
         return self.reward is not None
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Everything that is settled before the program of an evaluation is built: who plays what, how often, how long."""
+    """Everything that is settled before the program of an evaluation is built."""
 
     run: RunConfig
     name: str
-    """Of the environment, for messages."""
+    """Name of the environment, for messages."""
     env: EnvReference
     spaces: Spaces
     kind: Literal["scalar", "vector"]
-    """Whether environments take their turns, or are stepped by one call."""
+    """Whether each lane is stepped by its own call, or all lanes by one call."""
     policy: PolicyGraph
     inference: BackendSpec
-    """What runs the policy."""
+    """The backend that runs the policy."""
     published: Arrays
     """The policy's parameters and statistics."""
     num_workers: int
-    """Environment processes of the run; as many play."""
+    """Number of environment processes of the run, and of players."""
     episodes: int
     seed: int
     seconds: float | None
-    """After so many, no further episode begins, but for the first five; ``None``: there is no limit."""
+    """After so many seconds no further episode begins, except the first five. ``None``: no limit."""
     quiet: bool
     """No display."""
     deaths: Path
-    """Gets the tracebacks of processes that are started again."""
+    """The file for tracebacks of processes that are started again."""

@@ -1,4 +1,4 @@
-"""The fields of a rollout's slot: rows in time order, side areas, and what identifies it."""
+"""The fields of a slot that holds a rollout: rows in time order, side areas, and numbers that identify it."""
 
 from penstock.types import ArraySpec, Spaces
 
@@ -11,12 +11,12 @@ def rollout_specs(
     """The arrays of one slot that holds a rollout of ``num_steps`` steps of ``lanes`` lanes.
 
     Args:
-        spaces: of one lane.
-        row: the algorithm's own row fields, per lane.
-        num_steps: T. There are T + 1 rows; row T is the bootstrap.
-        lanes: lanes in the slot.
-        same_step: the source resets in the same step, so last observations of truncated episodes need a side area.
-        shaped: rewards are the user's own, so that episodes have two returns.
+        spaces: the spaces of one lane.
+        row: the algorithm's own row fields, for one lane.
+        num_steps: T. There are T + 1 rows; row T is the bootstrap row.
+        lanes: number of lanes in the slot.
+        same_step: the source resets in the same step. Last observations of truncated episodes then need a side area.
+        shaped: the run has an own reward. Its episodes then have two returns.
     """
     steps, ends = num_steps + 1, num_steps * lanes
     rows = (
@@ -29,7 +29,7 @@ def rollout_specs(
         ArraySpec("policy_version", (), "int64"),
         *row,
     )
-    # Side areas are filled from the front: pages that no episode end reaches are never touched and cost no memory.
+    # Side areas are filled from the front. Pages behind the last episode's end are never touched and cost no memory.
     final = tuple(ArraySpec(f"final.{s.name}", (ends, *s.shape), s.dtype) for s in spaces.obs_specs() if same_step)
     return (
         *(spec.within(steps, lanes) for spec in rows),
@@ -45,7 +45,7 @@ def rollout_specs(
         ArraySpec("first_lane", (), "int64"),
         ArraySpec("rollout", (), "int64"),
         ArraySpec("lane_position", (lanes, 4), "int64"),
-        # All that each lane has given in the whole run, this rollout included, and what of it held bad numbers.
+        # Rows of each lane in the whole run, this rollout included, and how many of them were dropped for bad numbers.
         ArraySpec("lane_collected", (lanes,), "int64"),
         ArraySpec("lane_spoilt", (lanes,), "int64"),
     )
@@ -54,14 +54,14 @@ def rollout_specs(
 def table_specs(
     spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool, shaped: bool = False
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of one slot of a table: those of a rollout, and how its lanes go on from the slot before.
+    """The arrays of one slot of a table: those of a rollout, and how its lanes continue the writer's slot before.
 
-    Of observations that are stacks, the newest frame alone: the others stand in the rows before.
+    Of stacked observations, a row keeps only the newest frame. The other frames are in the rows before.
     """
     return (
         *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step, shaped=shaped),
-        # Whether row 0 goes on where row T of the writer's slot before stopped, and how many steps of its episode each
-        # lane has behind it there.
+        # For each lane: whether row 0 continues row T of the writer's slot before, and how many steps its episode has
+        # before row 0.
         ArraySpec("continues", (lanes,), "bool"),
         ArraySpec("steps_before", (lanes,), "int64"),
     )

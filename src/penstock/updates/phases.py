@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.kernels.noise import draw
+from penstock.kernels.noise import generate
 from penstock.seeding import phase_seed
 from penstock.types import Arrays, NoiseSpec
 
@@ -48,4 +48,4 @@ class PhaseClock:
     def noise(self, phase: int, first_row: int, rows: int) -> Arrays:
         """The noise of one phase for rows ``first_row ..`` of the next step: float32 ``[rows, ...]`` each."""
         numbers = np.arange(first_row, first_row + rows)
-        return {name: draw(spec, seed, numbers, self.count) for name, spec, seed in self._noise[phase]}
+        return {name: generate(spec, seed, numbers, self.count) for name, spec, seed in self._noise[phase]}

@@ -26,7 +26,7 @@ from penstock.wiring.questions import Questions
 __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "placement"]
 
 SUPERVISOR = "supervisor"
-"""The row of counters that the supervisor writes. Bell 0 wakes the supervisor."""
+"""The line of counters that the supervisor writes. Bell 0 wakes the supervisor."""
 VITALS = ("heartbeat_ns", "sign", "busy_until_ns", "busy_ns", "idle_ns", "finished", "stopping", "ended")
 DEATHS = ("restarts", "ended_by", "uptime_ms", "redone")
 """Written by the supervisor: restarts of a node, how its last life ended (``Exit.status``) and how long it lasted, and
@@ -79,11 +79,11 @@ class Wiring:
         self._edges = {edge.name: edge for edge in edges}
         self._groups = list(dict.fromkeys(group for _, group in roster))
         self._group_of = dict(roster)
-        self._rows = (SUPERVISOR, *self._group_of)
+        self._lines = (SUPERVISOR, *self._group_of)
         self._offsets: dict[str, int] = {}
         self.nbytes = 0
         self._place("bells", Doorbells.required(1 + len(self._groups)))
-        self._place("counters", Counters.required(self._rows, COUNTERS))
+        self._place("counters", Counters.required(self._lines, COUNTERS))
         for edge in edges:
             if isinstance(edge, Table) and edge.file is not None:
                 continue
@@ -108,7 +108,7 @@ class Wiring:
             if isinstance(edge, Table) and edge.file is not None
         }
         self.bells = Doorbells(memory[self._offsets["bells"] :], 1 + len(self._groups))
-        self.counters = Counters(memory[self._offsets["counters"] :], self._rows, COUNTERS)
+        self.counters = Counters(memory[self._offsets["counters"] :], self._lines, COUNTERS)
 
     def bytes_of(self, edge: str) -> Array:
         """The bytes of one edge's structure, which lies in the segment."""

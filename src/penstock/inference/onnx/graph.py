@@ -1,6 +1,6 @@
-"""A policy as an ONNX graph, written from its list of layers: what a backend runs, and what is deployed.
+"""Writes a policy as an ONNX graph, from its list of layers: for the backend, and for deployment.
 
-Imports no torch, and `onnx` only on use. Does not run graphs, and does not export a user's own torch module.
+Imports no torch, and `onnx` only on use. Does not run graphs. Does not export a user's own torch module.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ __all__ = ["export", "write"]
 
 
 class _Record:
-    """A published record, written as constants where a graph asks for its parts.
+    """A published record, whose parts are written into a graph as constants.
 
-    Parameters are not made inputs of the graph, though that would spare a new session at each load (1.3 ms for 2 x 64
-    units, 10.6 ms for a Nature CNN): ONNX Runtime would copy every weight at every run, and with weights that it has
-    not packed a row's result depends on how many rows are in the call.
+    As inputs of the graph, parameters would need no new session at each load (1.3 ms for 2 x 64 units, 10.6 ms for a
+    Nature CNN). They are constants for two reasons. ONNX Runtime copies every input at every run. And it does not pack
+    inputs, so that a row's result would depend on the number of rows in the call.
     """
 
     def __init__(self, writer: Writer, published: Mapping[str, Array]) -> None:
@@ -38,13 +38,13 @@ class _Record:
         self._published = published
 
     def part(self, network: Network, name: str) -> str:
-        """One array of a network's flat vector."""
+        """Write one array of a network's flat vector; the name of its constant."""
         found = next(part for part in network.slices() if part.name == name)
         values = self._published[network.name][found.offset :][: int(np.prod(found.shape))]
         return self._writer.constant(values.reshape(found.shape), "float32")
 
     def moments(self, of: str) -> tuple[str, str]:
-        """Mean and ``sqrt(var + 1e-8)`` of a running statistic, float32."""
+        """Write mean and ``sqrt(var + 1e-8)`` of a running statistic, float32; the names of both constants."""
         deviation = np.sqrt(self._published[f"{of}_var"] + 1e-8)
         return self._writer.constant(self._published[f"{of}_mean"], "float32"), self._writer.constant(
             deviation, "float32"
@@ -52,11 +52,11 @@ class _Record:
 
 
 def _encode(writer: Writer, graph: PolicyGraph, record: _Record, fields: Mapping[str, str]) -> str:
-    """Encoded and normalised observations, ``[n, features]`` or ``[n, C, H, W]``. ``fields`` maps fields to values."""
+    """Encoded and normalised observations, ``[n, features]`` or ``[n, C, H, W]``. ``fields``: field -> value's name."""
     parts = [_encode_field(writer, part, fields[part.field]) for part in graph.encoding]
     if graph.encoding[0].kind == "image":
         if graph.normalize_obs or len(parts) > 1:
-            raise ValueError("an image stands alone, and is not normalised by running statistics")
+            raise ValueError("an image must be the only field, and running statistics do not normalise it")
         return parts[0]
     encoded = parts[0] if len(parts) == 1 else writer.op("Concat", *parts, axis=1)
     if not graph.normalize_obs:
@@ -113,7 +113,7 @@ def _duel(writer: Writer, layer: Dueling, value: str) -> str:
 
 
 def _outputs(writer: Writer, graph: PolicyGraph, record: _Record, fields: Mapping[str, str]) -> str:
-    """The head's outputs ``[n, k]``; declares and writes the output ``value`` where there is one."""
+    """The head's outputs ``[n, k]``. Declares and writes the output ``value`` if the policy gives one."""
     encoded = _encode(writer, graph, record, fields)
     outputs = _run(writer, graph.actor, record, encoded)
     if not graph.gives_value:
@@ -132,14 +132,14 @@ def _outputs(writer: Writer, graph: PolicyGraph, record: _Record, fields: Mappin
 
 
 def write(graph: PolicyGraph, published: Mapping[str, Array]) -> bytes:
-    """``act`` of ``graph`` as a serialised ONNX model.
+    """``act`` of ``graph`` as a serialised ONNX model. Its outputs are `PolicyGraph.outputs`.
 
     Inputs: each observation field (flat: float32 ``[n, size]``; one-hot: int64 ``[n]``; image: uint8, four dimensions),
-    ``noise`` float32 ``[n, k]``, ``explore`` float32 ``[n]``. Outputs: `PolicyGraph.outputs`.
+    ``noise`` float32 ``[n, k]``, ``explore`` float32 ``[n]``.
 
     Args:
         graph: the policy.
-        published: its parameters and statistics, written as constants.
+        published: the policy's parameters and statistics, which become constants.
     """
     writer = Writer()
     record = _Record(writer, published)
@@ -157,10 +157,10 @@ def write(graph: PolicyGraph, published: Mapping[str, Array]) -> bytes:
 
 
 def export(graph: PolicyGraph, spaces: Spaces, published: Mapping[str, Array]) -> bytes:
-    """The policy as it is deployed: a serialised ONNX model of the greedy action.
+    """The policy for deployment: a serialised ONNX model of the greedy action.
 
     Inputs: the observation fields as the environment gives them, ``[n, ...]`` in their own dtype. Outputs: ``action``
-    ``[n, ...]`` in the environment's units and dtype, and ``value`` float32 ``[n]`` where the policy gives one.
+    ``[n, ...]`` in the environment's units and dtype, and ``value`` float32 ``[n]`` if the policy gives one.
     """
     writer = Writer()
     for spec in spaces.obs_specs():

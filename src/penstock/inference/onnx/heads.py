@@ -1,4 +1,4 @@
-"""Heads as ONNX nodes: from a network's outputs to what ``act`` gives, and to the greedy action that is deployed."""
+"""Heads as ONNX nodes: from a network's outputs to the outputs of ``act``, and to the greedy action."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ __all__ = ["greedy", "sample"]
 
 
 def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> None:
-    """Declare inputs ``noise`` and ``explore``, and write what the head gives: ``action``, and ``log_prob`` or ``q``.
+    """Declare inputs ``noise`` and ``explore``, and write the head's outputs: ``action``, and ``log_prob`` or ``q``.
 
     Args:
-        writer: of the graph.
-        head: what the outputs ``[n, head.outputs]`` mean.
-        outputs: their name.
-        log_std: the free vector of a Gaussian head.
+        writer: writer of the graph.
+        head: the policy's head.
+        outputs: name of the network's outputs, ``[n, head.outputs]``.
+        log_std: name of a Gaussian head's free vector; ``None`` for other heads.
     """
     if isinstance(head, Categorical | EpsilonGreedy):
         writer.output("action", "int64", ("n",))

@@ -13,7 +13,7 @@ __all__ = ["OnnxPolicy", "build"]
 
 
 class _Session(Protocol):
-    """What is used of ``onnxruntime.InferenceSession``."""
+    """The part of ``onnxruntime.InferenceSession`` that is used here."""
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
         """Outputs by name."""
@@ -28,11 +28,11 @@ class OnnxPolicy:
         self._session: _Session | None = None
 
     def load(self, published: Mapping[str, Array]) -> None:
-        """Take new parameters and statistics; the arrays may be reused by the caller afterwards."""
+        """Copy new parameters and statistics. The caller may reuse the arrays afterwards."""
         self._session = _session(write(self.graph, published))
 
     def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
-        """Write the outputs of ``act`` for n lanes into ``out``; see `penstock.types.PolicyBackend`."""
+        """Write the outputs of ``act`` for n lanes into ``out``. See `penstock.types.PolicyBackend`."""
         if self._session is None:
             raise RuntimeError("load parameters before acting")
         n = len(explore)
@@ -40,7 +40,7 @@ class OnnxPolicy:
         feeds["noise"] = np.ascontiguousarray(noise.reshape(n, -1), np.float32)
         feeds["explore"] = np.ascontiguousarray(explore, np.float32)
         if n == 1:
-            # The kernels for one row sum in another order than those for several.
+            # ONNX Runtime sums in another order for one row than for several. So run two rows.
             feeds = {name: np.concatenate([rows, rows]) for name, rows in feeds.items()}
         names = list(out)
         for name, rows in zip(names, self._session.run(names, feeds), strict=True):
@@ -48,7 +48,7 @@ class OnnxPolicy:
 
 
 def _field(part: Encoding, rows: Array, n: int) -> Array:
-    """An observation field as the graph takes it."""
+    """An observation field in the shape and dtype of the graph's input."""
     if part.kind == "flat":
         return np.ascontiguousarray(rows.reshape(n, part.size), np.float32)
     return np.ascontiguousarray(rows, np.int64 if part.kind == "one_hot" else np.uint8)
@@ -65,5 +65,5 @@ def _session(model: bytes) -> _Session:
 
 
 def build(graph: PolicyGraph) -> OnnxPolicy:
-    """A backend for ``graph`` on ONNX Runtime; any graph will do."""
+    """A backend for ``graph`` on ONNX Runtime, which runs every graph."""
     return OnnxPolicy(graph)

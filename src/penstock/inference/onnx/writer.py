@@ -1,4 +1,4 @@
-"""Collects the nodes and constants of an ONNX graph. Knows no policy; imports `onnx` only on use."""
+"""Collects the nodes and constants of an ONNX graph. Knows no policy. Imports `onnx` only on use."""
 
 from collections.abc import Sequence
 from typing import Any

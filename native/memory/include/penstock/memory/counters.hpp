@@ -1,6 +1,6 @@
-// Counters: a table of 64-bit integers, [rows, names]; each row on its own cache lines, since each has its own writer.
+// Counters: a grid of 64-bit integers, [rows, names]. Each row has its own writer, and so its own cache lines.
 //
-// Nothing needs recovery: each cell is whole at every instant. Zero-filled memory is a valid table.
+// Nothing needs recovery: each cell is whole at every instant. Zero-filled memory is a valid grid.
 #pragma once
 
 #include <atomic>

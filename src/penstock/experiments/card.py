@@ -1,7 +1,6 @@
 """A run's card, ``RUN/README.md``: what the run is, how good it became, and what to type next."""
 
 import shlex
-from typing import Protocol
 
 from penstock import __version__
 from penstock.config.schema import Config, RunConfig
@@ -11,37 +10,9 @@ from penstock.experiments.best import best_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints
 from penstock.experiments.durable import write_file
 from penstock.experiments.run_folder import RunFolder
+from penstock.metrics.final import Evaluated
 
-__all__ = ["Evaluated", "write_card"]
-
-
-class Evaluated(Protocol):
-    """What greedy episodes of the final policy came to."""
-
-    @property
-    def mean_return(self) -> float:
-        """Mean of the episodes' undiscounted returns."""
-        ...
-
-    @property
-    def std_return(self) -> float:
-        """Their standard deviation."""
-        ...
-
-    @property
-    def mean_length(self) -> float:
-        """Mean number of steps an episode."""
-        ...
-
-    @property
-    def episodes(self) -> int:
-        """How many there were."""
-        ...
-
-    @property
-    def remark(self) -> str:
-        """Why there are fewer than were asked for, in a few words; mostly empty."""
-        ...
+__all__ = ["write_card"]
 
 
 def write_card(

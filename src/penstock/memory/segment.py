@@ -74,7 +74,7 @@ class Segment:
             os.close(fd)
             if path is not None:
                 path.unlink(missing_ok=True)
-            raise ResourceError(f"no room for the segment {name} of {nbytes} bytes: {error.strerror}") from error
+            raise ResourceError(f"no space for the segment {name} of {nbytes} bytes: {error.strerror}") from error
         return cls(fd, nbytes, writable=True)
 
     @classmethod

@@ -57,7 +57,7 @@ class PlainProgress:
         self._shown = time.monotonic()
         self._stream = None if stream is None else own_stream(stream)
         # Of lines that wait for a slow reader only the newest is of use.
-        self._outlet = None if self._stream is None else Outlet(self._stream, room=1)
+        self._outlet = None if self._stream is None else Outlet(self._stream, limit=1)
 
     def show(self, played: int, mean_return: float | None, time_s: float) -> None:
         """Write a line if it is time for one."""

@@ -45,8 +45,8 @@ class LiveDisplay:
         self._figures = Figures(timesteps)
         self._console = console or Terminal(file=own_stream(sys.stdout))
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        # Room for one: of drawings that wait only the newest is of use.
-        self._outlet = Outlet(self._console.file, room=1)
+        # Only the newest of the waiting drawings is of use.
+        self._outlet = Outlet(self._console.file, limit=1)
         self._note = ""
         self._drawn = 0.0
         self._draw()
@@ -101,9 +101,9 @@ class LiveDisplay:
     def _curve(self) -> Text:
         """The mean return, and how it came there where the terminal can show it."""
         text = Text(self._figures.number(RETURN), style="bold green")
-        room = min(_SPARK_WIDTH, self._console.width - 25)
-        if self._console.encoding.startswith("utf") and room > 0:
-            text.append("  " + sparkline(list(self._figures.returns), room), style="green")
+        width = min(_SPARK_WIDTH, self._console.width - 25)
+        if self._console.encoding.startswith("utf") and width > 0:
+            text.append("  " + sparkline(list(self._figures.returns), width), style="green")
         return text
 
 
@@ -121,8 +121,8 @@ class LiveEvaluation:
         self._live = Live(
             console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
         )
-        # Room for one: of drawings that wait only the newest is of use.
-        self._outlet = Outlet(self._console.file, room=1)
+        # Only the newest of the waiting drawings is of use.
+        self._outlet = Outlet(self._console.file, limit=1)
         self._drawn = 0.0
         self._view: RenderableType = ""
         self.show(0, None, 0.0)

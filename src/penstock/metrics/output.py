@@ -23,12 +23,12 @@ class Outlet:
 
     Args:
         stream: what is written to; once a write fails, all that follows vanishes.
-        room: writes that may wait.
+        limit: writes that may wait at once.
     """
 
-    def __init__(self, stream: IO[str], room: int) -> None:
+    def __init__(self, stream: IO[str], limit: int) -> None:
         self._stream = stream
-        self._waiting: deque[Callable[[], None]] = deque(maxlen=room)
+        self._waiting: deque[Callable[[], None]] = deque(maxlen=limit)
         self._changed = threading.Condition()
         self._closed = False
         # A daemon: one that hangs in a write must not keep the process.

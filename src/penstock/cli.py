@@ -136,7 +136,9 @@ COMMANDS = {
     "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
     "plot": Command(_plot, "plot the curves of one run, or compare several runs", "penstock plot --logdir ./logs"),
     "trace": Command(_trace, "show when each node of a run worked, and when it was idle", "penstock trace latest"),
-    "draw": Command(_draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"),
+    "draw": Command(
+        _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
+    ),
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }

@@ -113,8 +113,8 @@ class ParallelEnvironmentCollector:
             num_steps: steps of each lane, at least 1.
 
         Returns:
-            ``[num_steps, num_envs, ...]`` each: the observation fields, ``next_<field>`` for each of them, ``action`` in
-            the policy's units, ``reward``, ``terminated``, ``truncated``, ``valid``, ``log_prob``, ``value`` and
+            ``[num_steps, num_envs, ...]`` each: the observation fields, ``next_<field>`` for each of them, ``action``
+            in the policy's units, ``reward``, ``terminated``, ``truncated``, ``valid``, ``log_prob``, ``value`` and
             ``policy_version``. ``next_<field>`` of a truncated row is the last observation of its episode; of a
             terminated row it is the first observation of the next episode.
 

@@ -31,11 +31,11 @@ def write_card(
         config: resolved.
         steps: environment steps learned from.
         updates: updates made.
-        evaluation: of the final policy; ``None`` where the run was interrupted.
-        failure: one line on what ended the run, where it failed.
+        evaluation: of the final policy; ``None`` if there is none.
+        failure: one line on why the run failed, if it did.
 
     Raises:
-        RunFolderError: it cannot be written.
+        RunFolderError: the card cannot be written.
     """
     text = "\n\n".join(
         (
@@ -76,7 +76,7 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
 
 
 def _shape(run: RunConfig) -> list[tuple[str, str]]:
-    """What shapes the environment from outside."""
+    """Rows on the environment's arguments, wrappers and own reward, if there are any."""
     given = {"Arguments": run.env_args, "Wrappers, the first innermost": run.wrap}
     rows = [(name, f"`{shown(value).replace('|', '&#124;')}`") for name, value in given.items() if value]
     learned = f"`{run.reward}`; returns below are the environment's own"
@@ -89,9 +89,9 @@ def _commands(folder: RunFolder) -> str:
 
 ```sh
 penstock eval {run} --episodes 100     # how good it is
-penstock resume {run}                  # train on from its last checkpoint
+penstock resume {run}                  # continue from its last checkpoint
 penstock plot --logdir {run}           # its curves
-tensorboard --logdir {run}               # where TensorBoard is installed
+tensorboard --logdir {run}               # if TensorBoard is installed
 ```"""
 
 
@@ -103,12 +103,12 @@ def _contents(folder: RunFolder) -> str:
         kept += f", the best by its {'evaluation' if best.evaluated else 'training return'} `{best.path.name}`"
     files = [
         (folder.config_path.name, "every setting, resolved"),
-        ("checkpoints/", f"what training continues from (safetensors and a manifest): {kept}"),
+        ("checkpoints/", f"the checkpoints of the run (safetensors and a manifest): {kept}"),
         (folder.metrics_path.name, "every metric of every update, one JSON object a line"),
         ("events.out.tfevents.*", "the same for TensorBoard"),
     ]
     if folder.table_path.exists():
-        files.append((folder.table_path.name, "the replay table that a resume goes on with, mapped by all processes"))
+        files.append((folder.table_path.name, "the replay table that a resume continues with, mapped by all processes"))
     if folder.policy_path.exists():
         files.insert(2, (folder.policy_path.name, "the policy alone, as ONNX: observations in, greedy actions out"))
     return "## What is here\n\n" + "\n".join(f"- `{name}`: {text}" for name, text in files)

@@ -61,9 +61,9 @@ def test_a_checkpoint_of_other_shapes_is_refused() -> None:
     arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in small.spec.state}
     checkpoint = Checkpoint(Path("update-00000001"), {}, arrays)
     check_fits(small, checkpoint)
-    with pytest.raises(CheckpointError, match=r"of actor it has float32 \[\d+\], they ask for float32 \[\d+\]"):
+    with pytest.raises(CheckpointError, match=r"its actor is float32 \[\d+\], they need float32 \[\d+\]"):
         check_fits(prepared(hidden_sizes=(16,)), checkpoint)
-    with pytest.raises(CheckpointError, match="of actor it has nothing"):
+    with pytest.raises(CheckpointError, match="its actor is missing"):
         check_fits(small, checkpoint._replace(arrays={}))
 
 
@@ -74,7 +74,7 @@ def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() ->
     ):
         prepared(**many)
     prepared(**many, min_rows=2000)
-    with pytest.raises(ConfigError, match=r"20 steps of 100 lanes are 2,000, and 800 more come at once; .* 2800"):
+    with pytest.raises(ConfigError, match=r"20 steps of 100 lanes are 2,000 rows, and 800 more come at a time; .* 2800"):
         prepared(**many, min_rows=2000, capacity=2700)
 
 
@@ -83,7 +83,7 @@ def test_a_table_that_keeps_less_than_is_drawn_from_is_refused() -> None:
         ConfigError, match=r"--capacity 100 keeps too few rows: learning begins at 1,000 rows, .*at least 1000 must fit"
     ):
         prepared(algo="dqn", capacity=100, min_rows=1000)
-    with pytest.raises(ConfigError, match=r"and 512 come at once; give room for at least 1024"):
+    with pytest.raises(ConfigError, match=r"and rows come 512 at a time; at least 1024 must fit"):
         prepared(algo="dqn", capacity=1000, min_rows=10, num_envs=8, num_steps=64)
 
 

@@ -258,7 +258,7 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
     for spec in prepared.spec.state:
         found = checkpoint.arrays.get(spec.name)
         if found is None or found.shape != spec.shape or found.dtype != np.dtype(spec.dtype):
-            has = "nothing" if found is None else f"{found.dtype.name} {list(found.shape)}"
+            has = "missing" if found is None else f"{found.dtype.name} {list(found.shape)}"
             raise CheckpointError(
                 f"checkpoint {checkpoint.path} does not fit the run's settings: its {spec.name} is {has}, they need "
                 f"{spec.dtype} {list(spec.shape)}; set them back to the values that the run began with"

@@ -183,7 +183,7 @@ def test_a_resume_changes_what_may_change():
     [
         ({"num_envs": 2}, "^num_envs cannot become 2: a resumed run keeps its own value, 4, because its checkpoints"),
         ({"seed": Setting("1", "--seed", text=True)}, "^--seed cannot become 1: .* 0, because its episodes"),
-        ({"num_steps": 16}, "num_steps 16 .* 2048, because its lanes"),
+        ({"num_steps": 16}, "num_steps cannot become 16: .* 2048, because its lanes"),
         ({"hidden_sizes": (8,)}, "because its networks"),
         ({"num_workers": 3}, "--num_workers 3 does not divide"),
         ({"checkpoin": Setting("1", "--checkpoin", text=True)}, "unknown flag --checkpoin; did you mean --checkpoint"),

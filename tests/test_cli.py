@@ -157,7 +157,7 @@ def test_trace_says_where_it_is(run, capsys):
         (["tran"], "unknown command 'tran'; did you mean train"),
         (["train", "--env", "X", "--lrr", "1"], "unknown flag --lrr; did you mean --lr"),
         (["train", "--env", "X", "--distributed", "True"], "unknown flag --distributed"),
-        (["train", "--env", "X", "--num_workers", "3"], "the nearest that does is 2"),
+        (["train", "--env", "X", "--num_workers", "3"], "the nearest number that does is 2"),
         (["eval", "nothing", "--log_dir", "/nowhere"], "there is no run nothing"),
         (["algos", "more"], "unexpected argument 'more'"),
     ],

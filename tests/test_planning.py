@@ -61,30 +61,37 @@ def test_a_checkpoint_of_other_shapes_is_refused() -> None:
     arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in small.spec.state}
     checkpoint = Checkpoint(Path("update-00000001"), {}, arrays)
     check_fits(small, checkpoint)
-    with pytest.raises(CheckpointError, match=r"of actor it has float32 \[\d+\], they ask for float32 \[\d+\]"):
+    with pytest.raises(CheckpointError, match=r"its actor is float32 \[\d+\], they need float32 \[\d+\]"):
         check_fits(prepared(hidden_sizes=(16,)), checkpoint)
-    with pytest.raises(CheckpointError, match="of actor it has nothing"):
+    with pytest.raises(CheckpointError, match="its actor is missing"):
         check_fits(small, checkpoint._replace(arrays={}))
 
 
 def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() -> None:
     many = {"algo": "dqn", "env": "CartPole-v1", "num_envs": 100, "num_steps": 8, "n_step": 20}
-    with pytest.raises(ConfigError, match=r"--min_rows 1000 is too few: no row of 100 lanes .* give at least 2000"):
+    with pytest.raises(
+        ConfigError, match=r"--min_rows 1000 is too few: by then none of 100 lanes .* give at least 2000"
+    ):
         prepared(**many)
     prepared(**many, min_rows=2000)
-    with pytest.raises(ConfigError, match=r"20 steps of 100 lanes are 2,000, and 800 more come at once; .* 2800"):
+    with pytest.raises(ConfigError, match=r"20 steps of 100 lanes are 2,000 rows, and 800 more come at a time; .* 2800"):
         prepared(**many, min_rows=2000, capacity=2700)
 
 
 def test_a_table_that_keeps_less_than_is_drawn_from_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--capacity 100 keeps too few rows: 1,000 are there before .*at least 1000"):
+    with pytest.raises(
+        ConfigError, match=r"--capacity 100 keeps too few rows: learning begins at 1,000 rows, .*at least 1000 must fit"
+    ):
         prepared(algo="dqn", capacity=100, min_rows=1000)
-    with pytest.raises(ConfigError, match=r"and 512 come at once; give room for at least 1024"):
+    with pytest.raises(ConfigError, match=r"and rows come 512 at a time; at least 1024 must fit"):
         prepared(algo="dqn", capacity=1000, min_rows=10, num_envs=8, num_steps=64)
 
 
 def test_a_table_of_too_few_bytes_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--table_bytes 20000 keeps too few rows: 1,000 are there .*at least 1000"):
+    with pytest.raises(
+        ConfigError,
+        match=r"--table_bytes 20000 keeps too few rows: learning begins at 1,000 rows, .*at least 1000 must fit",
+    ):
         prepared(algo="dqn", table_bytes=20_000, min_rows=1000)
     with pytest.raises(ConfigError, match=r"--mini_batch_size 6000 is more than the .* rows that --table_bytes keeps"):
         prepared(algo="dqn", mini_batch_size=6000, table_bytes=300_000)
@@ -95,7 +102,7 @@ def test_a_table_of_too_few_bytes_is_refused() -> None:
 def test_several_learners_are_for_tables() -> None:
     with pytest.raises(ConfigError, match="--algo ppo has one learner"):
         prepared(learners=2)
-    with pytest.raises(ConfigError, match="--learners of more than 1 need --runtime local"):
+    with pytest.raises(ConfigError, match="--learners 2 needs --runtime local"):
         prepared(algo="dqn", learners=2, runtime="inline")
     with pytest.raises(
         ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners; give a multiple of 3"
@@ -110,7 +117,7 @@ def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.Monk
     monkeypatch.setattr("penstock.planning.available_cores", lambda: 4)
     for backend, threads in (("eager", 4), ("fused", 2)):
         found = prepared(backend=backend, threads=99)
-        said = f"--threads 99: each learner gets {threads}, because the {backend} update has use for no more on 4 cores"
+        said = f"--threads 99: each learner gets {threads}, because the {backend} update cannot use more on 4 cores"
         assert plan(found, Path("run"), quiet=True).told == (said,)
     assert prepared(threads=2).told == prepared().told == ()
 

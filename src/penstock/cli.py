@@ -1,6 +1,6 @@
-"""The command line: argv -> config -> call. What a command does stands in ``run.py`` and in the room it belongs to.
+"""The command line: argv -> config -> call. ``run.py`` and other rooms do the work of each command.
 
-Everything is imported on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
+Imports everything on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ class Command(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line and return the exit code: 0; 1 for a failure, 2 for what the user can mend, 130 for Ctrl-C."""
+    """Run a command line. Returns the exit code: 0, 1 for a failure, 2 for a mistake of the user, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
-        # A locale that cannot show a sign must not end a run.
+        # A character that the locale cannot show must not end a run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
@@ -88,12 +88,12 @@ def _eval(argv: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _output_to_error() -> Iterator[None]:
-    """What an environment prints, and how far an evaluation is, are not part of the answer.
+    """Send standard output to standard error meanwhile, also that of the processes started here.
 
-    So standard output leads to standard error meanwhile, also for the processes that are started.
+    What environments print and the progress of an evaluation are not a part of the answer, which may be JSON.
     """
     with contextlib.ExitStack() as stack:
-        # Either may be closed.
+        # Standard output or standard error may be closed.
         with contextlib.suppress(OSError):
             kept = os.dup(1)
             stack.callback(os.close, kept)
@@ -134,10 +134,12 @@ COMMANDS = {
     "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
     "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
     "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
-    "plot": Command(_plot, "draw the curves of one run, or compare several", "penstock plot --logdir ./logs"),
-    "trace": Command(_trace, "show what each node of a run did when, and where it was idle", "penstock trace latest"),
-    "draw": Command(_draw, "show the program of a config as text", "penstock draw --env Pendulum-v1"),
-    "algos": Command(_algos, "list the algorithms: actions, topology, paper", "penstock algos"),
+    "plot": Command(_plot, "plot the curves of one run, or compare several runs", "penstock plot --logdir ./logs"),
+    "trace": Command(_trace, "show when each node of a run worked, and when it was idle", "penstock trace latest"),
+    "draw": Command(
+        _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
+    ),
+    "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
 _OPTIONS = {"eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
@@ -158,7 +160,7 @@ def _no_arguments(argv: Sequence[str]) -> None:
 
 
 def _conclude(result: Any) -> int:  # noqa: ANN401
-    """What a finished or interrupted training says at its end."""
+    """Print the notes and the result of a finished or interrupted training; return the exit code."""
     run = load("shlex:quote")(str(result.run_folder))
     for note in result.notes:
         _say(note)
@@ -177,7 +179,7 @@ def _conclude(result: Any) -> int:  # noqa: ANN401
 
 
 def _program() -> str:
-    """How to call this program from here: by its name where the path finds it, else as it was called."""
+    """The command that calls this program: its name if PATH finds it, else the path that it was called by."""
     found = shutil.which("penstock") is not None or not sys.argv[0].endswith("/penstock")
     return "penstock" if found else str(load("shlex:quote")(sys.argv[0]))
 
@@ -199,7 +201,7 @@ def _help() -> str:
             "",
             *lines,
             "",
-            "penstock COMMAND --help shows what a command takes; penstock --version the version.",
+            "penstock COMMAND --help lists the flags of a command. penstock --version prints the version.",
         )
     )
 
@@ -221,12 +223,12 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
 
 
 def _failure(error: PenstockError) -> str:
-    """An error in one line where that says it all, else with the node's traceback; then what is left of the run."""
+    """An error in one line, or with the node's traceback if one line does not suffice; then the notes on the run."""
     said = f"penstock: error: {error}"
     if isinstance(error, NodeError) and error.line is not None:
         said = f"penstock: error: node {error.node}: {error.line.removeprefix(f'{error.node}: ')}"
     elif isinstance(error, NodeError):
-        said = f"{error.detail.rstrip()}\npenstock: node {error.node} failed; what it said is above"
+        said = f"{error.detail.rstrip()}\npenstock: node {error.node} failed; its traceback is above"
     return "\n".join((said, *(f"penstock: {note}" for note in getattr(error, "__notes__", ()))))
 
 
@@ -237,7 +239,7 @@ def _say(text: str) -> int:
             sys.stdout.write(text.rstrip("\n") + "\n")
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read along has left (`| head`), which is no failure.
+            # The reader of the pipe has left (`| head`). That is no failure.
             abandon(sys.stdout)
         except (OSError, ValueError) as error:
             abandon(sys.stdout)
@@ -247,7 +249,7 @@ def _say(text: str) -> int:
 
 
 def _complain(text: str, code: int) -> int:
-    """Write to standard error and return ``code``, whether anybody reads it or not."""
+    """Write to standard error, if it is open, and return ``code``."""
     if sys.stderr is not None:
         try:
             sys.stderr.write(text + "\n")

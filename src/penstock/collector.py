@@ -1,6 +1,6 @@
-"""ParallelEnvironmentCollector: experience from parallel environments, for whoever brings a learner of their own.
+"""ParallelEnvironmentCollector: experience from parallel environments, for a learner of the user's own.
 
-The environment nodes are those of training, in lock step; this process takes the learner's place. It learns nothing.
+Runs the environment nodes of training, in lock step. This process takes the place of the learner. It learns nothing.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ __all__ = ["ParallelEnvironmentCollector"]
 START_LIMIT_S = 120.0
 TICK_S = 0.05
 LEARNER = "learner"
-"""The node whose place this process takes."""
+"""This process takes the place of this node."""
 
 
 class ParallelEnvironmentCollector:
@@ -39,12 +39,12 @@ class ParallelEnvironmentCollector:
     Args:
         env_fn: a Gymnasium id, ``module:name``, or a callable that makes an environment.
         num_workers: environment processes; they split ``num_envs`` evenly.
-        num_envs: lanes; one for each worker unless given.
-        rollout_steps: steps that a worker takes at a time.
+        num_envs: lanes; default: one for each worker.
+        rollout_steps: steps of each lane in one rollout.
         settings: any setting of ``penstock train`` by its name (``seed``, ``hidden_sizes``, ``env_timeout``, ...).
 
     Raises:
-        UsageError: the environment, its spaces or a setting cannot be served.
+        UsageError: the environment, its spaces or a setting cannot be used.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ParallelEnvironmentCollector:
         self._version = -1
 
     def start(self) -> None:
-        """Start the environment processes, with first episodes and the algorithm's initial policy until ``publish``."""
+        """Start the environment processes with new episodes. Until ``publish`` the algorithm's initial policy acts."""
         if self._processes is not None:
             return
         self._left, self._version = [], -1
@@ -103,7 +103,7 @@ class ParallelEnvironmentCollector:
                 self._processes.start(self._segment, spec, node.threads, node.imports)
 
     def publish(self, published: Mapping[str, Array]) -> None:
-        """Act with these parameters (and statistics) from the next rollout on."""
+        """From the next rollout on, act with these parameters and statistics."""
         self._published = {spec.name: np.asarray(published[spec.name]) for spec in self._prepared.spec.published()}
 
     def collect(self, num_steps: int) -> Arrays:
@@ -113,15 +113,15 @@ class ParallelEnvironmentCollector:
             num_steps: steps of each lane, at least 1.
 
         Returns:
-            ``[num_steps, num_envs, ...]`` each: the observation fields, ``next_obs`` for each of them (as
-            ``next_<field>``; of a truncated row its own last observation, of a terminated one the next episode's
-            first), ``action`` in the policy's units, ``reward``, ``terminated``, ``truncated``, ``valid``,
-            ``log_prob``, ``value`` and ``policy_version``.
+            ``[num_steps, num_envs, ...]`` each: the observation fields, ``next_<field>`` for each of them, ``action``
+            in the policy's units, ``reward``, ``terminated``, ``truncated``, ``valid``, ``log_prob``, ``value`` and
+            ``policy_version``. ``next_<field>`` of a truncated row is the last observation of its episode; of a
+            terminated row it is the first observation of the next episode.
 
         Raises:
             ConfigError: ``num_steps`` is less than 1.
             PenstockError: ``start`` was not called.
-            NodeError: an environment process failed, with its own traceback.
+            NodeError: an environment process failed; with its traceback.
         """
         if num_steps < 1:
             raise ConfigError(f"collect takes 1 step or more, not {num_steps}")

@@ -1,4 +1,4 @@
-"""What a policy is worth: greedy episodes once its run is over. While it runs, the evaluator node judges."""
+"""The final evaluation: greedy episodes at the end of a run. While a run goes on, the `EvaluatorNode` plays them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,39 +24,39 @@ class Evaluation:
     std_return: float
     mean_length: float
     episodes: int
-    """How many were played to their end, and count."""
+    """Episodes that were played to their end and count."""
     env: str
     seed: int
     checkpoint: str | None = field(default=None, compare=False)
-    """The name of the checkpoint that played; ``None``: what a run had learned at its end."""
+    """Name of the checkpoint that played; ``None``: the parameters at the end of the run."""
     remark: str = field(default="", compare=False)
-    """Why there are fewer episodes than were asked for, in a few words; mostly empty."""
+    """Why fewer episodes count than asked for, in a few words; mostly empty."""
 
 
 class Asked(NamedTuple):
-    """What is asked of an evaluation."""
+    """Settings of one evaluation."""
 
     episodes: int
     seed: int
     seconds: float | None
-    """After so many, no episode begins but the first 5; ``None``: there is no limit."""
+    """After so many seconds no episode begins, except the first 5; ``None``: no limit."""
     quiet: bool
     """No display."""
 
 
 def judge(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> Evaluation:
-    """Greedy episodes, played side by side by as many processes as the run has environment processes.
+    """Play greedy episodes in as many processes as the run has environment processes.
 
     Args:
         prepared: of the run.
         published: the parameters and statistics that play.
-        asked: how many episodes, which, and how long.
-        deaths: the file that gets the tracebacks of processes that are started again.
+        asked: how many episodes, from which seed, in how much time.
+        deaths: file for the tracebacks of processes that are restarted.
 
     Raises:
-        EnvError: a step takes too long, none of the episodes has ended for too long, or the environment cannot be made.
-        BadDataError: an episode held NaN or infinity; where these are skipped, all did.
-        NodeError: a process failed otherwise, the environment's own errors included.
+        EnvError: a step takes too long, no episode has ended for too long, or the environment cannot be made.
+        BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
+        NodeError: a process failed otherwise; also for an error of the environment.
         KeyboardInterrupt: it was interrupted.
     """
     program = build(_plan(prepared, published, asked, deaths))
@@ -94,7 +94,7 @@ def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> 
 
 
 def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:
-    """The answers to all tickets, added up in the order of their numbers.
+    """Sum up the played tickets, in the order of their numbers.
 
     Raises:
         BadDataError: no episode counts.

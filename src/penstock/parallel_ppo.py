@@ -1,6 +1,6 @@
 """ParallelPPO: PPO on all cores of one machine, as an object.
 
-Holds no logic of its own: a config from its arguments, ``run.train``, and the trained policy.
+Makes a config from its arguments, calls ``run.train`` and keeps the trained policy.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ class ParallelPPO:
         env_name: a Gymnasium id, ``module:name``, or a callable that makes an environment.
         settings: any setting of ``penstock train`` by its name: ``num_envs``, ``num_steps``, ``epochs``,
             ``mini_batch_size``, ``lr``, ``gamma``, ``gae_lambda``, ``clip_param``, ``value_coef``, ``entropy_coef``,
-            ``max_grad_norm``, ``seed``, ``device``, ``log_dir``, ... What is left out has the default that
-            ``penstock train --help`` shows.
+            ``max_grad_norm``, ``seed``, ``device``, ``log_dir``, ... ``penstock train --help`` lists all of them with
+            their defaults.
 
     Raises:
         ConfigError: an unknown setting, or a value out of range.
@@ -35,22 +35,22 @@ class ParallelPPO:
         from_mapping(named(self._settings)[0])
 
     def train(self, total_timesteps: int, **settings: Any) -> Result:  # noqa: ANN401 - as above
-        """Train from the beginning, evaluate, and return what came of it.
+        """Train from the beginning, evaluate, and return the result.
 
         Args:
             total_timesteps: environment steps, all lanes together.
             settings: ``log_interval``, ``save_interval`` (both in updates), or any other setting for this run.
 
         Raises:
-            UsageError: the environment, its spaces or the device cannot be served.
-            NodeError: a part of the run failed.
+            UsageError: the environment, its spaces or the device cannot be used.
+            NodeError: a node of the run failed.
         """
         result = train({**self._settings, "timesteps": total_timesteps, **settings})
         self._policy = result.policy
         return result
 
     def policy(self, obs: Any) -> Any:  # noqa: ANN401 - whatever the spaces hold
-        """Greedy actions for one observation or a batch, as ``serving.policy.Policy`` gives them.
+        """Greedy actions for one observation or for a batch; see ``serving.policy.Policy``.
 
         Raises:
             PenstockError: nothing has been trained yet.

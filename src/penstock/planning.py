@@ -1,6 +1,6 @@
-"""From a config to a plan: everything that can be settled, and refused, before any process starts.
+"""From a config to a plan: everything that can be settled, and refused, before any process of the run starts.
 
-It makes the environment once, to read its spaces, and touches no file.
+Makes the environment once, to read its spaces. Writes no file.
 """
 
 import bisect
@@ -41,28 +41,28 @@ __all__ = ["Prepared", "check_fits", "plan", "prepare"]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A config whose environment and algorithm have been looked at."""
+    """A settled config, with its environment and its algorithm as they were found."""
 
     config: Config
-    """Of what runs it nothing is ``auto`` any more; a ``model`` that is stays so, and ``spec`` says what it became."""
+    """No setting of the run is ``auto`` any more. The algorithm's ``model`` may be: ``spec`` holds the chosen one."""
     env: EnvReference
     reward: str | bytes | None
-    """The user's own, in place of the environment's; not yet looked up, because who plays needs none."""
+    """The user's own reward, by name or by value. It is loaded for training only: an evaluation needs none."""
     profile: EnvProfile
     algorithm: AlgorithmPackage
     spec: AlgorithmSpec
     inference: BackendSpec
     told: tuple[str, ...] = ()
-    """Lines on what was settled otherwise than it was asked for."""
+    """Lines on settings that got another value than the user asked for."""
 
     def learn(self) -> str:
-        """Where the update's functions are: those without torch if its backend is the native one."""
+        """The module of the update's functions. For the native backend it is the one without torch."""
         fused = self.algorithm.fused
         native = fused is not None and UPDATES[self.config.run.backend].native
         return fused if fused is not None and native else self.algorithm.learn
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint has to agree on to be continued or evaluated."""
+        """Facts that must be equal in a checkpoint's manifest before it is continued or evaluated."""
         run = self.config.run
         return {
             "env": self.profile.name,
@@ -74,13 +74,13 @@ class Prepared:
         }
 
     def manifest(self) -> dict[str, Any]:
-        """What every checkpoint of this run says of it: the run's identity, and what bit-identity depends on."""
+        """Facts for the manifest of every checkpoint: the run's identity, and everything that its bits depend on."""
         run = self.config.run
         return {
             **self.identity(),
             "backend": run.backend,
             **by_value(self.env, self.reward),
-            # Not of the identity: `spaces` has the fields that are left, so that older checkpoints fit as well.
+            # Not a part of the identity: `spaces` lists the remaining fields, so older checkpoints fit as well.
             "ignore_obs": list(run.ignore_obs or ()),
             "inference": self.inference.build,
             "instruction_set": instruction_set(),
@@ -91,14 +91,14 @@ class Prepared:
 
 
 def prepare(config: Config, given: Given | None = None) -> Prepared:
-    """Settle everything that is ``auto`` and look at the environment and the device.
+    """Settle everything that is ``auto``; probe the environment and check the device.
 
     Args:
         config: what to run.
-        given: environment, wrappers and reward, where the config names none that can be found by their names.
+        given: environment, wrappers and reward that were passed as objects and have no names.
 
     Raises:
-        UsageError: the environment, its spaces, the device or a backend cannot be served.
+        UsageError: the environment, its spaces, the device or a backend cannot be used.
     """
     run = config.run
     if run.device != "cpu":
@@ -106,20 +106,20 @@ def prepare(config: Config, given: Given | None = None) -> Prepared:
     given = given or Given()
     environment = given.environment(run)
     source = reference(environment)
-    # Inline is for a debugger, which looks at this process alone.
+    # With `inline` the environment is made in this process, where a debugger can see it.
     look = probe if run.runtime == "inline" else probe_apart
     profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), reset_limit_s=run.env_timeout)
     profile = replace(profile, name=display_name(environment))
     algorithm, spec = _algorithm(config, profile)
     if run.learners > 1 and spec.table is None:
         raise ConfigError(
-            f"--algo {run.algo} has one learner; --learners is for those that learn from a table (penstock algos)"
+            f"--algo {run.algo} has one learner; --learners is for algorithms that learn from a table (penstock algos)"
         )
     for name in ("table_bytes", "demonstrations"):
         if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
-        # A run may be resumed from anywhere.
+        # An absolute path, because a run may be resumed from another working directory.
         config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
     wanted = run.threads
     config = resolve(config, _demand(config, algorithm, spec))
@@ -137,7 +137,7 @@ def _algorithm(config: Config, profile: EnvProfile) -> tuple[AlgorithmPackage, A
     """The algorithm that a config names, and its spec on these spaces.
 
     Raises:
-        UsageError: a part of its package is missing, or it does not serve the spaces.
+        UsageError: a part of its package is missing, or it does not support the spaces.
     """
     algorithm = find_algorithm(config.run.algo)
     check_learn(algorithm)
@@ -149,18 +149,18 @@ def _algorithm(config: Config, profile: EnvProfile) -> tuple[AlgorithmPackage, A
 
 
 def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:
-    """A line where a learner gets fewer threads than were asked for."""
+    """One line if a learner gets fewer threads than asked for; else empty."""
     if wanted in {AUTO, run.threads}:
         return ()
-    why = f"the {run.backend} update has use for no more on {available_cores()} cores"
+    why = f"the {run.backend} update cannot use more on {available_cores()} cores"
     return (f"--threads {wanted}: each learner gets {run.threads}, because {why}",)
 
 
 def _with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> AlgorithmSpec:
-    """The algorithm with a table of as many rows as its capacity and ``table_bytes`` both allow.
+    """The spec with a table of as many rows as ``capacity`` and ``table_bytes`` both allow.
 
     Raises:
-        ConfigError: they do not suffice for what is drawn.
+        ConfigError: the table holds too few rows for its minibatches.
     """
     run, num_steps = config.run, config.algorithm.num_steps
     schedule, table = spec.replay()
@@ -174,7 +174,7 @@ def _with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile
 
 
 def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> int:
-    """How many rows a table keeps that takes so many bytes, priorities included, as its topology lays it out."""
+    """Rows of a table of ``nbytes``, priorities included, in the layout of its topology."""
     num_envs, writers = config.run.num_envs, config.run.num_workers
     num_steps: int = config.algorithm.num_steps
     if not isinstance(writers, int):
@@ -186,27 +186,34 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
     rows = num_envs * num_steps
     enough = range(1, math.ceil(table.capacity / rows) + 2)
     slots = bisect.bisect_right(enough, nbytes, key=lambda count: replace(rings, slots=count).nbytes)
-    # While one slot of each writer is filled it cannot be drawn from.
+    # Each writer fills one slot, which cannot be sampled meanwhile.
     return max(0, slots - 1) * rows
 
 
 def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_steps: int, given: str) -> None:
-    """Return if what a run keeps, by what was ``given`` for it, suffices for what it draws.
+    """Check that the table holds enough rows for its minibatches.
+
+    Args:
+        schedule: when gradient steps begin, and how many rows each samples.
+        table: of how many rows.
+        num_envs: lanes of the run.
+        num_steps: steps of each lane in one rollout.
+        given: the flag that sets the table's size and its value, for the error text.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the table holds too few rows.
     """
     rows, reach = num_envs * num_steps, num_envs * table.n_step
     least = max(schedule.min_rows, 2 * rows, reach + rows)
     if table.capacity < least:
-        why = f"{schedule.min_rows:,} are there before the first is drawn, and {rows:,} come at once"
+        why = f"learning begins at {schedule.min_rows:,} rows, and rows come {rows:,} at a time"
         if least == reach + rows:
-            why = f"{table.n_step} steps of {num_envs} lanes are {reach:,}, and {rows:,} more come at once"
-        raise ConfigError(f"{given} keeps too few rows: {why}; give room for at least {least}")
+            why = f"{table.n_step} steps of {num_envs} lanes are {reach:,} rows, and {rows:,} more come at a time"
+        raise ConfigError(f"{given} keeps too few rows: {why}; at least {least} must fit")
     if math.ceil(schedule.min_rows / rows) * rows < reach:
         raise ConfigError(
-            f"--min_rows {schedule.min_rows} is too few: no row of {num_envs} lanes has its {table.n_step} steps "
-            f"(--n_step) then; give at least {reach}"
+            f"--min_rows {schedule.min_rows} is too few: by then none of {num_envs} lanes has {table.n_step} steps "
+            f"(--n_step); give at least {reach}"
         )
     if schedule.mini_batch_size > table.capacity:
         more = f"more than the {table.capacity:,} rows that {given.partition(' ')[0]} keeps"
@@ -214,7 +221,7 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_
 
 
 def _demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
-    """What an update asks of the machine. Convolutions use a parameter more than once: they ask for more."""
+    """The work of an update. A lower bound: convolutions use each parameter more than once."""
     steps = None
     if spec.table is not None:
         schedule, _ = spec.replay()
@@ -227,7 +234,7 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
     """Whether the update can run without torch.
 
     Raises:
-        ConfigError: it is asked for and cannot.
+        ConfigError: the user asked for it, and it cannot.
     """
     on_cpu = config.run.device == "cpu"
     serves = (
@@ -243,26 +250,26 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
 
 
 def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
-    """Return if the checkpoint holds every array of the state, in the shapes that the config asks for.
+    """Check that the checkpoint holds every array of the state, in the shapes of the config.
 
     Raises:
-        CheckpointError: one differs: the config was edited after the checkpoint was written.
+        CheckpointError: one is missing or differs: the config was edited after the checkpoint was written.
     """
     for spec in prepared.spec.state:
         found = checkpoint.arrays.get(spec.name)
         if found is None or found.shape != spec.shape or found.dtype != np.dtype(spec.dtype):
-            has = "nothing" if found is None else f"{found.dtype.name} {list(found.shape)}"
+            has = "missing" if found is None else f"{found.dtype.name} {list(found.shape)}"
             raise CheckpointError(
-                f"checkpoint {checkpoint.path} does not fit the run's settings: of {spec.name} it has {has}, they "
-                f"ask for {spec.dtype} {list(spec.shape)}; put them back to what the run began with"
+                f"checkpoint {checkpoint.path} does not fit the run's settings: its {spec.name} is {has}, they need "
+                f"{spec.dtype} {list(spec.shape)}; set them back to the values that the run began with"
             )
 
 
 def _inference(config: Config, spec: AlgorithmSpec) -> str:
-    """What runs the policy: native where it can, then ONNX Runtime on the CPU, then torch.
+    """Name of the policy backend: native where it can, then ONNX Runtime on the CPU, then torch.
 
     Raises:
-        ConfigError: it is asked for and cannot.
+        ConfigError: the user asked for a backend that cannot run this policy.
     """
     name = config.run.inference
     if name == AUTO:
@@ -295,8 +302,9 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         spaces=profile.spaces,
         kind=profile.kind,
         same_step=profile.same_step,
-        # EnvPool and ale-py step a batch in a thread of theirs, which their caller waits for. Woken on another core it
-        # is in the way of the process there: two processes took 150 us a step of EnvPool's instead of 75.
+        # EnvPool and ale-py step a batch in a thread of their own, and the caller waits for it. Without cores of its
+        # own, a process has this thread woken on the core of another process: then one step of EnvPool's took 150 us
+        # in each of two processes, instead of 75.
         own_cores=profile.kind == "vector" and run.num_workers >= available_cores(),
         spec=prepared.spec,
         num_steps=config.algorithm.num_steps,
@@ -325,10 +333,10 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
 
 
 def _checked_reward(prepared: Prepared) -> str | bytes | None:
-    """The user's own reward, once it is known that it can be called.
+    """The user's own reward, once it is known to be callable.
 
     Raises:
-        EnvError: it cannot.
+        EnvError: it is not.
     """
     if prepared.reward is not None:
         found = find_reward(prepared.reward)
@@ -345,7 +353,7 @@ def _demonstrations(prepared: Prepared) -> Demonstrations | None:
 
 
 def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:
-    """Each lane goes on where it stopped; where its episode cannot be restored, with its next one."""
+    """Where each lane continues: in the episode where it stopped, or with its next one if that cannot be restored."""
     ends = np.cumsum(np.maximum(arrays["actions_count"], 0))
     starts = []
     for lane, rollout in enumerate(arrays["lane_rollout"]):

@@ -215,7 +215,9 @@ RUNTIMES = Registry(
     "runtime",
     {
         "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
-        "inline": Runtime("penstock.runtime.inline:launch", "everything in this one, for a debugger", processes=False),
+        "inline": Runtime(
+            "penstock.runtime.inline:launch", "everything in this process, for a debugger", processes=False
+        ),
     },
 )
 

@@ -1,7 +1,7 @@
 """READ ME FIRST: config -> plan -> program -> runtime.
 
-``train`` is those calls in a row; the rest of this file is what comes before them (where to begin) and after them (the
-final evaluation, the exported policy, the card).
+``train`` makes these calls in a row. The rest of this file comes before them (the run folder, the checkpoint to begin
+from) or after them (the exported policy, the final evaluation, the card).
 """
 
 import contextlib
@@ -12,20 +12,6 @@ from typing import Any
 
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, shown, with_changes
-from penstock.endings import (
-    differences,
-    ended_early,
-    evaluation_given_up,
-    leave_failed,
-    log_final,
-    nothing_learned,
-    over_already,
-    remove_unbegun,
-    skipped,
-    table_found,
-    table_in_file,
-    unbegun,
-)
 from penstock.envs.given import Given, given_of, named
 from penstock.errors import ConfigError, EnvError, NodeError, PenstockError
 from penstock.evaluation import Asked, Evaluation, judge
@@ -38,10 +24,23 @@ from penstock.experiments.checkpoints import (
     load_to_play,
     set_aside_after,
 )
+from penstock.experiments.leftovers import is_unbegun, remove_if_unbegun, write_failed_card
 from penstock.experiments.run_folder import RunFolder
+from penstock.metrics.final import log_final
+from penstock.notes import (
+    differences,
+    ended_early,
+    evaluation_given_up,
+    failure,
+    nothing_learned,
+    nothing_to_do,
+    skipped_rollouts,
+    table_differences,
+    table_in_file,
+)
 from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.processes.interrupts import Interrupts
-from penstock.processes.machine import check_room, shared_memory
+from penstock.processes.machine import check_machine, shared_memory
 from penstock.program.draw import draw as draw_program
 from penstock.program.graph import Program, file_of_table
 from penstock.program.plan import Plan
@@ -59,34 +58,34 @@ __all__ = ["Result", "draw", "evaluate", "load_policy", "resume", "train"]
 
 @dataclass(frozen=True)
 class Result:
-    """What a training run came to."""
+    """The result of a training run."""
 
     run_folder: Path
     evaluation: Evaluation | None
-    """``None`` if the run was interrupted, or its evaluation given up: then a note says why."""
+    """``None`` if the run was interrupted, or if its evaluation was given up. A note says why it was given up."""
     policy: Policy
     steps: int
     updates: int
     interrupted: bool
     not_restored: int = 0
-    """Lanes whose episode could not be restored by a resume, so that they began a new one."""
+    """Lanes that began a new episode because a resume could not restore theirs."""
     notes: tuple[str, ...] = ()
-    """Lines on why the run ended before its timesteps, or what a resume could not keep; mostly none."""
+    """Lines on why the run ended before its timesteps, or on what a resume could not keep; mostly none."""
 
 
 def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, quiet: bool = False) -> Result:
     """Train from the beginning, evaluate, export.
 
     Args:
-        config: what to run, and how; settings by their names will do, and among them ``env``, ``wrap`` and ``reward``
-            may hold callables.
-        env: makes an environment, where it has no name that the config could say.
+        config: a `Config`, or a mapping from setting names to values. In a mapping, ``env``, ``wrap`` and ``reward``
+            may be callables.
+        env: a callable that makes an environment, if the environment has no name.
         quiet: no display; files only.
 
     Raises:
-        UsageError: something that the user can mend, before any process starts where that is possible.
-        NodeError: a part of the run failed while it ran.
-        KeyboardInterrupt: it was interrupted before anything was learned; no folder is left of it.
+        UsageError: the user can correct it. Raised before any process starts, where that is possible.
+        NodeError: a node failed during the run.
+        KeyboardInterrupt: the run was interrupted before anything was learned; its folder is removed.
     """
     if not isinstance(config, Config):
         settings, given = named(config, env)
@@ -99,8 +98,8 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         # Another run may take the folder's name before it is made here.
         while not made:
             folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
-            program = _with_room(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
-            # An interrupt waits until it is known here that the folder was made: else nobody would remove it.
+            program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
+            # An interrupt waits until `made` is set: otherwise nobody would remove the folder.
             with Interrupts() as interrupts:
                 made = folder.make()
         _raise_if_any(interrupts)
@@ -110,7 +109,7 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
             return _finish(prepared, folder, _launch(prepared, folder, program), quiet=quiet)
     except KeyboardInterrupt:
         if made:
-            remove_unbegun(folder)
+            remove_if_unbegun(folder)
         raise
 
 
@@ -125,20 +124,20 @@ def resume(
     reward: Callable[..., Any] | None = None,
     quiet: bool = False,
 ) -> Result:
-    """Continue a run in its own folder from its last checkpoint, or from the one that is named.
+    """Continue a run in its own folder, from its last checkpoint or from the named one.
 
     Args:
         run: the run folder.
-        checkpoint: a checkpoint of it: its name, its update number, ``best`` or ``latest``.
-        timesteps: train up to so many steps, instead of what the run was told.
-        settings: others that change from here on, by their names; the run's config keeps them.
-        env: makes an environment, where the run's has no name.
-        wrap: its wrappers, where one of them has no name.
-        reward: its own reward, where that has no name.
+        checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
+        timesteps: new number of steps of the whole run.
+        settings: name -> new value of other settings. They are written into the run's config.
+        env: a callable that makes an environment, if the run's environment has no name.
+        wrap: the run's wrappers, if one of them has no name.
+        reward: the run's own reward, if it has no name.
         quiet: no display; files only.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used, a setting that a run keeps; see ``train`` as well.
+        UsageError: no such run, a checkpoint that cannot be used, a setting that must not change; also as ``train``.
     """
     folder = RunFolder.open(Path(run))
     more = {} if timesteps is None else {"timesteps": timesteps}
@@ -149,8 +148,8 @@ def resume(
         begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
         check_fits(prepared, begin)
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
-    program = _with_room(_topology(the_plan), prepared)
-    over = over_already(prepared.config.run, folder.path, begin.arrays)
+    program = _checked_on_machine(_topology(the_plan), prepared)
+    over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
     with folder.claim():
         program, found = _begin_table(program, begin)
         if not over:
@@ -159,8 +158,9 @@ def resume(
         folder.clear_trace()
         begun_anew = sum(start.position is None for start in the_plan.starts)
         result = _finish(prepared, folder, _launch(prepared, folder, program), begun_anew, quiet=quiet)
-    changed = (*differences(begin.manifest, prepared.manifest()), *table_found(prepared.spec, begin.manifest, found))
-    return replace(result, notes=over or (*changed, *result.notes))
+    changed = differences(begin.manifest, prepared.manifest())
+    of_table = table_differences(prepared.spec, begin.manifest, found)
+    return replace(result, notes=over or (*changed, *of_table, *result.notes))
 
 
 def evaluate(
@@ -173,23 +173,23 @@ def evaluate(
     wrap: Sequence[Any] | None = None,
     quiet: bool = True,
 ) -> Evaluation:
-    """Play greedy episodes with a run's last checkpoint, or with the one that is named, all of them.
+    """Play greedy episodes with a run's last checkpoint, or with the named one. There is no time limit.
 
-    They are played by as many processes as the run has environment processes. How many there are changes no episode.
+    As many processes play as the run has environment processes. Their number changes no episode.
 
     Args:
         run: the run folder.
         episodes: how many to play.
-        checkpoint: a checkpoint of it: its name, its update number, ``best`` or ``latest``.
-        seed: seeds the episodes; ``None``: the run's, so that they begin with those of its final evaluation.
-        env: makes an environment, where the run's has no name.
-        wrap: its wrappers, where the run's have no names.
+        checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
+        seed: seeds the episodes. ``None``: the run's seed, so the first ones are those of its final evaluation.
+        env: a callable that makes an environment, if the run's environment has no name.
+        wrap: the run's wrappers, if one of them has no name.
         quiet: no display.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, an environment that hangs.
-        BadDataError: an episode held NaN or infinity; where these are skipped, all did.
-        NodeError: a process failed, the environment's own errors included.
+        BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
+        NodeError: a process failed; also for an error of the environment.
     """
     prepared, arrays, name = _load(run, checkpoint, given_of(env, wrap), "evaluate")
     asked = Asked(episodes, prepared.config.run.seed if seed is None else seed, None, quiet)
@@ -204,7 +204,7 @@ def load_policy(
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
 ) -> Policy:
-    """The policy of a run's last checkpoint, or of the one that is named; ``env`` and ``wrap`` as in `resume`.
+    """The policy of a run's last checkpoint, or of the named one; ``env`` and ``wrap`` as in `resume`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
@@ -218,16 +218,16 @@ def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     prepared = prepare(config, Given(env))
     program = _topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
     shared = shared_memory(program) / (1 << 20)
-    return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, and what each process takes for itself"
+    return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, besides the memory of each process"
 
 
-def _with_room(program: Program, prepared: Prepared) -> Program:
-    """The program, for which the machine has room, as far as that can be known beforehand.
+def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
+    """The same program, once this machine is known to have the memory, disk and files that it needs at least.
 
     Raises:
-        ResourceError: it has not.
+        ResourceError: the machine has too little of one of them.
     """
-    check_room(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
+    check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
     return program
 
 
@@ -237,7 +237,11 @@ def _raise_if_any(interrupts: Interrupts) -> None:
 
 
 def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Program, Found | None]:
-    """See that the file of a table is there, where it has one: the monitor is to tell of it; and what was in it."""
+    """Open or make the file of a replay table, if it has one.
+
+    Returns:
+        The program with a note about the file for its monitor, and the rows found in the file.
+    """
     table = file_of_table(program)
     if table is None:
         return program, None
@@ -249,13 +253,13 @@ def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Progr
 
 @contextlib.contextmanager
 def _asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: str) -> Iterator[None]:
-    """Where something of a run that exists is not found, because it had no name to find it by, say so.
+    """Turn an EnvError into one that asks for an object: for what was given as an object and has no name to find it by.
 
     Args:
         folder: of the run.
         run: its config.
-        given: what the caller passed.
-        call: the function of this package that was asked, for an error.
+        given: the objects that the caller passed.
+        call: the function of ``penstock`` that the user called, for the error text.
     """
     try:
         yield
@@ -272,23 +276,23 @@ def _asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: s
 
 
 def _launch(prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
-    """Program to processes. A run that fails leaves a card that says so."""
+    """Run a program to its end. A run that fails gets a card that says so."""
     table = file_of_table(program)
     try:
         outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program)
         if table is not None:
             settle(table[0])
     except PenstockError as error:
-        error.add_note(leave_failed(folder, prepared.config, error))
+        error.add_note(write_failed_card(folder, prepared.config, failure(error)))
         raise
     return outcome
 
 
 def _topology(the_plan: Plan) -> Program:
-    """The program of a plan, by the data pattern that its algorithm and its sync mode ask for.
+    """Build the program of a plan, with the topology for its algorithm and sync mode.
 
     Raises:
-        ConfigError: there is no such pattern, or none in this sync mode.
+        ConfigError: the algorithm has no topology for this sync mode.
     """
     pattern, mode = the_plan.spec.topology, the_plan.run.sync_mode
     modes = TOPOLOGIES[pattern]
@@ -300,15 +304,15 @@ def _topology(the_plan: Plan) -> Program:
 
 
 def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew: int = 0, *, quiet: bool) -> Result:
-    """What comes after the last update: export, card, evaluation."""
+    """Everything after the last update: export, card, evaluation."""
     record, run = outcome.record, prepared.config.run
-    if not record or unbegun(folder):
+    if not record or is_unbegun(folder):
         raise KeyboardInterrupt
     policy = _policy(prepared, record)
     published = _published(prepared, record)
     export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
     steps, updates = int(record["steps"]), int(record["update"])
-    # Twice: an evaluation may be long, or be interrupted, and the run is of use without it.
+    # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
     write_card(folder, prepared.config, steps, updates, None)
     evaluation: Evaluation | None = None
     given_up: tuple[str, ...] = ()
@@ -323,15 +327,15 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
         write_card(folder, prepared.config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     early = () if outcome.interrupted else (*ended_early(run, record), *nothing_learned(prepared.spec, record))
-    notes = (*skipped(outcome.counters), *given_up, *early)
+    notes = (*skipped_rollouts(outcome.counters), *given_up, *early)
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
 def _load(run: Path | str, checkpoint: str | None, given: Given, call: str) -> tuple[Prepared, Arrays, str]:
-    """What a run was trained on, the arrays of a checkpoint, and its name."""
+    """The settled config of a run, the arrays of a checkpoint, and the checkpoint's name."""
     folder = RunFolder.open(Path(run))
     config = folder.read_config()
-    # On the CPU: whoever plays need not have the device that the run was trained on.
+    # On the CPU: the machine that plays need not have the device that the run was trained on.
     with _asking_for_objects(folder, config.run, given, call):
         prepared = prepare(replace(config, run=replace(config.run, device="cpu")), given)
     path = find_checkpoint(folder.path, checkpoint)
@@ -341,7 +345,7 @@ def _load(run: Path | str, checkpoint: str | None, given: Given, call: str) -> t
 
 
 def _published(prepared: Prepared, record: Arrays) -> Arrays:
-    """What the policy acts with."""
+    """The parameters and statistics that the policy acts with."""
     return {spec.name: record[spec.name] for spec in prepared.spec.published()}
 
 

@@ -62,7 +62,7 @@ def test_the_algorithm_decides_which_settings_there_are():
     [
         ({"env": "X", "lrr": 1.0}, r"unknown setting lrr; did you mean lr"),
         ({"env": "X", "gamma": 1.5}, "gamma takes a number from 0 to 1, not 1.5"),
-        ({"env": "X", "num_envs": 8, "num_workers": 3}, "nearest that does is 2"),
+        ({"env": "X", "num_envs": 8, "num_workers": 3}, "the nearest number that does is 2"),
         ({"env": "X", "early_stop": 3}, "--eval_interval"),
         *(
             ({"env": "X", "algo": algo, "updates_per_step": 1e9}, "takes a number from 0.0001 to 1,000, not 1e.09")
@@ -181,9 +181,9 @@ def test_a_resume_changes_what_may_change():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"num_envs": 2}, "^num_envs 2 cannot be had: a run that is resumed keeps its own, 4, because its checkpoints"),
-        ({"seed": Setting("1", "--seed", text=True)}, "^--seed 1 cannot be had: .* 0, because its episodes"),
-        ({"num_steps": 16}, "num_steps 16 .* 2048, because its lanes"),
+        ({"num_envs": 2}, "^num_envs cannot become 2: a resumed run keeps its own value, 4, because its checkpoints"),
+        ({"seed": Setting("1", "--seed", text=True)}, "^--seed cannot become 1: .* 0, because its episodes"),
+        ({"num_steps": 16}, "num_steps cannot become 16: .* 2048, because its lanes"),
         ({"hidden_sizes": (8,)}, "because its networks"),
         ({"num_workers": 3}, "--num_workers 3 does not divide"),
         ({"checkpoin": Setting("1", "--checkpoin", text=True)}, "unknown flag --checkpoin; did you mean --checkpoint"),
@@ -235,9 +235,9 @@ def test_what_shapes_an_environment_is_the_runs_for_good():
     config = from_mapping({"env": "X", "env_args": {"size": 5}, "wrap": ["a:B"]})
     assert with_changes(config, {"wrap": ["a:B"], "env_args": {"size": 5}}) == config
     for name, value, says in (
-        ("wrap", "a:C", "wrap a:C cannot be had: a run that is resumed keeps its own, a:B, because it was trained on"),
-        ("env_args", {}, 'env_args {} cannot be had: a run that is resumed keeps its own, {"size": 5}, because'),
-        ("reward", "a:b", "reward a:b cannot be had: a run that is resumed keeps its own, none, because its values"),
+        ("wrap", "a:C", "wrap cannot become a:C: a resumed run keeps its own value, a:B, because it was trained on"),
+        ("env_args", {}, 'env_args cannot become {}: a resumed run keeps its own value, {"size": 5}, because'),
+        ("reward", "a:b", "reward cannot become a:b: a resumed run keeps its own value, none, because its values"),
     ):
         with pytest.raises(ConfigError) as refusal:
             with_changes(config, {name: value})

@@ -70,7 +70,7 @@ def test_text_is_read_as_its_field_wants_it(name, text, value):
         ("pick", "blue", "one of red, green, not blue"),
         ("named", "z", "one of x, y, not z"),
         ("auto", "atuo", "auto or a whole number of at least 1, not atuo"),
-        ("sizes", "", "whole numbers of at least 1, parted by commas"),
+        ("sizes", "", "whole numbers of at least 1, separated by commas"),
         ("sizes", "64,0", "not 0"),
         ("shaped", "gpu", "cpu or cuda, not gpu"),
     ],

@@ -144,7 +144,7 @@ def test_spoilt_rollouts_are_dropped_and_counted_where_that_is_asked_for(tmp_pat
     assert result.steps == 16 * 4 * 12
     (line,) = result.notes
     count = int(line.split()[0])
-    assert line.endswith("rollouts held NaN or infinity and were skipped; their rows stand under rows/spoilt")
+    assert line.endswith("rollouts held NaN or infinity and were skipped; rows/spoilt counts their rows")
     last = [report.values for report in read_reports(result.run_folder) if "rows/spoilt" in report.values][-1]
     # A rollout is 16 steps of two lanes; what each of two nodes has skipped is told with the next that it hands over.
     assert 0 < last["rollouts/skipped"] <= count

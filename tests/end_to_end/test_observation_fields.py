@@ -37,7 +37,7 @@ def test_a_tuple_observation_from_training_to_its_policy(tmp_path, policy_placem
     assert session.run(["action"], named)[0] == policy(obs)
     batch = gymnasium.vector.SyncVectorEnv([TupleEnv] * 3).reset(seed=1)[0]
     assert policy(batch).shape == (3,)
-    with pytest.raises(ConfigError, match=r"ignore_obs none cannot be had: a run that is resumed keeps its own, 1\.2,"):
+    with pytest.raises(ConfigError, match=r"ignore_obs cannot become none: a resumed run keeps its own value, 1\.2,"):
         penstock.resume(done.run_folder, settings={"ignore_obs": []})
 
 

@@ -220,4 +220,4 @@ def test_the_published_commands(tmp_path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     assert "shaped return" in resumed.stdout
     refused = run("resume", "latest", "--wrap", "mine:Plus")
-    assert refused.stderr.startswith("penstock: error: --wrap mine:Plus cannot be had: a run that is resumed keeps its")
+    assert refused.stderr.startswith("penstock: error: --wrap cannot become mine:Plus: a resumed run keeps its")

@@ -204,7 +204,7 @@ def test_rows_that_were_altered_between_two_runs_are_told_of(tmp_path: Path) -> 
     again = penstock.resume(run, timesteps=6 * TURN, quiet=True)
     assert again.updates == 6
     assert again.notes[0].startswith(
-        f"not bit-exact: of {4 * TURN} replay rows {3 * TURN} are left out, {3 * TURN} of them because rows "
+        f"not bit-exact: of {4 * TURN} replay rows {3 * TURN} are left out, {3 * TURN} of them because the "
     )
     # What this run wrote is whole again.
     assert penstock.resume(run, timesteps=8 * TURN, quiet=True).notes == ()

@@ -89,12 +89,15 @@ def test_a_recipe_travels_by_names_and_by_value():
     ("given", "says"),
     [
         (recipe(nothing), "wrapper nothing returned None, which has no observation_space"),
-        (recipe("gymnasium.wrappers:TimeLimit"), "TimeLimit cannot be put around tests.environments:ClockEnv: TypeErr"),
+        (recipe("gymnasium.wrappers:TimeLimit"), "TimeLimit cannot wrap tests.environments:ClockEnv: TypeErr"),
         (recipe(f"{__name__}:Pluss"), "has no Pluss; did you mean Plus"),
         (recipe("Plus"), "wrapper Plus names no module: write module:Plus"),
         (recipe("os:sep"), "wrapper os:sep is /, which cannot be called"),
         (recipe(Plus, env=make_clocks), "--wrap cannot wrap make_clocks: it steps many lanes in one call"),
-        (recipe(env=make_clocks, num_envs=3), "--env_args gives make_clocks num_envs, which is the run's"),
+        (
+            recipe(env=make_clocks, num_envs=3),
+            "--env_args cannot give make_clocks num_envs, which is a setting of the run",
+        ),
         (recipe(env="CartPole-v1", colour="red"), "unexpected keyword argument 'colour'"),
         (recipe(env=f"{__name__}:sized", shape=1), "unexpected keyword argument 'shape'"),
         (recipe(env="envpool:CartPole-v1", colour="red"), "unexpected keyword argument 'colour'"),

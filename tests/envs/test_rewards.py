@@ -162,10 +162,10 @@ class Misnamed:
 @pytest.mark.parametrize(
     ("reward", "says"),
     [
-        (lambda state, reward: 0.0, "reward lambda takes state; a reward is given obs, action, reward, next_obs"),
-        (lambda *args: 0.0, r"takes \*args; a reward is given"),
+        (lambda state, reward: 0.0, "reward lambda takes state; a reward takes obs, action, reward, next_obs"),
+        (lambda *args: 0.0, r"takes \*args; a reward takes"),
         (NoStep, r"reward NoStep is a class without step: give it step\(self"),
-        (Needy, "reward Needy is made anew for each episode, without arguments; its class needs scale"),
+        (Needy, "reward Needy is made for each episode without arguments; give scale of its class a default"),
         (Misnamed, "step of reward Misnamed takes state"),
         ("tests.envs.test_rewards:Pathh", "has no Pathh; did you mean Path"),
         ("tests.nowhere:shaped", "there is no module tests.nowhere, which reward tests.nowhere:shaped names"),
@@ -181,7 +181,7 @@ def test_what_cannot_be_a_reward_is_one_line(reward, says):
 def test_what_is_no_number_names_reward_and_lane():
     source = lanes(lambda reward: None, Counter(3))
     source.reset([0])
-    with pytest.raises(BadDataError, match="what reward lambda gave for lane 10 of test is None"):
+    with pytest.raises(BadDataError, match="result of reward lambda for lane 10 of test is None"):
         steps(source, 1)
 
 
@@ -195,5 +195,5 @@ def test_an_error_in_a_reward_says_for_which_lane():
 
 def test_infos_of_many_lanes_are_refused():
     source = VectorSource("clocks", ClockVectorEnv(2), 2)
-    with pytest.raises(EnvError, match="takes info, which clocks does not give for single lanes"):
+    with pytest.raises(EnvError, match="takes info, but clocks steps many lanes in one call and gives no info"):
         RewardedSource(source, find_reward(lambda info: 0.0), "clocks", 0)

@@ -256,7 +256,7 @@ def test_a_missing_key_is_named(obs):
 def test_a_step_that_gives_other_than_five_values_is_named(result):
     lanes = source(Scripted(result))
     lanes.reset([0])
-    with pytest.raises(BadDataError, match=r"^step of lane 10 of test gave .*; expected five values") as caught:
+    with pytest.raises(BadDataError, match=r"^step of lane 10 of test returned .*; expected five values") as caught:
         lanes.step(np.array([3]), no_seed)
     assert caught.value.__cause__ is None, "which would show a traceback"
     assert caught.value.__suppress_context__

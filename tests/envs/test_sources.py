@@ -150,7 +150,7 @@ def test_an_environment_that_cannot_be_made_keeps_its_own_error():
         (lambda: 5, "returned 5, which has no observation_space and no action_space and no reset and no step"),
         (lambda: ClockVectorEnv(2), "returned a vector environment: give its factory a parameter num_envs"),
         (lambda num_envs: ClockEnv(), "takes num_envs, but returned .*, which is no vector environment"),
-        (lambda num_envs: ClockVectorEnv(7), "has 7 lanes where 2 were asked for"),
+        (lambda num_envs: ClockVectorEnv(7), "has 7 lanes instead of 2"),
     ],
 )
 def test_a_factory_that_returns_something_else(env, says):

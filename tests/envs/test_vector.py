@@ -313,7 +313,7 @@ def test_an_unknown_autoreset_mode_is_refused(metadata, says):
 
 
 def test_another_number_of_lanes_is_refused():
-    with pytest.raises(EnvError, match="test has 3 lanes where 2 were asked for"):
+    with pytest.raises(EnvError, match="test has 3 lanes instead of 2"):
         VectorSource("test", ClockVectorEnv(3), 2)
 
 

@@ -38,7 +38,7 @@ def test_the_card_names_the_table_where_there_is_a_file_of_it(tmp_path):
     assert "replay.table" not in text
     folder.table_path.write_bytes(b"rows")
     write_card(folder, CONFIG, 999_424, 61, EVALUATION)
-    assert "`replay.table`: the replay table that a resume goes on with" in folder.card_path.read_text()
+    assert "`replay.table`: the replay table that a resume continues with" in folder.card_path.read_text()
 
 
 def test_the_card_holds_the_whole_config(tmp_path):

@@ -149,7 +149,7 @@ def test_a_manifest_cannot_lead_out_of_its_folder(tmp_path):
 def test_a_manifest_that_says_too_little(tmp_path):
     facts = {**FACTS, "update": 1}
     del facts["env"]
-    with pytest.raises(Damage, match="says no env"):
+    with pytest.raises(Damage, match="has no env"):
         parse_manifest(write_manifest(facts, {}))
 
 

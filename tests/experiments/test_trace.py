@@ -34,7 +34,7 @@ def test_a_run_that_kept_none_says_how_to_get_one(run: RunFolder) -> None:
 
 def test_a_trace_without_a_span_is_said_to_hold_nothing(run: RunFolder) -> None:
     SpanRing.at(ring_path(run.trace, "learner")).close()
-    with pytest.raises(RunFolderError, match="holds nothing"):
+    with pytest.raises(RunFolderError, match="is empty: the run ended"):
         write_trace(run.path, None)
 
 

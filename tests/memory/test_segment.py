@@ -105,7 +105,7 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_no_room_is_named_and_leaves_no_file(tmp_path: Path) -> None:
+def test_no_space_is_named_and_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "table"
     with pytest.raises(ResourceError, match="no space for the segment table"):
         Segment.create(1 << 62, "table", path)

@@ -103,7 +103,7 @@ def test_policy_nodes_share_the_environment_nodes_and_are_drawn() -> None:
     ("settings", "line"),
     [
         ({"policy_nodes": 2}, "--policy_nodes needs --policy_placement node"),
-        ({"policy_nodes": 3, "policy_placement": "node"}, "--policy_nodes 3 is more than the 2 workers to answer"),
+        ({"policy_nodes": 3, "policy_placement": "node"}, "--policy_nodes 3 is more than --num_workers 2"),
     ],
 )
 def test_policy_nodes_that_have_nobody_to_answer_are_refused(settings: dict[str, object], line: str) -> None:

@@ -1,1 +1,1 @@
-"""WHAT to run: frozen dataclasses, read from the command line, from TOML and from mappings."""
+"""The settings of a run: frozen dataclasses, read from the command line, from TOML and from mappings."""

@@ -1,7 +1,7 @@
-"""Fields of a config dataclass as data: what kind of value each takes, within which bounds, and its text for users.
+"""Fields of a config dataclass as data: the type, the bounds and the help text of each setting.
 
-Flags, TOML keys, help and checks are all derived from these, so nothing about a setting is written twice. Knows no
-particular setting.
+Flags, TOML keys, help and checks are all derived from these fields, so nothing about a setting is written twice. Knows
+no particular setting.
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Wrapping:
-    """A wrapper by its name, with the keyword arguments that it is called with behind the environment."""
+    """A wrapper by its name, and its keyword arguments. It is called as ``wrapper(env, **arguments)``."""
 
     use: str
     arguments: Mapping[str, Any]
-    """What JSON can hold."""
+    """Values that JSON can hold."""
 
     def __str__(self) -> str:
         return f"{self.use} {json.dumps(self.arguments)}" if self.arguments else self.use
@@ -40,15 +40,15 @@ class Wrapping:
 
 Scalar: TypeAlias = bool | int | float | str | dict[str, Any] | Wrapping
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
-"""What a setting can be: what both a command line and TOML can write."""
+"""Values of settings: all that both a command line and TOML can write."""
 
 REQUIRED = dataclasses.MISSING
-"""The default of a field that has none."""
+"""Marks a field without a default."""
 
-BY_LANES = "its lanes count their steps by it"
+BY_LANES = "its lanes count their rollouts by it"
 BY_NETWORKS = "its networks were made and trained with it"
-BY_PRIORITIES = "its table has priorities, or has none"
-"""Why a run that is resumed keeps a setting: for the ``fixed`` of fields."""
+BY_PRIORITIES = "its replay table was made with priorities, or without"
+"""Reasons why a resumed run keeps a setting, for ``fixed`` of fields."""
 
 Base: TypeAlias = Literal["bool", "int", "float", "str", "table", "wrapping"]
 _BASES: dict[Any, Base] = {
@@ -65,7 +65,7 @@ _SINGLE: dict[Base, str] = {
     "bool": "True or False",
     "int": "a whole number",
     "float": "a number",
-    "str": "a text",
+    "str": "text",
     "table": "a JSON object",
     "wrapping": "module:Wrapper",
 }
@@ -73,16 +73,16 @@ _SEVERAL: dict[Base, str] = {**_SINGLE, "int": "whole numbers", "float": "number
 
 
 class Field(NamedTuple):
-    """One setting. Bounds and choices hold for each element where ``many`` is true."""
+    """One setting. If ``many`` is true, bounds and choices hold for each element."""
 
     name: str
     base: Base
     many: bool
-    """A tuple of any length above zero."""
+    """The value is a tuple of at least one element."""
     words: tuple[str, ...]
-    """Words that may stand in place of a value (``auto``)."""
+    """Words that are allowed instead of a value (``auto``)."""
     optional: bool
-    """``None`` is a value, written by leaving the key out."""
+    """``None`` is allowed. TOML writes it by leaving the key out."""
     default: Value | object
     """The default, or ``REQUIRED``."""
     help: str
@@ -90,15 +90,15 @@ class Field(NamedTuple):
     maximum: float | None
     choices: tuple[str, ...]
     pattern: str
-    """A regular expression that the whole text has to match; empty: any text."""
+    """A regular expression that the whole text must match; empty: any text."""
     form: str
     """The pattern in words."""
     positional: bool
     """Given on a command line without a flag."""
     adds: bool
-    """Given several times on one command line, it takes all values together; else the last counts."""
+    """If the flag is given several times, all values count; otherwise the last one counts."""
     fixed: str
-    """Why a run that is resumed keeps its value; empty: it may change."""
+    """Why a resumed run keeps its value; empty: it may change."""
 
     @property
     def required(self) -> bool:
@@ -107,14 +107,14 @@ class Field(NamedTuple):
 
     @property
     def takes(self) -> str:
-        """What the field takes, in words: ``a number from 0 to 1``."""
+        """The allowed values in words: ``a number from 0 to 1``."""
         if self.choices:
             kind = f"one of {', '.join(self.choices)}"
         elif self.form:
             kind = self.form
         else:
             kind = (_SEVERAL if self.many else _SINGLE)[self.base] + self._bounds()
-            kind += ", parted by commas" if self.many else ""
+            kind += ", separated by commas" if self.many else ""
         return " or ".join((*self.words, kind))
 
     def _bounds(self) -> str:
@@ -130,9 +130,9 @@ def _shown(bound: float) -> str:
 
 
 def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401  (a field stands for its value)
-    """A hyper-parameter: a default, what moves when you change it (usual range), and ``min``, ``max``, ``choices``.
+    """A hyper-parameter: its default, and a text on what moves when you change it (with the usual range).
 
-    ``fixed`` says why a run that is resumed keeps it, where it has to.
+    ``bounds`` are ``min``, ``max``, ``choices``, and ``fixed``: why a resumed run keeps its value, if it must.
     """
     return dataclasses.field(default=default, metadata={"help": text, **bounds})
 
@@ -141,14 +141,14 @@ def fields_of(config: type) -> tuple[Field, ...]:
     """Every field of a config dataclass, in order.
 
     Raises:
-        TypeError: a field has a type that cannot be written on a command line; whoever wrote the class mends it.
+        TypeError: a command line cannot write the type of a field; correct the config class.
     """
     hints = typing.get_type_hints(config)
     return tuple(_field(field, hints[field.name]) for field in dataclasses.fields(config))
 
 
 def field_table(*configs: type) -> dict[str, Field]:
-    """Name -> field over several config dataclasses, which share one namespace.
+    """Name -> field of several config dataclasses, which share one namespace.
 
     Raises:
         TypeError: two of them have a field of the same name.

@@ -1,4 +1,4 @@
-"""Command lines, read by the fields of dataclasses: ``--a_b 1``, ``--a-b=1``, a bare ``--flag`` for True."""
+"""Reads command lines by the fields of dataclasses: ``--a_b 1``, ``--a-b=1``, a bare ``--flag`` for True."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,18 +17,18 @@ Options = TypeVar("Options")
 
 _SOURCES = frozenset({"config", "preset"})
 _ALSO = {"logdir": "log_dir", "algorithm": "algo"}
-"""Spellings that other tools have made usual."""
+"""Spellings that users know from other tools."""
 
 
 class _Line(NamedTuple):
-    """A command line, taken apart."""
+    """A command line, split into positionals and flags."""
 
     positionals: list[str]
     flags: dict[str, Setting]
 
 
 def config_from_arguments(argv: Sequence[str]) -> Config:
-    """The config of ``penstock train ARGV``: a preset, then a file, then flags, each over the one before.
+    """The config of ``penstock train ARGV``: a preset, then a file, then flags. Later ones win.
 
     Raises:
         ConfigError: see ``from_settings``; also an unknown preset, a file that cannot be read, a stray argument.
@@ -49,10 +49,10 @@ def config_from_arguments(argv: Sequence[str]) -> Config:
 
 
 def _check_preset(name: str, preset: Mapping[str, Setting], settings: Mapping[str, Setting]) -> None:
-    """Return if the algorithm of ``settings`` has every setting of this preset.
+    """Check that the algorithm of ``settings`` has every setting of this preset.
 
     Raises:
-        ConfigError: it lacks one: the preset is for another algorithm.
+        ConfigError: it lacks one, because the preset is for another algorithm.
     """
     known = known_fields(settings)
     unknown = [setting for setting in preset if setting not in known]
@@ -65,10 +65,10 @@ def _check_preset(name: str, preset: Mapping[str, Setting], settings: Mapping[st
 
 
 def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Options:
-    """A dataclass of options from a command line; fields that are marked positional are given without a flag.
+    """A dataclass of options from a command line. Positional fields are given without a flag.
 
     Raises:
-        ConfigError: an unknown flag, a value out of range, an argument too many or too few.
+        ConfigError: an unknown flag, a value out of range, too many or too few arguments.
     """
     table = field_table(options)
     line = _taken_apart(argv, table)
@@ -80,10 +80,10 @@ def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Optio
 
 
 def resume_from_arguments(argv: Sequence[str]) -> tuple[ResumeOptions, dict[str, Setting]]:
-    """The options of ``penstock resume ARGV``, and what it gives for settings of the run, which are yet to be read.
+    """The options of ``penstock resume ARGV``, and the settings of the run that it gives, not yet parsed.
 
     Raises:
-        ConfigError: an option's value is out of range, an argument too many or too few.
+        ConfigError: an option's value is out of range, too many or too few arguments.
     """
     line = _taken_apart(argv, field_table(RunConfig))
     own = _flags_of(ResumeOptions)
@@ -93,7 +93,7 @@ def resume_from_arguments(argv: Sequence[str]) -> tuple[ResumeOptions, dict[str,
 
 
 def _flags_of(options: type) -> set[str]:
-    """The names of the options that are given by a flag."""
+    """Names of the options that have a flag."""
     return {name for name, field in field_table(options).items() if not field.positional}
 
 
@@ -116,10 +116,10 @@ def _options(options: type[Options], line: _Line) -> Options:
 
 
 def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:
-    """Positionals and flags; of a flag that is given twice the last counts, unless its field ``adds``.
+    """Split a command line. The last of two equal flags counts, unless its field ``adds``.
 
-    What follows a flag is its value unless it is a flag itself. After one of a boolean field it has to read as one, so
-    that ``eval --json RUN`` means what it seems to.
+    The word behind a flag is its value, unless that is a flag itself. Behind a boolean flag only words such as ``true``
+    are values: in ``eval --json RUN``, ``RUN`` is a positional.
     """
     booleans = {name for name, field in fields.items() if field.base == "bool"}
     adding = {name for name, field in fields.items() if field.adds}

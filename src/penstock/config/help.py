@@ -13,8 +13,11 @@ from penstock.config.sources import algorithm_fields
 __all__ = ["options_help", "resume_help", "train_help"]
 
 _SOURCES = (
-    ("--preset NAME", "settings that are known to work well; `penstock presets` lists them"),
-    ("--config FILE", "a TOML file of settings by these names, without the dashes; flags win over it"),
+    ("--preset NAME", "settings that work well for one task; `penstock presets` lists the presets"),
+    (
+        "--config FILE",
+        "a TOML file of settings, named as below without the dashes; it wins over a preset, flags win over it",
+    ),
 )
 
 
@@ -22,11 +25,11 @@ def train_help(argv: Sequence[str], width: int) -> str:
     """Every setting of a run and of its algorithm, with its range and default.
 
     Args:
-        argv: the command line that asks for help; the algorithm is the one it names, if it does.
+        argv: the command line that asks for help. Its ``--algo`` selects the algorithm.
         width: columns of the terminal.
 
     Raises:
-        ConfigError: there is no such algorithm, or its package cannot be used.
+        ConfigError: unknown algorithm, or its package cannot be used.
     """
     words = [part for word in argv for part in word.split("=", 1)]
     named = (after for word, after in itertools.pairwise(words) if word in {"--algo", "--algorithm"})
@@ -46,11 +49,11 @@ def options_help(options: type, width: int) -> str:
 
 
 def resume_help(width: int) -> str:
-    """The options of ``penstock resume``, and which settings of a run may change."""
+    """The options of ``penstock resume``, and the settings of a run that may change."""
     settings = (field for field in fields_of(RunConfig) if not field.fixed)
     changing = [_entry(f"--{field.name}", f"{field.help}\n{field.takes}", width) for field in settings]
-    others = "settings of its algorithm (penstock train --algo NAME --help); one that cannot change is refused"
-    title = "Settings of the run that may change; those not given stay as they are"
+    others = "a setting of the algorithm (penstock train --algo NAME --help lists them), if it may change"
+    title = "Settings of the run that may change; without its flag, a setting keeps its value"
     return "\n".join(
         (options_help(ResumeOptions, width), _section(title, [*changing, _entry("--NAME", others, width)]))
     )
@@ -73,7 +76,7 @@ def _of_field(field: Field, width: int) -> str:
 
 
 def _entry(name: str, text: str, width: int) -> str:
-    """A name on the left, its text wrapped to its right; below it where the terminal is narrow."""
+    """A name on the left and its wrapped text on the right, or below it on a narrow terminal."""
     indent = 24 if width >= 60 else 6
     body = "\n".join(
         textwrap.fill(line, max(width - 1, 30), initial_indent=" " * indent, subsequent_indent=" " * indent)

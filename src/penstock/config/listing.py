@@ -1,4 +1,4 @@
-"""What `penstock algos` prints: a line for each algorithm, from its entry, package and spec. Prints nothing."""
+"""The text of `penstock algos`: one line for each algorithm, from its entry, package and spec. Prints nothing."""
 
 from penstock.algorithm_package import ActionKind, find_algorithm
 from penstock.registry import ALGORITHMS, load
@@ -20,10 +20,10 @@ _KINDS: dict[tuple[ActionKind, ...], str] = {
 
 
 def algorithm_lines() -> tuple[str, ...]:
-    """Name, action spaces, topology, what it is and its paper, of every algorithm.
+    """One line for each algorithm: name, action spaces, topology, description with the paper.
 
     Raises:
-        ConfigError: an entry names what is not there.
+        ConfigError: an entry names a package that does not exist.
     """
     rows = [_row(name) for name in ALGORITHMS.names()]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -34,7 +34,7 @@ def algorithm_lines() -> tuple[str, ...]:
 
 def _row(name: str) -> tuple[str, str, str, str]:
     found = find_algorithm(name)
-    # An example of each kind stands for all: the topology is the algorithm's, whatever the space.
+    # Any space of the right kind will do, because the topology does not depend on it.
     spaces = Spaces((("obs", Box((1,), "float32", (-1.0,), (1.0,))),), _EXAMPLES[found.actions[0]])
     topology: str = load(found.spec)(spaces, found.config()).topology
     text: str = load(f"{found.package}:__doc__") or found.config.__doc__ or ""

@@ -1,7 +1,7 @@
-"""Everything that is ``auto`` becomes a value here, before anything starts; the run records what it became.
+"""Decides ``num_workers``, ``backend`` and ``threads`` where they are ``auto``, before anything starts.
 
-The inference backend is not, and whether the fused update applies is asked: both depend on the environment's spaces,
-which the config does not know.
+The config of the run folder holds the decided values. ``planning.py`` decides the inference backend and whether the
+fused update applies, because both depend on the environment's spaces.
 """
 
 import os
@@ -15,12 +15,12 @@ from penstock.config.workers import auto_num_workers
 __all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "most_threads", "resolve"]
 
 COMPILED_PAYS_FROM = 300_000
-"""Timesteps from which compiling an update costs less than it saves: a cold compile takes 8 s on two cores."""
+"""From so many timesteps on, compiling an update saves more time than it costs: 8 s on two cores."""
 COMPILED_STEPS_PAY_FROM = 20_000
-"""Gradient steps from a table from which it does: SAC's took 10.9 ms plainly and 6.9 ms compiled, which took 30 s."""
+"""The same for gradient steps from a table. One of SAC took 10.9 ms eager and 6.9 ms compiled; compiling took 30 s."""
 PARTED_FROM = 12_000_000
-"""Multiplications of a minibatch in one network from which torch parts it well among threads: two were 1.6 times as
-fast as one with 256 rows in two layers of 256, and slower with 64 rows in two layers of 64."""
+"""From so many multiplications of a minibatch in one network on, more threads make torch faster. Two threads were 1.6
+times as fast as one with 256 rows in two layers of 256, and slower than one with 64 rows in two layers of 64."""
 FUSED = "fused"
 FUSED_THREADS = 2
 """The fused update has work for two threads: the actor and the critic."""
@@ -28,20 +28,20 @@ FUSED_THREADS = 2
 
 @dataclass(frozen=True)
 class Demand:
-    """What an update asks of a machine: known once the environment's spaces are."""
+    """The work of an update. It is known once the environment's spaces are known."""
 
     fused: bool
-    """The fused update applies."""
+    """The fused update can run this algorithm and model."""
     multiplications: int
-    """Of one minibatch in the policy's network, at least."""
+    """Multiplications of one minibatch in the policy's network, a lower bound."""
     gradient_steps: int | None = None
-    """Of the whole run, where it learns from a table."""
+    """Gradient steps of the whole run, if it learns from a table."""
 
 
 def resolve(config: Config, demand: Demand) -> Config:
     """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine.
 
-    Threads that are asked for are bounded too: a run may be resumed, or its policy loaded, where cores are fewer.
+    The user's own number of threads is bounded too: a run may be resumed on a machine with fewer cores.
     """
     run = config.run
     cores, lock_step = available_cores(), run.sync_mode == "blocking"
@@ -53,7 +53,7 @@ def resolve(config: Config, demand: Demand) -> Config:
         backend = auto_backend(run.timesteps, demand, compiler=has_compiler())
     threads = run.threads
     if threads == "auto":
-        # Environments that a table's learner outruns hardly use the cores that they have a claim to.
+        # With a replay table the environments hardly use the cores set aside for them, so the learner may have these.
         claimed = 0 if lock_step or demand.gradient_steps is not None else workers
         threads = auto_threads(backend, max(1, (cores - claimed) // run.learners), demand)
     threads = min(threads, most_threads(backend, cores))
@@ -61,7 +61,7 @@ def resolve(config: Config, demand: Demand) -> Config:
 
 
 def auto_backend(timesteps: int, demand: Demand, *, compiler: bool) -> str:
-    """Fused where it applies; else compiled where it pays and can be."""
+    """Fused if it applies; else compiled if that saves time and there is a compiler; else eager."""
     if demand.fused:
         return FUSED
     if demand.gradient_steps is None:
@@ -72,9 +72,9 @@ def auto_backend(timesteps: int, demand: Demand, *, compiler: bool) -> str:
 
 
 def auto_threads(backend: str, free: int, demand: Demand) -> int:
-    """Threads of a learner that has so many cores for itself; the answer's bits are promised for their number.
+    """Threads of a learner that has ``free`` cores for itself. The bits of a run may depend on this number.
 
-    The fused update has work for two. Torch gets all of them where there is something to part, and else one.
+    The fused update gets at most two. Torch gets all for large minibatches and networks, otherwise one.
     """
     if backend == FUSED:
         return most_threads(backend, free)
@@ -82,7 +82,7 @@ def auto_threads(backend: str, free: int, demand: Demand) -> int:
 
 
 def most_threads(backend: str, cores: int) -> int:
-    """The most threads that one learner has use for."""
+    """The most threads that one learner can use."""
     return min(FUSED_THREADS, cores) if backend == FUSED else cores
 
 
@@ -94,5 +94,5 @@ def available_cores() -> int:
 
 
 def has_compiler() -> bool:
-    """True if the C++ compiler that a compiled update is made with is installed."""
+    """True if the C++ compiler for the compiled update is installed."""
     return shutil.which(os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")) is not None

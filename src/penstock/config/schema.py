@@ -1,6 +1,6 @@
-"""What a run can be told, with every default, and a whole config that holds only values that fit each other.
+"""Every setting of a run with its default and help text, and the check that settings fit each other.
 
-An algorithm's own hyper-parameters stand in its ``spec.py``. Reads no file, and decides nothing that is ``auto``.
+Hyper-parameters of an algorithm are in its ``spec.py``. Reads no file, and decides nothing that is ``auto``.
 """
 
 from dataclasses import dataclass, field, fields
@@ -15,7 +15,7 @@ from penstock.registry import INFERENCE, RUNTIMES, UPDATES, texts_of
 __all__ = ["AUTO", "Config", "RunConfig"]
 
 AUTO = "auto"
-"""Of a setting: this machine, and what is run, decide."""
+"""Value of a setting that penstock decides, from the machine and from the run."""
 
 
 def _setting(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
@@ -24,11 +24,11 @@ def _setting(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """How to run: everything that is not the algorithm's."""
+    """All settings of a run except the algorithm's hyper-parameters."""
 
     env: str = field(
         metadata={
-            "help": "Gymnasium id, envpool:task, or module:name of what makes an environment",
+            "help": "the environment: a Gymnasium id, envpool:task, or module:name of a callable that makes it",
             "pattern": r"(?s).*\S.*",
             "form": "the name of an environment",
             "fixed": "its checkpoints are of this environment",
@@ -38,23 +38,23 @@ class RunConfig:
         default=None,
         metadata={
             "help": """its keyword arguments, as JSON: '{"config": {"duration": 20}}'; in TOML a table""",
-            "fixed": "it was trained on the environment that they make",
+            "fixed": "it was trained with these arguments",
         },
     )
     wrap: tuple[Wrapping, ...] | None = _setting(
         None,
-        "wrappers around each environment, the first one innermost, by repeating the flag or parted by commas; with "
-        'arguments in TOML: wrap = [{use = "module:Wrapper", arguments = {size = 84}}]',
+        "wrapper around each environment; for several, repeat the flag or separate them by commas, the first is the "
+        'innermost; with arguments in TOML: wrap = [{use = "module:Wrapper", arguments = {size = 84}}]',
         adds=True,
-        fixed="it was trained on the environment in these wrappers",
+        fixed="it was trained on the environment with these wrappers",
     )
     reward: str | None = _setting(
         None,
-        "what gives a reward of your own in place of the environment's: a function for each step, or a class for "
-        "each episode (docs/environments.md); returns that are reported stay the environment's",
+        "your own reward in place of the environment's: a function for each step, or a class for each episode "
+        "(docs/environments.md); reported returns stay the environment's",
         pattern=r"(?s).*\S.*",
         form="module:name of a function or a class",
-        fixed="its values were learned of these rewards",
+        fixed="its values were learned from these rewards",
     )
     algo: str = _setting(
         "ppo",
@@ -65,127 +65,152 @@ class RunConfig:
     )
     num_envs: int = _setting(
         8,
-        "environments that are stepped side by side (lanes)",
+        "number of environments that are stepped side by side (lanes)",
         min=1,
         max=1_000_000,
-        fixed="its checkpoints say where each of its lanes stands",
+        fixed="its checkpoints hold the state of so many lanes",
     )
     num_workers: int | Literal["auto"] = _setting(
-        "auto", "environment processes; auto: one a core; non_blocking leaves 2 cores to the rest where it can", min=1
+        "auto",
+        "number of environment processes; auto: one for each core, but with non_blocking 2 cores fewer if there are "
+        "more than 2",
+        min=1,
     )
-    timesteps: int = _setting(1_000_000, "environment steps of the whole run", min=1)
+    timesteps: int = _setting(1_000_000, "environment steps of the whole run, all lanes together", min=1)
     sync_mode: Literal["blocking", "non_blocking"] = _setting(
         "blocking",
-        "blocking: lock step, repeatable bit for bit; non_blocking: collection overlaps learning",
-        fixed="its lanes stand where this mode has left them",
+        "blocking: collection and learning take turns (lock step), repeatable bit for bit; non_blocking: they overlap",
+        fixed="its checkpoints hold the lanes as this mode left them",
     )
     runtime: str = _setting("local", texts_of(RUNTIMES), choices=RUNTIMES.names())
-    device: str = _setting("cpu", "where the learner computes", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
+    device: str = _setting("cpu", "device of the learner", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
     backend: str = _setting(
         AUTO,
-        "how an update runs; auto: fused (native, without torch) where it applies, else compiled for runs of 300,000 "
-        "steps and more, or of 20,000 gradient steps from a table, where a compiler is installed",
+        "how an update runs; auto: fused (native, without torch) if it can run the algorithm and model; else compiled "
+        "if a C++ compiler is installed and the run has at least 300,000 steps, or 20,000 gradient steps from a table; "
+        "else eager",
         choices=(AUTO, *UPDATES.names()),
     )
     inference: str = _setting(
         AUTO,
-        "what computes actions; auto: native where it can, then onnx on the CPU, then torch",
+        "what computes actions; auto: native if it can run the policy; else onnx with --device cpu; else torch",
         choices=(AUTO, *INFERENCE.names()),
     )
     policy_placement: Literal["env", "node"] = _setting(
         "env", "where actions are computed; env: in each environment process; node: in policy nodes, in batches"
     )
-    policy_nodes: int = _setting(1, "policy nodes, which share the environment processes", min=1)
+    policy_nodes: int = _setting(1, "number of policy nodes; each answers a part of the environment processes", min=1)
     threads: int | Literal["auto"] = _setting(
         "auto",
-        "threads of each learner, at most one a core; auto: 2 for the fused update, which has work for no more, every "
-        "free core for image and wide networks, else 1",
+        "threads of each learner, at most one a core; auto: 2 for the fused update, which cannot use more; all free "
+        "cores for image networks and wide networks; else 1",
         min=1,
         max=1024,
     )
     learners: int = _setting(
         1,
-        "learner processes, for algorithms that learn from a table; in lock step they share each minibatch",
+        "number of learner processes, for algorithms that learn from a table; with blocking they share each minibatch",
         min=1,
         max=12,
     )
     accumulate: int = _setting(
         1,
-        "parts of a minibatch, whose gradients are averaged before a step, as if it were whole: for minibatches too "
+        "split each minibatch into so many parts and average their gradients before the step; for minibatches too "
         "large for memory",
         min=1,
     )
     table_bytes: int | None = _setting(
-        None, "bytes that a replay table may take, such as 4e9: of --capacity it keeps as many rows as fit", min=1
+        None,
+        "largest size of the replay table in bytes, such as 4e9; it keeps as many of its --capacity rows as fit",
+        min=1,
     )
     demonstrations: str | None = _setting(
-        None, "run folder whose replay table is learned from as well, beside this run's own experience"
+        None,
+        "run folder of another run; this run also learns from the replay table of its latest checkpoint",
+        form="a run folder",
     )
-    demonstration_share: float = _setting(0.25, "part of each minibatch that comes from there", min=0, max=1)
+    demonstration_share: float = _setting(
+        0.25, "share of each minibatch that comes from the --demonstrations", min=0, max=1
+    )
     seed: int = _setting(
-        0, "makes a run repeatable", min=0, max=2**63 - 1, fixed="its episodes and its noise are drawn from it"
+        0,
+        "seed of networks, episodes and noise; makes a run repeatable with blocking",
+        min=0,
+        max=2**63 - 1,
+        fixed="its episodes and its noise come from it",
     )
     log_dir: str = _setting(
-        "./logs", "run folders go here", pattern=r"(?s).+", form="a folder", fixed="it goes on in its own folder"
+        "./logs",
+        "folder for run folders; each run makes its own in it",
+        pattern=r"(?s).+",
+        form="a folder",
+        fixed="it continues in its own folder",
     )
     save_interval: int = _setting(50, "updates between checkpoints", min=1)
-    keep_checkpoints: int = _setting(5, "how many of the last checkpoints are kept, beside the best", min=1)
+    keep_checkpoints: int = _setting(5, "number of latest checkpoints to keep; the best is kept as well", min=1)
     log_interval: int = _setting(10, "updates between printed lines", min=1)
     target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
     eval_interval: int = _setting(
         0,
-        "updates between evaluations during the run; 0: only at its end. Of an update that --save_interval gives a "
-        "checkpoint as well, it decides which checkpoint is the best",
+        "updates between evaluations during the run; 0: only at its end. Where an update has an evaluation and a "
+        "checkpoint (--save_interval), the evaluation decides whether this checkpoint is the best",
         min=0,
     )
-    eval_episodes: int = _setting(100, "greedy episodes of one evaluation", min=1)
+    eval_episodes: int = _setting(100, "greedy episodes of each evaluation", min=1)
     eval_seconds: float = _setting(
         60.0,
-        "seconds in which the evaluation at a run's end begins episodes; its first 5 are begun in any case, and all "
-        "that are begun are played to their end. `penstock eval` has no such limit",
+        "seconds after which the evaluation at a run's end begins no new episode; the first 5 always begin, and every "
+        "begun episode is played to its end. `penstock eval` has no such limit",
         min=1,
     )
     early_stop: int = _setting(0, "stop after this many evaluations without improvement; 0: never", min=0)
     max_policy_lag: int = _setting(
         10,
-        "non_blocking: drop experience from a policy older than this many updates; where several learners share a "
-        "table, gradients from parameters older than this many gradient steps",
+        "non_blocking: drop experience from a policy older than this many updates; with several learners: drop "
+        "gradients from parameters older than this many gradient steps",
         min=0,
     )
     vector_env: bool = _setting(
-        False, "the environment steps many lanes itself (gymnasium.vector)", fixed="its episodes were begun so"
+        False, "the environment steps many lanes itself (gymnasium.vector)", fixed="its episodes began this way"
     )
     ignore_obs: tuple[str, ...] | None = _setting(
         None,
-        "fields of a Dict or Tuple observation that are left out, such as a text; of an inner one with all names, as "
-        "a.b",
-        form="names of observation fields, parted by commas or given one by one",
+        "fields of a Dict or Tuple observation to leave out, such as a text; a nested field is named with all its "
+        "parents, as a.b",
+        form="names of observation fields, separated by commas or with a flag each",
         adds=True,
         fixed=BY_NETWORKS,
     )
-    env_timeout: float = _setting(60.0, "seconds that a step of one environment may take; then it is hung", min=1)
+    env_timeout: float = _setting(
+        60.0, "longest time in seconds of one environment step; an environment that takes longer counts as hung", min=1
+    )
     bad_numbers: Literal["stop", "skip"] = _setting(
         "stop",
-        "NaN or infinity in observations or rewards; stop: ends the run; skip: drops the rollout, counted, and resets "
-        "the lane (non_blocking only)",
+        "for NaN or infinity in observations or rewards; stop: the run ends; skip: the rollout is dropped and counted, "
+        "and the lane is reset (non_blocking only)",
     )
-    trace: bool = _setting(False, "keep what each node does when, for `penstock trace`; costs 1.5 MB a process")
+    trace: bool = _setting(
+        False, "record when each node works and on what, for `penstock trace`; costs 1.5 MB a process"
+    )
     max_restarts: int = _setting(
         3,
-        "restarts of a process without progress in between, after which a run ends; 0: the first death ends it",
+        "how often a process is restarted without progress in between; the next death ends the run; 0: the first death "
+        "ends it",
         min=0,
     )
     stall_timeout: float = _setting(
-        300.0, "seconds without progress, and without announced long work, after which a run ends", min=1
+        300.0,
+        "seconds without progress after which a run ends; work that a node announces as long does not count",
+        min=1,
     )
 
 
 @dataclass(frozen=True)
 class Config:
-    """A whole config. Made only of values that are in range and fit each other.
+    """A whole config. All values are in range and fit each other.
 
     Raises:
-        ConfigError: one is not, or does not.
+        ConfigError: a value is out of range, or two values do not fit each other.
     """
 
     run: RunConfig
@@ -204,23 +229,25 @@ class Config:
 
 
 def _check_together(run: RunConfig) -> None:
-    """What no single setting can tell."""
+    """Check that settings fit each other."""
     if run.num_workers != "auto":
         check_num_workers(run.num_workers, run.num_envs)
     if run.early_stop and not run.eval_interval:
-        raise ConfigError("--early_stop counts evaluations, and there are none; give --eval_interval as well")
+        raise ConfigError(
+            "--early_stop counts evaluations during the run, and there are none; give --eval_interval as well"
+        )
     if run.bad_numbers == "skip" and run.sync_mode == "blocking":
         raise ConfigError(
             "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
         )
     if run.demonstrations is None and run.demonstration_share != RunConfig.demonstration_share:
         raise ConfigError(
-            "--demonstration_share is a share of demonstrations, and there are none; give --demonstrations"
+            "--demonstration_share needs demonstrations, and there are none; give --demonstrations as well"
         )
     if run.learners > 1 and not RUNTIMES[run.runtime].processes:
         apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)
-        raise ConfigError(f"--learners of more than 1 need --runtime {apart}: they wait for each other")
+        raise ConfigError(f"--learners {run.learners} needs --runtime {apart}: learners wait for each other")
     if run.policy_nodes > 1 and run.policy_placement != "node":
-        raise ConfigError("--policy_nodes needs --policy_placement node: else environment processes answer themselves")
+        raise ConfigError("--policy_nodes needs --policy_placement node: with env there are no policy nodes")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
-        raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than the {run.num_workers} workers to answer")
+        raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}")

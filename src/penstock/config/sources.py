@@ -1,4 +1,4 @@
-"""A config from what the user gives: a preset, a file, flags or a mapping; later ones win in this order."""
+"""Makes a config from the user's settings: a TOML file or preset, flags, or a mapping."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ __all__ = [
 
 PRESETS = Path(__file__).parent / "presets"
 _RETIRED = {"distributed": "false"}
-"""Settings that files and command lines of older versions give, with the one value that they could have."""
+"""Settings of older versions, each with its only allowed value. They are ignored."""
 
 
 class Setting(NamedTuple):
@@ -43,13 +43,13 @@ class Setting(NamedTuple):
 
     value: object
     label: str
-    """How errors call it: ``--lr``, or ``lr in run.toml``."""
+    """Its name in error texts: ``--lr``, or ``lr in run.toml``."""
     text: bool
-    """The value is text from the command line, yet to be read."""
+    """The value is text from the command line, not yet parsed."""
 
 
 def from_mapping(values: Mapping[str, Any]) -> Config:
-    """A config from setting names and Python values; what is left out has its default.
+    """A config from setting names and Python values. A setting that is left out has its default.
 
     Raises:
         ConfigError: an unknown name, a value of another type or out of range, values that do not fit each other.
@@ -58,16 +58,16 @@ def from_mapping(values: Mapping[str, Any]) -> Config:
 
 
 def from_toml(path: Path) -> Config:
-    """The config that a file holds, as ``to_toml`` writes it.
+    """The config in a TOML file, as ``to_toml`` writes it.
 
     Raises:
-        ConfigError: the file cannot be read, is not TOML, or ``from_mapping`` refuses what it holds.
+        ConfigError: the file cannot be read, is not TOML, or ``from_mapping`` refuses its settings.
     """
     return from_settings(settings_of_file(path))
 
 
 def to_toml(config: Config) -> str:
-    """The whole config as TOML; reading it gives an equal config. A key that is absent is ``None``."""
+    """The whole config as TOML; reading it gives an equal config. ``None`` is written by leaving the key out."""
     sections, tables = [], {}
     for title, part in (("The run", config.run), (f"The algorithm: {config.run.algo}", config.algorithm)):
         values = {item.name: as_toml(getattr(part, item.name)) for item in dataclasses.fields(part)}
@@ -75,7 +75,7 @@ def to_toml(config: Config) -> str:
         plain = {name: value for name, value in values.items() if value is not None and name not in tables}
         sections.append(f"# {title}\n" + tomli_w.dumps(plain))
     if tables:
-        # Behind all else: what follows a table in TOML belongs to it.
+        # Tables come last, because TOML counts all keys behind a table as a part of it.
         sections.append("# Tables\n" + tomli_w.dumps(tables))
     return "\n".join(sections)
 
@@ -96,12 +96,12 @@ def settings_of_file(path: Path) -> dict[str, Setting]:
 
 
 def preset_names() -> tuple[str, ...]:
-    """The presets that are shipped."""
+    """Names of the presets of this package."""
     return tuple(sorted(path.stem for path in PRESETS.glob("*.toml")))
 
 
 def preset_texts() -> dict[str, str]:
-    """Name -> the first line of each preset, which says in one sentence what it is for."""
+    """Name -> first line of each preset: one sentence on its purpose."""
     return {name: preset_path(name).read_text("utf-8").partition("\n")[0].lstrip("# ") for name in preset_names()}
 
 
@@ -109,7 +109,7 @@ def preset_path(name: str) -> Path:
     """The file of a preset.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no preset of that name.
     """
     names = preset_names()
     if name not in names:
@@ -118,11 +118,11 @@ def preset_path(name: str) -> Path:
 
 
 def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) -> Config:
-    """A config from what the user gave; the algorithm it names decides which other settings there are.
+    """A config from the user's settings. The algorithm among them decides which other settings exist.
 
     Args:
-        settings: name -> what was given for it.
-        flags: further names that could have been meant by an unknown one.
+        settings: name -> value that the user gave.
+        flags: further names to suggest for an unknown one.
 
     Raises:
         ConfigError: see ``from_mapping``.
@@ -143,7 +143,7 @@ def algorithm_fields(algorithm: AlgorithmPackage) -> tuple[Field, ...]:
     """The settings of an algorithm, in order.
 
     Raises:
-        ConfigError: one has a type that no command line can write, or the name of a setting of the run.
+        ConfigError: a command line cannot write the type of one, or one has the name of a setting of the run.
     """
     try:
         field_table(RunConfig, algorithm.config)
@@ -153,7 +153,7 @@ def algorithm_fields(algorithm: AlgorithmPackage) -> tuple[Field, ...]:
 
 
 def known_fields(settings: Mapping[str, Setting]) -> dict[str, Field]:
-    """The settings that there are with the algorithm that these name.
+    """All settings of a run with the algorithm that ``settings`` name.
 
     Raises:
         ConfigError: there is no such algorithm.
@@ -166,14 +166,14 @@ def _algorithm_of(settings: Mapping[str, Setting]) -> AlgorithmPackage:
 
 
 def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The config of a run that is resumed with other settings.
+    """The config of a resumed run with changed settings.
 
     Args:
-        config: what the run was told.
-        settings: name -> its value now, or the ``Setting`` that a command line gives.
+        config: of the run before.
+        settings: name -> new value, or a ``Setting`` from a command line.
 
     Raises:
-        ConfigError: see ``from_mapping``; also a setting that a run keeps, with the reason.
+        ConfigError: see ``from_mapping``; also a setting that a resumed run must keep, with the reason.
     """
     known, before = field_table(RunConfig, type(config.algorithm)), config.values()
     given = {
@@ -184,8 +184,8 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
     values = {name: _read(known[name], setting) for name, setting in given.items()}
     for name, value in values.items():
         if known[name].fixed and value != before[name]:
-            why = f"a run that is resumed keeps its own, {shown(before[name])}, because {known[name].fixed}"
-            raise ConfigError(f"{given[name].label} {shown(value)} cannot be had: {why}")
+            why = f"a resumed run keeps its own value, {shown(before[name])}, because {known[name].fixed}"
+            raise ConfigError(f"{given[name].label} cannot become {shown(value)}: {why}")
     own = {field.name for field in dataclasses.fields(config.run)}
     algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
     return Config(dataclasses.replace(config.run, **_part(values, own & values.keys())), algorithm)
@@ -212,7 +212,7 @@ def _read(field: Field, setting: Setting | None) -> Value | object:
 
 
 def shown(value: object) -> str:
-    """A value as a command line has it."""
+    """A value as the user types it on a command line."""
     if isinstance(value, dict):
         return json.dumps(value)
     if isinstance(value, tuple):

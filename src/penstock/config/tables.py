@@ -1,6 +1,6 @@
-"""Settings that are more than a number or a text: a table of arguments, and a wrapper by name with its arguments.
+"""Settings that are more than a number or a text: a table of arguments, or a wrapper with its arguments.
 
-A command line writes a table as JSON; TOML and Python write it as their own, or as JSON too. Looks up no name.
+A command line writes a table as JSON. TOML and Python use their own tables, or JSON too. Imports no wrapper.
 """
 
 import json
@@ -15,10 +15,10 @@ __all__ = ["as_toml", "table_of", "wrapping_of"]
 
 
 def table_of(value: object, label: str) -> dict[str, Any]:
-    """A table of what JSON can hold, from a mapping or from JSON text; ``label`` is how errors call it.
+    """A table of JSON values, from a mapping or from JSON text. ``label`` is its name in error texts.
 
     Raises:
-        ConfigError: the text is not JSON, it is no object, or it holds what JSON cannot.
+        ConfigError: the text is not JSON, is no JSON object, or a value has no JSON form.
     """
     if isinstance(value, str):
         try:
@@ -37,7 +37,7 @@ def wrapping_of(value: object, label: str) -> Wrapping:
     """A wrapper from its name, or from ``{"use": name, "arguments": {...}}``.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the value is neither.
     """
     if isinstance(value, Wrapping):
         return value
@@ -53,11 +53,11 @@ def wrapping_of(value: object, label: str) -> Wrapping:
 
 
 def as_toml(value: Any) -> Any:  # noqa: ANN401  (whatever a setting is)
-    """A setting as TOML can hold it; `table_of` and `wrapping_of` read it back."""
+    """A setting in a form that TOML can hold. `table_of` and `wrapping_of` read it back."""
     if isinstance(value, tuple):
         parts = [as_toml(part) for part in value]
         tables = [part for part in parts if isinstance(part, dict)]
-        # An array holds names alone, or tables alone.
+        # A TOML array of this config holds either names or tables, never both.
         return [part if isinstance(part, dict) else {"use": part} for part in parts] if tables else parts
     if isinstance(value, Wrapping):
         return {"use": value.use, "arguments": as_toml(value.arguments)} if value.arguments else value.use
@@ -76,7 +76,9 @@ def _plain(value: object, label: str) -> Any:  # noqa: ANN401
         return {_key(key, label): _plain(inner, label) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner, label) for inner in value]
-    raise ConfigError(f"{label} holds {_shown(value)}, which JSON cannot; give it in a function of your own instead")
+    raise ConfigError(
+        f"{label} holds {_shown(value)}, which JSON cannot hold; set it in a function of your own instead"
+    )
 
 
 def _key(key: object, label: str) -> str:

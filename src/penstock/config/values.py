@@ -1,4 +1,4 @@
-"""One setting's value: read from text, or taken from TOML or Python, and checked. Every error is one line."""
+"""Parses and checks the value of one setting, from text, TOML or Python. Every error is one line."""
 
 import math
 import re
@@ -16,10 +16,10 @@ _NONE = frozenset({"none", ""})
 
 
 def from_text(field: Field, text: str, label: str) -> Value:
-    """The value that a flag's text stands for; ``label`` is how errors call it (``--lr``).
+    """Parse the text of a flag. ``label`` is its name in error texts (``--lr``).
 
     Raises:
-        ConfigError: the text is no such value, or out of range.
+        ConfigError: the text is not a value of this field, or is out of range.
     """
     if text in field.words:
         return text
@@ -29,12 +29,12 @@ def from_text(field: Field, text: str, label: str) -> Value:
         return from_value(field, _scalar(field, text, label), label)
     parts = [part.strip() for part in text.strip("()[] ").split(",")]
     if parts[-1] == "":
-        parts.pop()  # (64,) is how Python writes a tuple of one
+        parts.pop()  # Python writes a tuple of one element as (64,).
     return from_value(field, [_scalar(field, part, label) for part in parts], label)
 
 
 def from_value(field: Field, value: object, label: str) -> Value:
-    """The value itself, in the field's own type: a whole number becomes a float, a list a tuple.
+    """Check a value and convert it to the field's type: a whole number becomes a float, a list becomes a tuple.
 
     Raises:
         ConfigError: the value has another type, or is out of range.
@@ -76,7 +76,7 @@ def _scalar(field: Field, text: str, label: str) -> Scalar:
 
 
 def _whole(text: str) -> int:
-    """A whole number, also where it is written 1_000_000 or 1e6."""
+    """A whole number, also written as 1_000_000 or 1e6."""
     try:
         return int(text)
     except ValueError:
@@ -87,7 +87,7 @@ def _whole(text: str) -> int:
 
 
 def _checked(field: Field, value: object, label: str) -> Scalar:
-    """One element, of the right type and within its bounds."""
+    """Check one element: its type and its bounds."""
     if field.base == "table":
         return table_of(value, label)
     if field.base == "wrapping":
@@ -100,14 +100,14 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
     if field.choices and value not in field.choices:
         raise _refused(field, value, label)
     if isinstance(value, str) and not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
-        # What Python makes of bytes that its locale cannot read; no file that is UTF-8 can hold it.
+        # Python makes such characters of bytes that its locale cannot decode. No UTF-8 file can hold them.
         shown = value.encode(errors="replace").decode()
         raise ConfigError(f"{label} {shown} is not UTF-8 text; give another name, or set PYTHONUTF8=1")
     if isinstance(value, str) and field.pattern and not re.fullmatch(field.pattern, value):
         raise _refused(field, value, label)
     if isinstance(value, int | float):
         low, high = field.minimum, field.maximum
-        # Written so that NaN is refused too.
+        # The comparisons are written so that NaN is refused too.
         if not (math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)):
             raise _refused(field, value, label)
     return cast("Scalar", value)

@@ -1,4 +1,4 @@
-"""Where experience comes from: one adapter for each kind of environment, all in the shape of ``types.EnvSource``.
+"""Sources of experience: one class for each kind of environment, all with the methods of ``types.EnvSource``.
 
-Knows no policy, no algorithm and no process: it makes environments, steps them and says what their spaces are.
+Makes environments, reads their spaces and steps them. Knows no policy, no algorithm and no process.
 """

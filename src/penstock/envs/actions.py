@@ -1,7 +1,7 @@
-"""One vector step's actions, cut into what each lane's environment is given.
+"""Cuts the actions of one step of all lanes into one action for each environment.
 
-An environment may keep what it is given (a penalty on the change of action, a queue of delayed actions), so nothing
-that somebody still holds is ever written again.
+An environment may keep its action, for a penalty on changes or a queue of delays. So an array is never written again
+while an environment holds it.
 """
 
 import sys
@@ -19,13 +19,13 @@ Cut: TypeAlias = Callable[[Array], Iterable[Any]]
 
 
 def cutter(space: Space, num_lanes: int) -> Cut:
-    """What cuts actions ``[B, ...]``, in the environment's own units, into one a lane."""
+    """A function that cuts actions ``[B, ...]``, in the environment's own units, into one for each lane."""
     return _integers(space) if isinstance(space, Discrete) else _boxes(space.shape, space.dtype, num_lanes)
 
 
 def _integers(space: Discrete) -> Cut:
-    # np.int64 is what Gymnasium's own `sample` gives, so every environment has seen it; the scalars are made once,
-    # because iterating over an array makes new ones for 180 ns each.
+    # Gymnasium's own `sample` gives np.int64, so every environment accepts it. The scalars are made once, because
+    # iterating over an array makes new ones for 180 ns each.
     scalars = {value: np.int64(value) for value in range(space.start, space.start + space.n)}
     lookup = scalars.__getitem__
 
@@ -36,10 +36,10 @@ def _integers(space: Discrete) -> Cut:
 
 
 def _boxes(shape: tuple[int, ...], dtype: str, num_lanes: int) -> Cut:
-    """Rows of one array, which is used again only while nobody else holds the array or one of its rows.
+    """Give rows of one array. The array is used again unless someone else holds it or one of its rows.
 
-    A row that is kept raises its own reference count, a view of a row that of the array. Making new rows each step
-    would cost 250 ns a lane, asking for the counts costs 40.
+    A held row raises its own reference count; a view of a row raises the count of the array. Reading these counts costs
+    40 ns a lane; making new rows each step would cost 250.
     """
     block = np.empty((num_lanes, *shape), dtype)
     rows = [block[lane, ...] for lane in range(num_lanes)]

@@ -1,4 +1,4 @@
-"""A limit on what an environment may take in this process, where no supervisor watches it."""
+"""A time limit for an environment in this process, which no supervisor watches."""
 
 import contextlib
 import signal
@@ -12,10 +12,10 @@ __all__ = ["deadline"]
 
 @contextlib.contextmanager
 def deadline(seconds: float, what: str) -> Iterator[None]:
-    """Break off what runs in the ``with`` block after so many seconds.
+    """Break off the ``with`` block after so many seconds, by a signal.
 
-    It is a signal that breaks it off: in the main thread alone, where nobody else has set the alarm, and not within
-    native code that does not return. Elsewhere there is no limit.
+    There is no limit in other threads than the main one, while someone else has set the alarm, and in native code that
+    does not return.
 
     Raises:
         EnvError: ``what`` took longer.
@@ -33,5 +33,5 @@ def deadline(seconds: float, what: str) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        # None: somebody else's, which Python knows no name for; without an alarm it is not asked for.
+        # None means a handler that Python did not install. It is not needed while no alarm is set.
         signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)

@@ -1,7 +1,7 @@
-"""Observation fields: the leaves of an observation space by their names, and those that a run leaves out.
+"""Observation fields: the leaves of an observation space by name, without those that a run leaves out.
 
-A field of a Dict is named by its key, one of a Tuple by its place (``0``, ``1``), one further inside by all of them
-(``dials.a``). It reads the spaces of Gymnasium and of the older API by the names of their classes, and imports neither.
+A field of a Dict has the name of its key, a field of a Tuple its place (``0``, ``1``), a nested field all of them
+(``dials.a``). Reads spaces of Gymnasium and of the older API by the names of their classes, and imports neither.
 """
 
 import shlex
@@ -15,7 +15,7 @@ from penstock.errors import ConfigError, SpaceError, nearest
 __all__ = ["OBSERVATIONS", "FieldPath", "field_paths", "kind_of", "one_line", "used_fields"]
 
 FieldPath: TypeAlias = tuple[Any, ...]
-"""The keys of dicts and places in tuples that lead to one field of an observation; empty for a plain one."""
+"""The keys of Dicts and places in Tuples that lead to a field; empty for a plain observation."""
 
 OBSERVATIONS = (
     "an observation may be a Box of at least one number, Discrete, MultiDiscrete or MultiBinary, "
@@ -26,33 +26,33 @@ _BRANCHES = ("Dict", "Tuple")
 
 
 def one_line(value: object, limit: int = 120) -> str:
-    """What an object says of itself, on one line of bounded length."""
+    """The ``str`` of an object, on one line of bounded length."""
     text = " ".join(str(value).split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def kind_of(space: Any) -> str:
-    """The name of the supported class that a space is an instance of, or of its own class."""
+    """Name of the supported class that a space derives from, or of its own class."""
     names = [base.__name__ for base in type(space).__mro__]
     return next((name for name in names if name in (*_LEAVES, *_BRANCHES)), names[0])
 
 
 def field_paths(observation_space: Any) -> dict[str, FieldPath]:
-    """Where each field stands in an observation, by the name under which rows store it: ``obs``, ``obs.<name>``."""
+    """Name of each field in rows (``obs``, ``obs.<name>``) -> its path in an observation."""
     return {".".join(("obs", *map(str, path))): path for path, _ in _leaves(observation_space)}
 
 
 def used_fields(observation_space: Any, ignore_obs: Sequence[str] = ()) -> dict[str, Any]:
-    """The space of each field that a run uses, by the name under which rows store it, sorted.
+    """Name in rows -> space, for each field that a run uses, sorted by name.
 
     Args:
         observation_space: of one environment.
-        ignore_obs: names of fields that are left out, as a user types them: without ``obs.``. The name of a Dict or
-            Tuple leaves out all that is in it.
+        ignore_obs: names of fields to leave out, as a user types them: without ``obs.``. The name of a Dict or Tuple
+            leaves out all its fields.
 
     Raises:
-        ConfigError: there is no field of that name, or none is left.
-        SpaceError: a field that is left is no array of numbers, or two fields have one name.
+        ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
+        SpaceError: a used field is no array of numbers, or two fields have the same name.
     """
     leaves = list(_leaves(observation_space))
     fields = {".".join(map(str, path)): space for path, space in leaves}
@@ -78,10 +78,10 @@ def _leaves(space: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]
 
 
 def _without(fields: Mapping[str, Any], ignore_obs: Sequence[str]) -> dict[str, Any]:
-    """The fields that are left.
+    """The fields without the ignored ones.
 
     Raises:
-        ConfigError: a name that is no field's, or none is left.
+        ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
     """
     given = f"--ignore_obs {shlex.quote(','.join(ignore_obs))}"
     if ignore_obs and "" in fields:

@@ -1,4 +1,4 @@
-"""Where arrays and rollouts hold NaN or infinity. What is done about it, others decide."""
+"""Finds NaN and infinity in arrays and rollouts. Changes nothing."""
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -22,7 +22,7 @@ class BadNumber(NamedTuple):
 
 
 def not_finite(values: Array) -> list[tuple[int, ...]]:
-    """Where the first NaN or infinity is, along the first axis; empty if there is none."""
+    """Index of the first NaN or infinity along the first axis; empty if there is none."""
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return []
     return [tuple(map(int, np.argwhere(~np.isfinite(values))[0]))]
@@ -38,9 +38,9 @@ def spoilt_rows(obs: Arrays, reward: Array) -> list[int]:
 
 
 def earliest(rollout: Arrays, fields: Sequence[str], num_steps: int) -> BadNumber | None:
-    """The first NaN or infinity of a rollout's observations and rewards, the last ones of episodes included.
+    """The first NaN or infinity in the observations and rewards of a rollout, last observations of episodes included.
 
-    At one step the observation comes before the reward: the others may come of it.
+    Within a step the observation comes first, because a bad reward may follow from it.
 
     Args:
         rollout: field -> ``[T + 1, lanes, ...]``; ``final.<field>`` ``[n, ...]`` where the source keeps them.
@@ -56,7 +56,7 @@ def earliest(rollout: Arrays, fields: Sequence[str], num_steps: int) -> BadNumbe
 
 
 def spoilt_lanes(rollout: Arrays, fields: Sequence[str], num_steps: int) -> list[int]:
-    """The lanes of a rollout that hold NaN or infinity anywhere; arguments as of ``earliest``."""
+    """The lanes of a rollout with NaN or infinity; arguments as in ``earliest``."""
     spoilt: set[int] = set()
     for _, values, ends, lanes in _parts(rollout, fields, num_steps):
         if values.dtype.kind == "f":
@@ -66,12 +66,12 @@ def spoilt_lanes(rollout: Arrays, fields: Sequence[str], num_steps: int) -> list
 
 
 def _parts(rollout: Arrays, fields: Sequence[str], num_steps: int) -> Iterator[tuple[str, Array, Array, Array]]:
-    """Name, values, and for the last observations of episodes where each stands: step and lane."""
+    """Name and values of each field; for last observations of episodes also the step and lane of each."""
     nowhere = np.empty(0, np.int64)
     for name in fields:
         yield name, rollout[name][: num_steps + 1], nowhere, nowhere
         count = int(rollout["final_count"])
         if f"final.{name}" in rollout and count:
-            # It is what step ``final_t`` led to, as row t + 1 is where no episode ends.
+            # Step ``final_t`` led to it. Where no episode ends, step t leads to row t + 1.
             yield name, rollout[f"final.{name}"][:count], rollout["final_t"], rollout["final_lane"]
     yield "reward", rollout["reward"][:num_steps], nowhere, nowhere

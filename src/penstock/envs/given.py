@@ -1,6 +1,6 @@
-"""How the environments of a run are made: by what its config names, or by objects that a caller gives in their place.
+"""Environment, wrappers and reward of a run: by name in its config, or as objects that the caller passes instead.
 
-It makes and imports nothing of them.
+Makes no environment and imports none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ __all__ = ["Given", "by_value", "given_of", "named", "shape_of"]
 
 @dataclass(frozen=True)
 class Given:
-    """What a caller gave as objects; ``None``: the config names it."""
+    """The objects that a caller passed. ``None``: the config holds a name."""
 
     env: EnvFactory | None = None
     wrap: tuple[Wrapper, ...] | None = None
     reward: Callable[..., Any] | None = None
 
     def environment(self, run: RunConfig) -> EnvReference | EnvFactory:
-        """What makes the environments of a run."""
+        """The name, factory or recipe of a run's environments."""
         env = run.env if self.env is None else self.env
         wrap = self.wrap
         if wrap is None:
@@ -34,15 +34,18 @@ class Given:
 
 
 def named(settings: Mapping[str, Any], env: EnvFactory | None = None) -> tuple[dict[str, Any], Given]:
-    """Settings with names in place of the objects among them, and those objects that no name finds again.
+    """Replace objects in settings by their names.
 
     Args:
-        settings: by their names; ``env``, ``wrap`` and ``reward`` may hold callables.
-        env: makes the environment, where ``settings`` do not say it.
+        settings: name -> value; ``env``, ``wrap`` and ``reward`` may be callables.
+        env: a callable that makes the environment.
+
+    Returns:
+        The settings with names only, and the objects whose names cannot be imported.
 
     Raises:
-        ConfigError: a wrapper is neither named nor a callable.
-        EnvError: an object that has no name cannot be sent to another process.
+        ConfigError: a wrapper is neither a name nor a callable.
+        EnvError: an object without a name cannot be sent to another process.
     """
     plain = dict(settings)
     if callable(settings.get("env")):
@@ -65,16 +68,16 @@ def named(settings: Mapping[str, Any], env: EnvFactory | None = None) -> tuple[d
 def given_of(
     env: EnvFactory | None = None, wrap: Sequence[Any] | None = None, reward: Callable[..., Any] | None = None
 ) -> Given:
-    """What a caller passes again for a run whose config has no name for it.
+    """The objects that a caller passes again for an existing run.
 
     Raises:
-        ConfigError: a wrapper is neither named nor a callable.
+        ConfigError: a wrapper is neither a name nor a callable.
     """
     return Given(env, None if wrap is None else _wrappers(wrap), reward)
 
 
 def shape_of(env: EnvReference) -> dict[str, Any]:
-    """What an environment's recipe adds to a run's identity, as JSON: ``None`` where it adds nothing."""
+    """Arguments and wrappers of an environment, as JSON, for the run's identity; ``None`` if there are none."""
     if not isinstance(env, EnvRecipe):
         return {"env_args": None, "wrap": None}
     wrap = [{"use": name_of(wrapper.make), "arguments": dict(wrapper.arguments)} for wrapper in env.wrap]
@@ -82,7 +85,7 @@ def shape_of(env: EnvReference) -> dict[str, Any]:
 
 
 def by_value(env: EnvReference, reward: str | bytes | None) -> dict[str, bool]:
-    """Which of a run's environment, wrappers and reward were given as objects that no name finds again."""
+    """Which of environment, wrappers and reward were passed as objects whose names cannot be imported."""
     recipe = env if isinstance(env, EnvRecipe) else EnvRecipe(env, {}, ())
     return {
         "env_by_value": isinstance(recipe.env, bytes),
@@ -92,7 +95,7 @@ def by_value(env: EnvReference, reward: str | bytes | None) -> dict[str, bool]:
 
 
 def _named(given: Any, what: str) -> tuple[str, Any]:
-    """Its name, and the object itself where the name does not find it."""
+    """The name of an object; also the object itself if its name cannot be imported."""
     found = sendable(given, what)
     return (found, None) if isinstance(found, str) else (name_of(given), given)
 
@@ -111,6 +114,6 @@ def _wrapper(given: Any) -> Wrapper:
         make, arguments = given.get("use"), given.get("arguments", {})
     if not (isinstance(make, str) or callable(make)):
         raise ConfigError(
-            f"wrap takes module:Wrapper, a callable, or one of them as use with its arguments, not {given}"
+            f"wrap takes module:Wrapper, a callable, or a dict with use (one of these) and arguments, not {given}"
         )
     return Wrapper(make, table_of(arguments, f"arguments of wrapper {name_of(make)}"))

@@ -1,7 +1,7 @@
 """Scalar environments: B of them in one process, stepped in a plain loop.
 
-penstock resets them itself, in the step that ends an episode, so an episode depends on its seed and its actions alone.
-It imports no Gymnasium: an environment is what has spaces, ``reset`` and ``step``.
+penstock resets them in the step that ends an episode, so an episode depends on its seed and its actions alone. Imports
+no Gymnasium: an environment is any object with spaces, ``reset`` and ``step``.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ __all__ = ["ScalarSource"]
 
 
 class ScalarSource(EnvSource):
-    """Steps a list of environments, each a lane.
+    """Steps a list of environments, one for each lane.
 
     Args:
-        name: what messages call the environment.
-        envs: the environments; the source owns them from here on.
-        first_lane: the number that messages give the first of them.
-        ignore_obs: fields of the observation that are left out, as for ``used_fields``.
+        name: of the environment, for error texts.
+        envs: the environments. The source owns and closes them.
+        first_lane: number of the first one, for error texts.
+        ignore_obs: fields of the observation to leave out, as in ``used_fields``.
 
     Raises:
-        ConfigError: ``ignore_obs`` names no field, or leaves none.
-        EnvError: it says of its observations what cannot be.
-        SpaceError: a space that is not supported.
+        ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
+        EnvError: its metadata describe impossible observations.
+        SpaceError: a space is not supported.
     """
 
     same_step = True
@@ -50,7 +50,8 @@ class ScalarSource(EnvSource):
         self._obs, self._stores = rows.arrays, rows.stores
         self._cut = cutter(self.spaces.action, self.num_lanes)
         self._reward = np.zeros(self.num_lanes, np.float32)
-        # A memoryview takes any Python or numpy number in 30 ns; the array takes 120, and None as NaN.
+        # A memoryview stores any Python or numpy number in 30 ns and refuses None. The array takes 120 ns, and stores
+        # None as NaN.
         self._reward_cells = self._reward.data
         self._infos: list[Any] | None = None
         self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
@@ -65,18 +66,18 @@ class ScalarSource(EnvSource):
         self._terminated_cells, self._truncated_cells = self._result.terminated.data, self._result.truncated.data
         self._ended: list[int] = []
         self._sign = memoryview(bytearray(8)).cast("q")
-        # Made once, because indexing an array makes a new view for 100 ns each.
+        # The views are made once, because indexing an array makes a new one for 100 ns each time.
         self._final_rows = [
             [(self._result.final_obs[name][lane, ...], values[lane, ...]) for name, values in self._obs.items()]
             for lane in range(self.num_lanes)
         ]
 
     def watch(self, sign: memoryview) -> None:
-        """Note in ``sign`` from here on which lane is being stepped or reset."""
+        """From now on, write into ``sign`` which lane is being stepped or reset."""
         self._sign = sign
 
     def keep_infos(self) -> Sequence[Any]:
-        """From here on, keep each lane's latest info; see ``types.EnvSource``."""
+        """From now on, keep each lane's latest info; see ``types.EnvSource``."""
         self._infos = [{} for _ in self._envs]
         self._lanes = [self._stepped(lane) for lane in range(self.num_lanes)]
         return self._infos
@@ -89,10 +90,10 @@ class ScalarSource(EnvSource):
         return self._obs
 
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
-        """Step every lane; a lane whose episode ends here begins its next one at once.
+        """Step every lane. A lane whose episode ends begins its next one at once.
 
         Raises:
-            BadDataError: naming environment, lane and field.
+            BadDataError: a value has a wrong type or shape. The text names environment, lane and field.
         """
         while self._ended:
             lane = self._ended.pop()
@@ -127,7 +128,7 @@ class ScalarSource(EnvSource):
             staged[lane] = one
             obs, reward, terminated, truncated, _ = step(list(self._cut(staged))[lane])
             store(obs)
-            # As ``step`` stores it, so that the episode's return is restored to the bit.
+            # In float32, as ``step`` stores it, so that the episode's return is restored bit by bit.
             yield self._obs, float(np.float32(reward))
             if terminated or truncated:
                 return
@@ -135,12 +136,12 @@ class ScalarSource(EnvSource):
     def close(self) -> None:
         """Close the environments."""
         envs, self._envs = self._envs, []
-        with contextlib.ExitStack() as stack:  # closes the rest, too, where closing one fails
+        with contextlib.ExitStack() as stack:  # closes all others even if closing one fails
             for env in envs:
                 stack.callback(env.close)
 
     def _stepped(self, lane: int) -> tuple[int, Callable[[Any], Any], Store]:
-        """A lane, what steps its environment, and what stores its observation."""
+        """A lane, the function that steps its environment, and the function that stores its observation."""
         step: Callable[[Any], Any] = self._envs[lane].step
         return lane, step if self._infos is None else _keeping(step, self._infos, lane), self._stores[lane]
 
@@ -156,19 +157,19 @@ class ScalarSource(EnvSource):
         result = self._envs[lane].reset(seed=seed)
         values = reset_values(result)
         if values is not result and not isinstance(self._envs[lane], OlderEnv):
-            # Code of the older API whose import alone was renamed: its step is then likely the older one too.
+            # An environment of the older API that only imports the new package. Its step is then likely the older one.
             self._envs[lane] = OlderEnv(self._envs[lane])
             self._lanes[lane] = self._stepped(lane)
         self._stores[lane](values[0])
 
     def _explain(self, error: Exception, lane: int, result: Any) -> None:
-        """Raise BadDataError if the error arose in unpacking what ``step`` gave; otherwise note where it arose."""
+        """Raise BadDataError if the values of ``step`` could not be unpacked; otherwise add the lane to the error."""
         name = self._lane_names[lane]
         unpacking = error.__traceback__ is None or error.__traceback__.tb_next is None
-        # What is raised here needs no traceback: the line says what the environment gave.
+        # This error needs no traceback, because its text says what the environment returned.
         if unpacking and (not isinstance(result, tuple) or len(result) != 5):
             raise BadDataError(
-                f"step of {name} gave {one_line(result)}; expected five values: "
+                f"step of {name} returned {one_line(result)}; expected five values: "
                 "observation, reward, terminated, truncated, info"
             ) from None
         for field, value in zip(("terminated", "truncated"), result[2:4], strict=True):
@@ -180,7 +181,7 @@ class ScalarSource(EnvSource):
 
 
 def _keeping(step: Callable[[Any], Any], infos: list[Any], lane: int) -> Callable[[Any], Any]:
-    """``step``, whose last value of each call is also put into ``infos``."""
+    """``step`` that also puts its last value, the info, into ``infos``."""
 
     def step_and_keep(action: Any) -> Any:
         result = step(action)

@@ -1,6 +1,6 @@
-"""A user's own function or class: by ``module:attribute``, pickled by value, or itself; and its name for messages.
+"""Finds a user's own function or class: by ``module:attribute``, pickled by value, or the object itself.
 
-It calls nothing of what it finds.
+Calls none of them.
 """
 
 import importlib
@@ -18,14 +18,14 @@ __all__ = ["attribute_of", "find_callable", "imported", "name_of", "sendable"]
 
 
 def find_callable(given: str | bytes | Callable[..., Any], what: str) -> Callable[..., Any]:
-    """What ``given`` stands for.
+    """The callable behind a name, a pickle, or the callable itself.
 
     Args:
         given: ``package.module:attribute`` (also in the working directory), a pickled callable, or a callable.
-        what: how messages call it: ``wrapper``, ``reward``.
+        what: its kind, for error texts: ``wrapper``, ``reward``.
 
     Raises:
-        EnvError: in one line, with what to type.
+        EnvError: it is not found or cannot be called; in one line, with what to type.
     """
     if isinstance(given, bytes):
         return pickle.loads(given)  # type: ignore[no-any-return]  # from the launcher's own pipe, never from a file
@@ -38,10 +38,10 @@ def find_callable(given: str | bytes | Callable[..., Any], what: str) -> Callabl
 
 
 def imported(whose: str, module: str) -> Any:
-    """A module, also one in the working directory; ``whose`` names it, for messages.
+    """Import a module, also one in the working directory. ``whose`` says what needs it, for error texts.
 
     Raises:
-        EnvError: there is none, or it cannot be imported.
+        EnvError: there is no such module, or it cannot be imported.
     """
     search_working_directory()
     try:
@@ -56,10 +56,10 @@ def imported(whose: str, module: str) -> Any:
 
 
 def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:
-    """What a module calls ``attribute``, which may be dotted.
+    """The ``attribute`` of a module; its name may be dotted.
 
     Raises:
-        EnvError: there is none, or it cannot be called.
+        EnvError: there is no such attribute, or it cannot be called.
     """
     found = module
     for part in attribute.split("."):
@@ -73,17 +73,17 @@ def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:
 
 
 def sendable(given: str | bytes | Callable[..., Any], what: str) -> str | bytes:
-    """How it travels to another process: by its name where it has one, else pickled by value.
+    """The form that is sent to another process: ``module:name`` if that can be imported, else pickled by value.
 
     Raises:
-        EnvError: a callable that no module names and that holds something which cannot be pickled.
+        EnvError: the callable has no name to import it by, and cannot be pickled.
     """
     if isinstance(given, str | bytes):
         return given
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if module != "__main__" and name.isidentifier() and _importable(module, name, given):
         return f"{module}:{name}"
-    import cloudpickle  # noqa: PLC0415  # most have a name
+    import cloudpickle  # noqa: PLC0415  # most callables have a name and do not need it
 
     try:
         return bytes(cloudpickle.dumps(given))
@@ -95,7 +95,7 @@ def sendable(given: str | bytes | Callable[..., Any], what: str) -> str | bytes:
 
 
 def name_of(given: str | bytes | Callable[..., Any]) -> str:
-    """What messages, run folders and cards call it."""
+    """Its name in messages, run folders and cards."""
     if isinstance(given, str):
         return given
     made_by = find_callable(given, "")
@@ -104,6 +104,6 @@ def name_of(given: str | bytes | Callable[..., Any]) -> str:
 
 
 def _importable(module: str | None, name: str, given: Callable[..., Any]) -> bool:
-    """True if another process finds the same object; not so for a notebook's or one that was replaced since."""
+    """True if another process finds the same object by name. False in a notebook, or if the name was reassigned."""
     loaded = sys.modules.get(module or "")
     return getattr(loaded, "__spec__", None) is not None and getattr(loaded, name, None) is given

@@ -1,6 +1,6 @@
-"""The older API, by what an object does: ``step`` of four values, ``reset`` that returns only the observation.
+"""Adapts environments of the older API: ``step`` returns four values, ``reset`` returns only the observation.
 
-It imports no ``gym``. Each historical difference is handled on its own, so that any mixture of them works:
+Imports no ``gym``. Handles each historical difference on its own, so that any mixture of them works:
 https://gymnasium.farama.org/introduction/migration_guide/.
 """
 
@@ -12,10 +12,10 @@ __all__ = ["OlderEnv", "declares", "is_current", "reset_values"]
 
 
 class OlderEnv:
-    """Gives an environment of the older API, or of no base class at all, the present ``reset`` and ``step``.
+    """Gives the present ``reset`` and ``step`` to an environment of the older API, or without a base class.
 
     Attributes:
-        seeded: whether an episode can be given a seed, by ``reset(seed=)`` or by ``seed()``.
+        seeded: an episode can be seeded, by ``reset(seed=)`` or by ``seed()``.
     """
 
     def __init__(self, env: Any) -> None:
@@ -39,11 +39,11 @@ class OlderEnv:
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, Any]:
         """One step: observation, reward, terminated, truncated, info.
 
-        Of four values, ``done`` is truncation where ``info["TimeLimit.truncated"]`` says so, else termination.
+        Of four values, ``done`` counts as truncated if ``info["TimeLimit.truncated"]`` is true, else as terminated.
         """
         result = self._step(action)
         if len(result) != 4:
-            return result  # type: ignore[no-any-return]  # five values, or the caller's to refuse
+            return result  # type: ignore[no-any-return]  # the caller refuses any number but five
         obs, reward, done, info = result
         truncated = bool(done) and bool(info) and bool(info.get("TimeLimit.truncated", False))
         return obs, reward, bool(done) and not truncated, truncated, info
@@ -62,14 +62,14 @@ def is_current(env: Any) -> bool:
 
 
 def reset_values(result: Any) -> tuple[Any, Any]:
-    """Observation and info of what ``reset`` returned; the older one returns the observation alone."""
+    """Observation and info from the result of ``reset``. The older ``reset`` returns the observation alone."""
     if isinstance(result, tuple) and len(result) == 2 and (result[1] is None or isinstance(result[1], dict)):
         return result
     return result, {}
 
 
 def declares(function: Callable[..., Any], parameter: str) -> bool:
-    """True if a callable names a parameter in its signature."""
+    """True if a callable has a parameter of that name."""
     try:
         return parameter in inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -77,7 +77,7 @@ def declares(function: Callable[..., Any], parameter: str) -> bool:
 
 
 def _reset_takes_seed(env: Any) -> bool:
-    """A wrapper's ``reset(**kwargs)`` takes what the environment inside it takes."""
+    """True if ``reset`` takes a seed. A wrapper's ``reset(**kwargs)`` takes what the environment inside it takes."""
     passes_on = declares(env.reset, "seed") or _takes_any_keyword(env.reset)
     return passes_on and declares(getattr(env, "unwrapped", env).reset, "seed")
 

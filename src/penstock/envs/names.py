@@ -1,6 +1,6 @@
-"""What makes an environment, by name: a Gymnasium id, ``module:attribute``, ``envpool:task``, or a callable itself.
+"""Finds the factory of an environment: by Gymnasium id, ``module:attribute``, ``envpool:task``, or a callable.
 
-Gymnasium is imported only where an id is looked up. Nothing is made here.
+Imports Gymnasium only to look up an id. Makes no environment.
 """
 
 import copy
@@ -25,16 +25,16 @@ ENGINES = (("MuJoCo", "mujoco", ("mujoco", "imageio")), ("Box2D", "box2d", ("Box
 
 
 def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
-    """What makes an environment.
+    """The factory of an environment.
 
     Args:
         env: a Gymnasium id (``module:id`` imports the module first), ``package.module:attribute`` (also in the working
             directory), ``envpool:task``, a name under the entry points ``penstock.envs``, a pickled callable, a
             callable, or a recipe of one of these.
-        vector: for a Gymnasium id, use the vector environment that it registers.
+        vector: for a Gymnasium id, use its registered vector environment.
 
     Raises:
-        EnvError: in one line, with what to type.
+        EnvError: it is unknown, or needs another package; in one line, with what to type.
     """
     if isinstance(env, EnvRecipe):
         return made_by(env, find(env.env, vector), display_name(env))
@@ -48,10 +48,10 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
 
 
 def reference(env: EnvReference | EnvFactory) -> EnvReference:
-    """How an environment travels to another process: by its name where it has one, else pickled by value.
+    """The form of an environment that is sent to another process: see `sendable`.
 
     Raises:
-        EnvError: a callable that no module names and that holds something which cannot be pickled.
+        EnvError: a callable has no name to import it by, and cannot be pickled.
     """
     if isinstance(env, EnvRecipe):
         wrap = tuple(Wrapper(sendable(wrapper.make, "wrapper"), wrapper.arguments) for wrapper in env.wrap)
@@ -60,12 +60,12 @@ def reference(env: EnvReference | EnvFactory) -> EnvReference:
 
 
 def display_name(env: EnvReference | EnvFactory) -> str:
-    """What messages, run folders and cards call an environment."""
+    """The name of an environment in messages, run folders and cards."""
     return name_of(env.env if isinstance(env, EnvRecipe) else env)
 
 
 def note(env: EnvReference | EnvFactory) -> str:
-    """One line on what is done to an environment's observations beyond what it gives; empty where nothing is."""
+    """One line on penstock's preprocessing of an environment; empty if there is none."""
     return atari.NOTE if isinstance(env, str) and atari.is_name(env) else ""
 
 
@@ -83,13 +83,13 @@ def _named(name: str, vector: bool) -> EnvFactory:
 
 
 def _registered(name: str, vector: bool) -> EnvFactory:
-    import gymnasium  # noqa: PLC0415  # 70 ms that a user's own environment may not need
+    import gymnasium  # noqa: PLC0415  # takes 70 ms, and a user's own environment may not need it
 
     emulator = importlib.util.find_spec("ale_py")
     if atari.is_name(name) and not emulator:
         raise EnvError(f"environment {name} needs the Atari emulator: pip install 'penstock[atari]'")
     if name not in gymnasium.registry and emulator:
-        importlib.import_module("ale_py")  # which registers the Atari games
+        importlib.import_module("ale_py")  # registers the Atari games
     spec = gymnasium.registry.get(name)
     if spec is None:
         return _added(name, list(gymnasium.registry))
@@ -102,7 +102,7 @@ def _registered(name: str, vector: bool) -> EnvFactory:
     if vector:
         return _vector_entry_point(spec)
     spec = copy.copy(spec)
-    # The wrapper that checks the order of calls would cost 0.2 us a step; the order here is always the same.
+    # The wrapper that checks the order of calls costs 0.2 us a step. The order of calls here is always right.
     spec.order_enforce = False
     return functools.partial(gymnasium.make, spec, disable_env_checker=True)
 
@@ -118,14 +118,14 @@ def _vector_entry_point(spec: Any) -> EnvFactory:
         make = functools.partial(make_vec, spec, num_envs, vectorization_mode="vector_entry_point", **arguments)
         try:
             return make(autoreset_mode=AutoresetMode.DISABLED)
-        except Exception:  # noqa: BLE001  # each says in its own way that it does not know that mode
+        except Exception:  # noqa: BLE001  # each environment refuses an unknown mode with an error of its own
             return make()
 
     return make_lanes
 
 
 def _added(name: str, known: list[str]) -> EnvFactory:
-    """An environment that an installed package adds by an entry point."""
+    """The factory of an environment that an installed package adds by an entry point."""
     entry = ENVS.get(name)
     if entry is not None:
         module, _, attribute = entry.partition(":")

@@ -1,4 +1,4 @@
-"""Environments with arguments and in wrappers: what makes one, out of what makes it plain. Looks up no environment."""
+"""Makes environments with the user's arguments and wrappers. Looks up no environment."""
 
 import contextlib
 import functools
@@ -13,20 +13,20 @@ from penstock.types import EnvFactory, EnvRecipe, Wrapper
 __all__ = ["made_by"]
 
 _LANES = ("num_envs", "seed")
-"""What penstock itself gives to what makes many lanes at once."""
+"""Arguments that penstock itself passes to a factory of many lanes."""
 
 
 def made_by(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
-    """What makes the environment of a recipe.
+    """The factory of a recipe's environment.
 
     Args:
         recipe: arguments and wrappers.
-        plain: makes the environment without them.
-        name: what messages call it.
+        plain: makes the environment without arguments and wrappers.
+        name: of the environment, for error texts.
 
     Raises:
-        EnvError: ``plain`` makes many lanes at once, which no wrapper fits around, or an argument is not the user's to
-            give; a wrapper that is not there or cannot be called.
+        EnvError: a wrapper is not found or cannot be called. Also if ``plain`` makes many lanes at once, and there are
+            wrappers, or an argument that penstock passes itself.
     """
     if declares(plain, "num_envs"):
         return _lanes_of(recipe, plain, name)
@@ -47,16 +47,16 @@ def _lanes_of(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
     if recipe.wrap:
         raise EnvError(
             f"--wrap cannot wrap {name}: it steps many lanes in one call, and a wrapper takes one environment; apply "
-            "what you need in a factory of your own that takes num_envs: --env module:make_lanes"
+            "your changes in a factory of your own that takes num_envs: --env module:make_lanes"
         )
     for own in _LANES:
         if own in recipe.arguments:
-            raise EnvError(f"--env_args gives {name} {own}, which is the run's: give --{own} instead")
+            raise EnvError(f"--env_args cannot give {name} {own}, which is a setting of the run: give --{own} instead")
     return functools.partial(plain, **recipe.arguments)
 
 
 def _wrapped(env: Any, called: str, wrap: EnvFactory, name: str) -> Any:
-    """The environment in one more wrapper; where that fails it is closed."""
+    """Wrap the environment once more. If that fails, the environment is closed."""
     with contextlib.ExitStack() as stack:
         if hasattr(env, "close"):
             stack.callback(env.close)
@@ -64,7 +64,7 @@ def _wrapped(env: Any, called: str, wrap: EnvFactory, name: str) -> Any:
             found = wrap(env)
         except Exception as error:
             why = f"{type(error).__name__}: {one_line(error, 300)}"
-            raise EnvError(f"{called} cannot be put around {name}: {why}") from error
+            raise EnvError(f"{called} cannot wrap {name}: {why}") from error
         missing = [part for part in ("observation_space", "action_space", "reset", "step") if not hasattr(found, part)]
         if missing:
             raise EnvError(f"{called} returned {one_line(found)}, which has no {' and no '.join(missing)}")

@@ -1,9 +1,12 @@
-"""A reward of the user's own: looked up, checked by its signature, and called for one lane and one step at a time.
+"""Rewards of the user's own: looks them up, checks their signature, and calls them for one lane and step at a time.
 
-A function is called each step. Of a class each episode makes an object: its ``step`` is called each step, its ``end``,
-if it has one, after the last one, and what that gives is added to the episode's last row. Either names what it wants to
-know by its parameters. An object lives no longer than its episode, so an episode that is restored by its actions
-restores it too. The environment's own rewards stay as they are; what is done with both, others decide.
+- A function is called in each step.
+- A class makes one object for each episode. Its ``step`` is called in each step. Its ``end``, if it has one, is called
+  after the last step, and its result is added to the last row. The object ends with its episode, so an episode that is
+  restored by its actions restores the object as well.
+- The parameters of both name the values that they take.
+
+Leaves the environment's own rewards unchanged.
 """
 
 import inspect
@@ -23,39 +26,38 @@ from penstock.types import Array, Arrays, Discrete, EnvSource, StepResult
 __all__ = ["KNOWN", "OwnReward", "RewardedSource", "find_reward", "no_infos"]
 
 KNOWN = ("obs", "action", "reward", "next_obs", "terminated", "truncated", "info")
-"""What a reward may name among its parameters."""
+"""The parameter names that a reward may have."""
 
 
 class _Part(NamedTuple):
-    """A function that gives a number, and the names of what it is given."""
+    """A function that gives a number, and the names of its parameters."""
 
     call: Callable[..., Any]
     names: tuple[str, ...]
 
 
 class OwnReward(NamedTuple):
-    """A reward that has been looked at.
+    """A reward whose signature was read.
 
-    ``step(obs, action, reward, next_obs, terminated, truncated, info)``, as many of them as it names, gives the reward
-    of a step.
+    ``step`` takes any of ``obs, action, reward, next_obs, terminated, truncated, info``. It gives the reward of a step.
     """
 
     name: str
-    """What messages call it."""
+    """Its name in error texts."""
     given: Callable[..., Any]
     """The function or the class."""
     step: tuple[str, ...]
-    """What its step names."""
+    """Names of the parameters of its step."""
     end: tuple[str, ...] | None
-    """What its end names; ``None`` where it has none."""
+    """Names of the parameters of its end; ``None`` if it has no end."""
 
     @property
     def wants_info(self) -> bool:
-        """True if it looks at what the environment gives beside observation and reward."""
+        """True if it takes the environment's info."""
         return "info" in self.step or "info" in (self.end or ())
 
     def begin(self) -> tuple[_Part, _Part | None]:
-        """What gives the rewards of one episode: of its steps, and of its end."""
+        """The functions for the rewards of one new episode: of its steps, and of its end."""
         if not inspect.isclass(self.given):
             return _Part(self.given, self.step), None
         episode: Any = self.given()
@@ -63,13 +65,13 @@ class OwnReward(NamedTuple):
 
 
 def find_reward(given: str | bytes | Callable[..., Any]) -> OwnReward:
-    """The reward that ``given`` stands for.
+    """Look up a reward and read its signature.
 
     Args:
         given: ``module:name``, a pickled callable, or a callable: a function, or a class with ``step``.
 
     Raises:
-        EnvError: it is not there, cannot be called, has no ``step``, or names what no reward is given.
+        EnvError: it is not found, cannot be called, has no ``step``, or has an unknown parameter.
     """
     name = f"reward {name_of(given)}"
     found: Any = find_callable(given, "reward")
@@ -81,16 +83,18 @@ def find_reward(given: str | bytes | Callable[..., Any]) -> OwnReward:
     needed = [parameter for parameter in _parameters(name, found) if parameter.default is parameter.empty]
     for parameter in needed:
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise EnvError(f"{name} is made anew for each episode, without arguments; its class needs {parameter.name}")
+            raise EnvError(
+                f"{name} is made for each episode without arguments; give {parameter.name} of its class a default"
+            )
     ends = None if end is None else _names_of_method(f"end of {name}", found, "end")
     return OwnReward(name, found, _names_of_method(f"step of {name}", found, "step"), ends)
 
 
 def no_infos(reward: OwnReward, name: str) -> EnvError:
-    """That a reward wants what an environment does not give."""
+    """The error for a reward that takes ``info`` of an environment that steps many lanes at once."""
     return EnvError(
-        f"{reward.name} takes info, which {name} does not give for single lanes, because it steps many in one call; "
-        f"leave it out of its parameters"
+        f"{reward.name} takes info, but {name} steps many lanes in one call and gives no info for single lanes; "
+        f"leave info out of its parameters"
     )
 
 
@@ -100,14 +104,14 @@ def _names_of_method(what: str, owner: type, method: str) -> tuple[str, ...]:
 
 
 def _names(what: str, function: Callable[..., Any], *, own: int = 0) -> tuple[str, ...]:
-    """Which of ``KNOWN`` a function names behind so many ``own`` parameters; others keep their defaults."""
+    """The names of ``KNOWN`` among a function's parameters, after the first ``own``. Others keep their defaults."""
     names = []
     for parameter in _parameters(what, function)[own:]:
         by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if by_name and parameter.name in KNOWN:
             names.append(parameter.name)
         elif not by_name or parameter.default is parameter.empty:
-            raise EnvError(f"{what} takes {parameter}; a reward is given {', '.join(KNOWN)}, by these names")
+            raise EnvError(f"{what} takes {parameter}; a reward takes {', '.join(KNOWN)}, by these names")
     return tuple(names)
 
 
@@ -115,25 +119,25 @@ def _parameters(what: str, function: Callable[..., Any]) -> list[inspect.Paramet
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise EnvError(f"{what} does not say what it takes: {one_line(error)}") from error
+        raise EnvError(f"{what} has no signature that can be read: {one_line(error)}") from error
 
 
 class RewardedSource(EnvSource):
-    """A source whose lanes' steps are also valued by a reward of the user's own.
+    """A source that also computes a reward of the user's own for each step.
 
     Attributes:
-        reward_name: what messages call the reward.
-        shaped: ``[B]`` float32: the own reward of the last step; where the environment's is no number, that.
-        ended: the sums of own rewards over the episodes that ended in the last step, by lane.
+        reward_name: of the own reward, for error texts.
+        shaped: ``[B]`` float32: the own rewards of the last step. A NaN or infinity of the environment is kept instead.
+        ended: sums of own rewards over each episode that ended in the last step, in lane order.
 
     Args:
-        source: steps the lanes; its results are handed on as they are.
-        reward: values them.
-        name: what messages call the environment.
-        first_lane: the number that messages give the first lane.
+        source: steps the lanes. Its results are handed on unchanged.
+        reward: the user's own.
+        name: of the environment, for error texts.
+        first_lane: number of the first lane, for error texts.
 
     Raises:
-        EnvError: the reward wants ``info``, and the source has none for single lanes.
+        EnvError: the reward takes ``info``, and the source has none for single lanes.
     """
 
     def __init__(self, source: EnvSource, reward: OwnReward, name: str, first_lane: int) -> None:
@@ -145,7 +149,7 @@ class RewardedSource(EnvSource):
         self._cut = cutter(source.spaces.action, source.num_lanes)
         self._infos = _infos(source, reward, name)
         self.shaped = np.zeros(source.num_lanes, np.float32)
-        # A number that float32 cannot hold becomes infinite in silence here; who stores the rows looks for those.
+        # A number that float32 cannot hold becomes infinity here. The node that stores rows looks for infinity.
         self._cells: Any = self.shaped.data
         self.ended: list[float] = []
         self._returns = [0.0] * source.num_lanes
@@ -168,10 +172,10 @@ class RewardedSource(EnvSource):
         return obs
 
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
-        """As the source; values what it gave.
+        """As the source; also computes the own rewards.
 
         Raises:
-            BadDataError: the reward gave what is no number; it names reward and lane.
+            BadDataError: the reward returned no number. The text names reward and lane.
         """
         actions = list(self._cut(action))
         result = self._source.step(action, next_seeds)
@@ -192,7 +196,7 @@ class RewardedSource(EnvSource):
         return result
 
     def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
-        """As the source; the lane's own rewards are found again with its steps."""
+        """As the source; also restores the lane's own rewards."""
         replayed = self._source.replay(lane, seed, action)
         return None if replayed is None else self._replayed(lane, action, replayed)
 
@@ -210,25 +214,25 @@ class RewardedSource(EnvSource):
         for one, (obs, reward) in zip(action, steps, strict=False):
             staged[lane] = one
             taken = list(self._cut(staged))[lane]
-            # An episode that is restored goes on behind each of these steps.
+            # A restored episode continues after these steps, so none of them ended it.
             self._value(lane, taken, reward, _of_lane(obs, lane, self.spaces.obs), (False, False))
             yield obs, reward
 
     def _begin(self, lane: int, obs: Arrays) -> None:
-        """An episode begins in ``lane`` with ``obs``."""
+        """Begin an episode in ``lane`` with the observation ``obs``."""
         self._episodes[lane] = self._reward.begin()
         self._returns[lane] = 0.0
         self._seen[lane] = _of_lane(obs, lane, self.spaces.obs)
 
     def _value(self, lane: int, action: Any, reward: float, next_obs: Any, ends: tuple[bool, bool]) -> None:
-        """Find the lane's own reward of a step, that of the episode's end with it.
+        """Compute the own reward of one step, plus that of the episode's end if the step ended it.
 
         Args:
-            lane: which.
-            action: as its environment was given it.
-            reward: what the environment gave.
-            next_obs: what the step led to.
-            ends: whether the step terminated the episode, and whether it truncated it.
+            lane: of the step.
+            action: as its environment got it.
+            reward: of the environment.
+            next_obs: the observation after the step.
+            ends: the step terminated the episode; the step truncated it.
         """
         obs, self._seen[lane] = self._seen[lane], next_obs
         if not math.isfinite(reward):
@@ -252,7 +256,7 @@ class RewardedSource(EnvSource):
         return (
             value
             if isinstance(value, float)
-            else as_number(value, f"what {self._reward.name} gave for {self._lane_names[lane]}")
+            else as_number(value, f"result of {self._reward.name} for {self._lane_names[lane]}")
         )
 
 
@@ -266,7 +270,7 @@ def _infos(source: EnvSource, reward: OwnReward, name: str) -> Sequence[Any] | N
 
 
 def _of_lane(obs: Arrays, lane: int, fields: tuple[tuple[str, Any], ...]) -> Any:
-    """One lane's observation as the user knows it: an array, a number, or a dict of these. It is nobody else's."""
+    """A copy of one lane's observation in the user's form: an array, a number, or a dict of these."""
     found: dict[str, Any] = {}
     for name, space in fields:
         value = int(obs[name][lane]) if isinstance(space, Discrete) else obs[name][lane].copy()

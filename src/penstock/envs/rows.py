@@ -1,7 +1,7 @@
-"""Observations of B lanes as arrays, each lane's copied into its row as soon as it is there.
+"""Stores the observations of B lanes in arrays. Each lane's observation is copied into its row at once.
 
-Copying at once is what makes environments safe that hand out one array every time. Whether the numbers are finite is
-not looked at here: the node that stores a rollout does that for all rows together.
+The copy protects against environments that return the same array each time. Does not look for NaN and infinity: the
+node that stores a rollout does that for all rows together.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from penstock.types import Array, Arrays, Box, Discrete, Space, Spaces
 __all__ = ["ObservationRows", "Store", "as_number", "cast", "pick"]
 
 Store: TypeAlias = Callable[[Any], None]
-"""Copies one observation of one lane into its row."""
+"""A function that copies an observation of its lane into the lane's row."""
 
 
 class ObservationRows:
@@ -24,8 +24,8 @@ class ObservationRows:
 
     Attributes:
         arrays: field -> ``[B, ...]``.
-        stores: for each lane, what copies its observation into its row of every field. Raises BadDataError where the
-            observation is not of its space's shape, or would not survive the cast to its dtype.
+        stores: for each lane, a function that copies its observation into its row of every field. It raises
+            BadDataError if the observation has another shape than its space, or does not fit its dtype.
     """
 
     def __init__(self, spaces: Spaces, paths: dict[str, FieldPath], lane_names: Sequence[str]) -> None:
@@ -44,10 +44,10 @@ class ObservationRows:
 
 
 def cast(value: Any, space: Space, what: str) -> Array:
-    """A value in its space's shape and dtype, where that loses nothing but float precision and axes of length one.
+    """Convert a value to its space's shape and dtype. It may lose float precision and axes of length one, nothing else.
 
     Raises:
-        BadDataError: starting with ``what``.
+        BadDataError: the value does not fit. The text starts with ``what``.
     """
     shape, dtype = (space.shape, np.dtype(space.dtype)) if isinstance(space, Box) else ((), np.dtype(np.int64))
     try:
@@ -70,19 +70,19 @@ def cast(value: Any, space: Space, what: str) -> Array:
 
 
 def as_number(value: Any, what: str) -> float:
-    """A number that came as a size-1 array, a list of one or the like.
+    """A number from an array of size 1, a list of one number or the like.
 
     Raises:
-        BadDataError: starting with ``what``.
+        BadDataError: it is no single number. The text starts with ``what``.
     """
     return float(cast(value, Box((), "float64", (-np.inf,), (np.inf,)), what))
 
 
 def pick(obs: Any, path: FieldPath, what: str) -> Any:
-    """One field out of a dict or tuple observation.
+    """One field of a Dict or Tuple observation.
 
     Raises:
-        BadDataError: it is not there.
+        BadDataError: the observation does not hold it.
     """
     for key in path:
         try:
@@ -120,15 +120,15 @@ def _store_integer(array: Array, lane: int, space: Discrete, what: str) -> Store
         except (TypeError, ValueError):
             cells[lane] = int(cast(obs, space, what))
         if not start <= cells[lane] < end:
-            # It will index a one-hot row, so it must never pass.
+            # The value will index a one-hot row, so it must be in range.
             raise BadDataError(f"{what} is {cells[lane]}, outside its space {start} .. {end - 1}")
 
     return store
 
 
 def _store_vector(row: Array, space: Box, what: str) -> Store:
-    # Assigning to a memoryview compares format and shape and copies in 105 ns; assigning to the array takes 110 and
-    # would broadcast and wrap silently; comparing shape and dtype first takes 100 more.
+    # Assigning to a memoryview compares format and shape and copies, in 105 ns. Assigning to the array takes 110 ns,
+    # but broadcasts and wraps silently; comparing shape and dtype first would take 100 ns more.
     cells = row.data
 
     def store(obs: Any) -> None:

@@ -1,6 +1,6 @@
-"""Sources by name: what is known of an environment before anything starts, and the lanes that a process steps.
+"""Probes an environment before a run, and makes the source of the lanes that a process steps.
 
-It does not decide how lanes are shared out to processes.
+Does not decide which process gets which lanes.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ __all__ = ["EnvProfile", "display_name", "find", "open_source", "probe", "refere
 
 @dataclass(frozen=True)
 class EnvProfile:
-    """What is known of an environment before anything starts."""
+    """Facts about an environment, found by `probe` before the run starts."""
 
     name: str
     """A Gymnasium id, ``module:attribute``, or the name of a callable."""
@@ -40,23 +40,23 @@ def probe(
     make_limit_s: float = 300.0,
     reset_limit_s: float = 60.0,
 ) -> EnvProfile:
-    """Make an environment and reset it once, read what a run needs to know of it, and close it.
+    """Make an environment, reset it once, read the facts that a run needs, and close it.
 
     Args:
-        env: as for ``find``.
-        vector: as for ``find``.
-        ignore_obs: fields of the observation that are left out, as for ``used_fields``.
-        make_limit_s: how long making it may take.
-        reset_limit_s: how long resetting it may take.
+        env: as in ``find``.
+        vector: as in ``find``.
+        ignore_obs: fields of the observation to leave out, as in ``used_fields``.
+        make_limit_s: longest time for making it, in seconds.
+        reset_limit_s: longest time for resetting it, in seconds.
 
     Raises:
-        ConfigError: ``ignore_obs`` names no field, or leaves none.
-        EnvError: unknown, or it cannot be made, reset or closed, or not in time.
-        SpaceError: a space that is not supported.
+        ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
+        EnvError: the environment is unknown, or cannot be made, reset or closed in time.
+        SpaceError: a space is not supported.
     """
     name, many = display_name(env), declares(find(env, vector), "num_envs")
     with deadline(make_limit_s, f"making environment {name}"):
-        # Whether lanes can be seeded one by one shows only where there are two.
+        # Two lanes, to find out whether lanes can be seeded one by one.
         source = open_source(env, vector, num_lanes=2 if many else 1, ignore_obs=ignore_obs)
     kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
     doing = "reset"
@@ -87,19 +87,18 @@ def open_source(
     """Make the environments of some lanes.
 
     Args:
-        env: as for ``find``. What it finds is called with ``num_envs=num_lanes`` where it declares that parameter, and
-            must then return a vector environment; otherwise it is called once a lane.
-        vector: as for ``find``.
+        env: as in ``find``. A factory with the parameter ``num_envs`` is called once and must return a vector
+            environment of so many lanes. Any other factory is called once for each lane.
+        vector: as in ``find``.
         num_lanes: how many lanes to step.
-        first_lane: the number that messages give the first of them.
-        seed: given to a factory that declares ``seed`` beside ``num_envs``, for environments that can be seeded only
-            when they are made (EnvPool).
-        ignore_obs: as for ``probe``.
+        first_lane: number of the first one, for error texts.
+        seed: for a factory with the parameters ``num_envs`` and ``seed``: EnvPool can be seeded only when it is made.
+        ignore_obs: as in ``probe``.
 
     Raises:
-        ConfigError: ``ignore_obs`` names no field, or leaves none.
-        EnvError: unknown, or it cannot be made.
-        SpaceError: a space that is not supported.
+        ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
+        EnvError: the environment is unknown, or cannot be made.
+        SpaceError: a space is not supported.
     """
     name, factory = display_name(env), find(env, vector)
     made: list[Any] = []

@@ -1,6 +1,6 @@
-"""Spaces of Gymnasium, and of the older API by the names of their classes, as plain data.
+"""Turns spaces of Gymnasium and of the older API into plain data, by the names of their classes.
 
-It imports neither package, and it makes no policy: what a network can take in is not its question.
+Imports neither package. Does not decide which spaces a policy supports.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ def spaces_of(
     Args:
         observation_space: of one environment. A MultiDiscrete or MultiBinary counts as a Box of integers.
         action_space: of one environment.
-        stack: what the fields are whose first axis has so many frames.
-        ignore_obs: fields that are left out, as for ``used_fields``.
+        stack: how frames are stacked. It applies to each field whose first axis has so many frames.
+        ignore_obs: fields to leave out, as in ``used_fields``.
 
     Raises:
-        ConfigError: ``ignore_obs`` names no field, or leaves none.
-        SpaceError: naming the space and what is supported.
+        ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
+        SpaceError: a space is not supported. The text names it and lists the supported ones.
     """
     fields = used_fields(observation_space, ignore_obs)
     obs = tuple((name, _stacked(_observed(space), stack)) for name, space in fields.items())
@@ -47,7 +47,7 @@ def _observed(space: Any) -> Space:
     shape = tuple(map(int, getattr(space, "shape", None) or ()))
     if kind == "MultiBinary":
         return Box(shape, np.dtype(space.dtype).name, (0.0,), (1.0,))
-    # Of what `used_fields` lets through, a MultiDiscrete is left.
+    # `used_fields` refuses all other kinds, so this is a MultiDiscrete.
     start = np.asarray(getattr(space, "start", 0))
     return Box(shape, np.dtype(space.dtype).name, _bounds(start), _bounds(start + space.nvec - 1))
 
@@ -81,7 +81,7 @@ def _discrete(space: Any) -> Discrete:
 
 
 def _bounds(values: Any) -> tuple[float, ...]:
-    """One bound where all are equal, else one each, in C order."""
+    """One bound if all are equal, else one for each element, in C order."""
     flat = np.asarray(values).ravel()
     if (flat == flat[0]).all():
         return (float(flat[0]),)

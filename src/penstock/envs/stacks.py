@@ -1,6 +1,6 @@
-"""Observations that are stacks of frames: who says so, and a source of which the newest frames are handed out alone.
+"""Finds out whether observations are stacks of frames, and reduces the observations of a source to their newest frame.
 
-It stores nothing: where the frames before stand, and who puts stacks together again, others know.
+Does not put stacks together again; `nodes/` and `replay/` do.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,17 +14,17 @@ from penstock.types import Array, Arrays, EnvSource, Stack, StepResult
 __all__ = ["NewestFrames", "newest_frames", "stack_of"]
 
 METADATA = "frame_stack"
-"""What an environment says of its observations: ``metadata["frame_stack"] = {"frames": 4, "padding": "zero"}``."""
+"""Key of an environment's metadata: ``metadata["frame_stack"] = {"frames": 4, "padding": "zero"}``."""
 _STACKING = "FrameStackObservation"
 _OBSERVE_THE_SAME = {"OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics", "TimeLimit"}
-"""Wrappers of Gymnasium that hand observations on as they are."""
+"""Wrappers of Gymnasium that do not change observations."""
 
 
 def stack_of(env: Any) -> Stack | None:
-    """The stack that an environment's observations are: by its metadata, or by Gymnasium's wrapper around it.
+    """How an environment stacks frames, by its metadata or by Gymnasium's wrapper around it; ``None`` if it does not.
 
     Raises:
-        EnvError: its metadata say what cannot be.
+        EnvError: its metadata describe no possible stack.
     """
     said = (getattr(env, "metadata", None) or {}).get(METADATA)
     if said is not None:
@@ -41,24 +41,24 @@ def stack_of(env: Any) -> Stack | None:
     if type(env).__name__ != _STACKING or env.stack_size < 2:
         return None
     padding = {"reset": "first", "zero": "zero"}.get(env.padding_type)
-    # What else stands before an episode's first frame is not kept anywhere.
+    # With any other padding, the frames before an episode's first one could not be restored.
     return None if padding is None else Stack(int(env.stack_size), padding)  # type: ignore[arg-type]
 
 
 def newest_frames(source: EnvSource, stacks: Arrays, name: str, first_lane: int) -> EnvSource:
-    """The source, or where there are stacks, one that hands out the newest frames alone.
+    """The source itself, or, if there are stacks, one that gives the newest frames only.
 
     Args:
-        source: steps whole observations.
-        stacks: field -> ``[B, frames, ...]``: where the latest whole observations of these fields are put.
-        name: what messages call the environment.
-        first_lane: the number that messages give the first lane.
+        source: gives whole observations.
+        stacks: field -> ``[B, frames, ...]``: arrays that receive the latest whole observations of these fields.
+        name: of the environment, for error texts.
+        first_lane: number of the first lane, for error texts.
     """
     return NewestFrames(source, stacks, name, first_lane) if stacks else source
 
 
 class NewestFrames(EnvSource):
-    """See `newest_frames`. It looks at each observation: what cannot be put together from frames is refused."""
+    """See `newest_frames`. Checks each observation: one that is not the stack of its frames is refused."""
 
     def __init__(self, source: EnvSource, stacks: Arrays, name: str, first_lane: int) -> None:
         self.spaces = source.spaces.newest()
@@ -92,7 +92,7 @@ class NewestFrames(EnvSource):
         """As the source.
 
         Raises:
-            BadDataError: an observation does not hold the frames of the one before.
+            BadDataError: an observation does not hold the frames of the observation before it.
         """
         result = self._source.step(action, next_seeds)
         if self.same_step:
@@ -104,7 +104,7 @@ class NewestFrames(EnvSource):
         else:
             begun = result.reset
         self._take(result.obs, begun)
-        # A source that hands out the same result has replaced none of its arrays.
+        # If the source returns the same result object, its arrays are the same, too.
         if result is not self._seen or self._result is None:
             self._seen = result
             final_obs = self._newest(result.final_obs) if self.same_step else {}
@@ -112,7 +112,7 @@ class NewestFrames(EnvSource):
         return self._result
 
     def replay(self, lane: int, seed: int, action: Array) -> Iterator[tuple[Arrays, float]] | None:
-        """As the source; the lane's latest whole observation is put where those of all are."""
+        """As the source; also puts the lane's latest whole observation into the stacks."""
         replayed = self._source.replay(lane, seed, action)
         return None if replayed is None else self._replayed(lane, replayed)
 
@@ -130,7 +130,7 @@ class NewestFrames(EnvSource):
         return {field: values[:, -1] if field in self._stacks else values for field, values in obs.items()}
 
     def _take(self, obs: Arrays, begun: Array) -> None:
-        """Keep whole observations; lanes that have ``begun`` an episode hold nothing of what was before."""
+        """Keep whole observations. Those of lanes that have ``begun`` an episode must start with padding."""
         for field, stack in self._stacks.items():
             values = obs[field]
             if begun.any() or not np.array_equal(values[:, :-1], stack[:, 1:]):
@@ -149,11 +149,11 @@ class NewestFrames(EnvSource):
 
 
 def _padding(observation: Array, kind: Stack) -> Array:
-    """What stands before the first frame of an episode that begins with this observation, ``[frames - 1, ...]``."""
+    """The padding before the first frame of an episode that begins with this observation, ``[frames - 1, ...]``."""
     first = observation[-1] if kind.padding == "first" else np.zeros_like(observation[-1])
     return np.broadcast_to(first, observation[:-1].shape)
 
 
 def _equal(one: Array, other: Array) -> bool:
-    # A NaN is found by who stores it.
+    # The node that stores rows looks for NaN.
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")

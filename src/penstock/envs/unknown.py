@@ -1,4 +1,4 @@
-"""What to type in place of an id that nothing has registered. It looks for modules, and imports none."""
+"""Suggests what to type instead of an unknown environment id. Looks for installed modules, and imports none."""
 
 import contextlib
 import importlib.util
@@ -14,12 +14,12 @@ __all__ = ["hint"]
 
 
 class _Package(NamedTuple):
-    """What registers ids whose first word is not the name of a module."""
+    """A package that registers ids whose first word is not the name of a module."""
 
     module: str
-    """To be named before the id."""
+    """The module to type before the id."""
     needs: tuple[str, ...]
-    """Modules without which it registers nothing."""
+    """Without these modules it registers nothing."""
     pip: str
 
 
@@ -29,22 +29,22 @@ _PACKAGES = {
     "dm_control": _Package("shimmy", ("shimmy", "dm_control"), "shimmy[dm-control]"),
     "minigrid": _Package("minigrid", ("minigrid",), "minigrid"),
 }
-"""By the first word of their ids, in small letters."""
+"""First word of the ids, in small letters -> package."""
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """What to type in place of an unknown id, as the end of a sentence.
+    """What to type instead of an unknown id, as the end of a sentence.
 
     Args:
         name: the id, without a module before it.
-        known: the names that could have been meant.
+        known: all known names, to suggest a similar one.
     """
     known = list(known)
     base, version, _ = re.sub(r"-v(\d+)$", r"\n\1", name).partition("\n")
     if version and not any(other.startswith(f"{base}-v") for other in known):
         package = _PACKAGES.get(re.split("[-/]", base)[0].lower())
         complete = package is not None and all(map(_is_installed, package.needs))
-        # A module that is imported has registered what it can.
+        # An imported module has registered all its ids, so naming it would not help.
         if package is not None and not (complete and package.module in sys.modules):
             install = "" if complete else f"pip install '{package.pip}', then "
             return f"; {package.module} registers it: {install}--env {package.module}:{name}"
@@ -55,7 +55,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 def _modules(base: str) -> Iterator[str]:
-    """Names of modules that may register an id: those of its namespace, else of its first words, more words first."""
+    """Names of modules that may register an id, from its namespace or else its first words, longer names first."""
     namespace, slash, _ = base.partition("/")
     words = (namespace if slash else base).lower().replace("_", "-").split("-")
     for count, joint in itertools.product(range(len(words), 0, -1), ("_", "")):
@@ -64,9 +64,9 @@ def _modules(base: str) -> Iterator[str]:
 
 
 def _is_installed(module: str) -> bool:
-    """True for a module that is no part of Python itself."""
+    """True for an installed module that is not a part of Python itself."""
     if module in sys.stdlib_module_names or not module.isidentifier():
         return False
-    with contextlib.suppress(ValueError):  # a module that was put together by hand may have no spec
+    with contextlib.suppress(ValueError):  # a module that was made by hand may have no spec
         return importlib.util.find_spec(module) is not None
     return False

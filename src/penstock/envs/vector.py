@@ -1,7 +1,7 @@
 """Any ``gymnasium.vector.VectorEnv``: B lanes that one call steps together, in each of the three autoreset modes.
 
-Where autoreset is disabled penstock resets the ended lanes itself; otherwise the environment does, from random streams
-of its own, so its episodes cannot be restored. The modes: https://farama.org/Vector-Autoreset-Mode.
+If autoreset is disabled, penstock resets ended lanes. Otherwise the environment does, from random streams of its own,
+so its episodes cannot be restored. The modes: https://farama.org/Vector-Autoreset-Mode.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
 __all__ = ["VectorSource", "is_vector"]
 
 _MODES = ("NextStep", "SameStep", "Disabled")
-# NumPy makes each of its dtypes once, so `is` recognises them in 20 ns where `==` takes 90, and a name 700; where it
-# does not, `cast` looks again.
+# NumPy makes each of its dtypes once, so `is` recognises them in 20 ns. `==` takes 90 ns, comparing names 700. If `is`
+# fails for an equal dtype, `cast` accepts it.
 _FLOAT32, _FLOAT64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
 
 
@@ -33,18 +33,18 @@ class VectorSource(EnvSource):
     """Steps a vector environment.
 
     Args:
-        name: what messages call the environment.
-        env: the vector environment; the source owns it from here on.
+        name: of the environment, for error texts.
+        env: the vector environment. The source owns and closes it.
         num_lanes: how many lanes it must have.
-        first_lane: the number that messages give the first of them.
-        seeded: it was seeded when it was made, so its first reset is given no seed.
-        ignore_obs: fields of the observation that are left out, as for ``used_fields``.
+        first_lane: number of the first one, for error texts.
+        seeded: the environment was seeded when it was made, so its first reset gets no seed.
+        ignore_obs: fields of the observation to leave out, as in ``used_fields``.
 
     Raises:
-        ConfigError: ``ignore_obs`` names no field, or leaves none.
-        EnvError: no vector environment, another number of lanes, no known autoreset mode, or it says of its
-            observations what cannot be.
-        SpaceError: a space that is not supported.
+        ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
+        EnvError: it is no vector environment, has another number of lanes or no known autoreset mode, or its metadata
+            describe impossible observations.
+        SpaceError: a space is not supported.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class VectorSource(EnvSource):
         if not is_vector(env):
             raise EnvError(f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment")
         if env.num_envs != num_lanes:
-            raise EnvError(f"{name} has {env.num_envs} lanes where {num_lanes} were asked for")
+            raise EnvError(f"{name} has {env.num_envs} lanes instead of {num_lanes}")
         self._env = env
         self._seeded = seeded
         self._mode = _autoreset_mode(name, env)
@@ -86,10 +86,10 @@ class VectorSource(EnvSource):
         self.restorable = self._seed_form is not None
 
     def watch(self, sign: memoryview) -> None:
-        """One call steps all lanes: there is nothing to note in between."""
+        """Does nothing, because one call steps all lanes."""
 
     def keep_infos(self) -> None:
-        """One info is of all lanes, and no two environments take it apart in the same way."""
+        """None: one info holds all lanes, and each environment splits it in another way."""
         return
 
     def reset(self, seeds: Sequence[int]) -> Arrays:
@@ -105,9 +105,9 @@ class VectorSource(EnvSource):
         """Step every lane.
 
         Raises:
-            BadDataError: naming environment and field.
+            BadDataError: a value has a wrong type or shape. The text names environment and field.
         """
-        # A copy, because an environment may keep what it is given.
+        # A copy, because an environment may keep its action.
         obs, reward, terminated, truncated, infos = self._env.step(np.array(action, self._action_dtype))
         if type(reward) is not np.ndarray or reward.dtype is not _FLOAT32 or reward.shape != self._shape:
             self._reward[...] = self._per_lane(reward, _FLOAT64, "reward")
@@ -124,13 +124,13 @@ class VectorSource(EnvSource):
             if self._mode == "SameStep":
                 self._take_final(infos, truncated & ~terminated)
             else:
-                # Copies, because the reset may write into what step returned.
+                # Copies, because the reset may write into the arrays that `step` returned.
                 reward, terminated, truncated = reward.copy(), terminated.copy(), truncated.copy()
                 obs = self._begin_next(self._observed(obs), seeds)
         return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, self._final.arrays)
 
     def replay(self, lane: int, seed: int, action: Array) -> None:  # noqa: ARG002 - of the contract
-        """A vector environment steps all of its lanes or none."""
+        """None: a vector environment cannot step a single lane."""
         return
 
     def close(self) -> None:
@@ -140,13 +140,13 @@ class VectorSource(EnvSource):
             env.close()
 
     def _observed(self, obs: Any) -> Arrays:
-        """Field -> ``[B, ...]``, the environment's own arrays where they are as their space says."""
+        """Field -> ``[B, ...]``: the environment's own arrays if they fit their spaces, else converted ones."""
         arrays = {}
         for field, path, space, shape, dtype in self._fields:
             value = pick(obs, path, self._name) if path else obs
             if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
                 value = cast(value, Box(shape, dtype.name, (), ()), f"{field} of {self._name}")
-            # It will index a one-hot row, so a value outside must never pass.
+            # The value will index a one-hot row, so it must be in range.
             if isinstance(space, Discrete) and (value.min() < space.start or value.max() >= space.start + space.n):
                 raise BadDataError(
                     f"{field} of {self._name} is {one_line(value)}, outside its space "
@@ -156,13 +156,13 @@ class VectorSource(EnvSource):
         return arrays
 
     def _per_lane(self, values: Any, dtype: np.dtype[Any], field: str) -> Array:
-        """``[B]``, as it is where it is of that dtype."""
+        """Values ``[B]`` of that dtype; converted if necessary."""
         if type(values) is np.ndarray and values.dtype is dtype and values.shape == self._shape:
             return values
         return cast(values, Box(self._shape, dtype.name, (), ()), f"{field} of {self._name}")
 
     def _begin_next(self, obs: Arrays, seeds: dict[int, int]) -> Any:
-        """Keep the ended lanes' last observations and begin their next episodes."""
+        """Keep the last observations of ended lanes, and begin their next episodes."""
         for field, values in obs.items():
             self._final.arrays[field][self._ended] = values[self._ended]
         options = {"reset_mask": self._ended.copy()}
@@ -172,7 +172,7 @@ class VectorSource(EnvSource):
         return self._env.reset(seed=self._seed_form(lane_seeds, self._ended), options=options)[0]
 
     def _take_final(self, infos: Any, wanted: Array) -> None:
-        """Copy the ended lanes' last observations out of the infos; those of ``wanted`` lanes must be there."""
+        """Copy the last observations of ended lanes from the infos. Those of ``wanted`` lanes must be there."""
         for lane in np.flatnonzero(self._ended):
             obs = _of_lane(infos.get("final_obs"), int(lane))
             if obs is not None:
@@ -204,26 +204,26 @@ def _autoreset_mode(name: str, env: Any) -> str:
 
 
 def _every_lane(seeds: Sequence[int], _mask: Array) -> list[int]:
-    """What SyncVectorEnv and AsyncVectorEnv take: a list of one seed a lane; those of lanes that go on are not used."""
+    """The form of SyncVectorEnv and AsyncVectorEnv: a list of one seed for each lane, reset or not."""
     return list(seeds)
 
 
 def _reset_lanes(seeds: Sequence[int], mask: Array) -> Array:
-    """What ale-py takes: an array of one seed for each lane that is reset."""
+    """The form of ale-py: an array of one seed for each reset lane."""
     return np.array([seed for seed, chosen in zip(seeds, mask, strict=True) if chosen])
 
 
 def _rejections() -> tuple[type[Exception], ...]:
-    from gymnasium.error import Error  # noqa: PLC0415  # only where there is a vector environment
+    from gymnasium.error import Error  # noqa: PLC0415  # needed for vector environments only
 
     return (TypeError, ValueError, AssertionError, RuntimeError, Error)
 
 
 def _lane_seed_form(env: Any, observed: Callable[[Any], Arrays]) -> Callable[[Sequence[int], Array], Any] | None:
-    """In which form an environment takes one seed for each lane that a mask resets, or ``None``.
+    """The form in which an environment takes seeds together with a reset mask; ``None`` if it takes none.
 
-    No two implementations agree, and none says; so it is tried: a lane that is reset again with its seed must observe
-    the same, and the lanes beside it must observe what they did.
+    Implementations differ, and none states its form, so each form is tried. After one lane is reset again with its
+    seed, all lanes must observe the same as before.
     """
     last = env.num_envs - 1
     everyone, one = np.ones(env.num_envs, np.bool_), np.arange(env.num_envs) == last
@@ -243,7 +243,7 @@ def _lane_seed_form(env: Any, observed: Callable[[Any], Arrays]) -> Callable[[Se
 
 
 def _reset_as_it_takes(env: Any, seeds: Sequence[int]) -> Any:
-    """Seed each lane where the environment takes that, else all of them by the first seed."""
+    """Seed each lane if the environment takes a seed for each; otherwise seed all by the first one."""
     for seed in (list(seeds), np.array(seeds), seeds[0]):
         try:
             return env.reset(seed=seed)

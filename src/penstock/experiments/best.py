@@ -1,6 +1,6 @@
-"""Which of a run's checkpoints is meant: by its name, the latest, the best; and which of them are kept.
+"""Finds a checkpoint of a run by name, the latest or the best, and removes those that are not kept.
 
-Reads manifests and the run's log, no arrays: whether a checkpoint can be used is seen when it is loaded.
+Reads manifests and the run's log, but no arrays: `checkpoints.py` verifies a checkpoint when it loads it.
 """
 
 import contextlib
@@ -22,33 +22,33 @@ class Best(NamedTuple):
 
     path: Path
     evaluated: bool
-    """By its evaluation; else by the training episodes before it."""
+    """It is the best by its evaluation. False: by the training episodes before it."""
 
 
 class _Standing(NamedTuple):
-    """What a manifest says of how good its checkpoint is."""
+    """The facts of a manifest from which the best checkpoint is chosen."""
 
     path: Path
     update: int
     return_mean: float | None
     asked: bool
-    """It was sent to be evaluated on the way."""
+    """It was sent to the evaluator during the run."""
 
 
 def best_checkpoint(run: Path) -> Best | None:
-    """The checkpoint that did best; of equals the latest. ``None`` if nothing is known of any.
+    """The best checkpoint; the latest of equals; ``None`` without any evaluation or training episode.
 
-    Where the run evaluated checkpoints on the way, the one with the highest return of those that were evaluated; else
-    the one whose training episodes gave the highest ``return_mean``.
+    If the run evaluated checkpoints during the run, the best has the highest return of these. Otherwise it has the
+    highest ``return_mean``, the mean return of the training episodes before it.
     """
     return _best(_standings(run), evaluations(run))
 
 
 def find_checkpoint(run: Path, name: str | None = None) -> Path:
-    """A checkpoint by its name, by its update number, ``best`` or ``latest``; the latest if no name is given.
+    """A checkpoint by its name, by its update number, ``best`` or ``latest``; without a name, the latest.
 
     Raises:
-        CheckpointError: there is none of that name; the text says which come nearest.
+        CheckpointError: there is none of that name. The text suggests similar names.
     """
     paths = list_checkpoints(run)
     if not paths:
@@ -67,9 +67,9 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
 
 
 def prune_checkpoints(run: Path, keep: int) -> None:
-    """Remove all but the last ``keep`` checkpoints, the best, and what may become it. One that cannot be removed stays.
+    """Remove all checkpoints except the last ``keep``, the best, and those whose evaluation is not known yet.
 
-    An evaluation is known later than its checkpoint is written, so one that was sent to be evaluated waits for that.
+    An evaluation ends later than its checkpoint is written. A checkpoint that cannot be removed stays.
     """
     paths = list_checkpoints(run)
     if len(paths) <= keep:
@@ -88,13 +88,13 @@ def prune_checkpoints(run: Path, keep: int) -> None:
 
 
 def _standings(run: Path) -> list[_Standing]:
-    """Of all checkpoints whose manifest can be read, oldest update first."""
+    """The facts of all checkpoints with a readable manifest, oldest update first."""
     found = []
     for path in list_checkpoints(run):
         with contextlib.suppress(Damage, OSError):
             manifest = parse_manifest((path / MANIFEST).read_bytes())
             score = manifest.get("return_mean")
-            # NaN equals nothing.
+            # NaN is not equal to itself.
             return_mean = float(score) if isinstance(score, int | float) and score == score else None  # noqa: PLR0124
             asked = manifest.get("evaluation_asked") is True
             found.append(_Standing(path, manifest["update"], return_mean, asked))
@@ -102,9 +102,10 @@ def _standings(run: Path) -> list[_Standing]:
 
 
 def _best(standings: list[_Standing], known: Mapping[int, float]) -> Best | None:
-    """As `best_checkpoint`; ``known`` holds the return of each update that was evaluated."""
+    """As `best_checkpoint`; ``known`` holds the return of each evaluated update."""
     evaluated = [(known[one.update], one.update, one) for one in standings if one.update in known]
-    # Earlier versions did not mark the evaluation at a run's end, which alone is no choice.
+    # Earlier versions did not mark the final evaluation, which must not decide. So one evaluation during the run is
+    # required.
     if any(one.asked for *_, one in evaluated):
         return Best(max(evaluated)[2].path, evaluated=True)
     trained = [(one.return_mean, one.update, one) for one in standings if one.return_mean is not None]

@@ -1,7 +1,6 @@
 """A run's card, ``RUN/README.md``: what the run is, how good it became, and what to type next."""
 
 import shlex
-from typing import Protocol
 
 from penstock import __version__
 from penstock.config.schema import Config, RunConfig
@@ -11,37 +10,9 @@ from penstock.experiments.best import best_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints
 from penstock.experiments.durable import write_file
 from penstock.experiments.run_folder import RunFolder
+from penstock.metrics.final import Evaluated
 
-__all__ = ["Evaluated", "write_card"]
-
-
-class Evaluated(Protocol):
-    """What greedy episodes of the final policy came to."""
-
-    @property
-    def mean_return(self) -> float:
-        """Mean of the episodes' undiscounted returns."""
-        ...
-
-    @property
-    def std_return(self) -> float:
-        """Their standard deviation."""
-        ...
-
-    @property
-    def mean_length(self) -> float:
-        """Mean number of steps an episode."""
-        ...
-
-    @property
-    def episodes(self) -> int:
-        """How many there were."""
-        ...
-
-    @property
-    def remark(self) -> str:
-        """Why there are fewer than were asked for, in a few words; mostly empty."""
-        ...
+__all__ = ["write_card"]
 
 
 def write_card(
@@ -60,11 +31,11 @@ def write_card(
         config: resolved.
         steps: environment steps learned from.
         updates: updates made.
-        evaluation: of the final policy; ``None`` where the run was interrupted.
-        failure: one line on what ended the run, where it failed.
+        evaluation: of the final policy; ``None`` if there is none.
+        failure: one line on why the run failed, if it did.
 
     Raises:
-        RunFolderError: it cannot be written.
+        RunFolderError: the card cannot be written.
     """
     text = "\n\n".join(
         (
@@ -105,7 +76,7 @@ def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | N
 
 
 def _shape(run: RunConfig) -> list[tuple[str, str]]:
-    """What shapes the environment from outside."""
+    """Rows on the environment's arguments, wrappers and own reward, if there are any."""
     given = {"Arguments": run.env_args, "Wrappers, the first innermost": run.wrap}
     rows = [(name, f"`{shown(value).replace('|', '&#124;')}`") for name, value in given.items() if value]
     learned = f"`{run.reward}`; returns below are the environment's own"
@@ -118,9 +89,9 @@ def _commands(folder: RunFolder) -> str:
 
 ```sh
 penstock eval {run} --episodes 100     # how good it is
-penstock resume {run}                  # train on from its last checkpoint
+penstock resume {run}                  # continue from its last checkpoint
 penstock plot --logdir {run}           # its curves
-tensorboard --logdir {run}               # where TensorBoard is installed
+tensorboard --logdir {run}               # if TensorBoard is installed
 ```"""
 
 
@@ -132,12 +103,12 @@ def _contents(folder: RunFolder) -> str:
         kept += f", the best by its {'evaluation' if best.evaluated else 'training return'} `{best.path.name}`"
     files = [
         (folder.config_path.name, "every setting, resolved"),
-        ("checkpoints/", f"what training continues from (safetensors and a manifest): {kept}"),
+        ("checkpoints/", f"the checkpoints of the run (safetensors and a manifest): {kept}"),
         (folder.metrics_path.name, "every metric of every update, one JSON object a line"),
         ("events.out.tfevents.*", "the same for TensorBoard"),
     ]
     if folder.table_path.exists():
-        files.append((folder.table_path.name, "the replay table that a resume goes on with, mapped by all processes"))
+        files.append((folder.table_path.name, "the replay table that a resume continues with, mapped by all processes"))
     if folder.policy_path.exists():
         files.insert(2, (folder.policy_path.name, "the policy alone, as ONNX: observations in, greedy actions out"))
     return "## What is here\n\n" + "\n".join(f"- `{name}`: {text}" for name, text in files)

@@ -1,6 +1,6 @@
 """Checkpoints: named arrays in safetensors with a manifest beside them, in ``RUN/checkpoints/update-00000050/``.
 
-Written whole or not at all, verified before anything is read, never pickled. Knows nothing of what the arrays mean.
+They are written whole or not at all, verified before anything is read, and never pickled. Knows no array by its name.
 """
 
 import contextlib
@@ -35,19 +35,19 @@ __all__ = [
 
 STATE = "state.safetensors"
 TABLE = "table.safetensors"
-"""What the replay table held, where there is one and it is kept."""
+"""The rows of the replay table, if they are copied into checkpoints."""
 _PLACE = ("update", "steps", "gradient_steps")
-"""Facts that say how far a run had come."""
+"""Facts on the progress of the run."""
 _NAME = re.compile(r"update-\d{8,}")
 
 
 class _Use(NamedTuple):
-    """What a checkpoint is read for."""
+    """The purpose of reading a checkpoint."""
 
     files: frozenset[str]
-    """Those that have to be good."""
+    """Files that must be undamaged."""
     command: str
-    """What the user types to do the same with another checkpoint."""
+    """The command that does the same with another checkpoint."""
 
 
 _RESUME = _Use(frozenset({STATE, TABLE}), "resume")
@@ -55,7 +55,7 @@ _PLAY = _Use(frozenset({STATE}), "eval")
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that has been verified."""
+    """A verified checkpoint."""
 
     path: Path
     manifest: dict[str, Any]
@@ -65,17 +65,16 @@ class Checkpoint(NamedTuple):
 def save_checkpoint(
     run: Path, arrays: Mapping[str, Array], facts: Mapping[str, Any], table: Mapping[str, Array] | None = None
 ) -> Path:
-    """Write a checkpoint of ``run``; after a return it survives a power cut.
+    """Write a checkpoint of ``run``. Once this returns, the checkpoint survives a power cut.
 
-    Where a whole one of the same update and gradient steps is there already it stays: a run that ends right after it
-    was resumed.
+    An undamaged checkpoint of the same update and gradient steps stays: a run may end right after a resume.
 
     Args:
         run: the run folder.
-        arrays: any shapes and dtypes, which are kept exactly.
-        facts: for the manifest, as JSON: ``update``, ``steps``, ``env``, ``spaces``, ``algorithm``, ...;
-            ``gradient_steps`` where these go on between two updates.
-        table: what a replay table held, to be read apart from the rest by `load_table`.
+        arrays: any shapes and dtypes; both are kept exactly.
+        facts: for the manifest, as JSON: ``update``, ``steps``, ``env``, ``spaces``, ``algorithm``, ...; also
+            ``gradient_steps`` if there are gradient steps between two updates.
+        table: the rows of the replay table. `load_table` reads them, apart from ``arrays``.
 
     Returns:
         The checkpoint's folder.
@@ -92,36 +91,36 @@ def save_checkpoint(
         elif not _is_good(path, {name: facts[name] for name in _PLACE if name in facts}, _RESUME):
             replace_folder(path, whole)
     except OSError as error:
-        # From nothing: this says all that the cause does, so a node that fails of it needs no traceback.
+        # Without a cause: the text says everything, so the failed node needs no traceback.
         raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from None
     return path
 
 
 def load_checkpoint(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
-    """Verify a checkpoint, all of it, then read it.
+    """Verify a checkpoint with its replay table, then read it.
 
     Args:
         path: the checkpoint's folder.
-        expected: facts that its manifest has to state (``env``, ``spaces``, ...).
+        expected: facts that its manifest must hold (``env``, ``spaces``, ...).
 
     Raises:
-        CheckpointError: it is missing, altered or of another run's kind; the line ends with the command that continues
-            from the last good one.
+        CheckpointError: it is missing, altered, or of another kind of run. The text ends with the command that
+            continues from the last good one.
     """
     return _load(path, expected or {}, _RESUME)
 
 
 def load_to_play(path: Path, expected: Mapping[str, Any] | None = None) -> Checkpoint:
-    """As `load_checkpoint`, for a policy that plays and learns no more: the replay table may be damaged.
+    """As `load_checkpoint`, but the replay table may be damaged: a policy that only plays does not need it.
 
     Raises:
-        CheckpointError: as `load_checkpoint`; the line ends with the command that plays the last good one.
+        CheckpointError: as `load_checkpoint`. The text ends with the command that plays the last good one.
     """
     return _load(path, expected or {}, _PLAY)
 
 
 def load_table(path: Path) -> Arrays | None:
-    """What the replay table held when the checkpoint was written; ``None`` if that was not kept.
+    """The rows of the replay table in a checkpoint; ``None`` if the checkpoint holds no table.
 
     Raises:
         CheckpointError: as `load_checkpoint`.
@@ -136,7 +135,7 @@ def load_table(path: Path) -> Arrays | None:
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run, oldest update first; not yet verified."""
+    """The checkpoints of a run, oldest update first, not verified."""
     try:
         found = [path for path in (run / "checkpoints").iterdir() if _NAME.fullmatch(path.name)]
     except OSError:
@@ -145,7 +144,7 @@ def list_checkpoints(run: Path) -> list[Path]:
 
 
 def last_good(run: Path) -> Checkpoint | None:
-    """The latest checkpoint that can be used; ``None`` if there is none."""
+    """The latest undamaged checkpoint; ``None`` if there is none."""
     for path in reversed(list_checkpoints(run)):
         with contextlib.suppress(CheckpointError):
             return load_checkpoint(path)
@@ -153,9 +152,9 @@ def last_good(run: Path) -> Checkpoint | None:
 
 
 def set_aside_after(run: Path, update: int) -> None:
-    """Take checkpoints after ``update`` out of the list: the run continues from there, so they are of another life.
+    """Rename the checkpoints after ``update``, so that the run, which continues from there, no longer lists them.
 
-    They stay on the disk, as ``update-00000100.abandoned``, until the user removes them.
+    They stay on the disk as ``update-00000100.abandoned`` until the user removes them.
 
     Raises:
         CheckpointError: one could not be renamed.
@@ -186,15 +185,15 @@ def _load(path: Path, expected: Mapping[str, Any], use: _Use) -> Checkpoint:
 
 
 def _packed(arrays: Mapping[str, Array]) -> bytes:
-    # Not ascontiguousarray, which makes a vector of a scalar.
+    # np.ascontiguousarray would turn a scalar into a vector.
     return safetensors.numpy.save({name: np.array(values, order="C") for name, values in arrays.items()})
 
 
 def _verified(path: Path, expected: Mapping[str, Any], use: _Use) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the bytes of the files that are used, by name, once they are known to be what was written.
+    """The manifest, and name -> bytes of the needed files. Both are verified against the hashes.
 
     Raises:
-        Damage: they are not.
+        Damage: a file is missing or altered, or the manifest states other facts than expected.
     """
     if not path.is_dir():
         raise Damage("it does not exist")
@@ -234,7 +233,7 @@ def _is_good(path: Path, expected: Mapping[str, Any], use: _Use) -> bool:
 
 
 def _line(path: Path, damage: str, expected: Mapping[str, Any], use: _Use) -> str:
-    """One line: what is wrong, and the command that takes the last good one instead."""
+    """One line: what is wrong, and the command that uses the last good checkpoint instead."""
     run = path.parent.parent
     others = [other for other in reversed(list_checkpoints(run)) if other != path]
     good = next((other for other in others if _is_good(other, expected, use)), None)

@@ -16,24 +16,24 @@ __all__ = ["Curve", "Run", "curve", "read_runs", "smoothed"]
 
 
 class Curve(NamedTuple):
-    """A metric over environment steps; both ``[n]`` float64, without the updates that did not report it."""
+    """A metric over environment steps; both ``[n]`` float64. Updates that did not report it are left out."""
 
     steps: Array
     values: Array
 
 
 class Run(NamedTuple):
-    """A run and all that it reported."""
+    """A run and all its reports."""
 
     name: str
     reports: Sequence[Report]
 
 
 def read_runs(folder: Path) -> list[Run]:
-    """The runs in a folder, or the one run that the folder is; oldest first, without those that reported nothing.
+    """The runs in a folder, or the run of this run folder; oldest first. Runs without reports are left out.
 
     Raises:
-        RunFolderError: there is none.
+        RunFolderError: there is no run with a report.
     """
     if not folder.is_dir():
         raise RunFolderError(f"there is no folder {folder}; penstock train makes one")
@@ -55,7 +55,7 @@ def read_runs(folder: Path) -> list[Run]:
 
 
 def curve(run: Run, value: Callable[[Report], float | None]) -> Curve:
-    """What ``value`` finds in a run's reports; reports where it finds nothing, or no finite number, are left out."""
+    """The ``value`` of each report of a run. Reports without it, or with NaN or infinity, are left out."""
     found = [(report.steps, number) for report in run.reports if (number := value(report)) is not None]
     steps, values = np.array(found, np.float64).reshape(-1, 2).T
     finite = np.isfinite(values)
@@ -63,9 +63,9 @@ def curve(run: Run, value: Callable[[Report], float | None]) -> Curve:
 
 
 def smoothed(values: Array, share: float) -> Array:
-    """A centred moving average over ``share`` of all points; near the ends over the points there are.
+    """A centred moving average over ``share`` of all points; near the ends over fewer points.
 
-    Centred, because an average of the past alone draws every rise too late.
+    It is centred, because an average of past points only would show every rise too late.
     """
     half = int(len(values) * share / 2)
     if half == 0:

@@ -1,4 +1,4 @@
-"""What another run has kept in its replay table, to be learned from beside a run's own experience. Draws nothing."""
+"""Finds the demonstrations of a run: the replay table in the latest checkpoint of another run. Reads no row."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ __all__ = ["Demonstrations", "find_demonstrations"]
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Where they lie, and how."""
+    """The checkpoint that holds the demonstrations, and the layout of its slots."""
 
     checkpoint: Path
     num_envs: int
@@ -24,10 +24,10 @@ class Demonstrations:
 
 
 def find_demonstrations(run: Path, spaces: Spaces, reward: str | None) -> Demonstrations:
-    """Those of a run's latest checkpoint.
+    """The demonstrations in a run's latest checkpoint.
 
     Args:
-        run: its folder.
+        run: the other run's folder.
         spaces: that observations and actions must have.
         reward: the name of what its rows' rewards must come of; ``None``: the environment.
 

@@ -1,7 +1,6 @@
-"""Files that are whole or not there: written under a temporary name, synced to the disk, then renamed.
+"""Writes files and folders whole or not at all: under a temporary name, synced to the disk, then renamed.
 
-Whatever ends in ``.partial`` was never finished, or is on its way out; ``sweep`` removes it. Knows nothing of what it
-writes.
+A name that ends in ``.partial`` was never finished, or is being removed. ``sweep`` removes it. Knows no format.
 """
 
 import os
@@ -15,10 +14,10 @@ PARTIAL = ".partial"
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path``, replacing what is there.
+    """Write ``content`` to ``path``, replacing an older file.
 
     Raises:
-        OSError: it could not be written; what was there is unchanged.
+        OSError: it could not be written; the older file is unchanged.
     """
     partial = path.with_name(path.name + PARTIAL)
     _write_synced(partial, content)
@@ -27,7 +26,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Put a folder of ``files`` at ``path``, where nothing is yet.
+    """Write a folder of ``files`` to ``path``, which must not exist.
 
     Raises:
         OSError: it could not be written; nothing is left at ``path``.
@@ -38,7 +37,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
         partial.mkdir(parents=True)
         for name, content in files.items():
             _write_synced(partial / name, content)
-        # The names inside must be on the disk before the rename is, or a power cut could leave an empty folder.
+        # The names inside must be on the disk before the rename. Otherwise a power cut could leave an empty folder.
         _sync_folder(partial)
         partial.rename(path)
     except OSError:
@@ -48,22 +47,22 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Put a folder of ``files`` at ``path`` instead of the one there.
+    """Write a folder of ``files`` to ``path``, replacing an older folder.
 
     Raises:
-        OSError: it could not be written; what was there is unchanged.
+        OSError: it could not be written; the older folder is unchanged.
     """
     fresh = path.with_name(f"{path.name}.fresh{PARTIAL}")
     shutil.rmtree(fresh, ignore_errors=True)
     write_folder(fresh, files)
-    # A death between these two leaves nothing at `path`: there is no portable way to exchange folders in one step.
+    # A death between these two lines leaves nothing at `path`. No portable call exchanges two folders in one step.
     remove_folder(path)
     fresh.rename(path)
     _sync_folder(path.parent)
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder; one that is removed halfway no longer has its name.
+    """Remove a folder. It is renamed first, so a folder that is only half removed does not keep its name.
 
     Raises:
         OSError: it could not be renamed.
@@ -75,7 +74,7 @@ def remove_folder(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove whatever in ``folder`` was never finished. Errors are let pass: it is only untidy."""
+    """Remove all unfinished files and folders in ``folder``. Errors are ignored: leftovers do no harm."""
     for path in folder.glob(f"*{PARTIAL}"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

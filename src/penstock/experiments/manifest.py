@@ -1,4 +1,4 @@
-"""A checkpoint's manifest: what it is, and a hash of each of its files and of itself. Plain JSON; loads no array."""
+"""A checkpoint's manifest: facts, the hash of each file, and its own hash. Plain JSON; loads no array."""
 
 import hashlib
 import json
@@ -10,9 +10,9 @@ __all__ = ["FORMAT", "MANIFEST", "Damage", "parse_manifest", "write_manifest"]
 
 MANIFEST = "manifest.json"
 FORMAT = 3
-"""Raised by one when what a checkpoint holds changes; older formats are then migrated, or refused by number."""
+"""Number of the format. It grows by one with each change; older formats are migrated, or refused by number."""
 SIZE_LIMIT = 1 << 20
-"""No manifest is as long as this; longer ones are not read."""
+"""No manifest is so long. Longer files are not read."""
 
 _NEEDED = {"kind": str, "update": int, "steps": int, "env": str, "algorithm": str, "spaces": str, "files": dict}
 
@@ -25,7 +25,7 @@ def write_manifest(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> byte
     """The text of a manifest.
 
     Args:
-        facts: what is to be known of the checkpoint, as JSON can hold it.
+        facts: about the checkpoint, as JSON values.
         files: name -> content of each file beside the manifest.
     """
     listed = {
@@ -37,10 +37,10 @@ def write_manifest(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> byte
 
 
 def parse_manifest(content: bytes) -> dict[str, Any]:
-    """The facts of a manifest, once they are known to be what was written.
+    """The facts of a manifest, verified against its own hash.
 
     Raises:
-        Damage: it is not what was written, or of a format that this version does not read.
+        Damage: it was altered, or this version cannot read its format.
     """
     if len(content) > SIZE_LIMIT:
         raise Damage(f"{MANIFEST} is too long to be one")
@@ -51,14 +51,14 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise Damage(f"{MANIFEST} is not a JSON object")
     number = body.get("format")
-    # The format comes first: another one may be hashed in another way.
+    # The format is checked before the hash, because another format may hash in another way.
     if isinstance(number, int) and number > FORMAT:
         raise Damage(f"it has format {number}, which a newer penstock wrote; this one reads formats 1 to {FORMAT}")
     if body.pop("manifest_sha256", None) != _fingerprint(body) or number not in range(1, FORMAT + 1):
         raise Damage(f"{MANIFEST} has been altered")
     for key, kind in _NEEDED.items():
         if not isinstance(body.get(key), kind):
-            raise Damage(f"{MANIFEST} says no {key}")
+            raise Damage(f"{MANIFEST} has no {key}")
     return body
 
 

@@ -1,4 +1,4 @@
-"""What older run folders and checkpoints lack, or hold that is refused now, and what stands for it. Reads no file."""
+"""Brings the settings and arrays of older run folders and checkpoints to the present format. Reads no file."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,9 @@ __all__ = ["migrated", "migrated_settings"]
 
 
 def migrated_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings of a run as they may be given today.
+    """The settings of an older run in the form that is allowed today.
 
-    A range of atoms where there are no atoms was ignored once; now it is refused.
+    Older versions ignored a range of atoms without atoms. Now it is refused, so it is removed here.
     """
     without_atoms = "atoms" in settings and settings["atoms"].value == 1
     return {
@@ -24,10 +24,11 @@ def migrated_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
 
 
 def migrated(arrays: Arrays, found: int) -> Arrays:
-    """The arrays of a checkpoint of format ``found`` as the present format has them.
+    """The arrays of a checkpoint of format ``found`` in the present format.
 
-    Format 2 added what the evaluations came to; a run of format 1 counts them anew. Format 3 added what each lane gave
-    and what was dropped of it; before, only what was learned is known, and of that not by which lane.
+    - Format 2 added the best evaluation and the number of evaluations since. Format 1 begins to count them now.
+    - Format 3 added the collected and dropped rows of each lane. Older formats store the number of learned rows, but
+      not per lane: here they are split evenly.
     """
     if found < 2:
         arrays = {"best_evaluation": np.array(-np.inf), "since_best": np.array(0, np.int64), **arrays}

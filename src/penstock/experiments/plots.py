@@ -1,4 +1,4 @@
-"""Training curves as a picture: return, losses, throughput and idle time, of one run or of several side by side."""
+"""Draws the curves of one run or of several: return, losses, throughput and idle time."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,7 +30,7 @@ __all__ = ["FILE_NAME", "draw", "plot"]
 FILE_NAME = "curves.png"
 _Dashes: TypeAlias = Literal["-", "--", ":"]
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F5539", "#444444")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart, in an order that starts with the darker ones."""
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, the darker ones first."""
 _KINDS: tuple[tuple[str, _Dashes], ...] = (("env", "-"), ("learner", "--"), ("policy", ":"))
 _STYLE: Any = {
     "font.size": 9.0,
@@ -57,10 +57,10 @@ def plot(log_dir: str | Path, *, save: bool, smooth: float) -> Path | None:
     Args:
         log_dir: a run folder, or a folder of runs.
         save: write a PNG into ``log_dir``; otherwise open a window and return once it is closed.
-        smooth: share of a curve that each point of its bold line averages over.
+        smooth: width of the moving average of a bold line, as a share of the curve.
 
     Returns:
-        Where the PNG is; ``None`` if there is none.
+        Path of the PNG; ``None`` if none was written.
 
     Raises:
         RunFolderError: there is no run, or the PNG cannot be written.
@@ -82,7 +82,7 @@ def plot(log_dir: str | Path, *, save: bool, smooth: float) -> Path | None:
 
 
 def draw(runs: Sequence[Run], smooth: float, figure: Figure | None = None) -> Figure:
-    """The whole picture, on a new figure or on the given one."""
+    """Draw the whole picture on a new figure, or on the given one."""
     figure = figure or Figure(figsize=(11.0, 8.2), dpi=130, layout="constrained")
     rows: list[Any] = [
         ["return", "return", "return", "return"],
@@ -120,7 +120,7 @@ def draw(runs: Sequence[Run], smooth: float, figure: Figure | None = None) -> Fi
 def _line(
     axis: Axes, run: Run, value: Callable[[Report], float | None], *, smooth: float, color: str, style: _Dashes = "-"
 ) -> None:
-    """One curve: pale as measured, bold as smoothed."""
+    """One curve: a pale line of the measured values, a bold line of the smoothed ones."""
     steps, values = curve(run, value)
     bold = smoothed(values, smooth)
     # A lone point has no line; a marker shows it.
@@ -136,7 +136,7 @@ def _evaluations(axis: Axes, run: Run, color: str) -> None:
 
 
 def _idle(axis: Axes, runs: Sequence[Run], smooth: float) -> None:
-    """Idle time of each kind of node: the run by colour, the kind by the dashes of its line."""
+    """Idle time of each kind of node. Colours tell runs apart, dashes tell kinds of node apart."""
     axis.set_title("Idle time")
     shown = []
     for kind, style in _KINDS:
@@ -152,7 +152,7 @@ def _idle(axis: Axes, runs: Sequence[Run], smooth: float) -> None:
 
 
 def _legend(figure: Figure, runs: Sequence[Run], smooth: float) -> None:
-    """The runs by name on the left above everything; on the right what pale, bold and diamonds mean."""
+    """Above the picture: names of the runs on the left; on the right, the meaning of pale, bold and diamonds."""
     handles = [Line2D([], [], color=_color(number), linewidth=2.5, label=run.name) for number, run in enumerate(runs)]
     columns = min(3, len(runs)) if len(runs) > 8 else min(2, len(runs))
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, fontsize=9)

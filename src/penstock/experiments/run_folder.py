@@ -1,6 +1,6 @@
-"""A run's folder ``LOG_DIR/<env>-<algorithm>-<time>/``: made, found again, claimed by one process at a time.
+"""A run's folder ``LOG_DIR/<env>-<algorithm>-<time>/``: makes it, finds it, and claims it for one process.
 
-Holds the names of what is in it; what is written there is others' work.
+Holds the names of its files. Other files of this room write most of them.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ __all__ = ["RunFolder", "list_runs"]
 
 CONFIG = "config.toml"
 NUMBER = ".number"
-"""How many runs of the folder had been begun, or resumed, when this one was begun last."""
+"""File that numbers the runs of a log directory in the order in which they were started or last resumed."""
 _NAME_LIMIT = 100
 
 
@@ -36,16 +36,16 @@ class RunFolder:
 
     @classmethod
     def fresh(cls, log_dir: str | Path, env: str, algorithm: str, now: datetime | None = None) -> "RunFolder":
-        """The folder of a new run, which is not there yet: numbered where its name is taken.
+        """A free folder for a new run. It is not made yet. If its name is taken, a number is added.
 
         Args:
-            log_dir: holds run folders; it may be missing.
-            env: the environment's name; what a path cannot hold becomes ``_``.
+            log_dir: holds run folders; it need not exist.
+            env: the environment's name. Characters that a path cannot hold become ``_``.
             algorithm: the algorithm's name.
-            now: when the run starts, else the clock's time.
+            now: start of the run; ``None``: the present time.
 
         Raises:
-            RunFolderError: the log directory cannot be looked at.
+            RunFolderError: the log directory cannot be read.
         """
         safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", env).strip("._-")[:_NAME_LIMIT] or "env"
         name = f"{safe}-{algorithm}-{now or datetime.now():%Y%m%d-%H%M%S}"
@@ -58,9 +58,10 @@ class RunFolder:
             return cls(path)
 
     def make(self) -> bool:
-        """Make the folder of a `fresh` run; it counts as a run once its config is written.
+        """Make the folder of a `fresh` run. It counts as a run once its config is written.
 
-        False if another run has taken its name since.
+        Returns:
+            False if another run has taken the name meanwhile.
 
         Raises:
             RunFolderError: the log directory cannot be written.
@@ -76,10 +77,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """The folder of a run that exists.
+        """The folder of an existing run.
 
         Raises:
-            RunFolderError: there is none.
+            RunFolderError: it is no run folder.
         """
         path = Path(path)
         try:
@@ -92,10 +93,10 @@ class RunFolder:
 
     @classmethod
     def find(cls, run: str, log_dir: str | Path) -> "RunFolder":
-        """A run by the path of its folder, by its name under ``log_dir``, or ``latest``.
+        """Find a run by the path of its folder, by its name under ``log_dir``, or ``latest``.
 
         Raises:
-            RunFolderError: there is none; the text says which come nearest.
+            RunFolderError: there is no such run. The text suggests similar names.
         """
         runs = list_runs(Path(log_dir).expanduser())
         if run == "latest":
@@ -110,16 +111,16 @@ class RunFolder:
 
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
-        """Be the only process that writes this run; what an earlier one left unfinished is swept.
+        """Make this process the only one that writes the run. Removes unfinished files of earlier processes.
 
         Raises:
-            RunFolderError: another process is writing it, or the folder cannot be written.
+            RunFolderError: another process writes the run, or the folder cannot be written.
         """
         try:
             lock = (self.path / ".lock").open("ab")
         except OSError as error:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
-        # The lock is the kernel's, so a process that dies gives it back.
+        # The kernel holds the lock, and frees it when the process dies.
         with lock:
             _LOCKS.add(lock)
             try:
@@ -132,7 +133,7 @@ class RunFolder:
             yield
 
     def _enter(self) -> None:
-        """Number this run as the last one of its folder that was begun: clocks may be set back."""
+        """Give this run the highest number of its log directory. Times would not do: clocks may be set back."""
         numbers = [_number(path) for path in self.path.parent.iterdir() if path != self.path]
         try:
             (self.path / NUMBER).write_text(f"{max(numbers, default=0) + 1}\n")
@@ -140,7 +141,7 @@ class RunFolder:
             raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
 
     def read_config(self) -> Config:
-        """The config that the run was told, as far as it holds today.
+        """The config of the run, migrated to the present version.
 
         Raises:
             ConfigError: see ``from_toml``.
@@ -148,7 +149,7 @@ class RunFolder:
         return from_settings(migrated_settings(settings_of_file(self.config_path)))
 
     def write_config(self, config: Config) -> None:
-        """Keep the whole resolved config.
+        """Write the whole resolved config.
 
         Raises:
             RunFolderError: it cannot be written.
@@ -160,7 +161,7 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """Name of the run."""
         return self.path.name
 
     @property
@@ -180,7 +181,7 @@ class RunFolder:
 
     @property
     def table_path(self) -> Path:
-        """The replay table, where it is too large for checkpoints."""
+        """The file of the replay table, if the table is too large for checkpoints."""
         return self.path / "replay.table"
 
     @property
@@ -190,27 +191,27 @@ class RunFolder:
 
     @property
     def trace(self) -> Path:
-        """The folder that is told what each node does when, where a run keeps that."""
+        """The folder of the trace, if the run keeps one."""
         return self.path / "trace"
 
     @property
     def deaths(self) -> Path:
-        """The tracebacks of processes that were started again; there only if there are some."""
+        """Tracebacks of restarted processes; the file exists only if there are any."""
         return self.path / "deaths.log"
 
     def clear_trace(self) -> None:
-        """Forget what earlier lives of the run did when: clocks of two lives do not fit each other."""
+        """Remove the trace of the run before a resume, because the clocks of the two do not fit each other."""
         if self.trace.is_dir():
             remove_folder(self.trace)
 
     @property
     def card_path(self) -> Path:
-        """What the run is and how to use it."""
+        """The run's card."""
         return self.path / "README.md"
 
 
 def list_runs(log_dir: Path) -> list[Path]:
-    """The run folders in ``log_dir``, the one that started or was resumed last at the end."""
+    """The run folders in ``log_dir``. The run that was started or resumed last comes last."""
     try:
         found = [
             (_number(path), (path / CONFIG).stat().st_mtime_ns, path.name, path)
@@ -223,7 +224,7 @@ def list_runs(log_dir: Path) -> list[Path]:
 
 
 def _number(path: Path) -> int:
-    """The how-manieth run of its folder this was when it was last begun; 0 where nothing says so."""
+    """The number of a run (see `NUMBER`); 0 if it has none."""
     try:
         return int((path / NUMBER).read_bytes()[:20])
     except (OSError, ValueError):
@@ -231,11 +232,11 @@ def _number(path: Path) -> int:
 
 
 _LOCKS: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
-"""Of the runs that this process has claimed."""
+"""Lock files of the runs that this process has claimed."""
 
 
 def _let_go() -> None:
-    """A script that forks itself while it trains does not keep the run's lock once the launcher is gone."""
+    """Runs in a child that the user's script forks. The child must not keep the run's lock."""
     for lock in _LOCKS:
         lock.close()
 
@@ -245,7 +246,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 @contextlib.contextmanager
 def _making(log_dir: str | Path) -> Iterator[None]:
-    """Raises what goes wrong as an error about this log directory."""
+    """Turn any error into a RunFolderError about this log directory."""
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""What each node of a run did when, as a file for a trace viewer. Starts nothing; the run may still be going on."""
+"""Writes the trace of a run as a file for a trace viewer. The run may still be going on."""
 
 from pathlib import Path
 
@@ -15,20 +15,20 @@ def write_trace(run: Path, out: str | None) -> str:
 
     Args:
         run: the run folder.
-        out: where to; ``None``: ``trace.json`` in the run folder.
+        out: path of the file; ``None``: ``trace.json`` in the run folder.
 
     Returns:
-        What there is to say about it, in a few lines.
+        A summary of the trace in a few lines.
 
     Raises:
-        RunFolderError: the run kept no trace, it holds nothing, or ``out`` cannot be written.
+        RunFolderError: the run kept no trace, the trace is empty, or ``out`` cannot be written.
     """
     folder = RunFolder.open(run)
     if not folder.trace.is_dir():
         raise RunFolderError(f"run {folder.name} kept no trace; penstock train ... --trace true keeps one")
     timeline = read_timeline(folder.trace)
     if timeline is None:
-        raise RunFolderError(f"the trace of run {folder.name} holds nothing: it ended before any node did something")
+        raise RunFolderError(f"the trace of run {folder.name} is empty: the run ended before any node did something")
     path = folder.path / "trace.json" if out is None else Path(out).expanduser()
     try:
         count = write_chrome_trace(timeline, path)

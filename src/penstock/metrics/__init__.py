@@ -1,1 +1,1 @@
-"""Numbers out: what a report is, and the sinks that write it."""
+"""Reports of a run, and the sinks that write them."""

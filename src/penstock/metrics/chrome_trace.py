@@ -1,7 +1,7 @@
-"""A timeline as Chrome trace JSON, which Perfetto and chrome://tracing open; and in a few lines of text.
+"""Writes a timeline as Chrome trace JSON for Perfetto and chrome://tracing, and sums it up in a few lines of text.
 
-The format: a process is a placement group, a thread is a track of a node, every span is a complete event (``X``) with
-``ts`` and ``dur`` in microseconds.
+In the file, a process is a placement group, a thread is a track of a node, and every span is a complete event (``X``)
+with ``ts`` and ``dur`` in microseconds.
 """
 
 import json
@@ -15,7 +15,7 @@ __all__ = ["describe", "write_chrome_trace"]
 
 
 def write_chrome_trace(timeline: Timeline, path: Path) -> int:
-    """Write a timeline; returns the number of its spans.
+    """Write a timeline. Returns the number of its spans.
 
     Raises:
         OSError: ``path`` cannot be written.
@@ -31,7 +31,7 @@ def write_chrome_trace(timeline: Timeline, path: Path) -> int:
 
 
 def describe(timeline: Timeline) -> str:
-    """Each node in a line: the share of its time that it was idle, and what it was about otherwise."""
+    """One line for each node: the share of its time that it was idle, and the shares of its work."""
     lines = [
         f"{node.name:<14} idle {shares.pop(IDLE_SPAN, 0.0):4.0%}" + _others(shares)
         for node in timeline.nodes
@@ -42,7 +42,7 @@ def describe(timeline: Timeline) -> str:
 
 
 def _others(shares: dict[str, float]) -> str:
-    """Shares of half a percent and more, without those that everything else is part of."""
+    """Shares of at least half a percent. Leaves out `STEP` and `OPEN`, which contain all others."""
     shown = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005 and name not in {STEP, OPEN}]
     return "".join(f"  {text}" for text in shown)
 

@@ -1,4 +1,4 @@
-"""How far an evaluation is: one live line on a terminal, a plain line now and then elsewhere."""
+"""Shows the progress of an evaluation: one live line on a terminal, elsewhere a plain line every ten seconds."""
 
 import os
 import sys
@@ -12,14 +12,14 @@ from penstock.metrics.output import Outlet, own_stream
 __all__ = ["EvaluationDisplay", "PlainProgress", "evaluation_display", "progress_text"]
 
 _PLAIN_S = 10.0
-"""Seconds between plain lines: an evaluation that takes less says nothing but its result."""
+"""Seconds between plain lines. A shorter evaluation prints its result only."""
 
 
 class EvaluationDisplay(Protocol):
-    """Shows how far an evaluation is."""
+    """Shows the progress of an evaluation."""
 
     def show(self, played: int, mean_return: float | None, time_s: float) -> None:
-        """Take the number of episodes played, their mean return if there are some, and the seconds so far."""
+        """Take the number of episodes played, their mean return (``None`` without episodes) and the seconds so far."""
         ...
 
     def close(self) -> None:
@@ -28,7 +28,7 @@ class EvaluationDisplay(Protocol):
 
 
 def evaluation_display(episodes: int) -> EvaluationDisplay:
-    """The display of an evaluation of so many episodes that suits where standard output goes."""
+    """A live display if standard output is a terminal, otherwise plain lines."""
     if sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from penstock.metrics.live import LiveEvaluation  # noqa: PLC0415 - rich costs 40 ms
 
@@ -46,8 +46,8 @@ class PlainProgress:
     """A line every ten seconds.
 
     Args:
-        episodes: how many are asked for.
-        stream: where lines go; ``None`` where there is no standard output.
+        episodes: of the whole evaluation.
+        stream: for the lines; ``None`` if there is no standard output.
         interval_s: seconds from one line to the next.
     """
 
@@ -56,8 +56,8 @@ class PlainProgress:
         self._interval_s = interval_s
         self._shown = time.monotonic()
         self._stream = None if stream is None else own_stream(stream)
-        # Of lines that wait for a slow reader only the newest is of use.
-        self._outlet = None if self._stream is None else Outlet(self._stream, room=1)
+        # If lines wait for a slow reader, only the newest is of use.
+        self._outlet = None if self._stream is None else Outlet(self._stream, limit=1)
 
     def show(self, played: int, mean_return: float | None, time_s: float) -> None:
         """Write a line if it is time for one."""
@@ -67,7 +67,7 @@ class PlainProgress:
         self._outlet.put(partial(_print, self._stream, progress_text(played, self._episodes, mean_return, time_s)))
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write the waiting line."""
         if self._outlet is not None:
             self._outlet.close()
 

@@ -1,4 +1,4 @@
-"""What a display shows of the reports so far, as short texts. Prints nothing."""
+"""Short texts about the reports so far, for the displays. Prints nothing."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ _LOSSES = (("policy", POLICY_LOSS), ("value", VALUE_LOSS), ("entropy", ENTROPY),
 _WORKING = ("env", "policy", "learner")
 _HISTORY = 512
 _SMOOTHING = 0.2
-"""Weight of the newest update in the rate that the time left is reckoned with."""
+"""Weight of the newest update in the smoothed rate, from which the time left is computed."""
 
 
 class Figures:
-    """The latest value of everything, and the rate that tells how long the run still takes.
+    """The latest value of every metric, and the smoothed rate of steps.
 
     Args:
         timesteps: environment steps of the whole run.
@@ -41,18 +41,18 @@ class Figures:
         self.values: dict[str, float] = {}
         self.returns: deque[float] = deque(maxlen=_HISTORY)
         self._step_s = 0.0
-        """Seconds a step takes, smoothed: of rates, a few fast updates would outweigh the slow ones that follow."""
+        """Seconds of one step, smoothed. In a mean of rates, a few fast updates would outweigh the slow ones."""
         self._rates = 0
 
     def add(self, report: Report) -> None:
-        """Take one report; one of an evaluation leaves the counts as they are."""
+        """Take one report. The report of an evaluation leaves the counts unchanged."""
         self.values.update(report.values)
         if STEPS_PER_SECOND not in report.values:
             return
         self.update, self.steps = report.update, report.steps
         rate = report.values[STEPS_PER_SECOND]
         if rate > 0:
-            # The first update also waits for everything to start, so it is forgotten at the second.
+            # The first update includes the start of all processes, so the second one replaces it.
             self._step_s = 1 / rate if self._rates < 2 else self._step_s + _SMOOTHING * (1 / rate - self._step_s)
             self._rates += 1
         if RETURN in report.values:
@@ -60,7 +60,7 @@ class Figures:
 
     @property
     def share(self) -> float:
-        """How much of the run is done, from 0 to 1."""
+        """The finished part of the run, from 0 to 1."""
         return min(1.0, self.steps / self.timesteps)
 
     @property
@@ -70,24 +70,24 @@ class Figures:
 
     @property
     def left(self) -> str:
-        """The time that the rest of the run takes at this rate."""
+        """The time for the rest of the run at this rate."""
         return clock(max(0, self.timesteps - self.steps) * self._step_s) if self._step_s > 0 else "?"
 
     def number(self, name: str) -> str:
-        """A metric, or a dash where there is none yet."""
+        """The latest value of a metric, or a dash if there is none yet."""
         return f"{self.values[name]:,.1f}" if name in self.values else "-"
 
     def losses(self) -> str:
-        """The losses that the algorithm reports, by their short names."""
+        """The reported losses, by short names."""
         return "  ".join(f"{short} {self.values[name]:.3g}" for short, name in _LOSSES if name in self.values)
 
     def idle(self) -> str:
-        """The idle share of the nodes that the work waits for."""
+        """The idle shares of environment nodes, policy nodes and learners."""
         shares = idle_shares(self.values)
         return "  ".join(f"{kind} {shares[kind]:.0%}" for kind in _WORKING if kind in shares)
 
     def line(self) -> str:
-        """All of it in one line of text."""
+        """All figures in one line of text."""
         parts = [
             f"update {self.update}",
             f"steps {self.steps:,}/{self.timesteps:,} ({self.share:.0%})",

@@ -1,4 +1,4 @@
-"""The log of every metric, one JSON object a line, in ``RUN/metrics.jsonl``; and what reads it back."""
+"""Writes and reads the log of all metrics, ``RUN/metrics.jsonl``: one JSON object a line."""
 
 import json
 import math
@@ -15,12 +15,12 @@ METRICS = "metrics.jsonl"
 
 
 class JsonLines:
-    """Appends reports to a run's log, each flushed.
+    """Appends reports to a run's log, and flushes each.
 
     Args:
         folder: the run folder.
-        resumed_update: lines of later updates are of a life that was abandoned, and are cut off; 0 for a new run,
-            ``None`` to go on behind what is there.
+        resumed_update: the update that the run continues from; 0 for a new run. Lines of later updates are cut off.
+            ``None`` keeps all lines.
 
     Raises:
         OSError: the log cannot be written.
@@ -32,7 +32,7 @@ class JsonLines:
         self._file = path.open("ab")
 
     def write(self, report: Report) -> None:
-        """Append one line; a number that JSON cannot hold is written as null."""
+        """Append one line. NaN and infinity are written as null, because JSON has neither."""
         values = {name: value if math.isfinite(value) else None for name, value in report.values.items()}
         line: dict[str, Any] = {
             "update": report.update,
@@ -51,7 +51,7 @@ class JsonLines:
 
 
 def read_reports(folder: Path) -> list[Report]:
-    """Every report of a run, in the order written; a line that was cut short by a death is left out.
+    """Every report of a run, in the order written. Leaves out a line that the death of the writer cut short.
 
     Raises:
         OSError: there is no log.
@@ -60,20 +60,20 @@ def read_reports(folder: Path) -> list[Report]:
 
 
 def each_report(folder: Path) -> Iterator[Report]:
-    """As ``read_reports``, one after the other: a log may be larger than what a process should hold."""
+    """As ``read_reports``, one report at a time, because a log may be large."""
     with (folder / METRICS).open("rb") as file:
         yield from (_report(line) for raw in file if (line := _parsed(raw)) is not None)
 
 
 def evaluations(folder: Path) -> dict[int, float]:
-    """Update -> mean return of its evaluation on the way, for those in a run's log; of several of one update the last.
+    """Update -> mean return of its evaluation during the run; the last one if an update has several.
 
-    A log that is not there holds none. Evaluations at a run's end are left out: nothing is chosen by their episodes.
+    Empty if there is no log. Leaves out final evaluations: no checkpoint is chosen by their episodes.
     """
     name = EVAL_RETURN.encode()
     try:
         with (folder / METRICS).open("rb") as file:
-            # Few lines hold one, and a log may be long.
+            # Few lines hold an evaluation and a log may be long, so only these are parsed.
             lines = [line for raw in file if name in raw and (line := _parsed(raw)) is not None]
     except OSError:
         return {}
@@ -83,7 +83,7 @@ def evaluations(folder: Path) -> dict[int, float]:
 
 
 def _cut(path: Path, update: float) -> None:
-    """Leave out lines after ``update``, and a last line that a death cut short."""
+    """Remove the lines of updates after ``update``, and a last line that the death of the writer cut short."""
     if not path.exists():
         return
     with path.open("rb") as log:
@@ -113,7 +113,7 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
-    """A number that has a float: JSON's whole numbers may be of any length."""
+    """True for a number that fits a float: whole numbers in JSON may have any length."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
 
 

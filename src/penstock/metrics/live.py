@@ -1,4 +1,4 @@
-"""The live display on a terminal: one small table that is drawn over itself, 40 columns wide or more."""
+"""The live display on a terminal: one small table that is drawn over itself, at least 40 columns wide."""
 
 import itertools
 import sys
@@ -24,10 +24,10 @@ _SPARK_WIDTH = 24
 
 
 class Terminal(Console):
-    """A console that tells who writes to it when nobody reads any more; rich's own ends the process."""
+    """A console that raises BrokenPipeError when its reader is gone. Rich's own console would end the process."""
 
     def on_broken_pipe(self) -> None:
-        """Let the error through."""
+        """Raise the error again."""
         raise BrokenPipeError
 
 
@@ -45,8 +45,8 @@ class LiveDisplay:
         self._figures = Figures(timesteps)
         self._console = console or Terminal(file=own_stream(sys.stdout))
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        # Room for one: of drawings that wait only the newest is of use.
-        self._outlet = Outlet(self._console.file, room=1)
+        # Only the newest of the waiting drawings is of use.
+        self._outlet = Outlet(self._console.file, limit=1)
         self._note = ""
         self._drawn = 0.0
         self._draw()
@@ -65,11 +65,11 @@ class LiveDisplay:
 
     def _draw(self, *, last: bool = False) -> None:
         self._drawn = time.monotonic()
-        # The view is made here, so that the thread that draws it shares no figures.
+        # The view is made here, so that the drawing thread shares no figures with this one.
         self._outlet.put(partial(self._refresh, self._view(), last=last))
 
     def _refresh(self, view: RenderableType, *, last: bool) -> None:
-        """Draw; called by the outlet's thread only."""
+        """Draw. Only the outlet's thread calls this."""
         self._live.start()
         self._live.update(view, refresh=True)
         if last:
@@ -99,19 +99,19 @@ class LiveDisplay:
         return lines
 
     def _curve(self) -> Text:
-        """The mean return, and how it came there where the terminal can show it."""
+        """The mean return; on a wide terminal with UTF-8 also its curve."""
         text = Text(self._figures.number(RETURN), style="bold green")
-        room = min(_SPARK_WIDTH, self._console.width - 25)
-        if self._console.encoding.startswith("utf") and room > 0:
-            text.append("  " + sparkline(list(self._figures.returns), room), style="green")
+        width = min(_SPARK_WIDTH, self._console.width - 25)
+        if self._console.encoding.startswith("utf") and width > 0:
+            text.append("  " + sparkline(list(self._figures.returns), width), style="green")
         return text
 
 
 class LiveEvaluation:
-    """Draws how far an evaluation is, at most ten times a second; the line goes when its result is there.
+    """Draws the progress of an evaluation, at most ten times a second. The line disappears at the end.
 
     Args:
-        episodes: how many are asked for.
+        episodes: of the whole evaluation.
         console: where it draws; standard output by default.
     """
 
@@ -121,8 +121,8 @@ class LiveEvaluation:
         self._live = Live(
             console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
         )
-        # Room for one: of drawings that wait only the newest is of use.
-        self._outlet = Outlet(self._console.file, room=1)
+        # Only the newest of the waiting drawings is of use.
+        self._outlet = Outlet(self._console.file, limit=1)
         self._drawn = 0.0
         self._view: RenderableType = ""
         self.show(0, None, 0.0)
@@ -138,12 +138,12 @@ class LiveEvaluation:
             self._outlet.put(partial(self._refresh, self._view))
 
     def close(self) -> None:
-        """Draw the last figures, take them away, and give the terminal its cursor back."""
+        """Draw the last figures, remove them, and give the terminal its cursor back."""
         self._outlet.put(partial(self._refresh, self._view, last=True))
         self._outlet.close()
 
     def _refresh(self, view: RenderableType, *, last: bool = False) -> None:
-        """Draw; called by the outlet's thread only."""
+        """Draw. Only the outlet's thread calls this."""
         self._live.start()
         self._live.update(view, refresh=True)
         if last:
@@ -151,7 +151,7 @@ class LiveEvaluation:
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """A curve in one line of text, at most ``width`` characters: each is the mean of its part of ``values``."""
+    """A curve as text of at most ``width`` characters. Each character is the mean of its part of ``values``."""
     count = min(width, len(values))
     if count == 0:
         return ""

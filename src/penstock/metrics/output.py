@@ -1,4 +1,4 @@
-"""Writing to an output that perhaps nobody reads: it may have gone (`| head`) or stand still (Ctrl-S, a stopped pager).
+"""Writes to an output without waiting for its reader, who may be gone (`| head`) or have stopped (Ctrl-S, a pager).
 
 Formats nothing.
 """
@@ -13,36 +13,36 @@ from typing import IO, TextIO
 __all__ = ["Outlet", "abandon", "own_stream"]
 
 LAST_WORDS_S = 0.5
-"""How long an outlet that is closed waits for what it has not yet written."""
+"""A closed outlet waits so long for its last writes."""
 
 
 class Outlet:
-    """Runs writes in a thread of its own, so that whoever asks for them never waits.
+    """Runs writes in a thread of its own, so that its caller never waits.
 
-    What waits is bounded: the oldest write is dropped for the newest.
+    If too many writes wait, the oldest is dropped.
 
     Args:
-        stream: what is written to; once a write fails, all that follows vanishes.
-        room: writes that may wait.
+        stream: the output. After a failed write, all later ones are dropped.
+        limit: writes that may wait at once.
     """
 
-    def __init__(self, stream: IO[str], room: int) -> None:
+    def __init__(self, stream: IO[str], limit: int) -> None:
         self._stream = stream
-        self._waiting: deque[Callable[[], None]] = deque(maxlen=room)
+        self._waiting: deque[Callable[[], None]] = deque(maxlen=limit)
         self._changed = threading.Condition()
         self._closed = False
-        # A daemon: one that hangs in a write must not keep the process.
+        # A daemon thread: if it hangs in a write, the process can still end.
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
     def put(self, write: Callable[[], None]) -> None:
-        """Have ``write`` called soon; an OSError or ValueError of it means that the output is gone."""
+        """Call ``write`` soon, in the thread. If it raises OSError or ValueError, the output counts as gone."""
         with self._changed:
             self._waiting.append(write)
             self._changed.notify()
 
     def close(self) -> None:
-        """Let the thread write what waits and end; it is left behind if that takes longer than a moment."""
+        """Let the thread write what waits, and end. Returns after half a second even if the thread still hangs."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -53,7 +53,7 @@ class Outlet:
             try:
                 write()
             except (OSError, ValueError):
-                # The reader has left; the run goes on, and its log holds every number.
+                # The reader is gone. The run continues, and its log holds every number.
                 abandon(self._stream)
                 return
 
@@ -64,9 +64,9 @@ class Outlet:
 
 
 def own_stream(stream: TextIO) -> TextIO:
-    """Another stream to the same file, or ``stream`` itself where there is no file behind it.
+    """Another stream to the same file, or ``stream`` itself if it has no file.
 
-    A thread that hangs in a write holds its stream's lock, and Python takes that of standard output when it ends.
+    A thread that hangs in a write holds its stream's lock. With the lock of standard output, Python could not exit.
     """
     try:
         file, encoding = stream.fileno(), stream.encoding
@@ -76,7 +76,7 @@ def own_stream(stream: TextIO) -> TextIO:
 
 
 def abandon(stream: IO[str] | None) -> None:
-    """Let all that is still written to ``stream`` vanish, also what Python flushes at exit, which would fail again."""
+    """Drop everything that is written to ``stream`` from now on, also by Python's flush at exit, which would fail."""
     if stream is None:
         return
     with contextlib.suppress(OSError, ValueError):

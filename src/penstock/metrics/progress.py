@@ -1,4 +1,4 @@
-"""The display of a running training: live on a terminal, plain lines elsewhere. Never the reason that a run ends."""
+"""The display of a running training: live on a terminal, plain lines elsewhere. Its errors never end a run."""
 
 import os
 import sys
@@ -16,12 +16,12 @@ _WAITING_LINES = 64
 
 
 def progress_sink(title: str, timesteps: int, log_interval: int) -> Sink:
-    """The display that suits where standard output goes.
+    """A live display if standard output is a terminal, otherwise plain lines.
 
     Args:
         title: name of the run.
         timesteps: environment steps of the whole run.
-        log_interval: updates from one plain line to the next; a live display shows every one.
+        log_interval: updates from one plain line to the next. A live display shows every update.
     """
     if sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from penstock.metrics.live import LiveDisplay  # noqa: PLC0415 - rich costs 40 ms, which plain lines need not pay
@@ -36,7 +36,7 @@ class PlainLines:
     Args:
         timesteps: environment steps of the whole run.
         log_interval: updates from one line to the next.
-        stream: where lines go; ``None`` where there is no standard output.
+        stream: for the lines; ``None`` if there is no standard output.
     """
 
     def __init__(self, timesteps: int, log_interval: int, stream: TextIO | None) -> None:
@@ -47,7 +47,7 @@ class PlainLines:
         self._shown = 0
 
     def write(self, report: Report) -> None:
-        """Take one report, and show a line if it is time for one."""
+        """Take one report. Show a line if its update is due."""
         self._figures.add(report)
         if report.note:
             self._put(report.note)
@@ -55,7 +55,7 @@ class PlainLines:
             self._show()
 
     def close(self) -> None:
-        """Show the last update, if it was not yet."""
+        """Show the last update, if it is not shown yet."""
         if self._figures.update != self._shown:
             self._show()
         if self._outlet is not None:

@@ -1,4 +1,4 @@
-"""What a run says of itself, update by update, and the names of what it says. Writes nothing."""
+"""Reports of a run, update by update, and the names of their metrics. Writes no file."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _TEXT_BYTES = 16_384
 RETURN = "rollout/return_mean"
 """Mean return of the last 100 training episodes."""
 SHAPED_RETURN = "rollout/shaped_return_mean"
-"""The same of the user's own rewards, where there are some."""
+"""The same for the user's own rewards, if there are any."""
 LENGTH = "rollout/length_mean"
 POLICY_LOSS = "loss/policy"
 VALUE_LOSS = "loss/value"
@@ -44,14 +44,14 @@ APPROX_KL = "loss/approx_kl"
 STEPS_PER_SECOND = "throughput/steps_per_second"
 EVAL_RETURN = "eval/return_mean"
 FINAL = "eval/final"
-"""Stands, as 1, beside the evaluation at a run's end: its episodes are others than those of evaluations on the way."""
+"""1 in the report of the final evaluation. Its episodes differ from those of evaluations during the run."""
 IDLE = "idle/"
-"""Followed by a node's name: the share of its time that it was not at work, from 0 to 1.
+"""Followed by a node's name: the share of its time that it did not work, from 0 to 1.
 
 It had nothing to do, or other nodes of its process had their turn.
 """
 RESTARTS = "restarts/"
-"""Followed by a node's name: how often it was started again."""
+"""Followed by a node's name: the number of its restarts."""
 
 
 class Report(NamedTuple):
@@ -65,16 +65,16 @@ class Report(NamedTuple):
     values: Mapping[str, float]
     """Metric name -> value."""
     note: str = ""
-    """What happened beside the training, in a line."""
+    """One line on an event other than training, such as a restart."""
 
 
 def report_specs() -> tuple[ArraySpec, ...]:
-    """The arrays of a stream's slot that carries a report."""
+    """The arrays of a slot for one report."""
     return (ArraySpec("length", (), "int64"), ArraySpec("text", (_TEXT_BYTES,), "uint8"))
 
 
 def report_sequence(update: int, *, evaluation: bool = False) -> int:
-    """The sequence of an update's report in its stream, or of that of an evaluation of its parameters."""
+    """Sequence number, in its stream, of the report of an update or of an evaluation of its parameters."""
     return 2 * update + evaluation
 
 
@@ -91,7 +91,7 @@ def read_report(slot: Arrays) -> Report:
 
 
 class Sink(Protocol):
-    """Somewhere reports go."""
+    """Takes reports."""
 
     def write(self, report: Report) -> None:
         """Take one report."""

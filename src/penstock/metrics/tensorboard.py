@@ -1,6 +1,6 @@
-"""TensorBoard event files: TensorFlow's record framing around the few protobuf fields that a scalar needs.
+"""Writes TensorBoard event files: TensorFlow's record framing around the few protobuf fields of a scalar.
 
-The usual writers import torch, which costs a process a second and 200 MB; so this one is our own. Reads nothing back.
+The usual writers import torch, which costs a process a second and 200 MB. Reads nothing.
 """
 
 import math
@@ -34,9 +34,8 @@ class TensorBoard:
     """Writes each metric as a scalar over environment steps.
 
     Args:
-        folder: the run folder; the event file stands in it, so that TensorBoard names the curve after the run.
-        resumed_steps: what earlier files say of later steps is of a life that was abandoned, and is hidden; 0 for a new
-            run.
+        folder: the run folder. The event file lies in it, so TensorBoard names the curve after the run.
+        resumed_steps: steps that the run continues from; 0 for a new run. Later steps in earlier files are hidden.
 
     Raises:
         OSError: the file cannot be written.
@@ -46,12 +45,12 @@ class TensorBoard:
         self._file = (folder / _file_name(folder)).open("wb")
         self._event(0, _text(3, b"brain.Event:2"))
         if resumed_steps:
-            # TensorBoard drops what it has read of steps from here on when it meets a session's start.
+            # At a session start, TensorBoard drops all that it has read from this step on.
             self._event(resumed_steps + 1, _text(7, _number(1, _SESSION_START)))
         self._file.flush()
 
     def write(self, report: Report) -> None:
-        """Append one event that holds every metric of the report; NaN and infinity are left out."""
+        """Append one event with every metric of the report. NaN and infinity are left out."""
         values = b"".join(
             _text(1, _text(1, name.encode()) + struct.pack("<Bf", 2 << 3 | 5, value))
             for name, value in report.values.items()
@@ -80,7 +79,7 @@ def crc32c(content: bytes) -> int:
 
 
 def _masked(content: bytes) -> bytes:
-    """The checksum that stands in a record: rotated and shifted, so that a record may hold checksums itself."""
+    """The checksum of a record: rotated and shifted, so that the data itself may hold checksums."""
     value = crc32c(content)
     return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -103,7 +102,7 @@ def _varint(value: int) -> bytes:
 
 
 def _file_name(folder: Path) -> str:
-    """A name that sorts after those there already, also where the clock went back: TensorBoard reads them in order."""
+    """A name that sorts after all existing files, even if the clock was set back: TensorBoard reads files by name."""
     stamps = [path.name.removeprefix(_PREFIX).partition(".")[0] for path in folder.glob(f"{_PREFIX}*")]
     last = max((int(stamp) for stamp in stamps if stamp.isdigit()), default=0)
     return f"{_PREFIX}{max(int(time.time()), last + 1):010d}.{socket.gethostname()}.{os.getpid()}"

@@ -1,6 +1,6 @@
-"""What each node of a run did when: read from the rings that its processes left, as a timeline of tracks.
+"""Reads the timeline of a run: which node did what, and when, from the rings that its processes left.
 
-Names the files of a trace; `chrome_trace.py` writes what is read here as Chrome trace JSON.
+Names the files of a trace. `chrome_trace.py` writes a timeline as Chrome trace JSON.
 """
 
 import re
@@ -23,12 +23,12 @@ STEP = "step"
 """One turn: a call of the node's ``step``."""
 IDLE_SPAN = "idle"
 _SHORTEST_GAP_NS = 10_000
-"""Between two turns with less than this the loop went round, and slept for nobody."""
+"""A shorter gap between two turns is not idle time: the loop ran through without sleeping."""
 _SUFFIX = ".spans"
 
 
 class Span(NamedTuple):
-    """Something that a node did, from ``begin`` to ``end`` (nanoseconds since the trace begins)."""
+    """Named work of a node from ``begin`` to ``end``, in nanoseconds since the trace begins."""
 
     begin: int
     end: int
@@ -42,10 +42,10 @@ class NodeTimeline:
     name: str
     process: str
     tracks: tuple[tuple[Span, ...], ...]
-    """In order of their begin; of two spans of a track one holds the other, or they do not touch.
+    """Spans in order of their begin. Two spans of a track are disjoint, or one contains the other.
 
-    The first track is the node's turns with what was done in them, and the idle time between. Further ones hold what
-    took several turns.
+    The first track holds the node's turns, the work within them, and the idle time between. Further tracks hold work
+    over several turns.
     """
 
     @property
@@ -54,7 +54,7 @@ class NodeTimeline:
         return min(track[0].begin for track in self.tracks if track)
 
     def shares(self, end: int) -> dict[str, float]:
-        """The share of its time, from its first span to ``end``, that it spent on each name; idle time included."""
+        """Name -> share of the time from the first span to ``end``; idle time included."""
         total: Counter[str] = Counter()
         for track in self.tracks:
             for span in track:
@@ -64,22 +64,22 @@ class NodeTimeline:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Everything that a run's processes left."""
+    """The spans of all nodes of a run."""
 
     nodes: tuple[NodeTimeline, ...]
     end: int
-    """When the last span ends; the first one begins at 0."""
+    """End of the last span. The first span begins at 0."""
     overwritten: dict[str, int]
-    """Process -> older spans that it had to overwrite, for those that had to."""
+    """Process -> number of older spans that were overwritten; only processes with such spans."""
 
 
 def ring_path(folder: Path, process: str) -> Path:
-    """The file that a process keeps its spans in."""
+    """The file with the spans of a process."""
     return folder / f"{process}{_SUFFIX}"
 
 
 def read_timeline(folder: Path) -> Timeline | None:
-    """The timeline in a folder of rings; ``None`` if no span stands there."""
+    """The timeline in a folder of rings; ``None`` without any span."""
     found = {
         path.name.removesuffix(_SUFFIX): recorded
         for path in sorted(folder.glob(f"*{_SUFFIX}"), key=lambda path: _natural(path.name))
@@ -106,13 +106,13 @@ def _nodes(process: str, recorded: RecordedSpans, origin: int, end: int) -> Iter
             Span(begin - origin, until - origin, recorded.names[name])
             for begin, until, name in zip(own["begin"].tolist(), own["end"].tolist(), own["name"].tolist(), strict=True)
         ]
-        # The outer one first where two begin together.
+        # If two spans begin together, the outer one comes first.
         spans.sort(key=lambda span: (span.begin, -span.end))
         yield NodeTimeline(recorded.names[node], process, _tracks(spans, end))
 
 
 def _tracks(spans: Sequence[Span], end: int) -> tuple[tuple[Span, ...], ...]:
-    """Turns and what is within one on the first track, with the idle time between; the rest where it nests."""
+    """Turns, work within one turn and idle time on the first track; longer work on further tracks, where it nests."""
     turns = np.array([span.begin for span in spans if span.name == STEP], np.int64)
     long = {span.name for span in spans if _begins_within(turns, span)} - {STEP}
     first = [span for span in spans if span.name not in long]
@@ -128,19 +128,19 @@ def _tracks(spans: Sequence[Span], end: int) -> tuple[tuple[Span, ...], ...]:
 
 
 def _begins_within(turns: Array, span: Span) -> bool:
-    """True if a turn begins inside the span, after its own begin."""
+    """True if a turn begins inside the span, after the span itself began."""
     return bool(np.searchsorted(turns, span.begin, "right") < np.searchsorted(turns, span.end, "left"))
 
 
 class _Nest:
-    """A track that takes the spans which nest into it; they come in order of their begin."""
+    """A track of nested spans, which come in order of their begin."""
 
     def __init__(self, first: Span) -> None:
         self.spans = [first]
         self._open = [first.end]
 
     def take(self, span: Span) -> bool:
-        """Take ``span`` if what it begins within holds it whole."""
+        """Take ``span`` unless it ends after a span that it begins in."""
         while self._open and self._open[-1] <= span.begin:
             self._open.pop()
         if self._open and self._open[-1] < span.end:
@@ -151,7 +151,7 @@ class _Nest:
 
 
 def _gaps(spans: Sequence[Span], end: int) -> list[Span]:
-    """The time in which nothing of a track was done, from its first span to ``end``."""
+    """The idle times of a track, from its first span to ``end``."""
     gaps: list[Span] = []
     done = spans[0].begin if spans else end
     for span in (*spans, Span(end, end, IDLE_SPAN)):

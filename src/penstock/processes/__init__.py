@@ -1,1 +1,1 @@
-"""The processes of a run: how they start, what they run, who ends them, and whether this machine has room for them."""
+"""The processes of a run: how they start, what they run, who ends them, and whether they fit into this machine."""

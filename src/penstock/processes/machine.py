@@ -14,7 +14,7 @@ from penstock.program.graph import Program, Table
 from penstock.types import ArraySpec
 from penstock.wiring.edges import Wiring
 
-__all__ = ["available_memory", "check_room", "shared_memory"]
+__all__ = ["available_memory", "check_machine", "shared_memory"]
 
 PROCESS_BYTES = 8 << 20
 """Least memory of a worker process. Measured: 12 to 20 MiB, with its part of the memory that all share."""
@@ -31,8 +31,8 @@ def shared_memory(program: Program) -> int:
     return nbytes - _untouched(program)
 
 
-def check_room(program: Program, processes: int) -> None:
-    """Check that the machine has room for a program in so many processes.
+def check_machine(program: Program, processes: int) -> None:
+    """Check that a program in so many processes fits into this machine: its memory, disk and open files.
 
     Raises:
         ResourceError: it has not. The line says how much is needed, how much there is, and what to type.
@@ -72,7 +72,7 @@ def _check_memory(program: Program, processes: int) -> None:
 def _untouched(program: Program) -> int:
     """Bytes of tables for the last observations of truncated episodes. Pages that are never written cost no memory.
 
-    A slot has room for as many as it has rows. To count all of it would double the memory of images.
+    A slot can hold one for each of its rows. To count them all would double the memory of images.
     """
     tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
     return sum(
@@ -102,7 +102,7 @@ def _fitting(table: Table, missing: int, counts: Callable[[ArraySpec], bool]) ->
 
 
 def _check_disk(table: Table, file: Path) -> None:
-    """Check that the disk has room for a table's file. Space that the file has reserved already counts as free.
+    """Check that the disk has space for a table's file. Space that the file has reserved already counts as free.
 
     Raises:
         ResourceError: it has not.

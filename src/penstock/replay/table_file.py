@@ -202,7 +202,7 @@ def make_room_for_checksums(path: Path, header: Header) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise ResourceError(f"replay file {path} has no room for checksums: {error.strerror}") from None
+        raise ResourceError(f"replay file {path} has no space on its disk for checksums: {error.strerror}") from None
 
 
 def write_header(path: Path, header: Header) -> None:

@@ -1,1 +1,1 @@
-"""From a program to running processes: inline (one process, deterministic), local (one machine)."""
+"""Runs a program to its end: ``inline`` in one process, deterministic; ``local`` in many processes on one machine."""

@@ -1,4 +1,4 @@
-"""Every node in this process, one after the other: deterministic, for tests and for pdb."""
+"""Runs all nodes in this process, one after the other: deterministic, for tests and for pdb."""
 
 from penstock.memory.segment import Segment
 from penstock.processes.interrupts import Interrupts
@@ -16,7 +16,7 @@ GROUP = "inline"
 
 
 class _NoBell:
-    """A process that waits only for itself must not sleep: nobody would wake it."""
+    """A bell that never sleeps: with one process, nobody would ring it."""
 
     def word(self) -> int:
         return 0
@@ -26,7 +26,7 @@ class _NoBell:
 
 
 def launch(program: Program) -> Outcome:
-    """Run a program to its end in this process; an exception of a node is raised as it is."""
+    """Run a program to its end in this process. An exception of a node is raised unchanged."""
     check(program)
     wiring = Wiring(program.edges, [(node.name, GROUP) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")

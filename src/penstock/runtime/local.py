@@ -1,7 +1,7 @@
-"""One machine, one process for each placement group, one shared segment that is gone when they are.
+"""Runs a program on one machine: one process for each placement group, and one segment that ends with them.
 
-A warden starts the workers, by forks of templates where it can; they are given file descriptors, and plain specs in a
-file.
+A warden starts the workers, by forks of templates where it can. They inherit file descriptors, and read their tasks
+from a file.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ from penstock.wiring.edges import Wiring, placement
 __all__ = ["launch"]
 
 TICK_S = 0.1
-"""The supervisor looks around at least this often; a bell wakes it sooner."""
+"""The supervisor checks the processes at least this often. A bell wakes it sooner."""
 START_LIMIT_S = 120.0
-"""How long a process may take from its start to the first sign of life of its nodes, imports included."""
+"""Longest time from the start of a process to the first sign of life of its nodes, imports included."""
 DRAIN_LIMIT_S = 120.0
 END_LIMIT_S = 10.0
 
 
 def launch(program: Program) -> Outcome:
-    """Run a program to its end, one process a placement group.
+    """Run a program to its end, with one process for each placement group.
 
     Raises:
-        NodeError: a process failed; it holds that process's own traceback.
+        NodeError: a process failed; with that process's traceback.
     """
     check(program)
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
@@ -66,29 +66,29 @@ def launch(program: Program) -> Outcome:
 
 
 def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -> None:
-    """Look around until the run has ended. One interrupt ends it in order, a second one at once."""
+    """Supervise the processes until the run has ended. One interrupt ends it in order, a second one at once."""
     while True:
         seen = wiring.bells.word(0)
         now = time.monotonic()
         if interrupts.count > 1 or (interrupts.count and not _committed(wiring)):
-            # A second one, or there is nothing yet that could be written down.
+            # A second interrupt, or nothing is committed that a checkpoint could hold.
             supervisor.kill()
         elif interrupts.count:
             supervisor.stop(now)
         if supervisor.tick(now) is State.ENDED:
             return
-        # While loops end nobody rings for an exit, and an end should take milliseconds.
+        # Nobody rings when a process exits, and ending should take milliseconds. So the wait is short then.
         wiring.bells.wait(0, seen, TICK_S if supervisor.state is State.RUNNING else 0.005)
 
 
 def _committed(wiring: Wiring) -> bool:
-    """True if a node has committed something in this start of the run, or none ever will."""
+    """True if a node has committed a record since this start of the run, or if the program has no records."""
     records = [wiring.record(edge.name) for edge in wiring.edges() if isinstance(edge, Record)]
     return not records or any(record.number() >= 0 for record in records)
 
 
 class Nodes:
-    """The nodes of a program in their processes, life after life; implements ``supervisor.ProcessTable``."""
+    """Starts, restarts and recovers the processes of a program's nodes; implements ``supervisor.ProcessTable``."""
 
     def __init__(
         self, program: Program, wiring: Wiring, segment: Segment, processes: Processes, signs: SharedSigns
@@ -107,7 +107,7 @@ class Nodes:
         self.kill = processes.kill
 
     def start(self, group: str) -> None:
-        """Start the process of a placement group: its nodes, in their first or their next life."""
+        """Start the process of a placement group. Each of its nodes gets a new incarnation."""
         part = placement(self._program, group)
         former = {node.name: self._lives[node.name] for node in part.nodes}
         for node in part.nodes:
@@ -120,12 +120,12 @@ class Nodes:
         self._processes.start(self._segment, WorkerSpec(part, own, former), threads, imports)
 
     def recover(self, group: str) -> bool:
-        """Take back what the dead process of a group held."""
+        """Recover what the dead process of a group held."""
         own = {node.name: self._lives[node.name][-1] for node in self._program.members(group)}
         return recover(self._wiring, self._program, group, own)
 
     def note(self, restart: Restart) -> None:
-        """Enter a restart into the counters, from where the monitor tells of it, and its traceback into a file."""
+        """Write a restart into the counters, from which the monitor reports it, and its traceback into a file."""
         self._keep(restart)
         for node in self._program.members(restart.ended.group):
             self._wiring.counters.set(node.name, "ended_by", restart.ended.status)
@@ -137,6 +137,6 @@ class Nodes:
         ended, file = restart.ended, self._program.deaths
         if file is None or not ended.detail:
             return
-        # A full disk must not end a run that goes on without this.
+        # The run does not need this file, so a full disk must not end it.
         with contextlib.suppress(OSError), file.open("a", encoding="utf-8") as log:
             log.write(f"{ended.group}, restart {restart.number}:\n{ended.detail.rstrip()}\n\n")

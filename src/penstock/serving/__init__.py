@@ -1,1 +1,1 @@
-"""The policy in production: the policy of a run as a function, and its export."""
+"""The trained policy: as a Python function, and as an exported ONNX file."""

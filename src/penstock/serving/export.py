@@ -1,4 +1,4 @@
-"""The policy as it leaves the house: an ONNX file that any runtime reads, in the environment's own units."""
+"""Exports the policy as an ONNX file for any ONNX runtime, with actions in the environment's own units."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +14,10 @@ FILE_NAME = "policy.onnx"
 
 
 def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[str, Array]) -> Path:
-    """Write ``policy.onnx`` into ``folder`` whole or not at all, and return its path.
+    """Write ``policy.onnx`` into ``folder``, whole or not at all, and return its path.
 
-    Inputs: each observation field ``[n, ...]``; outputs: ``action`` ``[n, ...]`` (greedy), and ``value`` ``[n]`` where
-    the policy gives one.
+    Inputs: each observation field ``[n, ...]``. Outputs: ``action`` ``[n, ...]``, greedy; also ``value`` ``[n]`` if the
+    policy has one.
 
     Raises:
         RunFolderError: it cannot be written.

@@ -1,6 +1,6 @@
 """The policy of a run as a function: observations in, greedy actions in the environment's own units out.
 
-It runs on the same kernels as training does, and imports no torch where they do not.
+Runs on the same policy backend as training. Imports torch only if that backend is torch.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ __all__ = ["Policy"]
 
 
 class Policy:
-    """A policy with its parameters. Calls are independent of each other; one thread at a time.
+    """A policy with its parameters. Calls do not depend on each other. Only one thread at a time may call it.
 
     Attributes:
-        spaces: what it observes and does.
-        backend: what runs it; training and evaluation share it.
+        spaces: its observation fields and its action space.
+        backend: runs the policy, as in training and evaluation.
     """
 
     def __init__(
@@ -37,21 +37,21 @@ class Policy:
         """Greedy actions.
 
         Args:
-            obs: one observation as the environment gives it, or a batch of them ``[n, ...]``; for dict observations a
-                mapping of such arrays, for tuples a tuple of them. Fields that the run leaves out are not looked at.
+            obs: one observation as the environment gives it, or a batch ``[n, ...]``; for Dict observations a mapping
+                of such arrays, for Tuple observations a tuple. Fields that the run leaves out are ignored.
 
         Returns:
             One action of the environment's action space, or a batch ``[n, ...]``; an ``int`` for one discrete action.
 
         Raises:
-            BadDataError: the observation does not have the shape of its space, is outside it, or holds no numbers.
+            BadDataError: the observation has another shape than its space, is outside of it, or holds no numbers.
         """
         fields, batched = self._fields(obs)
         count = len(next(iter(fields.values())))
         spec = self.spaces.action_spec()
         action = np.zeros((count, *spec.shape), spec.dtype)
         noise = np.zeros((count, *self._noise), np.float32)
-        if count:  # of no rows the kernels cannot tell how they lie
+        if count:  # the kernels need at least one row
             self.backend.act(fields, noise, np.zeros(count, np.float32), {"action": action})
         out = to_environment(action, self.spaces.action, environment_array(self.spaces.action, count))
         if batched:
@@ -80,12 +80,12 @@ class Policy:
 
 
 def _array(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
-    """What is given as an array of the field's dtype, where that loses nothing but float precision."""
+    """Convert to an array of the field's dtype. Only float precision may be lost."""
     try:
         found = np.asarray(given)
     except ValueError:
         found = np.array(given, object)
-    # Asked for, because numpy reads numbers from text.
+    # Checked, because numpy would read numbers from text.
     if found.dtype.kind not in "biuf":
         raise BadDataError(f"{spec.name} is {one_line(given)}, which is no array of numbers")
     with np.errstate(invalid="ignore", over="ignore"):
@@ -96,7 +96,7 @@ def _array(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
 
 
 def _check_inside(name: str, space: Space, values: Array) -> None:
-    """Raise BadDataError for what a policy cannot look at: NaN, infinity, a number outside its Discrete space."""
+    """Raise BadDataError for NaN, infinity, or a number outside its Discrete space."""
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise BadDataError(f"{name} holds NaN or infinity")
     if (
@@ -110,10 +110,10 @@ def _check_inside(name: str, space: Space, values: Array) -> None:
 
 
 def _pick(obs: Any, field: str) -> Any:  # noqa: ANN401
-    """The part of an observation that is stored as ``field``: ``obs``, or ``obs.<name>`` of mappings and tuples."""
+    """The part of an observation for ``field``: ``obs``, or ``obs.<name>`` in mappings and tuples."""
     rest = field.partition(".")[2]
     while rest:
-        # Not a list, which might be one of several observations.
+        # A list is not searched, because it may be a batch of observations.
         parts = obs.items() if isinstance(obs, Mapping) else enumerate(obs) if isinstance(obs, tuple) else ()
         # A key may hold dots itself.
         found = [(f"{key}.", part) for key, part in parts if f"{rest}.".startswith(f"{key}.")]

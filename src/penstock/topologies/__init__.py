@@ -1,1 +1,1 @@
-"""From a plan to a program: which nodes, how many, wired how. One file a data pattern."""
+"""Builds the program of a plan: its nodes and edges. One file for each data pattern."""

@@ -1,7 +1,7 @@
-"""Learning from replay while experience is collected: either side waits only where the table's limiter says so.
+"""Learning from a table while experience is collected: each side waits only if the table's rate limiter says so.
 
-Where cores are short the learner goes first, as it does with a stream. Several learners do not wait for each other
-either: node ``learner`` then owns the parameters and applies the gradients that they hand on.
+If cores are short, the learner goes first, as with a stream. Several learners do not wait for each other: node
+``learner`` owns the parameters and applies the gradients of the others.
 """
 
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
@@ -14,9 +14,9 @@ from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings,
 __all__ = ["build"]
 
 NICENESS = 5
-"""Of environment processes; see ``async_on_policy``."""
+"""Niceness of environment processes; see ``async_on_policy``."""
 SLOTS = 2
-"""Of the stream of gradients, for each learner: one that it fills while the other waits."""
+"""Slots of the stream of gradients for each learner: it fills one while the other waits."""
 
 
 def build(plan: Plan) -> Program:
@@ -59,9 +59,9 @@ def _apart(plan: Plan) -> Program:
         None,
         NICENESS,
         (
-            # All gradients of a step, to be applied once.
+            # The gradients of one step of a follower, to be applied once.
             Stream("gradients", learners, ("learner",), slot_specs(spec.shared()), SLOTS * run.learners, "wait"),
-            # What they made of the state, and which of them were settled.
+            # The state after these steps, and how many gradients of each learner are applied or dropped.
             Board("parameters", "learner", learners, board_specs(spec.shared(), run.learners)),
         ),
     )

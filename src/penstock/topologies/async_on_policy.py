@@ -1,7 +1,7 @@
-"""Collection overlaps learning: environment nodes never wait for a version, the learner takes what came first.
+"""Collection overlaps learning: environment nodes never wait for a version. The learner takes rollouts as they come.
 
-Two slots for each environment node bound how far collection runs ahead; data older than ``max_policy_lag`` versions is
-dropped and counted. Where cores are short the learner goes first: it is the one process that all others wait for.
+Two slots for each environment node bound how far collection runs ahead. Rollouts older than ``max_policy_lag`` versions
+are dropped and counted. If cores are short, the learner goes first, because all other processes wait for it.
 """
 
 from penstock.program.graph import Program
@@ -11,8 +11,9 @@ from penstock.topologies.on_policy import streamed
 __all__ = ["build"]
 
 NICENESS = 5
-"""Of environment processes: a third of the learner's claim to a core. With equal claims two environment processes and a
-learner whose batch takes longer than a rollout do not fill two cores: both come to wait for it, and one core rests."""
+"""Niceness of environment processes: they get a third of the learner's share of a core. With equal shares, two
+environment processes and a slow learner do not fill two cores: both processes wait for the learner, and one core rests.
+"""
 
 
 def build(plan: Plan) -> Program:

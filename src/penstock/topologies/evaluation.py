@@ -1,4 +1,4 @@
-"""The graph of a final evaluation: players play greedy episodes side by side, a judge hands them out and adds them up.
+"""The graph of a final evaluation. A judge hands out greedy episodes, players play them, the judge adds them up.
 
 judge --tickets--> player.0 .. player.n --episodes--> judge
 judge --policy--> player.0 .. player.n
@@ -12,9 +12,9 @@ from penstock.topologies.training import OPEN_LIMIT_S, policy_imports, step_limi
 __all__ = ["build"]
 
 WAITING_TICKETS = 64
-"""So many tickets at least wait for players, so that none waits for the judge."""
+"""At least so many tickets wait for players, so that no player waits for the judge."""
 ALARM_S = 5.0
-"""A player breaks a step off by itself when it takes too long. Where it cannot, it counts as hung so much later."""
+"""A player breaks off a step that takes too long. If it cannot, it counts as hung so many seconds later."""
 
 
 def build(plan: EvaluationPlan) -> Program:
@@ -36,13 +36,13 @@ def build(plan: EvaluationPlan) -> Program:
             *(_player(plan, index, name, lanes) for index, name in enumerate(players)),
         ),
         edges=(
-            # Which episodes are to be played; a slot is free again once its episode is answered.
+            # Episodes to be played. A slot is free again once its episode is answered.
             Stream("tickets", ("judge",), players, TICKET, slots, "wait"),
-            # What became of them.
+            # Results of these episodes.
             Stream("episodes", players, ("judge",), EPISODE, slots, "wait"),
-            # What plays them.
+            # Parameters of the policy that plays.
             Board("policy", "judge", players, plan.policy.published()),
-            # The answers so far; the judge's successor goes on behind them.
+            # The answers so far. The judge's successor continues after them.
             Record("evaluation", "judge", found_specs(plan.episodes)),
         ),
         ends_with=("judge",),
@@ -54,8 +54,8 @@ def build(plan: EvaluationPlan) -> Program:
 def _lanes(plan: EvaluationPlan, players: int) -> int:
     """The lanes of one player.
 
-    Environments that take their turns would only make each other's episodes longer, beyond the time that an evaluation
-    has. Those that one call steps together have as many lanes as an environment node has.
+    Scalar environments of one process take turns, so more than one would make their episodes longer, beyond the time
+    limit of an evaluation. A vector environment has as many lanes as in training.
     """
     if plan.kind == "scalar":
         return 1

@@ -1,6 +1,6 @@
-"""Learning from replay, in lock step: a turn is one rollout of every environment node, then the steps it makes due.
+"""Learning from a table in lock step: a turn is one rollout of every environment node, then the due gradient steps.
 
-Rollouts stay in rings of shared memory, one for each environment node, until they are overwritten; the learner draws
+Rollouts stay in rings of shared memory, one for each environment node, until they are overwritten. The learner samples
 its minibatches from there.
 """
 
@@ -40,14 +40,14 @@ from penstock.topologies.training import (
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 
 TABLE_LIMIT = 1 << 30
-"""A table whose rows take more bytes lies in a file of the run folder, instead of being copied into checkpoints."""
+"""A larger table lies in a file of the run folder instead of being copied into checkpoints."""
 
 
 def build(plan: Plan) -> Program:
-    """No lag, turns by lane; nobody works at the same time.
+    """The graph without lag, with rollouts taken in lane order. Collection and learning take turns.
 
     Raises:
-        ConfigError: more gradient steps are asked for where rows are slow: here nobody waits for rows.
+        ConfigError: ``reuse`` is set, which adds gradient steps while rows are slow to come. In lock step none are.
     """
     schedule, _ = plan.spec.replay()
     if schedule.reuse != 1.0:
@@ -60,9 +60,9 @@ def build(plan: Plan) -> Program:
 def replayed(
     plan: Plan, *, max_lag: int | None, order: Literal["by_lane", "by_arrival"], niceness: int, reuse: float
 ) -> Program:
-    """Rollouts go into a table that the learner draws from; ``niceness`` is the environment nodes'.
+    """Environment nodes write rollouts into a table, from which the learner samples.
 
-    Several learners share each minibatch and step together.
+    Several learners share each minibatch and step together. ``niceness`` is that of environment processes.
     """
     run, spec = plan.run, plan.spec
     learners = learner_names(run.learners)
@@ -78,13 +78,13 @@ def replayed(
     together: tuple[Edge, ...] = ()
     if run.learners > 1:
         together = (
-            # Gradients, and the state for who comes later.
+            # Gradients, and the state for learners that join later.
             Rounds("gradients", learners, spec.state),
-            # Up to where all step, and what they draw from.
+            # The next goal of all learners: the last gradient step, and the slots to sample from.
             Board("goals", learners[0], learners[1:], goal_specs(plan.num_workers)),
         )
     pattern = Pattern(
-        # In lock step nobody is more than one turn ahead, and capacity is two at the least.
+        # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
         table(plan, learners, limits, ahead=1 if order == "by_lane" else slots_ahead(plan, limits)),
         replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         tuple(
@@ -107,22 +107,22 @@ def replayed(
 
 
 def slots_ahead(plan: Plan, limits: RateLimiter) -> int:
-    """How many slots one environment node may be ahead of the learner, where it is faster than all others."""
+    """How many slots one environment node may be ahead of the learner if it is faster than all others."""
     return math.ceil(limits.tolerance * plan.num_workers / (plan.run.num_envs * plan.num_steps))
 
 
 def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: int) -> Table:
-    """Where environment nodes keep their rollouts: as many as ``capacity`` asks for, or as one may be ahead.
+    """The table of rollouts. It holds ``capacity`` rows, and at least as many slots as a node may be ``ahead``.
 
     Raises:
-        ConfigError: that is more than ``table_bytes``.
+        ConfigError: that takes more than ``table_bytes``.
     """
     run, spec = plan.run, plan.spec
     _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
     rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step, shaped=plan.shaped)
     rows = run.num_envs * plan.num_steps
-    # One slot more than the capacity asks for: while it is filled it cannot be drawn from.
+    # One slot more than the capacity, because the slot that is being filled cannot be sampled.
     slots = max(ahead, math.ceil(kept.capacity / rows)) + 1
     large = contents_bytes(rollout, slots * plan.num_workers) > TABLE_LIMIT
     file = RunFolder(plan.folder).table_path if large else None
@@ -139,19 +139,19 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
 
 
 def limiter(plan: Plan, reuse: float) -> RateLimiter:
-    """Collecting may be two turns ahead: one that is learned from, one that waits."""
+    """The rate limiter. Collection may be two turns ahead: one that is learned from, one that waits."""
     (schedule, _), rows = plan.spec.replay(), plan.run.num_envs * plan.num_steps
     return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * rows, reuse=reuse)
 
 
 def step_settings(plan: Plan, learner: int, sharing: int, update: str, team: str | None) -> StepSettings:
-    """How one learner steps by ``update`` with its ``team``, where so many share each minibatch."""
+    """Settings of one learner's gradient steps; ``sharing`` learners share each minibatch."""
     updater = updater_settings(plan, learner, sharing)
     return StepSettings(update, updater, plan.run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
 
 
 def minibatch(plan: Plan, sharing: int) -> Minibatch:
-    """What one learner draws of a minibatch that so many share, and what its networks give for a part of it."""
+    """Memory that one of ``sharing`` learners needs for its rows of a minibatch and for its networks' outputs."""
     part = part_rows(plan, sharing)
     drawn = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.spec.drawn(plan.spaces))
     held = drawn * buffers(drawn, plan.run.device) + part * activation_bytes(plan)
@@ -162,12 +162,12 @@ def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
     found = plan.demonstrations
     if found is None:
         return None
-    # What acting gave and nobody learns from need not be there: Ape-X may learn from what DQN has kept.
+    # Fields of acting that this algorithm does not learn from may be missing: Ape-X may learn from a table of DQN.
     row = tuple(part for part in plan.spec.row if part.name in plan.spec.minibatch)
     slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step)
     return DemonstrationSettings(found.checkpoint, slot, plan.run.demonstration_share)
 
 
 def learner_names(count: int) -> tuple[str, ...]:
-    """The learners; the first keeps what all have learned."""
+    """Names of the learners. The first one is the keeper."""
     return ("learner", *(f"learner.{number}" for number in range(1, count)))

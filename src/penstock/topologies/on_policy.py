@@ -1,4 +1,4 @@
-"""Lock step: every environment node gives one rollout of each published version; the learner waits for all of them."""
+"""Lock step: every environment node writes one rollout for each published version. The learner waits for all."""
 
 from typing import Literal
 
@@ -23,18 +23,18 @@ __all__ = ["build", "streamed"]
 
 
 NUMBER_BYTES = 12
-"""A row's flat index and its weight."""
+"""Bytes of a row's flat index and weight."""
 
 
 def build(plan: Plan) -> Program:
-    """One slot for each environment node, no lag, batches assembled by lane; nobody works at the same time."""
+    """The graph with one slot for each environment node, no lag, and batches in lane order."""
     return streamed(plan, slots=plan.num_workers, max_lag=0, assemble="by_lane", niceness=0)
 
 
 def streamed(
     plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"], niceness: int
 ) -> Program:
-    """Rollouts go to the learner by a stream of so many slots; ``niceness`` is the environment nodes'."""
+    """Rollouts go to the learner in a stream of ``slots``. ``niceness`` is that of environment processes."""
     run = plan.run
     lanes = run.num_envs // plan.num_workers
     rollout = rollout_specs(
@@ -69,9 +69,9 @@ def streamed(
 
 
 def _minibatch(plan: Plan, rollout: tuple[ArraySpec, ...]) -> Minibatch:
-    """The rows of a minibatch, which are copied out of the stream where torch learns; their numbers and weights.
+    """Memory for a minibatch: indices and weights of rows, with torch also copies of the rows.
 
-    What networks give is there for one part of it at a time.
+    The networks' outputs are counted for one part of the minibatch at a time.
     """
     spec, size = plan.spec, plan.spec.schedule.mini_batch_size
     row = NUMBER_BYTES

@@ -1,11 +1,11 @@
-"""The graph that all training has in common; a pattern says where experience goes, and who learns from it.
+"""The graph of all training. A `Pattern` adds the edge of the rollouts and the learners.
 
 env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
                              learner --checkpoints--> checkpointer
                              learner --evaluations--> evaluator --evaluation--> learner
                              learner, evaluator --reports--> monitor
 
-Environment nodes run the policy themselves, or policy nodes answer them (``policy_placement``).
+Environment nodes run the policy themselves, or ask policy nodes (``policy_placement``).
 """
 
 from dataclasses import dataclass, replace
@@ -60,25 +60,25 @@ __all__ = [
 
 ACTION_LOG_CAPACITY = 10_000
 OPEN_LIMIT_S = 300.0
-"""How long work that cannot be cut may take: compiling an update, opening environments, writing a checkpoint."""
+"""Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What one way of training has of its own."""
+    """The parts of the graph in which ways of training differ."""
 
     rollouts: Edge
-    """Where environment nodes write what they experience, and the learner reads it."""
+    """The stream or table that environment nodes write, and learners read."""
     record: tuple[ArraySpec, ...]
-    """What the learner commits."""
+    """Arrays that the learner commits."""
     learners: tuple[NodeSpec, ...]
-    """The first keeps what is learned."""
+    """The learner nodes. The first one is the keeper."""
     max_lag: int | None
-    """Of the board ``policy``: 0 in lock step, ``None`` where nobody waits for a version."""
+    """Largest lag on the board ``policy``: 0 in lock step, ``None`` if no node waits for a version."""
     niceness: int
-    """Of the environment nodes."""
+    """Niceness of the environment processes."""
     together: tuple[Edge, ...] = ()
-    """What joins several learners."""
+    """Edges between several learners."""
 
 
 def env_names(plan: Plan) -> tuple[str, ...]:
@@ -110,17 +110,16 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         *VERDICT,
     )
     edges: list[Edge] = [
-        # What environments experience: written once, in place, read in place.
+        # Experience: written once, in place, and read in place.
         pattern.rollouts,
         *pattern.together,
-        # What restores each lane's episode; the learner copies it into checkpoints.
+        # Actions that restore each lane's episode. The learner copies them into checkpoints.
         *(ActionLog(f"actions.{env}", env, ("learner",), lanes, fields, action, ACTION_LOG_CAPACITY) for env in envs),
-        # What the learner has committed: its successor continues from there, and those of environment nodes look up
-        # their lanes.
+        # The commit record. A new learner continues from it, and new environment nodes read the state of their lanes.
         Record("learner", "learner", record, envs),
-        # Parameters and statistics, back to whoever acts.
+        # Parameters and statistics, to all nodes that act.
         Board("policy", "learner", (*envs, *policies, *evaluators), spec.published(), pattern.max_lag),
-        # Actions for observations, written where the rows lie.
+        # Actions for observations, written into the rows.
         Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
         # Committed records, to disk.
         Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, asked), 2, "wait"),
@@ -129,7 +128,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
     ]
     if evaluators:
         edges += [
-            # Parameters to be judged, and the verdict.
+            # Parameters to be evaluated, and the verdict.
             Stream("evaluations", ("learner",), evaluators, request, 1, "drop"),
             Board("evaluation", "evaluator", ("learner",), VERDICT),
         ]
@@ -186,12 +185,12 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
 
 
 def step_limit_s(run: RunConfig, kind: Literal["scalar", "vector"], lanes: int) -> float:
-    """How long a node that steps environments may give no sign of life: a step of one, or one of all in one call."""
+    """Longest silence of a node that steps environments: one step of a scalar one, or one call for all lanes."""
     return run.env_timeout * (lanes if kind == "vector" else 1)
 
 
 def _stacks(plan: Plan, rollouts: Edge) -> tuple[ArraySpec, ...]:
-    """Observations of which rollouts keep another shape than the policy sees: one frame of a stack."""
+    """Observation fields that rollouts store in another shape than the policy sees: one frame instead of a stack."""
     kept = {spec.name: spec.shape[2:] for spec in rollouts.arrays} if isinstance(rollouts, Table) else {}
     return tuple(spec for spec in plan.spaces.obs_specs() if kept.get(spec.name, spec.shape) != spec.shape)
 
@@ -230,22 +229,22 @@ def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
 
 
 def learner_imports(plan: Plan) -> tuple[str, ...]:
-    """What a process that learns imports for seconds: torch, and what compiles."""
+    """Modules of a learner process that take seconds to import: torch and its compiler."""
     return () if plan.update.native else _imports(plan.run, plan.update.stream)
 
 
 def policy_imports(run: RunConfig, inference: BackendSpec) -> tuple[str, ...]:
-    """What a process that runs the policy imports for seconds, if it does."""
+    """Modules of a process that runs the policy that take seconds to import: torch, if it runs the policy."""
     return _imports(run, inference.build) if run.inference == "torch" else ()
 
 
 def _imports(run: RunConfig, reference: str) -> tuple[str, ...]:
-    # What CUDA has begun does not outlive a fork, and nobody promises that an import begins nothing.
+    # CUDA does not survive a fork once it is initialised, and an import may initialise it.
     return (reference.partition(":")[0],) if run.device == "cpu" else ()
 
 
 def keeper_settings(plan: Plan) -> KeeperSettings:
-    """What is kept of a run."""
+    """Settings of the keeper."""
     return KeeperSettings(
         initial=plan.initial,
         algorithm_config=plan.algorithm_config,
@@ -258,7 +257,7 @@ def keeper_settings(plan: Plan) -> KeeperSettings:
 
 
 def updater_settings(plan: Plan, learner: int, sharing: int) -> UpdaterSettings:
-    """What one learner's updater is built from, where so many share each minibatch: its minibatch is a part of it."""
+    """Settings of one learner's updater. If learners share each minibatch, it takes its part of the rows."""
     schedule = replace(plan.spec.schedule, mini_batch_size=part_rows(plan, sharing))
     return UpdaterSettings(
         learn=plan.learn,
@@ -274,10 +273,10 @@ def updater_settings(plan: Plan, learner: int, sharing: int) -> UpdaterSettings:
 
 
 def part_rows(plan: Plan, sharing: int) -> int:
-    """Rows of a minibatch that one learner takes at a time, where so many share each.
+    """Rows of a minibatch that one of ``sharing`` learners takes at a time.
 
     Raises:
-        ConfigError: it cannot be parted evenly.
+        ConfigError: the minibatch cannot be split evenly.
     """
     size, count = plan.spec.schedule.mini_batch_size, sharing * plan.run.accumulate
     part, rest = divmod(size, count)
@@ -290,10 +289,10 @@ def part_rows(plan: Plan, sharing: int) -> int:
 
 
 def required(plan: Plan, part: str | None) -> str:
-    """A part of the update backend.
+    """``part`` of the update backend, if the backend has it.
 
     Raises:
-        ConfigError: it has none for learners of this topology.
+        ConfigError: the backend has no such part for the learners of this topology.
     """
     if part is None:
         run = plan.run
@@ -302,9 +301,10 @@ def required(plan: Plan, part: str | None) -> str:
 
 
 def activation_bytes(plan: Plan) -> int:
-    """Bytes of main memory that the networks give for each row that is learned from, at the least.
+    """Least bytes of main memory for the networks' outputs, for each row that is learned from.
 
-    Outputs of linear layers, kept for the way back. An algorithm's own networks (critics) are known by their size only.
+    Counts the outputs of linear layers, which the backward pass needs. An algorithm's own networks (critics) are known
+    by their size only.
     """
     if plan.run.device != "cpu" or plan.update.native:
         return 0

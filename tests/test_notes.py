@@ -1,4 +1,4 @@
-"""What is said of a run's end and of a resume, and that both go on where they were."""
+"""Notes on the end of a run and on a resume; a resumed run continues exactly."""
 
 import itertools
 import json
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.endings import differences
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.experiments.manifest import write_manifest
 from penstock.metrics.jsonl import read_reports
+from penstock.notes import differences
 from penstock.run import Result
 
 SMALL = {
@@ -56,7 +56,7 @@ def test_a_target_that_is_reached_is_said_with_both_numbers(tmp_path: Path) -> N
     (line,) = result.notes
     assert line == "stopped at its target: the last 100 training episodes average 20.0, --target_return is 19.5"
     (line,) = penstock.resume(result.run_folder, quiet=True).notes
-    assert "ended by its target_return" in line
+    assert "--target_return has ended the run" in line
     assert line.endswith(f"penstock resume {result.run_folder} --target_return none")
     assert penstock.resume(result.run_folder, settings={"target_return": None}, quiet=True).updates == 40
 
@@ -65,7 +65,7 @@ def test_fewer_timesteps_for_a_run_that_its_target_ended_are_not_its_reason_and_
     run = train(tmp_path, 40, target_return=19.5).run_folder
     config = (run / "config.toml").read_text()
     (line,) = penstock.resume(run, timesteps=BATCH, quiet=True).notes
-    assert "ended by its target_return" in line
+    assert "--target_return has ended the run" in line
     assert (run / "config.toml").read_text() == config
 
 

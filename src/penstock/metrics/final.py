@@ -1,0 +1,64 @@
+"""Writes the final evaluation into a run's metrics, behind the reports of its updates."""
+
+from pathlib import Path
+from typing import Protocol
+
+from penstock.errors import RunFolderError
+from penstock.metrics.jsonl import JsonLines, read_reports
+from penstock.metrics.report import EVAL_RETURN, FINAL, Report
+from penstock.metrics.tensorboard import TensorBoard
+
+__all__ = ["Evaluated", "log_final"]
+
+
+class Evaluated(Protocol):
+    """Result of the greedy episodes of the final policy."""
+
+    @property
+    def mean_return(self) -> float:
+        """Mean of the episodes' undiscounted returns."""
+        ...
+
+    @property
+    def std_return(self) -> float:
+        """Their standard deviation."""
+        ...
+
+    @property
+    def mean_length(self) -> float:
+        """Mean number of steps an episode."""
+        ...
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        ...
+
+    @property
+    def remark(self) -> str:
+        """Why fewer episodes were played than asked for, in a few words; mostly empty."""
+        ...
+
+
+def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time_s: float) -> None:
+    """Add the final evaluation to ``metrics.jsonl`` and TensorBoard, unless the same values are there already.
+
+    Raises:
+        RunFolderError: the metrics cannot be written.
+    """
+    values = {
+        EVAL_RETURN: evaluation.mean_return,
+        "eval/return_std": evaluation.std_return,
+        "eval/length_mean": evaluation.mean_length,
+        "eval/episodes": float(evaluation.episodes),
+        FINAL: 1.0,
+    }
+    try:
+        if any(report.update == update and values.items() <= report.values.items() for report in read_reports(folder)):
+            return
+        sinks = (JsonLines(folder, update), TensorBoard(folder))
+        for sink in sinks:
+            sink.write(Report(update, steps, time_s, values))
+            sink.close()
+    except OSError as error:
+        raise RunFolderError(f"cannot write the metrics in {folder}: {error.strerror or error}") from error

@@ -1,0 +1,145 @@
+"""Notes: the lines that tell the user how a run ended, why it failed, and what a resume could not keep.
+
+Writes no file and decides nothing about a run: the learner's record says why a run ended.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.config.schema import RunConfig
+from penstock.errors import EnvError, NodeError, PenstockError
+from penstock.experiments.checkpoints import TABLE
+from penstock.nodes.learner import RETURN_WINDOW, why_done
+from penstock.program.draw import bytes_text
+from penstock.replay.resumed import Found
+from penstock.replay.table_file import Rings
+from penstock.types import Arrays
+
+__all__ = [
+    "differences",
+    "ended_early",
+    "evaluation_given_up",
+    "failure",
+    "nothing_learned",
+    "nothing_to_do",
+    "skipped_rollouts",
+    "table_differences",
+    "table_in_file",
+]
+
+
+def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
+    """One line on why a run ended before its timesteps; empty if it did not."""
+    match why_done(record, run):
+        case "target_return":
+            reached = float(record["returns"].mean())
+            average = f"the last {RETURN_WINDOW} training episodes average {reached:,.1f}"
+            return (f"stopped at its target: {average}, --target_return is {run.target_return:,.1f}",)
+        case "early_stop":
+            best, count = float(record["best_evaluation"]), int(record["since_best"])
+            return (f"stopped early: {count} evaluations without improvement, the best was {best:,.1f}",)
+        case _:
+            return ()
+
+
+def evaluation_given_up(error: EnvError | NodeError) -> str:
+    """One line on why the final evaluation was given up."""
+    text = f"{error.node}: {_last_line(error)}" if isinstance(error, NodeError) else str(error)
+    begins = "the evaluation was given up: "
+    return text if text.startswith(begins) else begins + text
+
+
+def failure(error: PenstockError) -> str:
+    """One line on why a run failed, for its card."""
+    return _last_line(error) if isinstance(error, NodeError) else str(error).strip().splitlines()[-1]
+
+
+def _last_line(error: NodeError) -> str:
+    """The last line of a failed node's error."""
+    return ((error.line or error.detail).strip().splitlines() or ["it did not say why"])[-1]
+
+
+def nothing_learned(spec: AlgorithmSpec, record: Arrays) -> tuple[str, ...]:
+    """One line if a run with a replay table ended before its first gradient step was due; else empty."""
+    if spec.table is None or int(record["gradient_steps"]) or not int(record["steps"]):
+        return ()
+    schedule, _ = spec.replay()
+    settings = f"--min_rows {schedule.min_rows}, --updates_per_step {schedule.updates_per_step:g}"
+    return (f"nothing was learned: {int(record['steps']):,} steps made no gradient step due; see {settings}",)
+
+
+def nothing_to_do(run: RunConfig, folder: Path, record: Arrays) -> tuple[str, ...]:
+    """One line if a resumed run had ended already, with the command that continues it; else empty."""
+    if why_done(record, run) is None:
+        return ()
+    command = f"penstock resume {shlex.quote(str(folder))}"
+    # More timesteps do not help a run that its target or --early_stop has ended.
+    why = why_done(record, replace(run, timesteps=int(record["steps"]) + 1))
+    if why is None:
+        go_on = f"{command} --timesteps {2 * int(record['steps'])}"
+        return (f"nothing to do: the run has its {run.timesteps:,} timesteps; to go on: {go_on}",)
+    never = "none" if why == "target_return" else "0"
+    return (f"nothing to do: --{why} has ended the run; to go on without it: {command} --{why} {never}",)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """One line if this resume cannot give the same bits as the run before; else empty.
+
+    Args:
+        before: manifest of the checkpoint.
+        now: manifest of this resume.
+    """
+    names = ["instruction_set", "backend", "inference", "threads", "penstock"]
+    if before.get("backend") == now["backend"] == "fused":
+        # The fused update has the same bits on one thread and on two.
+        names.remove("threads")
+    changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
+    return (f"not bit-exact: {', '.join(changed)}; all else continued",) if changed else ()
+
+
+def table_differences(spec: AlgorithmSpec, manifest: Mapping[str, Any], found: Found | None) -> tuple[str, ...]:
+    """One line if a run was resumed without all replay rows and priorities of its checkpoint; else empty.
+
+    Args:
+        spec: of the algorithm.
+        manifest: of the checkpoint.
+        found: the rows found in the table's file; ``None`` if the table has no file.
+    """
+    if spec.table is None or TABLE in manifest["files"]:
+        return ()
+    if found is None:
+        found = Found(why="its rows did not go with the checkpoint")
+    if found.why:
+        what = f"the replay table begins empty ({found.why})"
+    elif found.altered:
+        what = (
+            f"of {found.rows:,} replay rows {found.left_out:,} are left out, {found.altered:,} of them because the "
+            "file was altered: the altered rows, and all older rows of the same environment process"
+        )
+    elif found.left_out:
+        what = (
+            f"of {found.rows:,} replay rows {found.left_out:,} were overwritten after the checkpoint and are left out"
+        )
+    elif not found.same_ranks:
+        what = "priorities of replay rows are those of the run's end, not of the checkpoint"
+    else:
+        return ()
+    return (f"not bit-exact: {what}; all else continued",)
+
+
+def table_in_file(path: Path, rings: Rings, found: Found) -> str:
+    """One line on the file of a replay table: its size, how many rows it holds, its path."""
+    kept = f", {found.rows - found.left_out:,} rows in it" if found.rows else ""
+    return f"the replay table is a file of {bytes_text(rings.file_bytes)}{kept}: {path}"
+
+
+def skipped_rollouts(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
+    """One line if rollouts were skipped because of NaN or infinity; else empty."""
+    count = sum(counts["skipped"] for counts in counters.values())
+    if not count:
+        return ()
+    return (f"{count} rollouts held NaN or infinity and were skipped; rows/spoilt counts their rows",)

@@ -138,8 +138,8 @@ class AlgorithmSpec:
         """Specs of the published record."""
         return self.policy.published()
 
-    def drawn(self, spaces: Spaces) -> tuple[ArraySpec, ...]:
-        """Specs of one row of a minibatch that is drawn from a table, ``weight`` among them.
+    def sampled(self, spaces: Spaces) -> tuple[ArraySpec, ...]:
+        """Specs of one row of a minibatch that is sampled from a table, ``weight`` among them.
 
         ``next.<field>`` is the observation up to n steps on, ``reward`` the discounted sum on the way there,
         ``discount`` what the value there is multiplied by: 0 behind a terminated row.

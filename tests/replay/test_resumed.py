@@ -18,7 +18,7 @@ from penstock.experiments.checkpoints import Checkpoint
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay import table_file
-from penstock.replay.contents import contents, drawn_parts
+from penstock.replay.contents import contents, sampled_parts
 from penstock.replay.priorities import Ranking, enter
 from penstock.replay.resumed import MARK, Found, begin, marked
 from penstock.replay.sum_tree import SumTree
@@ -60,7 +60,7 @@ def write(path: Path, own: Rings, ends: Sequence[int], life: int = 0) -> None:
             slot["continues"][...] = True
             if tree is not None:
                 enter(tree, Ranking(1.0, f"{__name__}:first_priority", None), slot, index, sequence)
-            table.sign(index, sequence, drawn_parts(table, index))
+            table.sign(index, sequence, sampled_parts(table, index))
             table.push(writer, sequence)
 
 

@@ -12,7 +12,7 @@ from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["contents", "contents_bytes", "drawn_parts", "restore", "transfer"]
+__all__ = ["contents", "contents_bytes", "restore", "sampled_parts", "transfer"]
 
 _OF_LANE = ("continues", "steps_before")
 _PLACES = ("final_slot", "final_t", "final_lane")
@@ -47,8 +47,8 @@ def contents_bytes(specs: Sequence[ArraySpec], slots: int) -> int:
     return slots * sum(spec.nbytes for spec in specs if spec.name in fields)
 
 
-def drawn_parts(table: Table, index: int) -> list[Array]:
-    """What is drawn of a slot, as contiguous views: what its checksum is of. Side areas as far as they are filled."""
+def sampled_parts(table: Table, index: int) -> list[Array]:
+    """The parts of a slot that are sampled, as contiguous views. The slot's checksum covers them."""
     number = int(table.arrays["final_count"][index])
     places = [table.arrays[name][index, :number] for name in (*_PLACES[1:], *_final_fields(table))]
     whole = (*_row_fields(table.specs), *_OF_LANE, "final_count")
@@ -140,7 +140,7 @@ def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: 
         _restore_finals(table, writer, arrays, dropped, places)
         if table.checksums is not None:
             for position, place in enumerate(places.tolist()):
-                table.sign(place, end - count + position, drawn_parts(table, place))
+                table.sign(place, end - count + position, sampled_parts(table, place))
         if tree is not None:
             _restore_ranks(tree, table, places, arrays["priority"][dropped:, :, own], end - count)
 

@@ -1,26 +1,18 @@
-"""Batches out of several tables, each with its share: demonstrations beside own experience. Draws no row itself."""
+"""Batches out of several tables, each with its share: demonstrations next to own experience. Samples no row itself."""
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from penstock.kernels.noise import uniform
+from penstock.replay.sampler import RowSampler
 from penstock.types import Array, Arrays
 
-__all__ = ["Draws", "Mixture"]
+__all__ = ["Mixture"]
 
 _LANE = np.full(1, (1 << 32) - 1)
 # No lane of a run, so its noise is nobody else's.
-
-
-class Draws(Protocol):
-    """Fills minibatches, for one thread at a time: a sampler, or several that share each."""
-
-    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
-        """As `penstock.replay.sampler.Sampler.sample`."""
-        ...
 
 
 class Mixture:
@@ -29,7 +21,7 @@ class Mixture:
     A share that is no whole number of rows is rounded up or down by chance, keyed by the batch: exact on average.
     """
 
-    def __init__(self, samplers: Sequence[Draws], weights: Sequence[float]) -> None:
+    def __init__(self, samplers: Sequence[RowSampler], weights: Sequence[float]) -> None:
         """Share batches out.
 
         Args:

@@ -16,7 +16,7 @@ from penstock.errors import ResourceError
 from penstock.experiments.checkpoints import TABLE, Checkpoint
 from penstock.experiments.durable import PARTIAL
 from penstock.memory.table import Table
-from penstock.replay.contents import drawn_parts, transfer
+from penstock.replay.contents import sampled_parts, transfer
 from penstock.replay.sum_tree import SumTree
 from penstock.replay.table_file import (
     Header,
@@ -156,7 +156,7 @@ def _sign(table: Table) -> None:
     for writer in range(table.writers):
         for sequence in range(table.first(writer), table.written(writer)):
             index = table.index(writer, sequence)
-            table.sign(index, sequence, drawn_parts(table, index))
+            table.sign(index, sequence, sampled_parts(table, index))
 
 
 def _sound_from(table: Table, tree: SumTree | None, writer: int, first: int, end: int) -> int:
@@ -165,7 +165,7 @@ def _sound_from(table: Table, tree: SumTree | None, writer: int, first: int, end
     for sequence in range(end - 1, first - 1, -1):
         index = table.index(writer, sequence)
         ranks = np.zeros(0) if tree is None else tree.read(np.arange(index * size, (index + 1) * size))
-        if not (table.unaltered(index, sequence, drawn_parts(table, index)) and np.isfinite(ranks).all()):
+        if not (table.unaltered(index, sequence, sampled_parts(table, index)) and np.isfinite(ranks).all()):
             return sequence + 1
     return first
 

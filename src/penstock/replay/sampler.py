@@ -6,13 +6,22 @@ together here, so each is stored once. Holds no rows, learns nothing, waits for 
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from penstock.memory.table import Table
 from penstock.replay import _native
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Arrays, Stack
 
-__all__ = ["Sampler"]
+__all__ = ["RowSampler", "Sampler"]
+
+
+class RowSampler(Protocol):
+    """Fills minibatches, for one thread at a time: a `Sampler`, or several that share each minibatch."""
+
+    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
+        """As `Sampler.sample`."""
+        ...
 
 
 class Sampler:

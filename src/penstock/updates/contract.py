@@ -85,7 +85,7 @@ class ReplayUpdater(Protocol):
         """The state's named arrays on the CPU; valid until the next call."""
         ...
 
-    def room(self) -> Arrays:
+    def buffers(self) -> Arrays:
         """Arrays for a minibatch; each call makes others.
 
         The first may be where `learn` reads any minibatch from, so that this one needs no copy: only who draws and
@@ -97,7 +97,7 @@ class ReplayUpdater(Protocol):
         """One gradient step: every phase that is due.
 
         Args:
-            minibatch: ``[n m, ...]`` each, as ``AlgorithmSpec.drawn`` lists them; n is ``UpdaterSettings.accumulate``,
+            minibatch: arrays of ``AlgorithmSpec.sampled``, ``[n m, ...]`` each. n is ``UpdaterSettings.accumulate``,
                 m the schedule's ``mini_batch_size``.
             progress: in [0, 1]; drives schedules.
 

@@ -53,7 +53,7 @@ class Inbox:
         self._rows = rows if parts == 1 and device.type == "cpu" else None
         self._in_place: Arrays | None = None
 
-    def room(self) -> Arrays:
+    def buffers(self) -> Arrays:
         """Arrays for a minibatch, ``[parts size, ...]``; a GPU reads them where they lie.
 
         The first are ``rows``, where a minibatch can be: it is not copied then, and any other that is learned from goes

@@ -82,7 +82,7 @@ class _Held:
         return self._stepper.arrays()
 
 
-class _Drawn(_Held):
+class _TableUpdater(_Held):
     """A state that is learned from what was drawn from a table."""
 
     def __init__(self, stepper: Stepper, inbox: Inbox) -> None:
@@ -94,16 +94,16 @@ class _Drawn(_Held):
         """How many the state has seen."""
         return self._stepper.count
 
-    def room(self) -> Arrays:
+    def buffers(self) -> Arrays:
         """Arrays for a minibatch, in pinned memory where a GPU learns from it."""
-        return self._inbox.room()
+        return self._inbox.buffers()
 
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
         return self._stepper.metrics()
 
 
-class Learner(_Drawn):
+class Learner(_TableUpdater):
     """Steps by what it finds.
 
     Args:
@@ -122,7 +122,7 @@ class Learner(_Drawn):
         return self._stepper.step(*self._inbox.weighed(minibatch), self._exchange)
 
 
-class Finder(_Drawn):
+class Finder(_TableUpdater):
     """Hands the gradients that it finds on, and steps by none.
 
     Args:

@@ -10,8 +10,8 @@ from penstock.errors import CheckpointError
 from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
-from penstock.replay.mixture import Draws, Mixture
-from penstock.replay.sampler import Sampler
+from penstock.replay.mixture import Mixture
+from penstock.replay.sampler import RowSampler, Sampler
 from penstock.types import Arrays, ArraySpec
 
 __all__ = ["Beside", "DemonstrationSettings", "demonstrated"]
@@ -41,7 +41,7 @@ class Beside:
         share: of the others, in [0, 1].
     """
 
-    def __init__(self, own: Draws, demonstrated: Draws, share: float) -> None:
+    def __init__(self, own: RowSampler, demonstrated: RowSampler, share: float) -> None:
         self._mixture = Mixture([own, demonstrated], [1.0 - share, share])
 
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:

@@ -6,7 +6,7 @@ It takes gradient steps as fast as its team lets it. How many are due, who appli
 from dataclasses import dataclass
 
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.intake import drawable
+from penstock.nodes.learner.intake import rows_to_sample
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 
@@ -40,7 +40,7 @@ class FollowerNode(WorkingNode):
 
     def _learn(self) -> Work:
         stopping, table = self._ports.stopping, self._steps.table
-        yield lambda: drawable(table, self._written()) >= self._schedule.min_rows or stopping()
+        yield lambda: rows_to_sample(table, self._written()) >= self._schedule.min_rows or stopping()
         while not stopping():
             # What is published counts the gradient steps of all.
             progress = self._schedule.progress(self._parameters.version(), self._settings.timesteps)

@@ -7,10 +7,10 @@ from penstock.errors import PenstockError
 from penstock.memory.table import Table
 from penstock.types import Array, Arrays
 
-__all__ = ["Intake", "drawable"]
+__all__ = ["Intake", "rows_to_sample"]
 
 
-def drawable(table: Table, written: Sequence[int] | Array) -> int:
+def rows_to_sample(table: Table, written: Sequence[int] | Array) -> int:
     """How many rows there are to draw from; ``written`` says how many slots of each writer count.
 
     All but one of a ring, which may be filled at the time. Fewer than were collected, if a resume did not find all.

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.algorithm import UpdaterSettings
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
-from penstock.nodes.learner.intake import Intake, drawable
+from penstock.nodes.learner.intake import Intake, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
@@ -122,7 +122,7 @@ class ParameterNode(WorkingNode):
         new = keeper.next()
         account(new, committed, slots)
         new["taken"][...] = taken
-        if drawable(self._table, taken) >= self._schedule.min_rows:
+        if rows_to_sample(self._table, taken) >= self._schedule.min_rows:
             limiter = self._settings.limiter
             new["owed"] += limiter.due(int(new["steps"])) - limiter.due(int(committed["steps"]))
         self._told_paid = self._note_paid(new)

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.errors import BadDataError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.intake import Intake, drawable
+from penstock.nodes.learner.intake import Intake, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
@@ -94,7 +94,7 @@ class ReplayLearnerNode(WorkingNode):
     def _spare(self) -> int:
         """Gradient steps that may be taken while no rollout comes."""
         committed = self._keeper.committed
-        if drawable(self._table, committed["taken"]) < self._schedule.min_rows:
+        if rows_to_sample(self._table, committed["taken"]) < self._schedule.min_rows:
             return 0
         return self._settings.limiter.spare(int(committed["steps"]), int(committed["gradient_steps"]))
 
@@ -157,7 +157,7 @@ class ReplayLearnerNode(WorkingNode):
         """Of the turn that begins with so many new rows; with none, it takes some of the steps that are spare."""
         committed = self._keeper.committed
         before = int(committed["steps"])
-        limiter, enough = self._settings.limiter, drawable(self._table, taken) >= self._schedule.min_rows
+        limiter, enough = self._settings.limiter, rows_to_sample(self._table, taken) >= self._schedule.min_rows
         due = limiter.due(before + collected) - limiter.due(before) if enough else 0
         if collected == 0:
             due = min(SPARE_STEPS, self._spare())

@@ -14,13 +14,12 @@ from penstock.errors import BadDataError
 from penstock.memory.table import Table
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.demonstrations import Beside, DemonstrationSettings, demonstrated
-from penstock.nodes.learner.drawing import Draw, drawing
 from penstock.nodes.learner.keeper import NOTHING_KEPT
+from penstock.nodes.learner.sampling import SampleSpec, sampling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
-from penstock.replay.mixture import Draws
 from penstock.replay.priorities import tree_of
-from penstock.replay.sampler import Sampler
+from penstock.replay.sampler import RowSampler, Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 from penstock.updates.contract import ReplayUpdater, Team
@@ -75,7 +74,7 @@ class GradientSteps:
         self.table = ports.table("rollouts")
         ranks = ports.priorities("rollouts")
         self.tree = None if ranks is None else tree_of(self.table, ranks)
-        sampler: Draws = self._sampler(self.table, self.tree)
+        sampler: RowSampler = self._sampler(self.table, self.tree)
         if settings.demonstrations is not None:
             with ports.busy("load demonstrations", settings.open_limit_s):
                 others = demonstrated(settings.demonstrations, self._sampler)
@@ -86,7 +85,7 @@ class GradientSteps:
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
         size = schedule.mini_batch_size * settings.updater.accumulate
-        self._drawing = drawing(sampler, self.updater.room, size, device=settings.updater.device)
+        self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
         self.done = 0
         self._former: list[tuple[Array, Array, Array]] = []
         """What this turn's steps have changed of ranks: rows, their stamps, the ranks before."""
@@ -125,11 +124,11 @@ class GradientSteps:
             if not self.may_begin():
                 yield lambda: self.may_begin() or self._ports.stopping()
                 continue
-            draw = Draw(self._key(self.done), goal.taken, beta)
-            then = draw._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
-            drawn = self._drawing.take(draw, then)
+            wanted = SampleSpec(self._key(self.done), goal.taken, beta)
+            then = wanted._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
+            sampled = self._sampling.take(wanted, then)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
-                self._rank(drawn.places, self.updater.learn(drawn.rows, goal.progress))
+                self._rank(sampled.places, self.updater.learn(sampled.rows, goal.progress))
             self.done += 1
             if self._team is not None:
                 self._team.end()
@@ -140,7 +139,7 @@ class GradientSteps:
     def take_back(self) -> None:
         """Give rows the ranks that they had before this turn, which comes to nothing; nobody else may rank then."""
         if self.tree is not None:
-            self._drawing.settle()
+            self._sampling.settle()
             for rows, stamps, ranks in reversed(self._former):
                 self.tree.update(rows, stamps, ranks)
             self.tree.put_largest(self._largest)
@@ -160,13 +159,13 @@ class GradientSteps:
         return updater.seed, step * self._settings.learners + updater.learner
 
     def _rank(self, places: Arrays, per_row: Arrays) -> None:
-        """Rows that were just learned from are ranked anew, where they still lie where they were drawn."""
+        """Rows that were just learned from are ranked anew, where they still lie where they were sampled."""
         priorities = self._table_spec.priorities
         if self.tree is not None and priorities is not None:
             ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
             if not np.isfinite(ranks).all():
                 raise BadDataError(f"gradient step {self.done + 1}: a priority is infinite or NaN; {NOTHING_KEPT}")
             rows, stamps = places["index"].copy(), places["stamp"].copy()
-            self._drawing.settle()
+            self._sampling.settle()
             self._former.append((rows, stamps, self.tree.read(rows)))
             self.tree.update(rows, stamps, ranks)

@@ -117,7 +117,7 @@ class Step(Program):
         """For these phases, each with its number."""
         # Pure functions: running them once on what the buffers hold now tells the metrics' names and changes nothing.
         _, found = _evaluate(phases, buffers.state, buffers.example(), buffers.noise)
-        self.per_row = _rooms(buffers.per_row, found.per_row)
+        self.per_row = _buffers_for(buffers.per_row, found.per_row)
 
         def step(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
             noise = [_of_phase(given["noise"], phase) for phase in range(len(buffers.noise))]
@@ -146,9 +146,9 @@ class FindGradients(Program):
     def __init__(self, phases: Sequence[tuple[int, Phase]], buffers: Buffers) -> None:
         """For these phases, each with its number."""
         found = {index: buffers.found(index, phase) for index, phase in phases}
-        self.gradients = {index: _gradient_rooms(buffers, index, one.gradients) for index, one in found.items()}
+        self.gradients = {index: _gradient_buffers(buffers, index, one.gradients) for index, one in found.items()}
         per_row = {name: row for one in found.values() for name, row in one.per_row.items()}
-        self.per_row = _rooms(buffers.per_row, per_row)
+        self.per_row = _buffers_for(buffers.per_row, per_row)
         names = [name for one in found.values() for name in one.metrics]
 
         def find(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -156,11 +156,11 @@ class FindGradients(Program):
             metrics: dict[str, Tensor] = {}
             for index, phase in phases:
                 found = phase.gradients(given["state"], minibatch, _of_phase(given["noise"], index))
-                for name, room in _of_phase(given["gradients"], index).items():
+                for name, buffer in _of_phase(given["gradients"], index).items():
                     if buffers.parts > 1:
-                        room.add_(share * found.gradients[name])
+                        buffer.add_(share * found.gradients[name])
                     else:
-                        room.copy_(found.gradients[name])
+                        buffer.copy_(found.gradients[name])
                 _write(given["per_row"], found.per_row)
                 metrics.update(found.metrics)
             return {name: share * metric for name, metric in metrics.items()}
@@ -185,7 +185,7 @@ class Apply(Program):
 
     def __init__(self, index: int, phase: Phase, buffers: Buffers) -> None:
         """For the phase of this number."""
-        self.gradients = _gradient_rooms(buffers, index, buffers.found(index, phase).gradients)
+        self.gradients = _gradient_buffers(buffers, index, buffers.found(index, phase).gradients)
 
         def apply(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
             _write(given["state"], phase.apply(given["state"], given["gradients"]))
@@ -194,9 +194,9 @@ class Apply(Program):
         super().__init__(apply, {"state": buffers.state, "gradients": self.gradients}, [], buffers.tuned)
 
 
-def _gradient_rooms(buffers: Buffers, index: int, gradients: Named) -> dict[str, Tensor]:
+def _gradient_buffers(buffers: Buffers, index: int, gradients: Named) -> dict[str, Tensor]:
     """Where the gradients of the phase of this number lie: network -> ``[n]``."""
-    return _of_phase(_rooms(buffers.gradients, _numbered({index: gradients})), index)
+    return _of_phase(_buffers_for(buffers.gradients, _numbered({index: gradients})), index)
 
 
 def _evaluate(
@@ -224,14 +224,14 @@ def _of_phase(numbered: Named, index: int) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): values for name, values in numbered.items() if name.startswith(prefix)}
 
 
-def _rooms(rooms: dict[str, Tensor], found: Named) -> dict[str, Tensor]:
-    """Those of the rooms that ``found`` needs, made where they are missing."""
+def _buffers_for(buffers: dict[str, Tensor], found: Named) -> dict[str, Tensor]:
+    """Those of the buffers that ``found`` needs, made where they are missing."""
     for name, values in found.items():
-        if name not in rooms:
-            rooms[name] = torch.zeros_like(values)
-    return {name: rooms[name] for name in found}
+        if name not in buffers:
+            buffers[name] = torch.zeros_like(values)
+    return {name: buffers[name] for name in found}
 
 
-def _write(rooms: Named, values: Named) -> None:
+def _write(buffers: Named, values: Named) -> None:
     for name, value in values.items():
-        rooms[name].copy_(value)
+        buffers[name].copy_(value)

@@ -49,7 +49,7 @@ def _rows(settings: UpdaterSettings) -> dict[str, Tensor]:
     device, size = torch.device(settings.device), settings.spec.schedule.mini_batch_size
     return {
         spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)
-        for spec in settings.spec.drawn(settings.spaces)
+        for spec in settings.spec.sampled(settings.spaces)
     }
 
 
@@ -66,6 +66,6 @@ def _stepper(settings: UpdaterSettings, algorithm: Algorithm, rows: dict[str, Te
 
 
 def _inbox(settings: UpdaterSettings, algorithm: Algorithm, rows: dict[str, Tensor]) -> Inbox:
-    fields, size = settings.spec.drawn(settings.spaces), settings.spec.schedule.mini_batch_size
+    fields, size = settings.spec.sampled(settings.spaces), settings.spec.schedule.mini_batch_size
     whole = algorithm.whole if settings.accumulate > 1 else None
     return Inbox(fields, size, settings.accumulate, torch.device(settings.device), whole=whole, rows=rows)

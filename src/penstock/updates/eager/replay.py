@@ -36,5 +36,5 @@ def _algorithm(settings: UpdaterSettings) -> Algorithm:
 
 
 def _inbox(settings: UpdaterSettings, algorithm: Algorithm) -> Inbox:
-    fields, size = settings.spec.drawn(settings.spaces), settings.spec.schedule.mini_batch_size
+    fields, size = settings.spec.sampled(settings.spaces), settings.spec.schedule.mini_batch_size
     return Inbox(fields, size, settings.accumulate, torch.device(settings.device), whole=algorithm.whole)

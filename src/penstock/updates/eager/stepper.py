@@ -117,7 +117,7 @@ class EagerStepper:
     def _silent(self, index: int) -> bool:
         """True for a phase without gradients, which asking it for a row shows."""
         phase, settings = self._phases[index], self._settings
-        row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in settings.spec.drawn(settings.spaces)}
+        row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in settings.spec.sampled(settings.spaces)}
         minibatch = {name: torch.from_numpy(values).to(self._device) for name, values in row.items()}
         return not phase.gradients(self._state, minibatch, *self._noise(index, 1, 1)).gradients
 

@@ -11,11 +11,10 @@ import numpy as np
 
 from penstock.errors import BadDataError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.intake import Intake, rows_to_sample
+from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
-from penstock.nodes.learner.refill import refill
 from penstock.nodes.learner.replica import goal_values
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode

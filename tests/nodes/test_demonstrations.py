@@ -92,7 +92,7 @@ def test_what_a_run_kept_is_drawn_as_it_was_collected(first):
 
 
 def test_a_table_of_another_layout_or_a_damaged_one_is_refused(first, tmp_path):
-    with pytest.raises(CheckpointError, match="does not fit this run: of obs it holds"):
+    with pytest.raises(CheckpointError, match="does not fit this run: its obs is"):
         demonstrated(settings(first, num_envs=2), sampler)
     other = tmp_path / find_checkpoint(first).name
     other.mkdir()

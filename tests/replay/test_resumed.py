@@ -318,18 +318,18 @@ def test_another_runs_file_is_refused(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (rings(steps=T + 1), "it is of another layout: of obs it holds float32 [4, 4, 2], not float32 [5, 4, 2]"),
+        (rings(steps=T + 1), "it is of another layout: its obs is float32 [4, 4, 2], not float32 [5, 4, 2]"),
         (
             rings(spaces=Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Discrete(3))),
-            "of obs it holds float32 [4, 4, 2], not float32 [4, 4, 3]",
+            "its obs is float32 [4, 4, 2], not float32 [4, 4, 3]",
         ),
         (
             rings(spaces=Spaces((("obs", Box((2,), "uint8", (0,), (9,))),), Discrete(3))),
-            "of obs it holds float32 [4, 4, 2], not uint8 [4, 4, 2]",
+            "its obs is float32 [4, 4, 2], not uint8 [4, 4, 2]",
         ),
         (
             rings(spaces=Spaces((("pixels", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))),
-            "of pixels it holds nothing, not float32 [4, 4, 2]",
+            "its pixels is missing, not float32 [4, 4, 2]",
         ),
     ],
 )

@@ -155,7 +155,7 @@ class Keeper:
     def again_behind_commit(self) -> Work:
         """As `behind_commit`, for a life that takes over: the one before may have died right after a commit.
 
-        What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses: they are lost.
+        What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
         update = int(self.committed["update"])
         # Record 0 holds the first state, which was not learned.

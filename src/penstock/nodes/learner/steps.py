@@ -32,7 +32,7 @@ class StepSettings:
     """How one learner takes gradient steps."""
 
     update: str
-    """``module:build_replay`` of the updater, or ``module:build_finder`` if it hands gradients on; eager or compiled."""
+    """``module:build_replay`` of the updater, or ``module:build_finder`` if it hands gradients on."""
     updater: UpdaterSettings
     """Its schedule's minibatch is this learner's share."""
     learners: int

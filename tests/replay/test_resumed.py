@@ -358,7 +358,7 @@ def test_a_full_disk_is_told_of_in_one_line(path: Path, monkeypatch) -> None:
     write(path, own, [5, 5])
     saved = checkpoint(path, own, [5, 5])
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(ResourceError, match=r"takes a second file: .*No space left on device; make room in ") as error:
+    with pytest.raises(ResourceError, match=r"takes a second file: .*No space left on device; free space in ") as error:
         begin(path, rings(4), saved)
     assert "\n" not in str(error.value)
     # What there was is there.
@@ -367,7 +367,7 @@ def test_a_full_disk_is_told_of_in_one_line(path: Path, monkeypatch) -> None:
     assert begin(path, own, saved) == Found(4 * ROWS)
     path.unlink()
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(ResourceError, match=r"No space left on device; make room in .*, or give a smaller --capacity"):
+    with pytest.raises(ResourceError, match=r"No space left on device; free space in .*, or give a smaller --capacity"):
         begin(path, own, None)
     assert not [*path.parent.iterdir()]
 

@@ -23,10 +23,10 @@ from penstock.replay.table_file import (
     Header,
     Rings,
     create,
-    make_room_for_checksums,
     mapped,
     read_header,
     refusal,
+    reserve_checksums,
     write_header,
 )
 
@@ -125,7 +125,7 @@ def _header(rings: Rings, place: _Place, **facts: Any) -> Header:  # noqa: ANN40
 def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
     """Keep the rows of the checkpoint that the file still holds, in place or in a new layout."""
     if not header.signed:
-        make_room_for_checksums(path, header)
+        reserve_checksums(path, header)
     table, tree = header.rings.structures(mapped(path, header.rings))
     ends, slots = place.taken, table.slots
     if any(table.written(writer) < end for writer, end in enumerate(ends)):

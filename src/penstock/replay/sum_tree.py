@@ -22,7 +22,7 @@ class SumTree:
     For one thread at a time in each process.
 
     Attributes:
-        native: the native tree, for native code of this room.
+        native: the native tree, for native code of `replay`.
     """
 
     def __init__(self, bytes: Array, capacity: int) -> None:  # noqa: A002

@@ -22,10 +22,10 @@ __all__ = [
     "Header",
     "Rings",
     "create",
-    "make_room_for_checksums",
     "mapped",
     "read_header",
     "refusal",
+    "reserve_checksums",
     "settle",
     "write_header",
 ]
@@ -139,7 +139,7 @@ def create(path: Path, header: Header) -> None:
     try:
         Segment.create(header.rings.file_bytes, "replay table", path).close()
     except ResourceError as error:
-        raise ResourceError(f"{error}; make room in {path.parent}, or give a smaller --capacity") from None
+        raise ResourceError(f"{error}; free space in {path.parent}, or give a smaller --capacity") from None
     write_header(path, header)
 
 
@@ -188,7 +188,7 @@ def read_header(path: Path) -> Header:
     return header
 
 
-def make_room_for_checksums(path: Path, header: Header) -> None:
+def reserve_checksums(path: Path, header: Header) -> None:
     """Lengthen the file of an earlier version, which has no checksums.
 
     Raises:
@@ -202,7 +202,7 @@ def make_room_for_checksums(path: Path, header: Header) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise ResourceError(f"replay file {path} has no room for checksums: {error.strerror}") from None
+        raise ResourceError(f"replay file {path} has no space for checksums: {error.strerror}") from None
 
 
 def write_header(path: Path, header: Header) -> None:

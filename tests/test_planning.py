@@ -74,7 +74,9 @@ def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() ->
     ):
         prepared(**many)
     prepared(**many, min_rows=2000)
-    with pytest.raises(ConfigError, match=r"20 steps of 100 lanes are 2,000 rows, and 800 more come at a time; .* 2800"):
+    with pytest.raises(
+        ConfigError, match=r"20 steps of 100 lanes are 2,000 rows, and 800 more come at a time; .* 2800"
+    ):
         prepared(**many, min_rows=2000, capacity=2700)
 
 

@@ -138,7 +138,7 @@ class AlgorithmSpec:
         """Specs of the published record."""
         return self.policy.published()
 
-    def drawn(self, spaces: Spaces) -> tuple[ArraySpec, ...]:
+    def sampled(self, spaces: Spaces) -> tuple[ArraySpec, ...]:
         """Specs of one row of a minibatch that is sampled from a table, with its ``weight``.
 
         ``next.<field>`` is the observation up to n steps later. ``reward`` is the discounted sum of the rewards until

@@ -32,7 +32,7 @@ def minibatch_of(spaces, spec, size, dtype=torch.float64, seed=3):
     """Rows as a table gives them; some are terminated, so that nothing follows."""
     generator = torch.Generator().manual_seed(seed)
     found = {}
-    for part in spec.drawn(spaces):
+    for part in spec.sampled(spaces):
         if part.dtype == "int64":
             high = spaces.action.n if part.name == "action" else 3
             found[part.name] = torch.randint(0, high, (size, *part.shape), generator=generator)

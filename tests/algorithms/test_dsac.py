@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from penstock.algorithms.dsac import learn as dsac_learn
 from penstock.algorithms.dsac import spec as dsac_spec
-from penstock.algorithms.dsac.learn import EPSILON, Returns, drawn_return, return_terms
+from penstock.algorithms.dsac.learn import EPSILON, Returns, return_terms, sampled_return
 from penstock.algorithms.dsact import learn as dsact_learn
 from penstock.algorithms.dsact import spec as dsact_spec
 from penstock.algorithms.off_policy.learn import Networks
@@ -48,12 +48,12 @@ def noise_for(returns):
 LOG_PROB = -2.0 * HALF_LOG_TWO_PI
 
 
-def test_dsac_aims_at_a_drawn_return_of_the_target_policy():
+def test_dsac_aims_at_a_sampled_return_of_the_target_policy():
     _, of, network, _, state, rows = parts("dsac", 1)
     state["target.critic"] = constant(network, 3.0, raw(2.0))
     found = dsac_learn.critic_target(of, state, rows, noise_for([1.5, 1.5]))
     assert found.tolist() == pytest.approx([1.0 + 0.9 * (3.0 + 2.0 * 1.5 - 0.5 * LOG_PROB), 2.0])
-    # Further than three deviations nothing is drawn.
+    # Further than three deviations nothing is sampled.
     found = dsac_learn.critic_target(of, state, rows, noise_for([-7.0, 0.0]))
     assert float(found[0]) == pytest.approx(1.0 + 0.9 * (3.0 - 2.0 * 3.0 - 0.5 * LOG_PROB))
 
@@ -99,7 +99,7 @@ def test_dsact_aims_at_an_expected_value_and_draws_from_the_smaller_critic():
     state["target.critic"] = torch.cat((constant(network, 5.0, raw(1.0)), constant(network, 3.0, raw(2.0))))
     found = dsact_learn.critic_targets(of, state, rows, noise_for([1.5, 1.5]))
     assert found.expected.tolist() == pytest.approx([1.0 + 0.9 * (3.0 - 0.5 * LOG_PROB), 2.0])
-    assert found.drawn.tolist() == pytest.approx([1.0 + 0.9 * (3.0 + 2.0 * 1.5 - 0.5 * LOG_PROB), 2.0])
+    assert found.sampled.tolist() == pytest.approx([1.0 + 0.9 * (3.0 + 2.0 * 1.5 - 0.5 * LOG_PROB), 2.0])
 
 
 def test_dsact_scales_and_bounds_by_each_critics_own_spread():
@@ -138,13 +138,13 @@ def test_critic_gradients_agree_with_differences_of_their_terms(name, critics):
     noise = noise_of(phase, 8)
     now = dsac_learn.returns_of(of, state, "critic", rows, rows["action"])
     if name == "dsac":
-        target = drawn = dsac_learn.critic_target(of, state, rows, noise)
+        target = sampled = dsac_learn.critic_target(of, state, rows, noise)
         bound, scale = torch.tensor([[config.bound]]).double(), torch.ones(1).double()
     else:
-        target, drawn = dsact_learn.critic_targets(of, state, rows, noise)
+        target, sampled = dsact_learn.critic_targets(of, state, rows, noise)
         bound = config.bound_scale * state["mean_deviation"].unsqueeze(1)
         scale = state["mean_variance"] + EPSILON
-    bounded = torch.minimum(torch.maximum(drawn, now.mean - bound), now.mean + bound)
+    bounded = torch.minimum(torch.maximum(sampled, now.mean - bound), now.mean + bound)
 
     def loss(at):
         # The factors of the gradient are those of the state as it is: linear in mean and deviation.
@@ -177,6 +177,6 @@ def test_the_delayed_actor_climbs_the_smallest_mean_and_moves_every_target(name,
     assert "log_alpha" in changed
 
 
-def test_a_return_is_drawn_within_three_deviations():
+def test_a_return_is_sampled_within_three_deviations():
     returns = Returns(torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 2.0]]))
-    assert drawn_return(returns, torch.tensor([0.5, 9.0])).tolist() == [[2.0, 7.0]]
+    assert sampled_return(returns, torch.tensor([0.5, 9.0])).tolist() == [[2.0, 7.0]]

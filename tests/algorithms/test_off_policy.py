@@ -41,7 +41,7 @@ def test_the_spec_says_what_the_config_says(name):
     assert spec.targets == ()
     assert not spec.policy.gives_value
     assert {"obs", "next.obs", "action", "reward", "discount"} <= set(spec.minibatch)
-    assert [part.name for part in spec.drawn(spaces_of(name))] == [*spec.minibatch, "weight"]
+    assert [part.name for part in spec.sampled(spaces_of(name))] == [*spec.minibatch, "weight"]
     assert config.num_steps == 3
 
 

@@ -174,7 +174,7 @@ def make_nan_clocks(num_envs: int) -> NanClock:
 
 def test_a_source_that_resets_no_lane_alone_cannot_skip(tmp_path):
     settings = {**SMALL, **SKIPPING, "env": make_nan_clocks, "log_dir": str(tmp_path)}
-    with pytest.raises(BadDataError, match="it cannot be skipped: this source resets no lane alone"):
+    with pytest.raises(BadDataError, match="it cannot be skipped: this source cannot reset a single lane"):
         penstock.train(settings, quiet=True)
 
 

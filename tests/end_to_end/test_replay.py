@@ -160,23 +160,23 @@ def rewritten(run: Path, change: Callable[[dict[str, np.ndarray]], dict[str, np.
     [
         (
             lambda table: table | {"obs": table["obs"].astype(np.float64)},
-            "of obs it holds float64 [17, 4, 3], not float32",
+            "its obs is float64 [17, 4, 3], not float32",
         ),
         (
             lambda table: table | {"obs": table["obs"][:, :, :, :2]},
-            "of obs it holds float32 [17, 4, 2], not float32 [17, 4, 3]",
+            "its obs is float32 [17, 4, 2], not float32 [17, 4, 3]",
         ),
         (
             lambda table: table | {"reward": table["reward"][:, :9]},
-            "of reward it holds float32 [9, 4], not float32 [17, 4]",
+            "its reward is float32 [9, 4], not float32 [17, 4]",
         ),
-        (lambda table: table | {"reward": table["reward"][1:]}, "of reward it holds 1, not 2"),
-        (lambda table: _without(table, "valid"), "of valid it holds nothing, not bool [17, 4]"),
-        (lambda table: _without(table, "continues"), "of continues it holds nothing, not bool [4]"),
-        (lambda table: _without(table, "final.obs"), "of final.obs it holds nothing, not float32 [3]"),
-        (lambda table: _without(table, "sequence"), "it does not say where its ring begins"),
-        (lambda table: table | {"sequence": np.array(1)}, "it does not say where its ring begins"),
-        (lambda table: {}, "it holds nothing"),
+        (lambda table: table | {"reward": table["reward"][1:]}, "its reward has 1 entries, not 2"),
+        (lambda table: _without(table, "valid"), "its valid is missing, not bool [17, 4]"),
+        (lambda table: _without(table, "continues"), "its continues is missing, not bool [4]"),
+        (lambda table: _without(table, "final.obs"), "its final.obs is missing, not float32 [3]"),
+        (lambda table: _without(table, "sequence"), "its sequence is missing or too small"),
+        (lambda table: table | {"sequence": np.array(1)}, "its sequence is missing or too small"),
+        (lambda table: {}, "is missing"),
     ],
 )
 def test_a_table_of_another_layout_is_refused_in_one_line(tmp_path, change, says: str) -> None:
@@ -203,7 +203,7 @@ def test_a_layout_that_was_edited_is_refused_by_a_nodes_one_line(tmp_path, capsy
     assert main(["resume", str(run), "--timesteps", "4000"]) == 1
     said = capsys.readouterr().err.splitlines()[0]
     assert said.startswith("penstock: error: node learner: the table of checkpoint ")
-    assert " it holds float32 [17, 4, 3], not float32 [9, 4, 3]; put the settings back" in said
+    assert " is float32 [17, 4, 3], not float32 [9, 4, 3]; put the settings back" in said
 
 
 @pytest.mark.parametrize(

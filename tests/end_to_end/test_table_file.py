@@ -263,7 +263,7 @@ def test_a_file_that_is_there_needs_no_more_room(tmp_path: Path, monkeypatch) ->
         (lambda run, other: (run / "replay.table").write_bytes(b"x" * 70_000), "it is no replay table"),
         (lambda run, other: _cut(run / "replay.table"), " bytes"),
         (lambda run, other: shutil.copy(other / "replay.table", run), "it is of another run"),
-        (lambda run, other: _edit(run, "num_steps = 16", "num_steps = 8"), "it is of another layout: of obs it holds "),
+        (lambda run, other: _edit(run, "num_steps = 16", "num_steps = 8"), "it is of another layout: its obs is "),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line_before_anything_changes(tmp_path: Path, harm, says: str) -> None:

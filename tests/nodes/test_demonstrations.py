@@ -12,7 +12,7 @@ from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import TABLE, load_table
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
-from penstock.nodes.learner.demonstrations import OF_NOBODY, Beside, DemonstrationSettings, demonstrated
+from penstock.nodes.learner.demonstrations import OF_NOBODY, DemonstrationSettings, WithDemonstrations, demonstrated
 from penstock.program.rollout import table_specs
 from penstock.replay.sampler import Sampler
 from penstock.types import Box, Discrete, Spaces
@@ -56,10 +56,10 @@ def batch():
 
 
 def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_changed():
-    draws = Beside(sampler(own(1.0)), sampler(own(-1.0)), 0.25)
+    mixed = WithDemonstrations(sampler(own(1.0)), sampler(own(-1.0)), 0.25)
     for number in range(5):
         out = batch()
-        draws.sample((1, number), out, [SLOTS - 1])
+        mixed.sample((1, number), out, [SLOTS - 1])
         assert out["reward"].tolist() == [1.0] * 6 + [-1.0] * 2
         assert (out["stamp"][:6] >= 0).all()
         assert (out["stamp"][6:] == OF_NOBODY).all()
@@ -78,21 +78,21 @@ def settings(run, num_envs=4, num_steps=8, share=0.5):
     return DemonstrationSettings(find_checkpoint(run), specs, share)
 
 
-def test_what_a_run_kept_is_drawn_as_it_was_collected(first):
+def test_what_a_run_kept_is_sampled_as_it_was_collected(first):
     held = load_table(find_checkpoint(first))
     assert held is not None
-    draws = demonstrated(settings(first), sampler)
+    kept_rows = demonstrated(settings(first), sampler)
     out = {"obs": np.zeros((400, 4), np.float32), "reward": np.zeros(400, np.float32)}
-    draws.sample((0, 0), out)
+    kept_rows.sample((0, 0), out)
     kept = {row.tobytes() for row in held["obs"][held["valid"]]}
-    drawn = {row.tobytes() for row in out["obs"]}
-    assert drawn <= kept
-    assert len(drawn) > 200
+    sampled = {row.tobytes() for row in out["obs"]}
+    assert sampled <= kept
+    assert len(sampled) > 200
     assert (out["reward"] == 1.0).all()
 
 
 def test_a_table_of_another_layout_or_a_damaged_one_is_refused(first, tmp_path):
-    with pytest.raises(CheckpointError, match="does not fit this run: of obs it holds"):
+    with pytest.raises(CheckpointError, match="does not fit this run: its obs is"):
         demonstrated(settings(first, num_envs=2), sampler)
     other = tmp_path / find_checkpoint(first).name
     other.mkdir()

@@ -130,25 +130,25 @@ def test_as_much_of_one_writer_as_of_another_is_kept() -> None:
 
 def test_rows_of_another_layout_are_refused() -> None:
     kept = contents(filled(1, 2), [2])
-    with pytest.raises(ValueError, match=r"of obs it holds nothing, not float32 \[4, 4, 2\]"):
+    with pytest.raises(ValueError, match=r"its obs is missing, not float32 \[4, 4, 2\]"):
         restore(empty(1), {name: values for name, values in kept.items() if name != "obs"})
-    with pytest.raises(ValueError, match=r"of reward it holds float32 \[4, 3\], not float32 \[4, 4\]"):
+    with pytest.raises(ValueError, match=r"its reward is float32 \[4, 3\], not float32 \[4, 4\]"):
         restore(empty(1), {**kept, "reward": kept["reward"][:, :, :3]})
-    with pytest.raises(ValueError, match=r"of action it holds float64 \[4, 4\], not int64 \[4, 4\]"):
+    with pytest.raises(ValueError, match=r"its action is float64 \[4, 4\], not int64 \[4, 4\]"):
         restore(empty(1), {**kept, "action": kept["action"].astype(np.float64)})
 
 
 @pytest.mark.parametrize("name", [*contents(filled(1, 2), [2])])
 def test_each_array_is_needed(name: str) -> None:
     kept = contents(filled(1, 2), [2])
-    with pytest.raises(ValueError, match=r"it holds|where its ring begins"):
+    with pytest.raises(ValueError, match=r"its .* is |its sequence"):
         restore(empty(1), {other: values for other, values in kept.items() if other != name})
 
 
 @pytest.mark.parametrize("name", ["reward", "continues", "final_t", "final.obs"])
 def test_fewer_of_one_array_are_refused(name: str) -> None:
     kept = contents(filled(1, 4), [4])
-    with pytest.raises(ValueError, match=f"of {name} it holds {len(kept[name]) - 1}, not {len(kept[name])}"):
+    with pytest.raises(ValueError, match=f"its {name} has {len(kept[name]) - 1} entries, not {len(kept[name])}"):
         restore(empty(1), {**kept, name: kept[name][1:]})
 
 

@@ -18,7 +18,7 @@ from penstock.experiments.checkpoints import Checkpoint
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay import table_file
-from penstock.replay.contents import contents, drawn_parts
+from penstock.replay.contents import contents, sampled_parts
 from penstock.replay.priorities import Ranking, enter
 from penstock.replay.resumed import MARK, Found, begin, marked
 from penstock.replay.sum_tree import SumTree
@@ -60,7 +60,7 @@ def write(path: Path, own: Rings, ends: Sequence[int], life: int = 0) -> None:
             slot["continues"][...] = True
             if tree is not None:
                 enter(tree, Ranking(1.0, f"{__name__}:first_priority", None), slot, index, sequence)
-            table.sign(index, sequence, drawn_parts(table, index))
+            table.sign(index, sequence, sampled_parts(table, index))
             table.push(writer, sequence)
 
 
@@ -318,18 +318,18 @@ def test_another_runs_file_is_refused(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (rings(steps=T + 1), "it is of another layout: of obs it holds float32 [4, 4, 2], not float32 [5, 4, 2]"),
+        (rings(steps=T + 1), "it is of another layout: its obs is float32 [4, 4, 2], not float32 [5, 4, 2]"),
         (
             rings(spaces=Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Discrete(3))),
-            "of obs it holds float32 [4, 4, 2], not float32 [4, 4, 3]",
+            "its obs is float32 [4, 4, 2], not float32 [4, 4, 3]",
         ),
         (
             rings(spaces=Spaces((("obs", Box((2,), "uint8", (0,), (9,))),), Discrete(3))),
-            "of obs it holds float32 [4, 4, 2], not uint8 [4, 4, 2]",
+            "its obs is float32 [4, 4, 2], not uint8 [4, 4, 2]",
         ),
         (
             rings(spaces=Spaces((("pixels", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))),
-            "of pixels it holds nothing, not float32 [4, 4, 2]",
+            "its pixels is missing, not float32 [4, 4, 2]",
         ),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_full_disk_is_told_of_in_one_line(path: Path, monkeypatch) -> None:
     write(path, own, [5, 5])
     saved = checkpoint(path, own, [5, 5])
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(ResourceError, match=r"takes a second file: .*No space left on device; make room in ") as error:
+    with pytest.raises(ResourceError, match=r"takes a second file: .*No space left on device; free space in ") as error:
         begin(path, rings(4), saved)
     assert "\n" not in str(error.value)
     # What there was is there.
@@ -367,7 +367,7 @@ def test_a_full_disk_is_told_of_in_one_line(path: Path, monkeypatch) -> None:
     assert begin(path, own, saved) == Found(4 * ROWS)
     path.unlink()
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(ResourceError, match=r"No space left on device; make room in .*, or give a smaller --capacity"):
+    with pytest.raises(ResourceError, match=r"No space left on device; free space in .*, or give a smaller --capacity"):
         begin(path, own, None)
     assert not [*path.parent.iterdir()]
 

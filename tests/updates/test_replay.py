@@ -105,13 +105,13 @@ def test_a_step_that_is_done_again_is_the_same_step(make):
 
 def test_it_does_not_matter_in_which_arrays_a_minibatch_comes(make):
     updater, other = make(), make()
-    rooms = [updater.room(), updater.room()]
+    buffers = [updater.buffers(), updater.buffers()]
     for step in range(6):
         minibatch = tracking.minibatch(ROWS, step)
-        room = rooms[step % 3 % 2]
+        buffer = buffers[step % 3 % 2]
         for name, values in minibatch.items():
-            room[name][...] = values
-        per_row, expected = updater.learn(room, 0.1), other.learn(minibatch, 0.1)
+            buffer[name][...] = values
+        per_row, expected = updater.learn(buffer, 0.1), other.learn(minibatch, 0.1)
         assert per_row["priority"].tobytes() == expected["priority"].tobytes()
     for name, values in other.state().items():
         assert values.tobytes() == updater.state()[name].tobytes(), name

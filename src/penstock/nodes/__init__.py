@@ -1,1 +1,1 @@
-"""Who does the work: one class a file, made from plain settings. No node knows another one, or torch."""
+"""Nodes, the workers of a program: one class a file, made from plain settings. No node knows another node, or torch."""

@@ -1,6 +1,6 @@
-"""CheckpointerNode: writes what the learner hands it into the run folder, whole or not at all.
+"""CheckpointerNode: writes the learner's records into the run folder, each whole or not at all.
 
-It takes the disk's slowness away from the learner and knows nothing of what the arrays mean.
+So the learner does not wait for the disk. The node does not know what the arrays mean.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ __all__ = ["CheckpointerNode", "CheckpointerSettings"]
 
 @dataclass(frozen=True)
 class CheckpointerSettings:
-    """Where checkpoints go, how many are kept, and what every manifest says."""
+    """Where checkpoints go, how many are kept, and the facts in every manifest."""
 
     folder: Path
     keep: int
@@ -30,9 +30,9 @@ class CheckpointerSettings:
     """Facts that do not change during the run: environment, algorithm, backend, ..."""
     write_limit_s: float
     table: str | None = None
-    """The table that is learned from, whose content goes with each checkpoint."""
+    """The table that the learner samples. Its content is written with each checkpoint."""
     table_file: Path | None = None
-    """The file that it lies in, and stays in: then a checkpoint says what of it is its own."""
+    """The file of the table. If there is one, a checkpoint holds only facts about it, not the table's content."""
 
 
 class CheckpointerNode:
@@ -51,11 +51,11 @@ class CheckpointerNode:
         self._tree = None if ranks is None or self._table is None else tree_of(self._table, ranks)
 
     def ready(self) -> bool:
-        """True if a checkpoint waits."""
+        """True if a checkpoint is waiting."""
         return self._checkpoints.ready() > 0
 
     def step(self) -> None:
-        """Write one checkpoint, then drop those that need not be kept."""
+        """Write one checkpoint, then delete those that need not be kept."""
         index = self._checkpoints.take()
         if index is None:
             return
@@ -80,14 +80,14 @@ class CheckpointerNode:
         """Nothing to free."""
 
     def _contents(self, slot: Arrays) -> Arrays | None:
-        """What the learner could draw from when it handed the checkpoint over; ``None``: that stays in a file."""
+        """The slots that the learner had taken note of by this checkpoint. ``None``: they stay in the table's file."""
         if self._table is None or self._settings.table_file is not None:
             return None
         return contents(self._table, slot["taken"].tolist(), self._tree)
 
 
 def packed(slot: Arrays) -> Arrays:
-    """What continues a run, with the lanes' actions laid end to end, without the room left for longer episodes."""
+    """The arrays that continue a run. The lanes' actions stand one after the other, without unused space."""
     arrays = {name: values for name, values in slot.items() if name not in {"actions", "evaluation_asked"}}
     counts = np.maximum(slot["actions_count"], 0)
     arrays["actions"] = np.concatenate([slot["actions"][lane, :count] for lane, count in enumerate(counts)])

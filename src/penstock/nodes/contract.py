@@ -1,6 +1,6 @@
-"""THE contract of a node: what a scheduler may call, and what a node may use.
+"""THE contract of a node: which methods a scheduler calls, and which a node may use.
 
-Its ends of edges are in `penstock.nodes.ports`.
+The contracts of its ends of edges are in `penstock.nodes.ports`.
 """
 
 from contextlib import AbstractContextManager
@@ -26,14 +26,14 @@ __all__ = ["Balance", "LaneStart", "Node", "Ports"]
 
 
 class Node(Protocol):
-    """One worker of a program. Its class is made from its settings, a frozen dataclass of plain data."""
+    """One worker of a program. It is made from its settings, a frozen dataclass of plain data."""
 
     def open(self, ports: "Ports") -> None:
         """Called once, in the process that runs the node."""
         ...
 
     def ready(self) -> bool:
-        """True if ``step`` has work and room for its output. Never blocks."""
+        """True if ``step`` has work, and space for its output. Never blocks."""
         ...
 
     def step(self) -> None:
@@ -46,29 +46,29 @@ class Node(Protocol):
 
 
 class Balance(NamedTuple):
-    """What became of every transition of a run: ``collected`` is the sum of the rest, at any instant."""
+    """What became of every row of a run. At any instant ``collected`` is the sum of the other four."""
 
     collected: int
-    """Rows that the lanes gave, counted by who stepped them."""
+    """Rows that the lanes gave, counted by the environment nodes."""
     learned: int
-    """Rows of updates that were committed."""
+    """Rows of committed updates."""
     in_flight: int
-    """Rows that wait for the learner or are being learned from."""
+    """Rows that wait for the learner, or that it is learning from."""
     stale: int
     """Rows dropped because their policy was too old."""
     spoilt: int
-    """Rows dropped because they held, or came along with, NaN or infinity."""
+    """Rows of rollouts that were dropped because they held NaN or infinity."""
 
 
 class Ports(Protocol):
-    """What a node is given when it opens: its ends of the program's edges, by their names."""
+    """What a node gets when it opens: its ends of the program's edges, by the names of the edges."""
 
     name: str
     """The node's name: its identity, which survives a restart."""
     incarnation: int
-    """This life of the node; never reused within a run."""
+    """The number of this life of the node; never used again within a run."""
     former: tuple[int, ...]
-    """The node's earlier lives, which have died: what they held was taken back, what they committed stands."""
+    """The incarnations of the node that have died. Their slots were recovered; their commits stand."""
 
     def stream_writer(self, edge: str) -> StreamWriter:
         """The writing end of a stream, or of this node's ring of a table."""
@@ -79,11 +79,11 @@ class Ports(Protocol):
         ...
 
     def table(self, edge: str) -> Table:
-        """A table, to be looked at."""
+        """A table, for reading."""
         ...
 
     def priorities(self, edge: str) -> Array | None:
-        """The bytes of the tree that ranks a table's rows; ``None`` if they are not ranked."""
+        """The bytes of the sum tree of a table's priorities; ``None`` if all its rows are equally likely."""
         ...
 
     def board_writer(self, edge: str) -> BoardWriter:
@@ -115,26 +115,26 @@ class Ports(Protocol):
         ...
 
     def busy(self, name: str, limit_s: float) -> AbstractContextManager[None]:
-        """Work that cannot be cut: the supervisor counts the node as alive until the limit."""
+        """Marks work that cannot be interrupted. The supervisor counts the node as alive until the limit."""
         ...
 
     def span(self, name: str) -> AbstractContextManager[None]:
-        """Names a part of this node's work in the run's trace; costs next to nothing where none is kept.
+        """Names a part of this node's work in the run's trace. Costs next to nothing if no trace is kept.
 
-        For parts of 50 us and more. The ``with`` block may stay open from one ``step`` to a later one.
+        For parts of 50 us or more. The ``with`` block may stay open from one ``step`` to a later one.
         """
         ...
 
     def sign(self) -> memoryview:
-        """An int64 whose changes count as signs of life: plain stores, for loops where a call would cost too much."""
+        """An int64 whose changes count as signs of life. For loops in which a call would cost too much."""
         ...
 
     def count(self, counter: str, amount: int = 1) -> None:
-        """Add to one of this node's counters in shared memory, at the source of what is counted."""
+        """Add to one of this node's counters in shared memory."""
         ...
 
     def note(self, counter: str, value: int) -> None:
-        """Set one of this node's counters, to what its next life would set it to as well."""
+        """Set one of this node's counters. The next life of the node must set it to the same value."""
         ...
 
     def counters(self) -> dict[str, dict[str, int]]:
@@ -142,15 +142,15 @@ class Ports(Protocol):
         ...
 
     def balance(self) -> Balance | None:
-        """What became of every transition, all of one instant; ``None`` where rollouts are not committed by rows."""
+        """What became of every row, at one instant; ``None`` where rollouts are not committed by rows."""
         ...
 
     def stopping(self) -> bool:
-        """True once the run has been asked to end: finish what is begun, begin nothing new."""
+        """True once the run is to end. The node finishes its work and begins nothing new."""
         ...
 
     def finished(self) -> None:
-        """This node has nothing left to do, ever: the run may end once all it waits for have said so."""
+        """Tell that this node will never have work again. A run ends once all nodes that it waits for have told so."""
         ...
 
 
@@ -160,14 +160,14 @@ class LaneStart:
 
     episode: int = 0
     step: int = 0
-    """Steps that the lane has taken in its whole life; it keys the noise."""
+    """Steps that the lane has taken in the whole run. They key its noise."""
     rollout: int = 0
-    """Rollouts that the lane has given in its whole life; in lock step the version it waits for."""
+    """Rollouts that the lane has given in the whole run. In lock step, the version that its next rollout waits for."""
     position: Position | None = None
-    """Where in its episode the lane stood; ``None``: it begins one."""
+    """Where the lane was in its episode; ``None``: it begins an episode."""
     collected: int = 0
-    """Rows that the lane has given in its whole life."""
+    """Rows that the lane has given in the whole run."""
     spoilt: int = 0
-    """How many of them were dropped for what they held."""
+    """How many of them were dropped because of NaN or infinity."""
     actions: Array | None = None
-    """``[n, ...]``: what the lane did from the episode's reset to that position, in the policy's units."""
+    """``[n, ...]``: the lane's actions from the episode's reset to that position, in the policy's units."""

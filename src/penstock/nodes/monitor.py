@@ -1,6 +1,6 @@
 """MonitorNode: turns the learner's reports and the nodes' counters into metrics, and metrics into files and a display.
 
-It reads what others have written into shared memory; nobody waits for it.
+It only reads shared memory. No node waits for it.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ __all__ = ["MonitorNode", "MonitorSettings"]
 
 
 _KINDS = frozenset({EVAL_RETURN, STEPS_PER_SECOND})
-"""What a report of an evaluation holds, and what one of an update does, once it is written."""
+"""One metric that only reports of evaluations hold, and one that only reports of updates hold."""
 
 
 @dataclass(frozen=True)
 class MonitorSettings:
-    """What is shown, where it is kept."""
+    """What the monitor shows, and where it writes."""
 
     folder: Path
     title: str
@@ -36,10 +36,10 @@ class MonitorSettings:
     quiet: bool
     """No display, files only."""
     resumed_update: int
-    """Metrics after this update are of a life that was abandoned; 0 for a new run."""
+    """Metrics after this update are dropped: the run was resumed here. 0 for a new run."""
     resumed_steps: int
     told: tuple[str, ...] = ()
-    """Lines that the display begins with."""
+    """First lines of the display."""
 
 
 class MonitorNode:
@@ -55,7 +55,7 @@ class MonitorNode:
         settings = self._settings
         self._ports = ports
         self._reports = ports.stream_reader("reports")
-        # What an earlier life of this node wrote is part of the run.
+        # The files that an earlier life of this node wrote are part of the run.
         again = bool(ports.former)
         with self._writing():
             self._sinks = [
@@ -77,11 +77,11 @@ class MonitorNode:
         self._told = self._told_so_far()
 
     def ready(self) -> bool:
-        """True if a report waits, or a node was started again."""
+        """True if a report is waiting, or a node was restarted."""
         return self._reports.ready() > 0 or bool(self._untold())
 
     def step(self) -> None:
-        """Complete one report with what the counters say, and write it."""
+        """Add the counters to one report, and write it."""
         self._tell_restarts()
         index = self._reports.take()
         if index is None:
@@ -91,11 +91,11 @@ class MonitorNode:
         if kind is STEPS_PER_SECOND:
             self._last = report
             report = report._replace(values={**report.values, **self._throughput(report.steps)})
-        # One that died before it gave the slot back, or whose sender died before it knew that it had sent it.
+        # A report comes twice if an earlier monitor died before it released the slot, or the sender died after sending.
         if report.update > self._written[kind]:
             self._write(report)
             self._written[kind] = report.update
-        # Not before: a report that cannot be written is no progress.
+        # Released only now, so that a report that cannot be written is not counted as progress.
         self._reports.release(index)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class MonitorNode:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Say in one line what is written where, if it cannot be."""
+        """Turn an OSError into one line: what cannot be written, where, and why."""
         try:
             yield
         except OSError as error:
@@ -123,7 +123,7 @@ class MonitorNode:
         return {node: counts for node, counts in counters.items() if counts["restarts"] > self._told.get(node, 0)}
 
     def _tell_restarts(self) -> None:
-        """One line for each node that was started again since the last look."""
+        """Write one line for each node that was restarted since the last call."""
         for node, counts in self._untold().items():
             count, status, uptime_s = counts["restarts"], counts["ended_by"], counts["uptime_ms"] / 1e3
             self._told[node] = count
@@ -136,7 +136,7 @@ class MonitorNode:
             self._write(self._last._replace(values=values, note=note))
 
     def _rows(self, counters: dict[str, dict[str, int]]) -> dict[str, float]:
-        """What became of every transition so far, and what was learned from twice, which is none of the sum."""
+        """What became of every row so far. ``redone`` counts rows that were learned twice; it is not in the sum."""
         balance = self._ports.balance()
         if balance is None:
             return {}
@@ -144,9 +144,9 @@ class MonitorNode:
         return {f"rows/{name}": float(count) for name, count in rows.items()}
 
     def _told_so_far(self) -> dict[str, int]:
-        """Node -> the restart of it that an earlier life of this node told of last; go on where the log ends.
+        """Node -> number of its last restart that is in the log. Also sets the last report to the log's end.
 
-        Restarts count from one again each time that the run is resumed, and the log holds those from before as well.
+        Each resume counts restarts from one again. The log also holds the restarts from before the resume.
         """
         told: list[tuple[str, int]] = []
         for report in each_report(self._settings.folder):
@@ -155,14 +155,14 @@ class MonitorNode:
                 self._written[kind] = max(self._written[kind], report.update)
             restarts = ((name, count) for name, count in report.values.items() if name.startswith(RESTARTS))
             told += [(name.removeprefix(RESTARTS), int(count)) for name, count in restarts]
-        # One more than there were at the start, so that zero is: no life has come this far.
+        # The counter holds one more than the restarts in the log at the start: 0 means that no life has set it yet.
         if not (start := self._previous[self._ports.name]["told_at_start"]):
             start = len(told) + 1
             self._ports.count("told_at_start", start)
         return dict(told[start - 1 :])
 
     def _throughput(self, steps: int) -> dict[str, float]:
-        """Steps per second and each node's idle share since the last report, and the counts of rows so far."""
+        """Steps per second and idle share of each node since the last report, and the counts of rows so far."""
         now, counters = time.monotonic(), self._ports.counters()
         then, before = self._seen
         values = {STEPS_PER_SECOND: (steps - before) / max(now - then, 1e-9)}
@@ -177,6 +177,6 @@ class MonitorNode:
             values["rollouts/skipped"] = float(skipped)
         self._previous = counters
         if steps > before:
-            # Learning may go on without new steps: that time belongs to the next ones.
+            # Learning may go on without new steps. That time counts for the next steps.
             self._seen = now, steps
         return values

@@ -1,7 +1,7 @@
-"""PolicyNode: answers the questions of many nodes, all that wait at a time by one call of the policy.
+"""PolicyNode: answers the questions of many nodes. One call of the policy answers all questions that wait.
 
-Answers are written where the rows lie. A batch is whatever waits: its size follows the askers, and nobody is kept
-waiting for it to fill. It steps no environment, and does not know which algorithm learns.
+Answers are written in place, into the rows. A batch is whatever waits, so no asker waits for a batch to fill. The node
+steps no environment and does not know the algorithm.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ __all__ = ["PolicyNode", "PolicyNodeSettings"]
 
 @dataclass(frozen=True)
 class PolicyNodeSettings:
-    """What answers, in a process of its own."""
+    """Which policy answers."""
 
     policy: PolicySettings
     open_limit_s: float
@@ -49,8 +49,8 @@ class _Place(NamedTuple):
 class PolicyNode:
     """Answers edge ``act`` with the parameters of board ``policy``.
 
-    Each asker is answered by one version from one ``refresh`` to the next, so a rollout is of one policy while others
-    have begun theirs with a later one. That takes at most as many versions at a time as there are askers.
+    From one ``refresh`` to the next an asker gets answers from one version. So each rollout is of one policy, even if
+    another asker already uses a later one. At most one version per asker is held at a time.
     """
 
     def __init__(self, settings: PolicyNodeSettings) -> None:
@@ -71,11 +71,11 @@ class PolicyNode:
         self._models = [self._latest]
 
     def ready(self) -> bool:
-        """True if somebody asks."""
+        """True if a question is waiting."""
         return self._questions.waiting()
 
     def step(self) -> None:
-        """Answer everything that waits: one call of the backend for each version, and for rows and for values."""
+        """Answer all waiting questions: for each version one call of the backend for rows, and one for values."""
         batches: dict[tuple[_Model, bool], list[Question]] = {}
         for question in self._questions.take():
             if question.refresh or question.asker not in self._answering:
@@ -95,7 +95,7 @@ class PolicyNode:
         return _Model(load(backend.build)(*backend.arguments), -1)
 
     def _renew(self, asker: int) -> None:
-        """From here on the asker is answered by the latest published parameters."""
+        """Answer this asker with the latest published parameters from now on."""
         self._answering.pop(asker, None)
         if self._latest.version != self._board.version():
             used = self._answering.values()
@@ -109,7 +109,7 @@ class PolicyNode:
         self._answering[asker] = self._latest
 
     def _answer_rows(self, model: _Model, questions: Sequence[Question]) -> None:
-        """Write all outputs of ``act`` for the rows that are asked about."""
+        """Answer questions about rows: write all outputs of ``act``."""
         settings, arrays = self._policy, self._questions.arrays
         exploration, count = settings.exploration, arrays["action"].shape[2]
         lanes = [question.first_lane + np.arange(count) for question in questions]
@@ -127,11 +127,11 @@ class PolicyNode:
         for index, question in enumerate(questions):
             own = environment[index * count : (index + 1) * count]
             self._questions.environment_action(question.asker)[...] = own
-            # The asker could only note what it knew: the version that answers is noted here, a row at a time.
+            # The asker wrote the version that it knew. The version that answered may be later: it is written here.
             arrays["policy_version"][question.slot, question.row] = model.version
 
     def _answer_values(self, model: _Model, questions: Sequence[Question]) -> None:
-        """Write values alone; they depend on no noise."""
+        """Answer questions about values alone. They need no noise."""
         finals = Wanted.FINAL_VALUE
         places = [self._finals(q) if q.wanted == finals else self._row(q, ("value",)) for q in questions]
         count = sum(len(place.out["value"]) for place in places)
@@ -150,7 +150,7 @@ class PolicyNode:
         return _Place(obs, {"value": arrays["final_value"][at]})
 
     def _act(self, model: _Model, places: Sequence[_Place], noise: Array, explore: Array) -> Arrays:
-        """Gather observations into one batch, run the policy once, write each row where it belongs."""
+        """Gather the observations into one batch, run the policy once, and write each answer to its place."""
         obs = {name: np.concatenate([place.obs[name] for place in places]) for name in self._fields}
         out = {name: np.empty((len(noise), *like.shape[1:]), like.dtype) for name, like in places[0].out.items()}
         model.backend.act(obs, noise, explore, out)

@@ -1,6 +1,6 @@
-"""The contracts of a node's ports, one an edge: what it may do with its end of a stream, a board, a policy, a record.
+"""The contracts of a node's ports: its ends of streams, boards, ask edges, records and action logs.
 
-Tables and rounds are given as they are (`penstock.memory`).
+Tables and rounds have no port of their own: a node gets those of `penstock.memory`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,15 @@ class StreamWriter(Protocol):
     """How many slots the stream has."""
 
     def free(self) -> int:
-        """How many slots are free now."""
+        """Number of free slots."""
         ...
 
     def claim(self, sequence: int) -> int | None:
-        """A free slot as this node's own, or ``None`` (the reader has to free one first)."""
+        """Take a free slot; ``None`` if the reader has to free one first."""
         ...
 
     def slot(self, index: int) -> Arrays:
-        """The arrays of a slot, as views: written in place."""
+        """The arrays of a slot, as views, to be filled in place."""
         ...
 
     def push(self, index: int) -> None:
@@ -45,7 +45,7 @@ class StreamWriter(Protocol):
         ...
 
     def written(self) -> dict[int, int]:
-        """Sequence -> slot of what any writer has pushed and no reader has released; look twice, readers go on."""
+        """Sequence -> slot, of all slots that are pushed and not released. Readers go on meanwhile: call it twice."""
         ...
 
 
@@ -56,11 +56,11 @@ class StreamReader(Protocol):
     """Field -> ``[slots, ...]``: all slots as one array, so that a minibatch is one gather."""
 
     def ready(self) -> int:
-        """How many slots are waiting."""
+        """Number of waiting slots."""
         ...
 
     def take(self) -> int | None:
-        """A waiting slot as this node's own, oldest first for each writer, or ``None``."""
+        """Take a waiting slot, the oldest first for each writer; ``None`` if none is waiting."""
         ...
 
     def slot(self, index: int) -> Arrays:
@@ -68,7 +68,7 @@ class StreamReader(Protocol):
         ...
 
     def sequence(self, index: int) -> int:
-        """The sequence that the writer claimed the slot with."""
+        """The sequence with which the writer claimed the slot."""
         ...
 
     def release(self, index: int) -> None:
@@ -76,11 +76,11 @@ class StreamReader(Protocol):
         ...
 
     def release_consumed(self, sequences: Sequence[int]) -> int:
-        """Give back the slots with these sequences, which an earlier life has used up; how many there were."""
+        """Release the slots with these sequences, which an earlier life has used up. Returns how many were found."""
         ...
 
     def returned(self) -> list[int]:
-        """The slots that earlier lives of this node were reading; they wait again."""
+        """The slots that earlier lives of this node were reading. They wait again."""
         ...
 
 
@@ -100,50 +100,50 @@ class BoardReader(Protocol):
         ...
 
     def fresh(self, rollout: int) -> bool:
-        """True if a version is there that is new enough for this rollout of its reader, by the edge's ``max_lag``."""
+        """True if the latest version is new enough for this rollout of the reader, by the edge's ``max_lag``."""
         ...
 
     def read(self, into: Mapping[str, Array]) -> int:
-        """Copy the latest value, whole, into ``into`` and return its version."""
+        """Copy the whole latest value into ``into``. Returns its version."""
         ...
 
 
 class PolicyPort(Protocol):
-    """Where a node asks for actions. Whether the policy runs in this process is placement; the node does not know."""
+    """Where a node asks for actions. The policy may run in this process or in another one; the node does not know."""
 
     version: int
-    """Version of the parameters that answer now; -1 before the first."""
+    """Version of the parameters that answer now; -1 before the first version."""
     environment_action: Array
-    """``[lanes, ...]``: the last answer's actions in the environment's own units and dtype."""
+    """``[lanes, ...]``: the actions of the last answer, in the environment's own units and dtype."""
     stacks: Arrays
-    """Field -> ``[lanes, ...]``: where the asker puts the observations that it will ask about, of those fields of which
-    rows keep one frame only."""
+    """Field -> ``[lanes, ...]``, for fields that are stacks: the asker puts the stacks here before it asks. Rows keep
+    only the newest frame."""
 
     def fresh(self, rollout: int) -> bool:
-        """True if a version is published that is new enough to begin this rollout with, by the board's ``max_lag``."""
+        """True if the latest version is new enough to begin this rollout, by the board's ``max_lag``."""
         ...
 
     def refresh(self) -> None:
-        """Answer with the latest published parameters from here on."""
+        """Answer with the latest published parameters from now on."""
         ...
 
     def bind(self, rows: Arrays) -> int:
-        """Announce the arrays of a slot, ``[T + 1, lanes, ...]`` each, and get a handle to ask about its rows."""
+        """Announce the arrays of a slot, ``[T + 1, lanes, ...]`` each. Returns a handle for asking about its rows."""
         ...
 
     def unbind(self, handle: int) -> None:
-        """Nobody will ask by this handle again."""
+        """Give up a handle: no further question uses it."""
         ...
 
     def ask(self, handle: int, row: int, step: int) -> None:
-        """Ask for all outputs of ``act`` for one row, written in place. ``step``, the lanes' count, keys the noise.
+        """Ask for all outputs of ``act`` for one row, written in place. ``step`` is the lanes' step; it keys the noise.
 
-        A port that may answer with a later version than ``version`` writes the row's ``policy_version`` as well.
+        A port that may answer with a later version than ``version`` also writes the row's ``policy_version``.
         """
         ...
 
     def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
-        """Ask for the value alone of ``n`` observations ``[n, ...]``, written into ``value`` ``[n]``."""
+        """Ask only for the values of ``n`` observations ``[n, ...]``, written into ``value`` ``[n]``."""
         ...
 
     def answered(self) -> bool:
@@ -155,38 +155,38 @@ class QuestionPort(Protocol):
     """The answering end of an ask edge."""
 
     arrays: Arrays
-    """Field -> ``[slots, ...]``: the slots that are asked about, to be read and answered in place."""
+    """Field -> ``[slots, ...]``: the slots that questions are about. Answers are written in place."""
 
     def waiting(self) -> bool:
-        """True if a question waits."""
+        """True if a question is waiting."""
         ...
 
     def take(self) -> list[Question]:
-        """All questions that wait now, at most one of each asker, as this node's to answer."""
+        """Take all waiting questions, at most one of each asker."""
         ...
 
     def environment_action(self, asker: int) -> Array:
-        """``[lanes, ...]``: where that asker looks for its actions in the environment's own units."""
+        """``[lanes, ...]``: where this asker reads its actions, in the environment's own units."""
         ...
 
     def stacks(self, asker: int) -> Arrays:
-        """Field -> ``[lanes, ...]``: that asker's observations, of those fields of which rows keep one frame only."""
+        """Field -> ``[lanes, ...]``: the stacks of this asker, for fields of which rows keep only the newest frame."""
         ...
 
     def answer(self, asker: int, version: int) -> None:
-        """That asker's question is answered, by parameters of this version; ring its bell."""
+        """Tell this asker that its question is answered, by parameters of this version. Rings its bell."""
         ...
 
 
 class RecordPort(Protocol):
-    """An end of a commit record. Who does not own it copies."""
+    """An end of a commit record. Only the owner reads it in place; other nodes copy it."""
 
     def current(self) -> Committed | None:
-        """For the owner: what it, or an earlier life, committed last, as views; ``None`` before the first commit."""
+        """For the owner: its last commit, or that of an earlier life, as views; ``None`` before the first commit."""
         ...
 
     def copy(self) -> Committed | None:
-        """A copy for another node; ``None`` before the first commit, or if it was overwritten meanwhile."""
+        """For another node: a copy. ``None`` before the first commit, or if it was overwritten while it was copied."""
         ...
 
     def number(self) -> int:
@@ -194,11 +194,11 @@ class RecordPort(Protocol):
         ...
 
     def begin(self) -> Arrays:
-        """The arrays of the buffer that is not current, to be written whole."""
+        """The arrays of the buffer that is not current. The caller writes all of them."""
         ...
 
     def commit(self, number: int) -> None:
-        """Make what was written current, by one release store."""
+        """Make the written buffer current, by one release store."""
         ...
 
 
@@ -206,29 +206,29 @@ class ActionLogPort(Protocol):
     """The actions of lanes that are stepped together, since each lane's last reset."""
 
     def begin_episode(self, lane: int, episode: int, obs: Mapping[str, Array]) -> None:
-        """An episode begins in ``lane``; its row of ``obs`` (field -> ``[lanes, ...]``) is the first observation."""
+        """Begin an episode in ``lane``. Its row of ``obs`` (field -> ``[lanes, ...]``) is the first observation."""
         ...
 
     def bind(self, action: Array, obs: Mapping[str, Array]) -> RolloutLog:
-        """Announce the arrays of a rollout, ``[T + 1, lanes, ...]`` each; a vector step is then one ``append(t)``."""
+        """Announce the arrays of a rollout, ``[T + 1, lanes, ...]`` each. Then ``append(t)`` logs a vector step."""
         ...
 
     def append_lane(self, lane: int, action: Array, obs: Mapping[str, Array]) -> None:
-        """One lane took ``action`` and observed its row of ``obs``: while its episode is restored."""
+        """Log one step of a lane whose episode is being restored: its action, and its row of ``obs``."""
         ...
 
     def position(self, lane: int) -> Position:
-        """Where a lane stands."""
+        """The current position of a lane."""
         ...
 
     def positions(self, into: Array) -> None:
-        """Write where each lane stands into ``into``, int64 ``[lanes, 4]``."""
+        """Write the current position of each lane into ``into``, int64 ``[lanes, 4]``."""
         ...
 
     def rewind(self, lane: int, position: Position) -> None:
-        """Go back to a position that an earlier life logged: what follows it is written anew."""
+        """Go back to a position that an earlier life logged. Later steps will be logged again."""
         ...
 
     def content(self, lane: int, position: Position) -> Array | None:
-        """The actions of that episode up to that position, or ``None``: they are not all there (any more)."""
+        """The actions of the episode up to that position; ``None`` if the log does not have all of them."""
         ...

@@ -1,1 +1,1 @@
-"""Which stored rows, how often: drawing from tables. Knows no process."""
+"""Sampling rows from tables: which rows, and how often. Knows no process."""

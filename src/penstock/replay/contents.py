@@ -1,7 +1,7 @@
-"""What a table holds, as arrays that do not depend on how many writers share its lanes: for checkpoints.
+"""Copies the content of a table into arrays for checkpoints, and back.
 
-Rows are kept as they are, ``[slots, T + 1, num_envs, ...]`` from the oldest to the newest; what the side areas hold is
-laid end to end. Reads and writes shared memory; touches no file.
+The arrays do not depend on how many writers share the lanes. Rows are ``[slots, T + 1, num_envs, ...]``, the oldest
+slot first. The entries of the side areas stand one after the other. Touches no file.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,23 @@ from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["contents", "contents_bytes", "drawn_parts", "restore", "transfer"]
+__all__ = ["contents", "contents_bytes", "restore", "sampled_parts", "transfer"]
 
 _OF_LANE = ("continues", "steps_before")
 _PLACES = ("final_slot", "final_t", "final_lane")
 _PART_BYTES = 64 << 20
-"""So much is copied from one table to another at a time."""
+"""At most so many bytes are copied from one table to another at a time."""
 
 
 def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) -> Arrays:
-    """A copy of the last slots below ``taken``, as many of one writer as of another.
+    """A copy of the last slots below ``taken``, the same number of each writer, with the priorities of ``tree``.
 
-    All but one of a ring: that one may be filled while the others are copied. With the priorities of ``tree``, as they
-    are now.
-
-    A slot that is overwritten while it is copied is left out, and those before it.
+    One slot of each ring is left out: its writer may be filling it. A slot that is overwritten while it is copied is
+    left out too, and so are all slots before it.
     """
     count = min(table.slots - 1, _readable(table, taken))
     arrays = _copied(table, taken, count, tree)
-    # Race: writers go on. What they have begun to overwrite by now may be torn.
+    # Race: writers go on meanwhile. A slot that they have begun to overwrite by now may be torn.
     lost = count - min(count, *(taken[writer] - table.oldest(writer) for writer in range(table.writers)))
     if lost == 0:
         return arrays
@@ -42,13 +40,13 @@ def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) ->
 
 
 def contents_bytes(specs: Sequence[ArraySpec], slots: int) -> int:
-    """Bytes that ``contents`` takes at most of so many slots (of all writers), its side areas apart."""
+    """Most bytes that the rows of so many slots (of all writers) take in ``contents``, without side areas."""
     fields = {*_row_fields(specs)}
     return slots * sum(spec.nbytes for spec in specs if spec.name in fields)
 
 
-def drawn_parts(table: Table, index: int) -> list[Array]:
-    """What is drawn of a slot, as contiguous views: what its checksum is of. Side areas as far as they are filled."""
+def sampled_parts(table: Table, index: int) -> list[Array]:
+    """The parts of a slot that are sampled, as contiguous views. The slot's checksum covers them."""
     number = int(table.arrays["final_count"][index])
     places = [table.arrays[name][index, :number] for name in (*_PLACES[1:], *_final_fields(table))]
     whole = (*_row_fields(table.specs), *_OF_LANE, "final_count")
@@ -56,13 +54,13 @@ def drawn_parts(table: Table, index: int) -> list[Array]:
 
 
 def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
-    """Fill an empty table with what ``contents`` gave; the sequence at which each writer goes on.
+    """Fill an empty table with the arrays of ``contents``. Returns the sequence at which each writer goes on.
 
-    Where it has room for fewer slots the newest are kept. Where writers stood, and which rollout was a slot's, it does
-    not know.
+    If the table has fewer slots, it gets the newest. The arrays do not tell the positions of the lanes, nor the number
+    of a slot's rollout.
 
     Raises:
-        ValueError: the rows are of another layout, or have no priorities and are to have some.
+        ValueError: the rows have another layout, or lack the priorities that ``tree`` needs.
     """
     _check(table, arrays, ranked=tree is not None)
     held = len(arrays["valid"])
@@ -72,7 +70,7 @@ def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
     return sequence
 
 
-def transfer(  # noqa: PLR0917 - a source, and a target
+def transfer(  # noqa: PLR0917 - a source and a target
     source: Table,
     firsts: Sequence[int],
     taken: Sequence[int],
@@ -80,15 +78,15 @@ def transfer(  # noqa: PLR0917 - a source, and a target
     target: Table,
     ranks: SumTree | None,
 ) -> int:
-    """Fill an empty table with the ``contents`` of one that nobody writes, a part at a time; how many slots of each.
+    """Copy the ``contents`` of a table into an empty one, part by part. Returns the number of slots of each writer.
 
     Args:
-        source: with as many lanes as ``target``, shared by any number of writers.
-        firsts: of each writer, the oldest slot that may be copied.
-        taken: slots below are copied: of all writers as many, the newest that ``target`` has room for.
-        tree: the priorities of its rows.
+        source: no writer may be writing to it. It has the lanes of ``target``, shared by any number of writers.
+        firsts: the oldest slot of each writer that may be copied.
+        taken: slots below these are copied, the same number of each writer: the newest that fit into ``target``.
+        tree: the priorities of the source's rows.
         target: its writers go on at the largest of ``taken``.
-        ranks: its tree.
+        ranks: the priorities of the target's rows.
 
     Raises:
         ValueError: as `restore`.
@@ -107,10 +105,10 @@ def transfer(  # noqa: PLR0917 - a source, and a target
 
 
 def _copied(table: Table, ends: Sequence[int], count: int, tree: SumTree | None) -> Arrays:
-    """The ``count`` slots below ``ends`` of each writer."""
+    """The last ``count`` slots of each writer below ``ends``."""
     places = [_indices(table, writer, ends[writer], count) for writer in range(table.writers)]
     arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table.specs)}
-    # The ring begins where it began: what is drawn by priority depends on where a row lies.
+    # A restored ring begins at the same place: which row is sampled by priority depends on where it lies.
     arrays["sequence"] = np.array(max(ends), np.int64)
     for name in _OF_LANE:
         arrays[name] = np.concatenate([table.arrays[name][place] for place in places], axis=1)
@@ -125,7 +123,7 @@ def _copied(table: Table, ends: Sequence[int], count: int, tree: SumTree | None)
 
 
 def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: int) -> None:
-    """Fill the slots of each writer below sequence ``end`` with these, but for the first that are dropped."""
+    """Fill the slots of each writer below sequence ``end``. The first ``dropped`` slots of ``arrays`` are left out."""
     lanes = table.arrays["valid"].shape[2]
     count = len(arrays["valid"]) - dropped
     for writer in range(table.writers):
@@ -133,24 +131,24 @@ def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: 
         own = slice(writer * lanes, (writer + 1) * lanes)
         for name in _row_fields(table.specs):
             table.arrays[name][places] = arrays[name][dropped:, :, own]
-        # Older than anything: a successor of this writer is told of its lanes by the learner's record.
+        # Older than any rollout: a successor of this writer reads the state of its lanes from the learner's record.
         table.arrays["rollout"][places] = -1
         for name in _OF_LANE:
             table.arrays[name][places] = arrays[name][dropped:, own]
         _restore_finals(table, writer, arrays, dropped, places)
         if table.checksums is not None:
             for position, place in enumerate(places.tolist()):
-                table.sign(place, end - count + position, drawn_parts(table, place))
+                table.sign(place, end - count + position, sampled_parts(table, place))
         if tree is not None:
             _restore_ranks(tree, table, places, arrays["priority"][dropped:, :, own], end - count)
 
 
 def _begin(table: Table, tree: SumTree | None, sequence: int, count: int, arrays: Arrays) -> None:
-    """Let the writers go on behind so many slots that were restored."""
+    """Let the writers go on after ``count`` restored slots."""
     for writer in range(table.writers):
         table.begin(writer, sequence, sequence - count)
     if tree is not None and count:
-        # For a moment, so that the tree knows of it.
+        # Set the largest priority for a moment, so that the tree remembers it.
         row = table.index(0, sequence - 1) * table.arrays["valid"][0].size
         before = tree.read(np.array([row]))
         tree.set(row, sequence - 1, arrays["largest_priority"].reshape(1))
@@ -158,10 +156,10 @@ def _begin(table: Table, tree: SumTree | None, sequence: int, count: int, arrays
 
 
 def _check(table: Table, arrays: Arrays, *, ranked: bool) -> None:
-    """Return if these are arrays that ``contents`` gave of such a table.
+    """Check that the arrays are ``contents`` of a table with this layout.
 
     Raises:
-        ValueError: they are not; says what of them.
+        ValueError: they are not. The text names the array.
     """
     steps, lanes = table.arrays["valid"].shape[1], table.writers * table.arrays["valid"].shape[2]
     wanted = {name: ((steps, lanes, *table.arrays[name].shape[3:]), name) for name in _row_fields(table.specs)}
@@ -171,27 +169,27 @@ def _check(table: Table, arrays: Arrays, *, ranked: bool) -> None:
     for name, (shape, like) in wanted.items():
         dtype, found = table.arrays[like].dtype, arrays.get(name)
         if found is None or not found.ndim or found.shape[1:] != shape or found.dtype != dtype:
-            has = "nothing" if found is None else f"{found.dtype} {list(found.shape[1:])}"
-            raise ValueError(f"of {name} it holds {has}, not {dtype} {list(shape)}")
+            has = "missing" if found is None else f"{found.dtype} {list(found.shape[1:])}"
+            raise ValueError(f"its {name} is {has}, not {dtype} {list(shape)}")
         rows = "final_slot" if name.startswith("final") else "valid"
         if rows in arrays and len(found) != len(arrays[rows]):
-            raise ValueError(f"of {name} it holds {len(found)}, not {len(arrays[rows])}")
+            raise ValueError(f"its {name} has {len(found)} entries, not {len(arrays[rows])}")
     if arrays.get("sequence", np.zeros(1)).shape != () or arrays["sequence"] < len(arrays["valid"]):
-        raise ValueError("it does not say where its ring begins")
+        raise ValueError("its sequence is missing or too small")
     if ranked and arrays.get("priority", np.zeros(0)).shape != arrays["valid"].shape:
         raise ValueError("its rows have no priorities")
     if ranked and "largest_priority" not in arrays:
-        raise ValueError("it does not say the largest priority")
+        raise ValueError("its largest_priority is missing")
 
 
 def _restore_ranks(tree: SumTree, table: Table, places: Array, ranks: Array, first: int) -> None:
-    """The priorities ``[n, T + 1, lanes]`` of slots from sequence ``first`` on."""
+    """Set the priorities ``[n, T + 1, lanes]`` of the slots from sequence ``first`` on."""
     for position, place in enumerate(places):
         tree.set(int(place) * table.arrays["valid"][0].size, first + position, ranks[position].reshape(-1))
 
 
 def _row_fields(specs: Sequence[ArraySpec]) -> list[str]:
-    """The fields that hold ``[T + 1, lanes, ...]`` in a slot; by name as well, since others may have such a shape."""
+    """The fields that hold ``[T + 1, lanes, ...]`` in a slot. Others may have that shape too: names tell them apart."""
     rows = next(spec.shape for spec in specs if spec.name == "valid")
     return [
         spec.name
@@ -203,7 +201,7 @@ def _row_fields(specs: Sequence[ArraySpec]) -> list[str]:
 
 
 def _readable(table: Table, taken: Sequence[int]) -> int:
-    """How many of the last slots below ``taken`` are there, and nobody has begun to overwrite."""
+    """How many slots next below ``taken`` every writer still has, none of them being overwritten."""
     return max(0, min(taken[writer] - table.first(writer) for writer in range(table.writers)))
 
 
@@ -216,7 +214,7 @@ def _rows(values: Array, places: Sequence[Array]) -> Array:
 
 
 def _finals(table: Table, places: Sequence[Array]) -> Arrays:
-    """The side areas' entries, by slot: their place, lanes counted over all writers, and their fields."""
+    """The entries of the side areas, by slot: slot, step, lane (counted over all writers) and fields."""
     lanes = table.arrays["valid"].shape[2]
     found: dict[str, list[Array]] = {name: [] for name in (*_PLACES, *_final_fields(table))}
     for writer, own in enumerate(places):

@@ -1,49 +1,41 @@
-"""Batches out of several tables, each with its share: demonstrations beside own experience. Draws no row itself."""
+"""Fills batches from several tables, each with its share: own experience and demonstrations. Samples no row itself."""
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from penstock.kernels.noise import uniform
+from penstock.replay.sampler import RowSampler
 from penstock.types import Array, Arrays
 
-__all__ = ["Draws", "Mixture"]
+__all__ = ["Mixture"]
 
 _LANE = np.full(1, (1 << 32) - 1)
-# No lane of a run, so its noise is nobody else's.
-
-
-class Draws(Protocol):
-    """Fills minibatches, for one thread at a time: a sampler, or several that share each."""
-
-    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
-        """As `penstock.replay.sampler.Sampler.sample`."""
-        ...
+# No lane of a run has this number, so nothing else uses its noise.
 
 
 class Mixture:
-    """Samplers and what share of every batch each of them fills.
+    """Several samplers, each of which fills a share of every batch.
 
-    A share that is no whole number of rows is rounded up or down by chance, keyed by the batch: exact on average.
+    A share that is no whole number of rows is rounded up or down at random, keyed by the batch. On average it is exact.
     """
 
-    def __init__(self, samplers: Sequence[Draws], weights: Sequence[float]) -> None:
-        """Share batches out.
+    def __init__(self, samplers: Sequence[RowSampler], weights: Sequence[float]) -> None:
+        """Compute the shares.
 
         Args:
-            samplers: of tables with the same fields.
-            weights: one each, from 0 on, in any unit.
+            samplers: their tables have the same fields.
+            weights: one for each sampler, at least 0, in any unit.
 
         Raises:
-            ValueError: there are not as many, one is negative, or all are 0.
+            ValueError: the numbers of samplers and weights differ, a weight is negative, or all weights are 0.
         """
         total = math.fsum(weights)
         if len(samplers) != len(weights) or min(weights, default=-1.0) < 0.0 or not 0.0 < total < math.inf:
             raise ValueError(f"{len(samplers)} samplers cannot be mixed by weights {list(weights)}")
         self._samplers = list(samplers)
-        # The last is 1 whatever the rounding.
+        # The last end is 1, whatever the rounding.
         self._ends = [math.fsum(weights[: number + 1]) / total for number in range(len(weights) - 1)] + [1.0]
 
     def sample(
@@ -53,15 +45,15 @@ class Mixture:
         before: Sequence[Sequence[int] | None] | None = None,
         beta: float = 0.0,
     ) -> tuple[int, ...]:
-        """Fill a batch of m rows: those of the first sampler, then those of the next.
+        """Fill a batch of m rows: first the rows of the first sampler, then those of the next.
 
-        Importance weights are relative to the largest of a sampler's own part.
+        Importance weights are relative to the largest in the part of the same sampler.
 
         Args:
             key: seed and number of the batch.
             out: as for `penstock.replay.sampler.Sampler.sample`.
-            before: one for each sampler, as there.
-            beta: as there.
+            before: for each sampler, as for its ``sample``.
+            beta: as for ``sample``.
 
         Returns:
             Where each part ends: ``[end of the first, ..., m]``.

@@ -1,7 +1,4 @@
-"""What priority rows get before anybody has learned from them, and how priorities are written: raised to alpha.
-
-Holds no priorities: those stand in the sum tree.
-"""
+"""Gives new rows their first priority, raised to the power alpha. The priorities themselves are in the sum tree."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +13,7 @@ from penstock.types import Array, Arrays
 __all__ = ["Ranking", "enter", "tree_of"]
 
 FIRST = 1.0
-"""The priority of rows that were written before any priority was known."""
+"""The priority of rows that are written before any other priority is known."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +24,16 @@ class Ranking:
     initial: str | None
     """``module:function``: ``(slot, config) -> priorities [T, lanes]``; ``None``: the largest priority so far."""
     config: Any
-    """The algorithm's."""
+    """The algorithm's hyper-parameters."""
 
 
 def tree_of(table: Table, ranks: Array) -> SumTree:
-    """The tree in the bytes beside a table: a leaf for each flat row."""
+    """The sum tree over ``ranks``, the bytes next to a table: one leaf for each flat row."""
     return SumTree(ranks, table.arrays["valid"].size)
 
 
 def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: int) -> None:
-    """Give the rows of a slot that was just filled their first priorities; those that carry no transition get none."""
+    """Give the rows of a newly filled slot their first priorities. Rows without a transition get 0."""
     valid = slot["valid"].copy()
     valid[-1] = False
     if ranking.initial is None:

@@ -1,7 +1,8 @@
-"""What a run finds in the file of its table when it begins or is resumed: the rows that are its checkpoint's.
+"""Prepares the file of a table when a run begins or is resumed: it keeps the rows of the run's checkpoint.
 
-A checkpoint names the file's numbering and, for each writer, up to where its ring was the checkpoint's (`marked`). Rows
-that were overwritten since are left out, those that came since are collected again. Starts nothing and says nothing.
+A checkpoint stores the file's numbering and, for each writer, the end of its ring (`marked`). Rows that were
+overwritten after the checkpoint are left out. Rows that were written after it are dropped and collected again.
+Starts no process and prints nothing.
 """
 
 import secrets
@@ -16,74 +17,74 @@ from penstock.errors import ResourceError
 from penstock.experiments.checkpoints import TABLE, Checkpoint
 from penstock.experiments.durable import PARTIAL
 from penstock.memory.table import Table
-from penstock.replay.contents import drawn_parts, transfer
+from penstock.replay.contents import sampled_parts, transfer
 from penstock.replay.sum_tree import SumTree
 from penstock.replay.table_file import (
     Header,
     Rings,
     create,
-    make_room_for_checksums,
     mapped,
     read_header,
     refusal,
+    reserve_checksums,
     write_header,
 )
 
 __all__ = ["MARK", "Found", "begin", "marked"]
 
 MARK = "replay"
-"""What the manifest of a checkpoint calls what it says of the file."""
+"""The key of the facts about the file in the manifest of a checkpoint."""
 
 
 class Found(NamedTuple):
-    """What a run finds in its table."""
+    """The rows that a run finds in its table."""
 
     rows: int = 0
-    """Of its checkpoint."""
+    """Number of rows at the checkpoint."""
     left_out: int = 0
-    """Those of them that are not there any more."""
+    """How many of these rows the table no longer has."""
     why: str = ""
-    """Why none is there; empty where the file could be used."""
+    """Why the table has none of them. Empty if the file could be used."""
     same_ranks: bool = True
-    """Priorities are as they were."""
+    """The priorities are those of the checkpoint."""
     altered: int = 0
-    """Those that are left out because they were altered since they were written, or are older than such a slot."""
+    """How many rows are left out because their slot, or a newer one, was altered after it was written."""
 
 
 class _Place(NamedTuple):
-    """Where a table stood when a checkpoint was written."""
+    """The state of a table when a checkpoint was written."""
 
     update: int
     run: str | None
     numbering: str | None
     taken: Sequence[int]
-    """For each writer, the sequence below which its slots are the checkpoint's."""
+    """For each writer: slots below this sequence belong to the checkpoint."""
     first: Sequence[int]
-    """For each writer, the oldest of them."""
+    """For each writer: the oldest of these slots."""
     left_out: int = 0
-    """Rows that were not there before either."""
+    """Rows that were missing before this resume, too."""
     why: str = ""
-    """Why none was."""
+    """Why all rows were missing then."""
 
 
 def marked(path: Path, table: Table) -> dict[str, Any]:
-    """What a checkpoint has to say of the file, beside how many slots of each writer were taken note of."""
+    """The facts about the file for a checkpoint's manifest. The learner's record adds ``taken``."""
     header = read_header(path)
     first = [table.first(writer) for writer in range(table.writers)]
     return {"run": header.run, "numbering": header.numbering, "first": first}
 
 
 def begin(path: Path, rings: Rings, checkpoint: Checkpoint | None) -> Found:
-    """See that the file is there, has its room on the disk, and holds what is left of the checkpoint's rows.
+    """Make sure that the file exists, has its space on the disk, and holds what is left of the checkpoint's rows.
 
     Args:
         path: the file.
-        rings: what is to lie in it.
-        checkpoint: where the run goes on; ``None``: at its beginning.
+        rings: the layout that the run needs.
+        checkpoint: the run goes on from here. ``None``: it begins.
 
     Raises:
-        ResourceError: the disk has no room for it.
-        RunFolderError: what is there is truncated, of another layout or of another run.
+        ResourceError: the disk has no space for it.
+        RunFolderError: the existing file is truncated, has another layout or belongs to another run.
     """
     if checkpoint is None:
         place = _Place(0, None, None, [0] * rings.writers, [0] * rings.writers)
@@ -92,7 +93,7 @@ def begin(path: Path, rings: Rings, checkpoint: Checkpoint | None) -> Found:
     taken, first = checkpoint.arrays["taken"].tolist(), mark.get("first", ())
     place = _Place(checkpoint.manifest["update"], mark.get("run"), mark.get("numbering"), taken, first)
     if TABLE in checkpoint.manifest["files"]:
-        # Whoever learns from it puts the checkpoint's own copy back.
+        # The learner fills the table from the checkpoint's own copy.
         return _empty(path, rings, place, "")
     if not path.exists():
         return _empty(path, rings, place, f"there is no {path.name}")
@@ -110,7 +111,7 @@ def begin(path: Path, rings: Rings, checkpoint: Checkpoint | None) -> Found:
 
 
 def _empty(path: Path, rings: Rings, place: _Place, why: str) -> Found:
-    """A new file with nothing in it."""
+    """Make a new, empty file."""
     nothing = (0,) * rings.writers
     create(path, _header(rings, place, taken=nothing, first=nothing, why=why))
     return Found(why=why)
@@ -122,9 +123,9 @@ def _header(rings: Rings, place: _Place, **facts: Any) -> Header:  # noqa: ANN40
 
 
 def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
-    """Go on with what the file holds of the checkpoint's rows, in place or in another layout."""
+    """Keep the rows of the checkpoint that the file still holds, in place or in a new layout."""
     if not header.signed:
-        make_room_for_checksums(path, header)
+        reserve_checksums(path, header)
     table, tree = header.rings.structures(mapped(path, header.rings))
     ends, slots = place.taken, table.slots
     if any(table.written(writer) < end for writer, end in enumerate(ends)):
@@ -133,7 +134,7 @@ def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
     row = header.rings.turn_rows // table.writers
     rows = place.left_out + row * sum(end - first for first, end in zip(firsts, ends, strict=True))
     at_end = header.reranked != place.update and all(table.claimed(writer) == end for writer, end in enumerate(ends))
-    # Before anything in it changes.
+    # Written before anything in the file changes.
     reranked = -1 if at_end else place.update
     if not header.signed:
         _sign(table)
@@ -152,28 +153,28 @@ def _go_on(path: Path, rings: Rings, header: Header, place: _Place) -> Found:
 
 
 def _sign(table: Table) -> None:
-    """Take the slots of an earlier version's file for what was written."""
+    """Sign all slots of a file of an earlier version, which has no checksums: its slots are taken to be unaltered."""
     for writer in range(table.writers):
         for sequence in range(table.first(writer), table.written(writer)):
             index = table.index(writer, sequence)
-            table.sign(index, sequence, drawn_parts(table, index))
+            table.sign(index, sequence, sampled_parts(table, index))
 
 
 def _sound_from(table: Table, tree: SumTree | None, writer: int, first: int, end: int) -> int:
-    """From where on all slots of a writer are as they were written, of those in ``first .. end``."""
+    """The first sequence in ``first .. end`` from which on all slots of a writer are unaltered."""
     size = table.arrays["valid"][0].size
     for sequence in range(end - 1, first - 1, -1):
         index = table.index(writer, sequence)
         ranks = np.zeros(0) if tree is None else tree.read(np.arange(index * size, (index + 1) * size))
-        if not (table.unaltered(index, sequence, drawn_parts(table, index)) and np.isfinite(ranks).all()):
+        if not (table.unaltered(index, sequence, sampled_parts(table, index)) and np.isfinite(ranks).all()):
             return sequence + 1
     return first
 
 
 def _go_back(table: Table, tree: SumTree | None, sound: Sequence[int], ends: Sequence[int]) -> None:
-    """Take each writer back to where it was; what it wrote since is forgotten, and so is what is older than ``sound``.
+    """Take each writer back to ``ends``. Later slots are forgotten, and so are slots older than ``sound``.
 
-    Who dies in it may do it again: no writer's first slot comes to lie earlier.
+    It can be repeated after a crash, because no writer's first slot moves to an earlier sequence.
     """
     size = table.arrays["valid"][0].size
     for writer, end in enumerate(ends):
@@ -183,7 +184,7 @@ def _go_back(table: Table, tree: SumTree | None, sound: Sequence[int], ends: Seq
                 tree.set(table.index(writer, sequence) * size, sequence, np.zeros(size))
         table.begin(writer, end, first)
     if tree is not None:
-        # Whoever was killed may have left sums that are out of date.
+        # A process that was killed may have left sums that are out of date.
         tree.recover()
 
 
@@ -197,7 +198,7 @@ def _lay_out(
     rows: int,
     reranked: int,
 ) -> int:
-    """Put what the file holds of ``rows`` into a new one in its place, for other writers or slots; how many it has."""
+    """Replace the file by one for another number of writers or slots. Returns how many of ``rows`` it holds."""
     partial, empty = path.with_name(path.name + PARTIAL), _header(rings, place)
     try:
         create(partial, empty)

@@ -1,29 +1,44 @@
-"""Draws rows of a table, beside its writers: what was overwritten while it was copied is drawn again.
+"""Samples rows of a table while its writers go on. A row that is overwritten while it is copied is sampled again.
 
-A row is drawn with the rewards of up to n steps and the observation that they led to; frames of a stack are put
-together here, so each is stored once. Holds no rows, learns nothing, waits for nobody.
+A sampled row has the rewards of up to n steps and the observation after them. Stacks are put together from frames
+here, so that the table stores each frame once. Holds no rows, learns nothing, waits for no process.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from penstock.memory.table import Table
 from penstock.replay import _native
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Arrays, Stack
 
-__all__ = ["Sampler"]
+__all__ = ["RowSampler", "Sampler"]
+
+
+class RowSampler(Protocol):
+    """Fills minibatches, for one thread at a time: a `Sampler`, or several that share each minibatch."""
+
+    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
+        """As `Sampler.sample`."""
+        ...
 
 
 class Sampler:
     """Fills batches with rows of a table. For one thread at a time.
 
-    The rows of the table are those of `penstock.program.rollout.table_specs`, with ``continues``, bool ``[lanes]``:
-    whether row 0 of the slot goes on where row T of the writer's slot before stopped, and ``steps_before``, int64
-    ``[lanes]``: steps of its episode before row 0. A row can be drawn if it is ``valid``, what follows it within n
-    steps is written and the frames of its stack are there. The chain of rewards ends at a terminated row; at a
-    truncated one, with its last observation; before a row that is not valid, with that row's observation; and with row
-    T of a slot whose successor does not continue it.
+    The table has the fields of `penstock.program.rollout.table_specs`. Two of them join slots:
+
+    - ``continues``, bool ``[lanes]``: row 0 of this slot follows row T of the writer's previous slot.
+    - ``steps_before``, int64 ``[lanes]``: steps of the lane's episode before row 0.
+
+    A row can be sampled if it is ``valid``, the n steps after it are written, and the table has all frames of its
+    stack. The chain of rewards ends
+
+    - at a terminated row,
+    - at a truncated row, with the episode's last observation,
+    - before a row that is not valid, with that row's observation,
+    - at row T of a slot that the next slot does not continue.
     """
 
     def __init__(
@@ -39,23 +54,24 @@ class Sampler:
         tree: SumTree | None = None,
         level: str | None = None,
     ) -> None:
-        """Look at the table's arrays; nothing is copied.
+        """Keep views of the table's arrays. Copies nothing.
 
         Args:
-            table: what is drawn from.
+            table: rows are sampled from it.
             lanes: lanes of each writer.
             fields: names of the observation fields.
-            n_step: rewards that a row's sum has at most, at least 1.
+            n_step: most rewards in a row's sum; at least 1.
             gamma: discount of a step.
-            stack: field -> what a sample has of it, ``[frames, ...]``, oldest first, where the table keeps one a row.
-            reward_limit: each reward is cut to ``-reward_limit .. reward_limit`` before it is summed.
-            tree: rows are drawn by their priorities there, and only those that have one; its leaves are the table's
-                flat rows. ``None``: each row is as likely as another.
-            level: instruction set, for tests; ``None`` is the fastest that this processor has.
+            stack: field -> the stack ``[frames, ...]`` of a sampled row, oldest first. The table keeps one frame a
+                row of these fields.
+            reward_limit: each reward is cut to ``-reward_limit .. reward_limit`` before the sum.
+            tree: the priorities of the table's flat rows. Rows of priority 0 are never sampled. ``None``: all rows are
+                equally likely.
+            level: instruction set, for tests; ``None`` is the fastest of this processor.
 
         Raises:
             KeyError: the table lacks a field.
-            ValueError: one of its arrays is not a rollout's, or a number does not make sense.
+            ValueError: an array of the table is not a rollout's, or a number is out of range.
         """
         if n_step < 1 or any(part.frames < 1 for part in stack.values()):
             raise ValueError(f"n_step and frames of a stack are at least 1, not {n_step} and {dict(stack)}")
@@ -81,57 +97,61 @@ class Sampler:
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
         """Fill a batch of m rows. The same content and key give the same batch.
 
-        Without a tree, and where all writers have written as many slots, it is also the same whatever number of them
-        share the lanes.
+        Without a tree the batch does not depend on how many writers share the lanes, if all have written the same
+        number of slots.
 
         Args:
             key: seed and number of the batch, both 0 to 2^64 - 1.
-            out: name -> ``[m, ...]``, contiguous: any field of a row; ``next.<field>``, the observation up to n steps
-                on; ``reward`` float32, discounted and summed; ``discount`` float32, of the value there, 0 behind a
-                terminated row; ``index`` int64, flat row ``(slot * (T + 1) + t) * lanes + lane``; ``stamp`` int64, the
-                slot's sequence; ``weight`` float32, 1; ``importance`` float32, ``(N P)^-beta`` over the largest of
-                the batch, 1 without a tree.
-            before: one sequence a writer: only slots below are looked at. ``None``: all that is written.
-            beta: how far the importance weights make up for the priorities: 0 not at all, 1 in full.
+            out: name -> ``[m, ...]``, contiguous. Names are the fields of a row and these:
+
+                - ``next.<field>``: the observation after up to n steps.
+                - ``reward`` float32: the discounted sum.
+                - ``discount`` float32: of the value of ``next.<field>``; 0 after a terminated row.
+                - ``index`` int64: flat row ``(slot * (T + 1) + t) * lanes + lane``.
+                - ``stamp`` int64: the slot's sequence.
+                - ``weight`` float32: 1.
+                - ``importance`` float32: ``(N P)^-beta`` over the largest in the batch; 1 without a tree.
+            before: one sequence for each writer: only slots below it are sampled. ``None``: all written slots.
+            beta: how much the importance weights make up for the priorities: 0 not at all, 1 fully.
 
         Raises:
-            KeyError: ``out`` holds a name that is not known.
-            ResourceError: nothing can be drawn.
+            KeyError: ``out`` holds an unknown name.
+            ResourceError: no row can be sampled.
             ValueError: an array's dtype or shape does not fit.
         """
         self._sampler.sample(key[0], key[1], out, before, beta)
 
     def sequences(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None) -> None:
-        """Fill m sequences of L consecutive rows of one lane, each as likely as another, for recurrent learners.
+        """Fill m sequences of L consecutive rows of one lane, all equally likely, for recurrent learners.
 
-        The first row is valid; episodes may end and begin on the way. Each row is followed one step far, whatever
-        ``n_step`` says. A lane that does not go on in the next slot ends no sequence: there is none that crosses it.
+        The first row is valid. Episodes may end and begin within a sequence. Rewards are those of one step, whatever
+        ``n_step`` is. No sequence goes from a slot into one that does not continue it.
 
         Args:
             key: as for `sample`.
-            out: name -> ``[L + 1, m, ...]``, names as for `sample`, with ``valid``. Row L is the observation behind the
-                sequence; what else it holds means nothing, and it is not valid.
+            out: name -> ``[L + 1, m, ...]``, names as for `sample`, and ``valid``. Row L is the observation after the
+                sequence. It is not valid, and its other fields mean nothing.
             before: as for `sample`.
 
         Raises:
-            KeyError: ``out`` holds a name that is not known.
-            ResourceError: nothing can be drawn.
+            KeyError: ``out`` holds an unknown name.
+            ResourceError: no row can be sampled.
             ValueError: an array's dtype or shape does not fit.
         """
         self._sampler.sequences(key[0], key[1], out, before)
 
     def in_order(self, position: int, out: Arrays, before: Sequence[int] | None = None) -> int:
-        """Fill a batch with the next m rows that can be drawn, oldest first: by step, then by lane.
+        """Fill a batch with the next m rows that can be sampled, oldest first: by step, then by lane.
 
         Args:
-            position: where to begin: 0, or what the call before gave. What was overwritten since is left out.
+            position: where to begin: 0, or the result of the previous call. Overwritten rows are left out.
             out: as for `sample`.
             before: as for `sample`.
 
         Returns:
-            The position behind these rows.
+            The position after these rows.
 
         Raises:
-            ResourceError: there are not so many yet.
+            ResourceError: the table does not hold m more rows yet.
         """
         return self._sampler.in_order(position, out, before)

@@ -1,8 +1,8 @@
-"""A sum tree of priorities in shared memory: many may change it, and draw from it, at once. Knows no table.
+"""A sum tree of priorities in shared memory. Many processes may change it and sample from it at once. Knows no table.
 
-Each leaf holds a priority and a tag of its row's stamp, so that a priority that was computed for what stood in a row
-before never reaches what stands there now. A process that dies while it changes priorities leaves sums that are out of
-date; the next change nearby mends them, or `recover`.
+Each leaf holds a priority and a tag of its row's stamp. So a priority that was computed for an overwritten row never
+reaches the row that replaced it. A process that dies while it changes priorities leaves outdated sums; the next change
+of a leaf nearby corrects them, and so does `recover`.
 """
 
 import numpy as np
@@ -13,20 +13,20 @@ from penstock.types import Array
 __all__ = ["SumTree"]
 
 _LEAVES_AT, _PRIORITY, _UNIT = 64, (1 << 36) - 1, 2.0**-22
-# As native/replay/sum_tree.hpp lays it out: the largest; behind one cache line leaves, the priority in the low bits.
+# The layout of native/replay/sum_tree.hpp: the largest priority; after one cache line the leaves, priority in low bits.
 
 
 class SumTree:
-    """Priorities of ``capacity`` rows, in units of 2^-22: from 0, which is never drawn, to below 16,384.
+    """Priorities of ``capacity`` rows, in units of 2^-22, from 0 to below 16,384. Priority 0 is never sampled.
 
     For one thread at a time in each process.
 
     Attributes:
-        native: for native code of this room.
+        native: the native tree, for native code of `replay`.
     """
 
     def __init__(self, bytes: Array, capacity: int) -> None:  # noqa: A002
-        """Attach to ``required(capacity)`` bytes, uint8, that start at a multiple of 64 and were zero at first.
+        """Attach to ``required(capacity)`` bytes, uint8. They start at a multiple of 64 and were zero at first.
 
         Args:
             bytes: the memory.
@@ -34,7 +34,7 @@ class SumTree:
 
         Raises:
             ResourceError: the memory does not fit.
-            ValueError: there are no rows.
+            ValueError: ``capacity`` is below 1.
         """
         if capacity < 1:
             raise ValueError(f"a sum tree has at least one row, not {capacity}")
@@ -48,15 +48,15 @@ class SumTree:
         return _native.SumTree.required(capacity)
 
     def set(self, first: int, stamp: int, priorities: Array) -> None:
-        """Give the rows from ``first`` on, which one process writes, a new stamp and priorities.
+        """Give new rows, from ``first`` on, a stamp and priorities. Only the process that writes them may call it.
 
         Args:
             first: flat row.
-            stamp: the sequence of what was written.
-            priorities: ``[n]``; what is above 0 stays above 0, and what is too large becomes the largest there is.
+            stamp: the sequence of the rows' slot.
+            priorities: ``[n]``. One above 0 stays above 0; one that is too large becomes the largest possible.
 
         Raises:
-            IndexError: a row is not there.
+            IndexError: a row is out of range.
             ValueError: a priority is negative or not finite.
         """
         self.native.set(first, stamp, np.asarray(priorities, np.float64))
@@ -65,25 +65,25 @@ class SumTree:
         """Change the priorities of rows that still have these stamps.
 
         Args:
-            rows: int64 ``[n]``. In rising order it is faster.
+            rows: int64 ``[n]``. Rising order is faster.
             stamps: int64 ``[n]``.
             priorities: ``[n]``, as for `set`.
 
         Returns:
-            How many rows had the stamp; the others keep their priority.
+            How many rows had their stamp. The others keep their priority.
 
         Raises:
-            IndexError: a row is not there.
-            ValueError: a priority is negative or not finite, or there are not as many.
+            IndexError: a row is out of range.
+            ValueError: a priority is negative or not finite, or the lengths differ.
         """
         return self.native.update(rows, stamps, np.asarray(priorities, np.float64))
 
     def sample(self, key: tuple[int, int], rows: Array, stamps: Array, probabilities: Array) -> None:
-        """Draw n rows by their priorities: one in each of n equal parts of the sum (Schaul et al. 2016).
+        """Sample n rows by their priorities, one in each of n equal parts of the sum (Schaul et al. 2016).
 
         Args:
             key: seed and number of the batch.
-            rows: int64 ``[n]``, filled; -1 where priorities were changing at that moment.
+            rows: int64 ``[n]``, filled; -1 if priorities were changing at that moment.
             stamps: int64 ``[n]``, filled: stamps modulo 2^28.
             probabilities: float64 ``[n]``, filled: priority over the sum of all.
 
@@ -105,9 +105,9 @@ class SumTree:
         return self.native.max_priority()
 
     def put_largest(self, priority: float) -> None:
-        """Make ``max_priority`` what it was before; nobody else may be giving priorities."""
+        """Set ``max_priority`` back to this value. No other process may change priorities meanwhile."""
         self._largest[0] = round(priority / _UNIT)
 
     def recover(self) -> None:
-        """Make all sums exact again, after a process was killed and reaped; others may go on meanwhile."""
+        """Make all sums exact again after a process was killed and reaped. Other processes may go on meanwhile."""
         self.native.recover()

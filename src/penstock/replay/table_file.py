@@ -1,7 +1,7 @@
-"""The file of a table that is too large for checkpoints: made, mapped, described. Knows no run and draws nothing.
+"""Makes, maps and describes the file of a table that is too large for checkpoints. Knows no run and samples nothing.
 
-A header, then the bytes of the table, of the priorities beside it, and a checksum of each slot. All processes of a run
-map it, so what one had written when it was killed is there. `replay.resumed` says what of it a resume can go on with.
+The file holds a header, the table, the priorities of its rows, and a checksum of each slot. All processes of a run map
+it, so the rows of a killed process stay. `replay.resumed` decides which rows a resume keeps.
 """
 
 import json
@@ -22,10 +22,10 @@ __all__ = [
     "Header",
     "Rings",
     "create",
-    "make_room_for_checksums",
     "mapped",
     "read_header",
     "refusal",
+    "reserve_checksums",
     "settle",
     "write_header",
 ]
@@ -38,19 +38,19 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Rings:
-    """What lies in a file: the rings of a table, and the tree of priorities beside it."""
+    """The layout of a file: the rings of a table, and the tree of their priorities."""
 
     specs: tuple[ArraySpec, ...]
     """The arrays of one slot."""
     writers: int
     slots: int
-    """Of each writer."""
+    """Slots of each writer."""
     ranked: bool
     """Whether rows have priorities."""
 
     @property
     def nbytes(self) -> int:
-        """What the table and its priorities take, header included."""
+        """Bytes of header, table and priorities."""
         return self._tree_at + (SumTree.required(self.rows) if self.ranked else 0)
 
     @property
@@ -60,13 +60,13 @@ class Rings:
 
     @property
     def rows(self) -> int:
-        """Flat rows of all slots of all writers, those at the end of a slot among them."""
+        """Flat rows of all slots of all writers, bootstrap rows included."""
         steps, lanes = self._shape
         return self.writers * self.slots * steps * lanes
 
     @property
     def turn_rows(self) -> int:
-        """Rows that carry transitions in one slot of every writer."""
+        """Rows with transitions in one slot of every writer together."""
         steps, lanes = self._shape
         return self.writers * (steps - 1) * lanes
 
@@ -79,7 +79,7 @@ class Rings:
         return _HEADER_BYTES + -(-Table.required(self.specs, self.writers, self.slots) // _PAGE) * _PAGE
 
     def tree_bytes(self, memory: Array) -> Array | None:
-        """The bytes of the tree in those of the file."""
+        """The part of the file's bytes that holds the tree; ``None`` without priorities."""
         return memory[self._tree_at : self.nbytes] if self.ranked else None
 
     def table(self, memory: Array) -> Table:
@@ -88,63 +88,63 @@ class Rings:
         return Table(held, self.specs, self.writers, self.slots, memory[aligned(self.nbytes) :])
 
     def structures(self, memory: Array) -> tuple[Table, SumTree | None]:
-        """The table, and the tree, over the bytes of the file."""
+        """The table and the tree over the bytes of the file."""
         tree = self.tree_bytes(memory)
         return self.table(memory), None if tree is None else SumTree(tree, self.rows)
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of itself."""
+    """The facts in the header of a file."""
 
     rings: Rings
     run: str
-    """Made up when the run got its table: no other run's file is taken for it."""
+    """A random name that the run got with its table, so that another run's file is not mistaken for it."""
     numbering: str
-    """Made up with each file: sequences of one say nothing of those of another."""
+    """A random name of this file. Sequences can only be compared within one numbering."""
     update: int = 0
-    """Of the checkpoint that it was laid out for; 0: the run began with it."""
+    """Update of the checkpoint that the file was made for; 0: the run began with it."""
     followed: str | None = None
-    """The numbering that this checkpoint named."""
+    """The numbering that this checkpoint names."""
     taken: tuple[int, ...] = ()
-    """For each writer, the sequence below which its slots were this checkpoint's."""
+    """For each writer: slots below this sequence belonged to the checkpoint."""
     first: tuple[int, ...] = ()
-    """For each writer, the oldest of them."""
+    """For each writer: the oldest of these slots."""
     left_out: int = 0
-    """Rows of this checkpoint that were not there when it was laid out."""
+    """Rows of the checkpoint that were missing when the file was made."""
     why: str = ""
-    """Why none was; empty where some were, or there is no checkpoint."""
+    """Why all were missing. Empty if some were found, or there is no checkpoint."""
     reranked: int = -1
-    """Update of the checkpoint that a run went on from when priorities were no longer this checkpoint's."""
+    """Update of the checkpoint from which a run went on with priorities that were no longer the checkpoint's."""
     boot: str = ""
-    """The start of the machine during which it was used last."""
+    """The boot of the machine in which the file was used last."""
     signed: bool = False
     """Each slot has a checksum. Files of earlier versions have none."""
     settled: bool = False
-    """All of it was on the disk when the run ended. If not, it is worth nothing once the machine was restarted."""
+    """The whole file was on the disk when the run ended. If not, it is useless after a restart of the machine."""
 
     @property
     def whole(self) -> bool:
-        """Whether all that was written is there."""
+        """True if the file has everything that was written to it."""
         return self.settled or self.boot == _boot()
 
 
 def create(path: Path, header: Header) -> None:
-    """Make a file with nothing in it, whose room on the disk is reserved.
+    """Make an empty file and reserve its space on the disk.
 
     Raises:
-        ResourceError: there is none.
+        ResourceError: the disk has too little space.
     """
     path.unlink(missing_ok=True)
     try:
         Segment.create(header.rings.file_bytes, "replay table", path).close()
     except ResourceError as error:
-        raise ResourceError(f"{error}; make room in {path.parent}, or give a smaller --capacity") from None
+        raise ResourceError(f"{error}; free space in {path.parent}, or give a smaller --capacity") from None
     write_header(path, header)
 
 
 def mapped(path: Path, rings: Rings) -> Array:
-    """The bytes of a file, shared by all who map them.
+    """The bytes of a file, shared by all processes that map it.
 
     Raises:
         ResourceError: it cannot be mapped.
@@ -155,16 +155,16 @@ def mapped(path: Path, rings: Rings) -> Array:
         raise ResourceError(f"cannot open replay file {path}: {error.strerror}") from None
     segment = Segment.attach(descriptor, rings.file_bytes)
     memory = segment.bytes
-    # The mapping stays for as long as somebody views it.
+    # The mapping stays as long as a view of it exists.
     segment.close()
     return memory
 
 
 def read_header(path: Path) -> Header:
-    """What a file says of itself.
+    """Read the header of a file.
 
     Raises:
-        RunFolderError: it is no such file, or not as long as it says, or cannot be read.
+        RunFolderError: it is no replay file, its length differs from its header's, or it cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -179,7 +179,7 @@ def read_header(path: Path) -> Header:
         specs = tuple(ArraySpec(name, tuple(shape), dtype) for name, shape, dtype in rings.pop("specs"))
         facts |= {name: tuple(map(int, facts[name])) for name in ("taken", "first")}
         header = Header(rings=Rings(specs, **rings), **facts)
-        # A run that was killed while it added checksums has made room for them.
+        # A run that was killed while it added checksums may have left either length.
         sizes = {header.rings.file_bytes} | (set() if header.signed else {header.rings.nbytes})
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration, OverflowError):
         raise refusal(path, "its header has been altered") from None
@@ -188,11 +188,11 @@ def read_header(path: Path) -> Header:
     return header
 
 
-def make_room_for_checksums(path: Path, header: Header) -> None:
-    """Lengthen the file of an earlier version, which has none.
+def reserve_checksums(path: Path, header: Header) -> None:
+    """Lengthen the file of an earlier version, which has no checksums.
 
     Raises:
-        ResourceError: the disk has no room.
+        ResourceError: the disk has too little space.
     """
     try:
         descriptor = os.open(path, os.O_RDWR)
@@ -206,7 +206,7 @@ def make_room_for_checksums(path: Path, header: Header) -> None:
 
 
 def write_header(path: Path, header: Header) -> None:
-    """Let the file say this of itself, from now on and after a power cut; the machine's start is entered.
+    """Write the header to the disk, so that it survives a power cut. Sets ``boot`` to the machine's current boot.
 
     Raises:
         RunFolderError: it cannot be written.
@@ -230,25 +230,25 @@ def write_header(path: Path, header: Header) -> None:
 
 
 def settle(path: Path) -> None:
-    """The run is over, and nobody writes any more: see that all of the file is on the disk.
+    """Bring the whole file to the disk, once the run is over and no process writes any more.
 
     Raises:
-        RunFolderError: it cannot be read, or written.
+        RunFolderError: the file cannot be read or written.
     """
     header = read_header(path)
-    # Twice to the disk: it says that the rest is there only once it is.
+    # 1. Everything goes to the disk. 2. Only then the header says so.
     write_header(path, header)
     write_header(path, replace(header, settled=True))
 
 
 def refusal(path: Path, why: str) -> RunFolderError:
-    """A file that cannot be used, why, and what to type, in one line."""
+    """The error for a file that cannot be used: why, and what to type, in one line."""
     anew = f"rm {shlex.quote(str(path))} && penstock resume {shlex.quote(str(path.parent))}"
     return RunFolderError(f"replay file {path} cannot be used: {why}; to go on with an empty table: {anew}")
 
 
 def _boot() -> str:
-    """Which start of the machine this is; empty where it does not say so."""
+    """Id of the machine's current boot; empty if the system does not tell it."""
     try:
         return _BOOT.read_text().strip()
     except OSError:

@@ -17,7 +17,7 @@ from penstock.nodes.learner import (
     goal_specs,
     replay_record_specs,
 )
-from penstock.nodes.learner.drawing import buffers
+from penstock.nodes.learner.sampling import buffer_count
 from penstock.program.graph import Board, Edge, Minibatch, NodeSpec, Program, Rounds, Table
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
@@ -153,8 +153,8 @@ def step_settings(plan: Plan, learner: int, sharing: int, update: str, team: str
 def minibatch(plan: Plan, sharing: int) -> Minibatch:
     """Memory that one of ``sharing`` learners needs for its rows of a minibatch and for its networks' outputs."""
     part = part_rows(plan, sharing)
-    drawn = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.spec.drawn(plan.spaces))
-    held = drawn * buffers(drawn, plan.run.device) + part * activation_bytes(plan)
+    sampled = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.spec.sampled(plan.spaces))
+    held = sampled * buffer_count(sampled, plan.run.device) + part * activation_bytes(plan)
     return Minibatch(plan.spec.schedule.mini_batch_size, held)
 
 

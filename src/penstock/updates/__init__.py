@@ -1,1 +1,1 @@
-"""From a batch to a new state: the contract, what its backends share, and the backends. None knows an algorithm."""
+"""Updaters, which turn a batch into a new state: the contract, shared parts, the backends. None knows an algorithm."""

@@ -1,6 +1,6 @@
-"""The rows of a batch where they were written, and their targets: gathered by flat index, on the learner's device.
+"""Gathers minibatches, by flat index, from the rows of a stream and their targets, on the learner's device.
 
-Owns the targets; reads everything else from the stream's shared memory. Chooses no rows.
+Owns the targets; reads all other fields from the stream's shared memory. Chooses no rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ from penstock.updates.rows import Rows
 __all__ = ["Batch"]
 
 GATHER_BYTES = 1 << 22
-"""Rows gathered in one go: few enough to stay in cache, many enough that a call for each field costs nothing."""
+"""Bytes gathered at a time: few enough to stay in cache, enough that the calls for each field cost little."""
 MAX_MINIBATCHES = 256
 
 
 class Batch:
-    """All slots of a stream as one table of rows; flat row ``(slot * (T + 1) + t) * lanes + lane``."""
+    """All rows of a stream's slots, by flat index ``(slot * (T + 1) + t) * lanes + lane``."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Batch:
 
         Args:
             arrays: field -> ``[slots, T + 1, lanes, ...]``.
-            fields: what a minibatch holds, targets included.
+            fields: fields of a minibatch, targets included.
             targets: specs of the target fields, per lane.
-            device: where rows are gathered.
-            staged: keep a copy of the rows on the device, where it cannot read the stream's memory.
+            device: rows are gathered on it.
+            staged: keep a copy of the rows on the device, if it cannot read the stream's memory.
         """
         self._rows = Rows(arrays, fields, targets)
         self._host = {name: torch.from_numpy(values) for name, values in self._rows.flat.items()}
@@ -58,20 +58,20 @@ class Batch:
         return self._rows.rollout(slot)
 
     def capacity(self, size: int) -> int:
-        """How many minibatches of ``size`` rows are gathered in one go."""
+        """How many minibatches of ``size`` rows are gathered at a time."""
         return min(MAX_MINIBATCHES, max(1, GATHER_BYTES // (self._row_bytes * size)))
 
     def buffers(self, size: int) -> dict[str, Tensor]:
-        """Room for ``capacity`` minibatches: field -> ``[capacity, size, ...]``, and ``weight``."""
+        """Buffers for ``capacity`` minibatches: field -> ``[capacity, size, ...]``, and ``weight``."""
         count = self.capacity(size)
         fields = {name: rows.new_zeros((count, size, *rows.shape[1:])) for name, rows in self._host.items()}
         fields["weight"] = torch.zeros((count, size))
         return {name: values.to(self._device) for name, values in fields.items()}
 
     def gather(self, indices: Array, weights: Array, out: Mapping[str, Tensor]) -> None:
-        """Write the rows ``indices`` ``[n, m]`` to the front of ``out``, which ``buffers(m)`` gave.
+        """Write the rows ``indices`` ``[n, m]`` to the front of ``out``, the result of ``buffers(m)``.
 
-        Rows of weight 0 are replaced by the first of their minibatch, so that what they hold is always finite.
+        A row of weight 0 is replaced by the first row of its minibatch, so that its numbers are always finite.
         """
         if weights.min() == 0.0:
             indices = np.where(weights > 0.0, indices, indices[:, :1])
@@ -92,6 +92,6 @@ class _Copy:
         self.device = torch.empty_like(rows, device=device)
 
     def send(self, part: slice) -> None:
-        """Start copying these rows; whatever the device does next waits for them."""
+        """Start copying these rows. All later work of the device waits for the copy."""
         self._staging[part].copy_(self._host[part])
         self.device[part].copy_(self._staging[part], non_blocking=True)

@@ -1,7 +1,7 @@
-"""THE contract of what turns batches into new states, and of those who do it together. Knows no algorithm, no device.
+"""THE contract of updaters, and of the exchange between several learners. Knows no algorithm and no device.
 
-An updater of ``updates/`` has one of these shapes; what is in ``exchange/`` is a team, and an exchange or what takes
-gradients that are handed on.
+``updates/`` has the `Updater`, `ReplayUpdater` and `Applier` of each backend. ``exchange/`` has each `Team`, which is
+also an `Exchange` or a `HandOn`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ class Updater(Protocol):
         ...
 
     def begin(self, slots: Sequence[int], progress: float) -> None:
-        """Compute the targets of the rollouts in ``slots``; ``progress`` in [0, 1] drives schedules."""
+        """Compute the targets of the rollouts in ``slots``. ``progress``, in [0, 1], drives schedules."""
         ...
 
     def minibatches(self, indices: Array, weights: Array) -> None:
-        """Run one update for each row of ``indices[n, m]`` (int64 flat rows); ``weights[n, m]`` is 0 for padding."""
+        """One gradient step for each row of ``indices[n, m]``, int64 flat rows. ``weights[n, m]`` is 0 for padding."""
         ...
 
     def metrics(self) -> dict[str, float]:
@@ -44,65 +44,65 @@ class Updater(Protocol):
 
 
 class Exchange(Protocol):
-    """How several learners agree on a gradient: called once a phase that has one, between gradients and step."""
+    """How several learners agree on a gradient. Called once for each phase that has one, before the step."""
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
-        """The gradient to step down; valid until the next call.
+        """The gradient that all learners step down; valid until the next call.
 
         Args:
-            phase: its name.
-            gradients: network -> float32 ``[n]``: a mean over this learner's minibatch.
-            weight: sum of the minibatch's ``weight``: what the mean counts beside the other learners'.
+            phase: name of the phase.
+            gradients: network -> float32 ``[n]``: the mean over this learner's minibatch.
+            weight: sum of the minibatch's ``weight``. The learners' means are averaged with these weights.
         """
         ...
 
 
 class HandOn(Protocol):
-    """Takes the gradients of a learner that does not step by itself: called once a phase that has some."""
+    """Takes the gradients of a learner that does not apply them itself. Called once for each phase that has some."""
 
     def __call__(self, phase: str, gradients: Mapping[str, Array]) -> None:
-        """Take a copy of ``gradients``, network -> ``[n]``: a mean over this learner's minibatch."""
+        """Copy ``gradients``, network -> ``[n]``: the mean over this learner's minibatch."""
         ...
 
 
 class ReplayUpdater(Protocol):
-    """Holds a learner's state on its device, and learns from minibatches drawn from a table: eager or compiled.
+    """Holds a learner's state on its device and learns from minibatches sampled from a table: eager or compiled.
 
-    One steps by what it finds, alone or as agreed with others. Another hands its gradients on; its state is what it was
-    given, and it counts its gradient steps.
+    There are two kinds. One applies its gradients, alone or as agreed with other learners. The other hands them on: it
+    keeps the state that it was given and only counts gradient steps.
     """
 
     @property
     def gradient_steps(self) -> int:
-        """How many the state has seen; since it was loaded, where it does not count them itself."""
+        """Gradient steps of the state. If the state has no such count: gradient steps since it was loaded."""
         ...
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state (initial, or of a checkpoint), or the arrays of it that are named."""
+        """Take a whole state (initial, or of a checkpoint), or some of its arrays."""
         ...
 
     def state(self) -> Arrays:
         """The state's named arrays on the CPU; valid until the next call."""
         ...
 
-    def room(self) -> Arrays:
-        """Arrays for a minibatch; each call makes others.
+    def buffers(self) -> Arrays:
+        """New arrays for a minibatch at each call.
 
-        The first may be where `learn` reads any minibatch from, so that this one needs no copy: only who draws and
-        learns in turns uses them.
+        `learn` may read the first ones in place, without a copy. So they may only be filled while `learn` is not
+        running.
         """
         ...
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
-        """One gradient step: every phase that is due.
+        """Take one gradient step: every phase that is due.
 
         Args:
-            minibatch: ``[n m, ...]`` each, as ``AlgorithmSpec.drawn`` lists them; n is ``UpdaterSettings.accumulate``,
+            minibatch: arrays of ``AlgorithmSpec.sampled``, ``[n m, ...]`` each. n is ``UpdaterSettings.accumulate``,
                 m the schedule's ``mini_batch_size``.
             progress: in [0, 1]; drives schedules.
 
         Returns:
-            What the phases find for each row (``priority``), ``[n m]`` each; empty where they find nothing.
+            What the phases compute for each row (``priority``), ``[n m]`` each; may be empty.
         """
         ...
 
@@ -112,7 +112,7 @@ class ReplayUpdater(Protocol):
 
 
 class Applier(Protocol):
-    """Holds a state on its device, and steps it by gradients that others have found: eager or compiled."""
+    """Holds a state on its device and applies gradients that other learners have computed: eager or compiled."""
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state (initial, or of a checkpoint)."""
@@ -123,37 +123,37 @@ class Applier(Protocol):
         ...
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
-        """One gradient step by gradients that were found from a state that may be older.
+        """Take one gradient step. The gradients may have been computed from an older state.
 
         Args:
-            gradients: phase -> network -> ``[n]``. A phase that has gradients and is not named does not step.
-            progress: in [0, 1].
+            gradients: phase -> network -> ``[n]``. A phase with gradients that is missing here is left out.
+            progress: in [0, 1]; drives schedules.
         """
         ...
 
 
 class Team(Protocol):
-    """What a learner knows of the others: when it may go on. It takes gradients too, as ``Exchange`` or ``HandOn``."""
+    """What a learner knows of the others: when it may go on. It is also an ``Exchange`` or a ``HandOn``."""
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
-        """Become one of the learners, before the first gradient step; waits for the others.
+        """Join the team, before the first gradient step. Waits for the other learners.
 
         Args:
-            state: what this learner would begin with.
+            state: the state with which this learner would begin.
 
         Returns:
-            What it begins with. ``None``: the run is to end.
+            The state with which it begins. ``None``: the run is to end.
         """
         ...
 
     def begin(self, updater: ReplayUpdater) -> bool:
-        """A gradient step is wanted: true if it may begin now. The updater may be given a newer state."""
+        """True if the next gradient step may begin now. May load a newer state into the updater."""
         ...
 
     def end(self) -> None:
-        """A gradient step has ended."""
+        """Tell that a gradient step has ended."""
         ...
 
     def leave(self) -> None:
-        """The others go on without this learner."""
+        """Leave the team. The others go on without this learner."""
         ...

@@ -1,4 +1,4 @@
-"""Which devices torch can compute on, here. Loaded by name, and only where a device other than the CPU is asked for."""
+"""Checks that torch can use a device. Loaded by name, and only if a device other than the CPU is asked for."""
 
 import torch
 
@@ -8,10 +8,10 @@ __all__ = ["check"]
 
 
 def check(device: str) -> None:
-    """Return if ``device`` (``cuda`` or ``cuda:N``) is here.
+    """Check that this machine has ``device`` (``cuda`` or ``cuda:N``).
 
     Raises:
-        DeviceError: it is not; the text says what is.
+        DeviceError: it has not. The text says which devices it has.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     index = int(device.partition(":")[2] or 0)

@@ -1,6 +1,6 @@
-"""The update as native kernels, without torch: rows packed once a batch, many minibatches a call.
+"""The update as native kernels, without torch. Packs the rows of a batch once; runs many minibatches in one call.
 
-State is changed in place, on the CPU. Knows no algorithm beyond its fused functions.
+Changes the state in place, on the CPU. Knows no algorithm beyond its fused functions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ __all__ = ["FusedUpdater", "build"]
 
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "FusedUpdater":
-    """The updater of a learner from a stream, on the CPU: field -> ``[slots, T + 1, lanes, ...]``.
+    """The updater of a learner from a stream; ``arrays``: field -> ``[slots, T + 1, lanes, ...]``.
 
-    A plan names no other device for this backend.
+    Runs on the CPU: a plan gives this backend no other device.
     """
     fused = load_functions(settings.learn)(settings.spaces, settings.config)
     return FusedUpdater(fused, settings.spec, arrays, settings.threads)
@@ -34,7 +34,7 @@ class FusedUpdater:
         self._update = fused.update(self._rows.count, threads)
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
+        """Take a whole state, or some of its arrays."""
         for name, values in state.items():
             self._state[name][...] = values
 
@@ -51,7 +51,7 @@ class FusedUpdater:
             self._update.pack(self._state, rows.flat, slot * rows.per_slot, rows.learned_per_slot)
 
     def minibatches(self, indices: Array, weights: Array) -> None:
-        """Run one update for each row of ``indices``."""
+        """Take one gradient step for each row of ``indices``."""
         self._update.run(self._state, indices, weights)
 
     def metrics(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Minibatches that come as arrays of this process, on the learner's device and in parts of one size."""
+"""Brings minibatches from arrays of this process to the learner's device, in parts of one size."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -15,7 +15,7 @@ Whole: TypeAlias = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
 def in_parts(minibatch: Mapping[str, Tensor], count: int) -> list[dict[str, Tensor]]:
-    """So many parts of one size, rows in order, as views: ``[count m, ...]`` each to ``[m, ...]`` each."""
+    """Cut arrays ``[count m, ...]`` into ``count`` parts of arrays ``[m, ...]``, in order, as views."""
     if count == 1:
         return [dict(minibatch)]
     columns = [values.reshape(count, -1, *values.shape[1:]).unbind() for values in minibatch.values()]
@@ -26,12 +26,12 @@ class Inbox:
     """Brings minibatches to a device.
 
     Args:
-        specs: of one row.
+        specs: arrays of one row.
         size: rows of a part.
-        parts: of a minibatch.
-        device: where they are learned from.
-        whole: changes a minibatch before it is parted; ``None``: whoever learns from it does that.
-        rows: ``[size, ...]`` each: where a part is learned from, if it always is in one place.
+        parts: parts of a minibatch.
+        device: the learner's.
+        whole: changes a minibatch before it is cut into parts; ``None``: the updater does that.
+        rows: ``[size, ...]`` each: the fixed arrays from which the updater reads a part, if it has such.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Inbox:
         self._rows = rows if parts == 1 and device.type == "cpu" else None
         self._in_place: Arrays | None = None
 
-    def room(self) -> Arrays:
-        """Arrays for a minibatch, ``[parts size, ...]``; a GPU reads them where they lie.
+    def buffers(self) -> Arrays:
+        """New arrays for a minibatch, ``[parts size, ...]``. A GPU reads them in place.
 
-        The first are ``rows``, where a minibatch can be: it is not copied then, and any other that is learned from goes
-        there as well. So they are for drawing and learning in turns.
+        On the CPU the first ones are ``rows``, if a minibatch has one part: no copy is needed then. The updater copies
+        any other minibatch into them. So they may only be filled while the updater is not running.
         """
         if self._rows is not None and self._in_place is None:
             self._in_place = {name: values.numpy() for name, values in self._rows.items()}
@@ -69,10 +69,10 @@ class Inbox:
         }
 
     def take(self, minibatch: Mapping[str, Array]) -> list[dict[str, Tensor]]:
-        """The parts of a minibatch ``[parts size, ...]``: views of it on the CPU, elsewhere valid until the next call.
+        """The parts of a minibatch ``[parts size, ...]``. Views on the CPU; on a GPU valid until the next call.
 
         Raises:
-            ValueError: it is of another size.
+            ValueError: the minibatch has another size.
         """
         if self._rows is not None and minibatch is self._in_place:
             return [self._rows]
@@ -85,7 +85,7 @@ class Inbox:
         return in_parts(here, self._parts)
 
     def weighed(self, minibatch: Mapping[str, Array]) -> tuple[list[dict[str, Tensor]], list[float]]:
-        """As `take`; and the sum of each part's ``weight``."""
+        """As `take`, with the sum of each part's ``weight``."""
         parts = self.take(minibatch)
         return parts, minibatch["weight"].reshape(len(parts), -1).sum(1).tolist()
 
@@ -107,8 +107,8 @@ class _Copy:
         self._sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def send(self, values: Tensor) -> Tensor:
-        """Start copying; whatever the device does next waits for it."""
-        # Until the copy before has ended: its source may be written anew once the next but one is taken.
+        """Start copying. All later work of the device waits for the copy."""
+        # Wait for the previous copy: its source may be overwritten once the next but one minibatch is taken.
         self._sent.synchronize()
         if not values.is_pinned():
             values = self._staging.copy_(values)

@@ -1,4 +1,4 @@
-"""What is done with minibatches of a table, whatever steps the state: learn from them, or hand their gradients on."""
+"""Updaters of learners from a table, over any `Stepper`: one learns, one hands its gradients on, one applies them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -23,7 +23,7 @@ class Stepper(Protocol):
         ...
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
+        """Take a whole state, or some of its arrays."""
         ...
 
     def arrays(self) -> Arrays:
@@ -43,17 +43,17 @@ class Stepper(Protocol):
         ...
 
     def step(self, parts: Parts, weights: Sequence[float], exchange: Exchange | None) -> Arrays:
-        """One gradient step: each phase that is due, over all parts of a minibatch; what it finds for each row.
+        """Take one gradient step: each phase that is due, over all parts. Returns what the phases compute for each row.
 
         Args:
             parts: field -> ``[m, ...]`` each.
             weights: the sum of each part's ``weight``.
-            exchange: how several learners agree; ``None``: this one is alone.
+            exchange: how several learners agree; ``None``: this learner is alone.
         """
         ...
 
     def find(self, parts: Parts, weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """The gradients of one step, each phase's handed on, all from the state as it is; what it finds for each row.
+        """Hand on the gradients of one step, all from the current state. Returns what the phases compute for each row.
 
         Args:
             parts: field -> ``[m, ...]`` each.
@@ -63,18 +63,18 @@ class Stepper(Protocol):
         ...
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """One gradient step: phases with gradients step down these, those that never have any have their turn."""
+        """Take one gradient step: phases apply these gradients. Phases that never have any run when they are due."""
         ...
 
 
 class _Held:
-    """A state that a stepper holds."""
+    """An updater whose state is held by a stepper."""
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
+        """Take a whole state, or some of its arrays."""
         self._stepper.load(state)
 
     def state(self) -> Arrays:
@@ -82,8 +82,8 @@ class _Held:
         return self._stepper.arrays()
 
 
-class _Drawn(_Held):
-    """A state that is learned from what was drawn from a table."""
+class _TableUpdater(_Held):
+    """An updater that learns from minibatches of a table."""
 
     def __init__(self, stepper: Stepper, inbox: Inbox) -> None:
         super().__init__(stepper)
@@ -91,25 +91,25 @@ class _Drawn(_Held):
 
     @property
     def gradient_steps(self) -> int:
-        """How many the state has seen."""
+        """Gradient steps of the state."""
         return self._stepper.count
 
-    def room(self) -> Arrays:
-        """Arrays for a minibatch, in pinned memory where a GPU learns from it."""
-        return self._inbox.room()
+    def buffers(self) -> Arrays:
+        """New arrays for a minibatch, in pinned memory for a GPU."""
+        return self._inbox.buffers()
 
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
         return self._stepper.metrics()
 
 
-class Learner(_Drawn):
-    """Steps by what it finds.
+class Learner(_TableUpdater):
+    """Computes gradients and applies them.
 
     Args:
         stepper: holds the state.
         inbox: brings minibatches to its device.
-        exchange: how it agrees with others, if there are any.
+        exchange: how it agrees with other learners, if there are any.
     """
 
     def __init__(self, stepper: Stepper, inbox: Inbox, exchange: Exchange | None) -> None:
@@ -117,13 +117,13 @@ class Learner(_Drawn):
         self._exchange = exchange
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
-        """One gradient step: every phase that is due. As `penstock.updates.contract.ReplayUpdater.learn`."""
+        """Take one gradient step: every phase that is due. As `penstock.updates.contract.ReplayUpdater.learn`."""
         self._stepper.progress(progress)
         return self._stepper.step(*self._inbox.weighed(minibatch), self._exchange)
 
 
-class Finder(_Drawn):
-    """Hands the gradients that it finds on, and steps by none.
+class Finder(_TableUpdater):
+    """Computes gradients and hands them on. Applies none.
 
     Args:
         stepper: holds the state.
@@ -136,15 +136,15 @@ class Finder(_Drawn):
         self._hand_on = hand_on
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
-        """The gradients of every phase that is due, handed on. As `penstock.updates.contract.ReplayUpdater.learn`."""
+        """Hand on the gradients of every phase that is due. As `penstock.updates.contract.ReplayUpdater.learn`."""
         self._stepper.progress(progress)
         return self._stepper.find(*self._inbox.weighed(minibatch), self._hand_on)
 
 
 class Applier(_Held):
-    """Steps by gradients that others have found."""
+    """Applies gradients that other learners have computed."""
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
-        """One gradient step. As `penstock.updates.contract.Applier.apply`."""
+        """Take one gradient step. As `penstock.updates.contract.Applier.apply`."""
         self._stepper.progress(progress)
         self._stepper.apply(gradients)

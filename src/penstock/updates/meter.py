@@ -1,4 +1,4 @@
-"""Means of a minibatch's metrics, summed where they were computed: nothing waits for the device until they are read."""
+"""Means of metrics over minibatches. Sums stay on the device, so nothing waits for it until they are read."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ __all__ = ["Meter"]
 
 
 class Meter:
-    """Sums named scalars; ``take`` gives their means and starts again."""
+    """Sums named scalars. ``take`` returns their means and starts again."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, ...], Tensor] = {}
@@ -26,7 +26,7 @@ class Meter:
         self._counts[names] = self._counts.get(names, 0) + count
 
     def take(self) -> dict[str, float]:
-        """The mean of each scalar since the last call; empty if there was nothing."""
+        """The mean of each scalar since the last call; empty if none was added."""
         totals: dict[str, list[float]] = {}
         for names, sums in self._sums.items():
             for name, total in zip(names, sums.tolist(), strict=True):

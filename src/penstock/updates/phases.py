@@ -1,6 +1,6 @@
-"""Which phases of an update are due, and the noise that they take, both by the count of gradient steps.
+"""Tells which phases of an update are due, and generates their noise. Both depend only on the count of gradient steps.
 
-So a gradient step that is done again is the same step. Knows of a phase only how often it runs and what it draws.
+So a gradient step that is repeated is the same step. Knows of a phase only how often it runs and which noise it takes.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ class PhaseClock:
     """When the phases of an algorithm are due.
 
     Args:
-        every: of each phase: it runs at every n-th gradient step.
-        noise: of each phase: the names and specs of its noise inputs.
-        seed: the run's; acting, which draws from that seed itself, draws other numbers.
-        counted: gradient steps are counted in the algorithm's state.
+        every: for each phase an n: it runs at every n-th gradient step.
+        noise: for each phase the names and specs of its noise inputs.
+        seed: the run's. The noise of acting has the same seed and is different all the same.
+        counted: the algorithm's state counts gradient steps.
 
     Raises:
-        PenstockError: a phase depends on a count that the state does not keep.
+        PenstockError: a phase needs the count of gradient steps, and the state has none.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""All slots of a stream as one table of rows, with the targets of their rollouts beside them. Imports no torch.
+"""All rows of a stream's slots by flat index, and the targets of their rollouts. Imports no torch.
 
-Owns the targets; reads everything else from the stream's shared memory. Chooses no rows.
+Owns the targets; reads all other fields from the stream's shared memory. Chooses no rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +17,12 @@ class Rows:
 
     Args:
         arrays: field -> ``[slots, T + 1, lanes, ...]``.
-        fields: what a minibatch holds, targets included.
+        fields: fields of a minibatch, targets included.
         targets: specs of the target fields, per lane.
 
     Raises:
-        KeyError: a field that the stream does not hold.
-        ValueError: a field that is not one contiguous array over all slots.
+        KeyError: the stream lacks a field.
+        ValueError: a field is not one contiguous array over all slots.
     """
 
     def __init__(self, arrays: Mapping[str, Array], fields: Sequence[str], targets: Sequence[ArraySpec]) -> None:
@@ -34,7 +34,7 @@ class Rows:
         self.per_slot = leading[1] * leading[2]
         self.count = leading[0] * self.per_slot
         self.learned_per_slot = self.per_slot - leading[2]
-        """Those of a slot's rows that can be learned from: all but its last row of lanes, the bootstrap."""
+        """Rows of a slot that can be learned from: all except the bootstrap rows."""
 
     def prepare(self, slot: int, targets: Callable[[Arrays], Mapping[str, Array]]) -> None:
         """Compute the targets of one slot from its rollout."""
@@ -50,7 +50,7 @@ class Rows:
 
 def _flat(name: str, values: Array | None) -> Array:
     if values is None:
-        raise KeyError(f"a minibatch needs {name}, which the stream does not hold")
+        raise KeyError(f"a minibatch needs {name}, which the stream does not have")
     flat = values.reshape(-1, *values.shape[3:])
     if not np.shares_memory(flat, values):
         raise ValueError(f"{name} is not one contiguous array over all slots")

@@ -1,4 +1,4 @@
-"""What is done with the rollouts of a stream, whatever steps the state: targets, minibatches, running statistics."""
+"""The updater of a learner from a stream, over any `Stepper`: targets, minibatches, running statistics."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ __all__ = ["StreamLearner"]
 
 
 class AroundPhases(Protocol):
-    """What is computed once for each rollout, or once for each minibatch: of an algorithm, all that is no phase."""
+    """The functions of an algorithm that are not phases: computed once for each rollout or minibatch."""
 
     @property
     def targets(self) -> Callable[[Any, Any], Any]:
@@ -33,13 +33,13 @@ class AroundPhases(Protocol):
 
 
 class StreamLearner:
-    """Learns from a stream; whoever derives from it holds a stepper.
+    """Learns from a stream. Subclasses make the stepper.
 
     Args:
-        algorithm: says what is computed beside the phases.
+        algorithm: its functions that are not phases.
         batch: the stream's rows.
         part_size: rows of one part of a minibatch.
-        parts: of a minibatch: their gradients are averaged before a step.
+        parts: parts of a minibatch, whose gradients are averaged before a step.
     """
 
     _stepper: Stepper
@@ -51,7 +51,7 @@ class StreamLearner:
         self._rows = batch.buffers(part_size * parts)
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
+        """Take a whole state, or some of its arrays."""
         self._stepper.load(state)
 
     def state(self) -> Arrays:
@@ -61,25 +61,25 @@ class StreamLearner:
     def begin(self, slots: Sequence[int], progress: float) -> None:
         """Compute the targets of the rollouts in ``slots``."""
         self._stepper.progress(progress)
-        state = _Asked(self._stepper.tensors())
+        state = _LazyState(self._stepper.tensors())
         self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, rollout))
 
     def minibatches(self, indices: Array, weights: Array) -> None:
-        """Run one update for each row of ``indices``."""
-        room = len(self._rows["weight"])
-        for start in range(0, len(indices), room):
-            part = slice(start, start + room)
+        """Take one gradient step for each row of ``indices``."""
+        capacity = len(self._rows["weight"])
+        for start in range(0, len(indices), capacity):
+            part = slice(start, start + capacity)
             self._batch.gather(indices[part], weights[part], self._rows)
             self._learn(weights[part])
 
     def _learn(self, weights: Array) -> None:
-        """Step by the minibatches that were gathered last, whose rows have these weights: ``[minibatches, rows]``."""
+        """Take a gradient step by each gathered minibatch. Rows have these weights: ``[minibatches, rows]``."""
         columns = [values[: len(weights)].unbind() for values in self._rows.values()]
         of_parts = weights.reshape(len(weights), self._parts, -1).sum(2)
         for values, counts in zip(zip(*columns, strict=True), of_parts.tolist(), strict=True):
             minibatch = dict(zip(self._rows, values, strict=True))
             minibatch |= self._algorithm.whole(minibatch)
-            # A part that is padding alone has no mean; padding stands at the end.
+            # A part of padding alone has no mean. Padding is at the end, so such parts are the last ones.
             parts = [part for part, count in zip(in_parts(minibatch, self._parts), counts, strict=True) if count]
             self._stepper.step(parts, [count for count in counts if count], None)
 
@@ -89,7 +89,7 @@ class StreamLearner:
 
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
-        state = _Asked(self._stepper.tensors())
+        state = _LazyState(self._stepper.tensors())
         changed: Arrays = {}
         for slot in slots:
             changed |= self._algorithm.statistics(state, self._batch.rollout(slot))
@@ -97,11 +97,11 @@ class StreamLearner:
         self.load(changed)
 
 
-class _Asked(Mapping[str, Array]):
-    """A state on the CPU, whose arrays are copied from its device when they are asked for first: most never are.
+class _LazyState(Mapping[str, Array]):
+    """A state on the CPU. Each array is copied from the device at its first use; most are never used.
 
     Args:
-        tensors: the state on its device; it must not change meanwhile.
+        tensors: the state on its device. It must not change meanwhile.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
@@ -120,5 +120,5 @@ class _Asked(Mapping[str, Array]):
         return len(self._tensors)
 
     def put(self, arrays: Mapping[str, Array]) -> None:
-        """Let these stand in the place of the arrays of their names."""
+        """Replace the arrays of these names."""
         self._arrays.update(arrays)

@@ -8,7 +8,7 @@ from penstock.memory.counters import Cell, Counters
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import Table
-from penstock.replay.contents import drawn_parts
+from penstock.replay.contents import sampled_parts
 from penstock.replay.priorities import enter
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array
@@ -134,7 +134,7 @@ class TableEnd:
             # Before the push. If the writer dies in between, the priorities belong to rows that nobody can read yet.
             enter(self._tree, self._ranking, self._memory.slot(index), index, sequence)
         if self._memory.checksums is not None:
-            self._memory.sign(index, sequence, drawn_parts(self._memory, index))
+            self._memory.sign(index, sequence, sampled_parts(self._memory, index))
         self._memory.push(self._writer, sequence)
         self._handed_on.add()
         self._wake()

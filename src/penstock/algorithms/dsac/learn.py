@@ -1,7 +1,7 @@
 """Distributional soft actor-critic, DSAC (Duan et al. 2021, https://arxiv.org/abs/2001.02811).
 
     Z(s, a)  ~ N(Q(s, a), sigma(s, a)^2)                              returns, less the entropy that is to come
-    y        = r + gamma (Z'(s', a') - alpha log pi'(a' | s')),   Z' and a' drawn from the targets
+    y        = r + gamma (Z'(s', a') - alpha log pi'(a' | s')),   Z' and a' sampled from the targets
     gradient of  -E[ log P(y | Z(s, a)) ]
              = -E[ (y - Q) / sigma^2 grad Q + ((clip(y, Q - b, Q + b) - Q)^2 - sigma^2) / sigma^3 grad sigma ]
 
@@ -23,7 +23,7 @@ from torch.nn import functional
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, init_state, return_network
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
-from penstock.algorithms.sac.learn import actor_gradients, actor_update, drawn
+from penstock.algorithms.sac.learn import actor_gradients, actor_update, sampled
 from penstock.algorithms.sac.spec import policy_graph
 from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
@@ -38,16 +38,16 @@ __all__ = [
     "build",
     "critic_noise",
     "critic_target",
-    "drawn_return",
     "metrics_of",
     "return_terms",
     "returns_of",
+    "sampled_return",
 ]
 
 EPSILON = 0.1
 """Added where something is divided by a power of the deviation, in the units of returns."""
 REACH = 3.0
-"""A return is drawn from within so many deviations."""
+"""A return is sampled from within so many deviations."""
 
 
 class Returns(NamedTuple):
@@ -89,7 +89,7 @@ def returns_of(of: Networks, state: Tensors, name: str, obs: Tensors, action: Te
     return Returns(outputs[:, :, 0], functional.softplus(outputs[:, :, 1]))
 
 
-def drawn_return(returns: Returns, noise: Tensor) -> Tensor:
+def sampled_return(returns: Returns, noise: Tensor) -> Tensor:
     """A return of each critic's distribution: ``[critics, n]`` for ``noise`` ``[n]``."""
     return returns.mean + returns.deviation * noise.clamp(-REACH, REACH)
 
@@ -97,9 +97,9 @@ def drawn_return(returns: Returns, noise: Tensor) -> Tensor:
 def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Tensor:
     """``y``, see the module: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
-    action, log_prob = drawn(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
+    action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
     returns = returns_of(of, state, "target.critic", obs, action)
-    soft = drawn_return(returns, noise["next_return"])[0] - state["log_alpha"].exp() * log_prob
+    soft = sampled_return(returns, noise["next_return"])[0] - state["log_alpha"].exp() * log_prob
     target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
     return target
 

@@ -26,15 +26,15 @@ from penstock.algorithms.dsac.learn import (
     Returns,
     actor_phase,
     critic_noise,
-    drawn_return,
     metrics_of,
     return_terms,
     returns_of,
+    sampled_return,
 )
 from penstock.algorithms.dsac.spec import return_network
 from penstock.algorithms.dsact.spec import DSACTConfig, init_state
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, next_obs, stepped
-from penstock.algorithms.sac.learn import drawn
+from penstock.algorithms.sac.learn import sampled
 from penstock.algorithms.sac.spec import policy_graph
 from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
@@ -51,7 +51,7 @@ class Targets(NamedTuple):
 
     expected: Tensor
     """``y_q``: for the mean."""
-    drawn: Tensor
+    sampled: Tensor
     """``y_z``: for the deviation."""
 
 
@@ -68,13 +68,13 @@ def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
 def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:
     """``y_q`` and ``y_z``, both of the critic whose mean is the smallest."""
     obs = next_obs(of.policy, minibatch)
-    action, log_prob = drawn(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
+    action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
     returns = returns_of(of, state, "target.critic", obs, action)
     smallest = returns.mean.argmin(0, keepdim=True)
     least = Returns(*(part.gather(0, smallest) for part in returns))
     bonus = state["log_alpha"].exp() * log_prob
     reward, discount = minibatch["reward"], minibatch["discount"]
-    found = (least.mean, drawn_return(least, noise["next_return"]))
+    found = (least.mean, sampled_return(least, noise["next_return"]))
     return Targets(*(reward + discount * (part.squeeze(0) - bonus) for part in found))
 
 
@@ -90,7 +90,7 @@ def critic_gradients(
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Returns]:
         returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"])
         mean = returns.mean.detach()
-        bounded = mean + torch.minimum(torch.maximum(target.drawn - mean, -bound), bound)
+        bounded = mean + torch.minimum(torch.maximum(target.sampled - mean, -bound), bound)
         terms = return_terms(returns, target.expected, bounded) @ share
         return torch.dot(state["mean_variance"] + EPSILON, terms), returns
 

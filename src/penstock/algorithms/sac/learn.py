@@ -37,7 +37,7 @@ __all__ = [
     "build",
     "critic_loss",
     "critic_target",
-    "drawn",
+    "sampled",
 ]
 
 
@@ -70,7 +70,7 @@ def build(spaces: Spaces, config: SACConfig) -> Algorithm:
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
 
 
-def drawn(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Sample:
+def sampled(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Sample:
     """``a ~ pi(. | s)`` and ``log pi(a | s)``, differentiable in the actor."""
     head = policy.graph.head
     if not isinstance(head, SquashedGaussian):
@@ -81,7 +81,7 @@ def drawn(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Sample
 def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> Tensor:
     """``y`` of equation 5: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
-    action, log_prob = drawn(of.policy, state, obs, noise)
+    action, log_prob = sampled(of.policy, state, obs, noise)
     values = of.values(state, "target.critic", obs, action).squeeze(2)
     soft = values.amin(0) - state["log_alpha"].exp() * log_prob
     target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
@@ -111,9 +111,9 @@ def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
 
 
 def actor_loss(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """``J_pi`` of equation 9 over the rows of a minibatch, and the entropy of what was drawn."""
+    """``J_pi`` of equation 9 over the rows of a minibatch, and the entropy of what was sampled."""
     share = share_of(minibatch["weight"])
-    action, log_prob = drawn(of.policy, state, minibatch, noise)
+    action, log_prob = sampled(of.policy, state, minibatch, noise)
     # The first output is the value, of critics that say more than that, too.
     values = of.values(state, "critic", minibatch, action)[:, :, 0]
     loss = torch.dot(share, state["log_alpha"].exp() * log_prob - values.amin(0))

@@ -1,4 +1,4 @@
-"""EnvNode: steps environments and writes what they give."""
+"""EnvNode: steps environments and writes their rollouts."""
 
 from penstock.nodes.env.node import EnvNode
 from penstock.nodes.env.settings import EnvSettings

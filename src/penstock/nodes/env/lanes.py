@@ -1,4 +1,4 @@
-"""Lanes: what an EnvNode knows of each of its lanes: its episode, what that gave so far, all that the lane gave."""
+"""Lanes: the state of each lane of an EnvNode: its episode, the return so far, the rows it has given."""
 
 import numpy as np
 
@@ -16,18 +16,18 @@ class Lanes:
     """The lanes of one node, by their number within it.
 
     Args:
-        settings: the node's.
-        source: steps them.
+        settings: of the node.
+        source: steps the lanes.
         log: keeps their actions.
-        starts: where each begins.
+        starts: where each lane begins.
 
     Attributes:
-        returns: ``[lanes]`` float64, of each lane's episode so far.
-        lengths: ``[lanes]`` int64, likewise.
+        returns: ``[lanes]`` float64: return of each lane's episode so far.
+        lengths: ``[lanes]`` int64: length of each lane's episode so far.
         episodes: number of each lane's episode.
-        continues: ``[lanes]`` bool: whether the next rollout goes on where the one before ended.
-        collected: ``[lanes]`` int64: rows that each lane gave in the whole run.
-        spoilt: ``[lanes]`` int64: those of them that were dropped.
+        continues: ``[lanes]`` bool: the next rollout goes on where the previous one ended.
+        collected: ``[lanes]`` int64: rows that each lane has given in the whole run.
+        spoilt: ``[lanes]`` int64: how many of them were dropped.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Lanes:
         self.spoilt = np.array([start.spoilt for start in starts])
 
     def reset(self) -> Arrays:
-        """Begin an episode in every lane: the first observations, the source's own arrays."""
+        """Begin an episode in every lane. Returns the first observations, in the source's own arrays."""
         obs = self._source.reset([self.seed(lane) for lane in range(self._settings.lanes)])
         for lane in range(self._settings.lanes):
             self.begin_episode(lane, obs)
         return obs
 
     def restore(self, lane: int, start: LaneStart) -> bool:
-        """Bring a lane back to where its last life left it; where it observes something else, it begins anew."""
+        """Bring a lane back to its position in an earlier life. If it observes something else there, it begins anew."""
         actions = np.empty(0) if start.actions is None else start.actions
         space = self._settings.spaces.action
         replay = self._source.replay(
@@ -73,7 +73,7 @@ class Lanes:
         return bool(self.continues[lane])
 
     def begin_episode(self, lane: int, obs: Arrays) -> None:
-        """An episode has begun in ``lane`` with ``obs``; its number already stands in ``episodes``."""
+        """Note that an episode has begun in ``lane`` with ``obs``. Its number is already in ``episodes``."""
         self.returns[lane] = 0.0
         self.lengths[lane] = 0
         self.continues[lane] = False
@@ -84,6 +84,6 @@ class Lanes:
         return episode_seed(self._settings.seed, self._settings.first_lane + lane, self.episodes[lane])
 
     def next_seed(self, lane: int) -> int:
-        """The seed of the next episode of a lane that just ended; only same-step sources ask for it."""
+        """Count a lane's next episode. Returns its seed. Only same-step sources ask for it."""
         self.episodes[lane] += 1
         return self.seed(lane)

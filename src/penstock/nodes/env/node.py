@@ -1,6 +1,6 @@
-"""EnvNode: steps its lanes with the policy it is given and writes each rollout once, in place.
+"""EnvNode: steps its lanes with the actions of a policy port and writes each rollout once, in place.
 
-It does not know where the policy runs, which algorithm learns, or whether anybody waits for it.
+It does not know where the policy runs, which algorithm learns, or which nodes wait for it.
 """
 
 import time
@@ -26,24 +26,24 @@ from penstock.types import Arrays, EnvSource, StepResult
 __all__ = ["EnvNode"]
 
 STEP_LIMIT_S = 0.05
-"""How long one call of ``step`` may go on before the scheduler is given its turn."""
+"""Seconds that one call of ``step`` may take before it returns to the scheduler."""
 
 
 BOUND_SLOTS = 1024
-"""So many slots of a table stay bound: binding one takes as long as some steps, keeping one some kilobytes."""
+"""So many slots of a table stay bound. Binding a slot takes as long as some steps; a bound slot takes some KB."""
 
 SKIP_LIMIT = 100
-"""An environment that gave so many spoilt rollouts in a row gives no others."""
+"""After so many spoilt rollouts in a row, the next one is an error."""
 
 
 class _Slot(NamedTuple):
-    """A slot of the stream, and what is bound to its arrays."""
+    """A slot of the stream, and the ports that are bound to its arrays."""
 
     arrays: Arrays
     handle: int
-    """To ask the policy with."""
+    """For questions to the policy."""
     store: Callable[[int, StepResult], Sequence[int]]
-    """Writes a vector step; gives the lanes that begin an episode with it."""
+    """Writes a vector step. Returns the lanes that begin an episode with it."""
     log: RolloutLog
 
 
@@ -68,8 +68,8 @@ class EnvNode:
         self._log = ports.action_log(f"actions.{ports.name}")
         self._fields = tuple(name for name, _ in settings.spaces.obs)
         if not ports.former:
-            # Before anything that takes time: whom a limiter holds back goes by what all have collected, of which a
-            # learner may say that it is paid as soon as it is there.
+            # Before anything that takes time. The rate limiter counts the rows of all environment nodes, and a learner
+            # may release a row as soon as it is counted.
             ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
         with ports.busy("open environment", settings.open_limit_s):
             source = open_source(
@@ -84,7 +84,7 @@ class EnvNode:
                 reward, name = find_reward(settings.reward), display_name(settings.env)
                 source = rewarded = RewardedSource(source, reward, name, settings.first_lane)
                 self._rewards = OwnRewards(rewarded, settings.num_steps)
-            # What the policy is asked about stands with it; rows get what they have room for.
+            # Stacks go to the policy port. Rows get only the newest frame.
             self._source = newest_frames(source, self._policy.stacks, display_name(settings.env), settings.first_lane)
         self._source.watch(ports.sign())
         starts = lane_starts(settings, ports, self._stream, self._log, restorable=self._source.restorable)
@@ -94,20 +94,20 @@ class EnvNode:
         for lane, start in enumerate(starts):
             if start.position is None:
                 continue
-            # Each lane for itself: the time that restoring takes grows with the lanes, what may be slow does not.
+            # A limit for each lane by itself: the time of restoring all lanes grows with their number.
             with ports.busy("restore an episode", settings.open_limit_s):
                 if not self._lanes.restore(lane, start):
                     ports.count("not_restored")
         self._obs = {name: values.copy() for name, values in obs.items()}
 
     def ready(self) -> bool:
-        """True if a rollout can go on, or a new one may begin: a slot is free and a policy new enough."""
+        """True if the rollout can go on. True if a new one may begin: a slot is free and the policy is new enough."""
         if self._work is not None:
             return self._policy.answered()
         return not self._ports.stopping() and self._stream.free() > 0 and self._policy.fresh(self._rollout)
 
     def step(self) -> None:
-        """Go on with the rollout until it is whole, the policy owes an answer, or the time is up."""
+        """Go on with the rollout until it is complete, must wait for the policy, or the time is up."""
         self._deadline = time.monotonic() + STEP_LIMIT_S
         if self._work is None:
             index = self._stream.claim(self._rollout * self._settings.num_workers + self._settings.worker)
@@ -124,7 +124,7 @@ class EnvNode:
             self._source.close()
 
     def _bound(self, index: int, same_step: bool) -> "_Slot":
-        """A slot with what is bound to its arrays: bound once, where there are not too many to keep."""
+        """A slot with all that is bound to its arrays. At most ``BOUND_SLOTS`` stay bound."""
         if index not in self._slots:
             while len(self._slots) >= BOUND_SLOTS:
                 self._policy.unbind(self._slots.pop(next(iter(self._slots))).handle)
@@ -141,13 +141,13 @@ class EnvNode:
         return self._slots[index]
 
     def _whole(self, index: int) -> Iterator[None]:
-        """One rollout, by its name in the run's trace."""
+        """Collect one rollout, as a span of the run's trace. Skipped rollouts are collected anew."""
         with self._ports.span("rollout"):
             while not (yield from self._collect(index)):
                 self._policy.refresh()
 
     def _collect(self, index: int) -> Generator[None, None, bool]:
-        """Fill a slot with a rollout and push it; yields whenever it must not go on now. False if it was skipped."""
+        """Fill a slot with a rollout and push it. Yields when it must wait or return. False if it was skipped."""
         source, policy = self._source, self._policy
         if source is None:
             raise BadDataError("collecting before the environment is open")
@@ -161,7 +161,7 @@ class EnvNode:
         if "continues" in slot:
             slot["continues"][...] = self._lanes.continues
             slot["steps_before"][...] = self._lanes.lengths
-        # Looked up once: a method costs 30 ns to find, six of them a vector step.
+        # Looked up once: finding a method costs 30 ns, and a vector step uses six.
         step, next_seed, ask, answered = source.step, self._lanes.next_seed, policy.ask, policy.answered
         append, now = log.append, time.monotonic
         for t in range(num_steps):
@@ -176,7 +176,7 @@ class EnvNode:
             append(t)
             self._step += 1
             for lane in begun:
-                # A same-step source has asked for the next episode's seed, and so counted it.
+                # A same-step source has counted the episode already, when it asked for its seed.
                 self._lanes.episodes[lane] += not source.same_step
                 log.begin_episode(lane, self._lanes.episodes[lane], t + 1)
             if now() > self._deadline:
@@ -194,7 +194,7 @@ class EnvNode:
         return True
 
     def _bootstrap(self, slot: Arrays) -> Iterator[None]:
-        """Ask for the values of row T and of the last observations of truncated episodes, where values are stored."""
+        """If rows have values: ask for those of row T, and of the last observations of truncated episodes."""
         if "value" not in slot:
             return
         num_steps, policy = self._settings.num_steps, self._policy
@@ -210,12 +210,12 @@ class EnvNode:
                 yield
 
     def _finish(self, slot: Arrays, index: int) -> None:
-        """Sign the rollout and hand it over."""
+        """Complete the rollout with its numbers and positions, and push it."""
         settings = self._settings
         slot["first_lane"][...] = settings.first_lane
         slot["rollout"][...] = self._rollout
         self._log.positions(slot["lane_position"])
-        # With the rollout, so that who pushes it has counted it, and who dies before has not.
+        # The counts are in the rollout itself. So they are known exactly if the rollout was pushed before a death.
         self._lanes.collected += slot["valid"][: settings.num_steps].sum(axis=0)
         slot["lane_collected"][...] = self._lanes.collected
         slot["lane_spoilt"][...] = self._lanes.spoilt
@@ -226,7 +226,7 @@ class EnvNode:
         self._skipped = 0
 
     def _bad_number(self, slot: Arrays) -> BadNumber | None:
-        """The first NaN or infinity of a rollout: the environment's, else one of the user's own reward."""
+        """The first NaN or infinity of a rollout: from the environment, otherwise from the user's own reward."""
         num_steps, own = self._settings.num_steps, self._rewards
         if own is None:
             return earliest(slot, self._fields, num_steps)
@@ -240,10 +240,10 @@ class EnvNode:
         )
 
     def _skip(self, source: EnvSource, slot: Arrays, bad: BadNumber) -> None:
-        """Drop the rollout that was just collected, and begin a new episode in each lane that held a bad number.
+        """Drop the rollout that was just collected. Each lane with a bad number begins a new episode.
 
         Raises:
-            BadDataError: a lane cannot be reset alone, or too many rollouts in a row were dropped.
+            BadDataError: the source cannot reset a single lane, or too many rollouts in a row were dropped.
         """
         num_steps, space = self._settings.num_steps, self._settings.spaces.action
         self._skipped += 1
@@ -253,14 +253,14 @@ class EnvNode:
             self._lanes.episodes[lane] += 1
             begun = source.replay(lane, self._lanes.seed(lane), environment_array(space, 0))
             if begun is None:
-                raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source resets no lane alone")
+                raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source cannot reset a single lane")
             obs, _ = next(begun)
             self._lanes.begin_episode(lane, obs)
             for name in self._fields:
                 self._obs[name][lane] = obs[name][lane]
-        # What the last rollout that was handed over led to was dropped.
+        # The rollout after the last pushed one was dropped, so the next one does not continue it.
         self._lanes.continues[...] = False
-        # The next rollout that is handed over carries these counts.
+        # The next pushed rollout carries these counts.
         rows = slot["valid"][:num_steps].sum(axis=0)
         self._lanes.collected += rows
         self._lanes.spoilt += rows

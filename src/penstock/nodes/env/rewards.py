@@ -1,6 +1,6 @@
-"""Rows whose reward is the user's own: it stands where learners read rewards, the environment's beside the rollout.
+"""Writes the user's own rewards into rollouts, in place of the environment's rewards.
 
-Returns and lengths of episodes go on being those of the environment; sums of own rewards have a field of their own.
+Returns and lengths of episodes stay those of the environment. Sums of own rewards have a field of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from penstock.types import Array, Arrays, StepResult
 __all__ = ["OwnRewards"]
 
 Store: TypeAlias = Callable[[int, StepResult], Sequence[int]]
-"""Writes a vector step into a rollout; gives the lanes that begin an episode with it."""
+"""Writes a vector step into a rollout. Returns the lanes that begin an episode with it."""
 
 
 class OwnRewards:
-    """Writes into rollouts what a source's reward gave.
+    """Writes the own rewards of a source into rollouts.
 
     Args:
-        source: values each step.
+        source: computes the own reward of each step.
         num_steps: T.
     """
 
@@ -31,11 +31,11 @@ class OwnRewards:
         self._environment: Array = np.zeros((num_steps + 1, source.num_lanes), np.float32)
 
     def beside(self, slot: Arrays) -> Arrays:
-        """A slot's arrays with room for the environment's own rewards, which all slots share."""
+        """A slot's arrays, with ``reward`` replaced by an array for the environment's rewards. All slots share it."""
         return {**slot, "reward": self._environment}
 
     def storing(self, slot: Arrays, store: Store) -> Store:
-        """``store`` of the environment's own rewards, followed by that of the others into ``slot``."""
+        """``store``, which writes the environment's rewards, followed by writing the own rewards into ``slot``."""
         source, reward, shaped, sums = self._source, slot["reward"], self._source.shaped, slot["shaped_return"]
         count = slot["episode_count"]
 
@@ -50,7 +50,7 @@ class OwnRewards:
         return store_both
 
     def bad(self, slot: Arrays, num_steps: int) -> BadNumber | None:
-        """The first own reward of a rollout that is NaN or infinite."""
+        """The first NaN or infinity among the own rewards of a rollout."""
         for t, lane in not_finite(slot["reward"][:num_steps]):
             return BadNumber(t, lane, self._source.reward_name, float(slot["reward"][t, lane]))
         return None

@@ -1,4 +1,4 @@
-"""What one EnvNode steps, as plain data."""
+"""The settings of one EnvNode, as plain data."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,23 +15,23 @@ class EnvSettings:
 
     env: EnvReference
     vector: bool
-    """Ask Gymnasium for its own vector environment of this id."""
+    """Use Gymnasium's own vector environment of this id."""
     ignore_obs: tuple[str, ...]
     """Fields of the observation that are left out."""
     spaces: Spaces
     worker: int
     num_workers: int
-    """This is worker ``worker`` of so many; each steps as many lanes."""
+    """Number of EnvNodes. This one is number ``worker``. All have the same number of lanes."""
     first_lane: int
     lanes: int
     num_steps: int
-    """T: steps a rollout."""
+    """T: steps of a rollout."""
     seed: int
     starts: tuple[LaneStart, ...]
     """One for each lane."""
     bad_numbers: Literal["stop", "skip"]
-    """What becomes of a rollout with NaN or infinity: an error, or it is dropped."""
+    """A rollout with NaN or infinity is an error (``stop``) or is dropped (``skip``)."""
     open_limit_s: float
     """How long making and resetting the environments may take, in seconds."""
     reward: str | bytes | None = None
-    """The user's own reward, in place of the environment's."""
+    """The user's own reward, which replaces the environment's; ``None``: the environment's."""

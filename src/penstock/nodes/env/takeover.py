@@ -1,4 +1,4 @@
-"""Where the lanes of an EnvNode begin in this life: where the run says, or behind what earlier lives handed over."""
+"""Finds where the lanes of an EnvNode begin: as the run says, or after the last rollout that an earlier life pushed."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,7 +13,7 @@ __all__ = ["lane_starts"]
 
 
 class _HandedOver(NamedTuple):
-    """What stands of the last rollout that is with the learner or committed."""
+    """The last rollout that is with the learner or committed, and the state of the lanes after it."""
 
     rollout: int
     position: Array
@@ -27,7 +27,7 @@ class _HandedOver(NamedTuple):
 def lane_starts(
     settings: EnvSettings, ports: Ports, stream: StreamWriter, log: ActionLogPort, *, restorable: bool
 ) -> tuple[LaneStart, ...]:
-    """One start for each lane; a lane whose episode cannot be restored is counted and begins its next one."""
+    """One start for each lane. A lane whose episode cannot be restored is counted and begins its next episode."""
     handed_over = _handed_over(settings, ports, stream) if ports.former else None
     if handed_over is None or handed_over.rollout < settings.starts[0].rollout:
         return settings.starts
@@ -46,14 +46,14 @@ def lane_starts(
             ports.count("not_restored")
             starts.append(replace(start, episode=position.episode + 1))
         else:
-            # The same actions will be written over themselves.
+            # Restoring logs the same actions again.
             log.rewind(lane, position._replace(steps=0))
             starts.append(replace(start, position=position, actions=actions))
     return tuple(starts)
 
 
 def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _HandedOver | None:
-    """The last rollout that is with the learner or committed, and where it left the lanes."""
+    """Find the last rollout that is with the learner or committed."""
     record = ports.record("learner")
     own = {
         sequence: index
@@ -62,8 +62,8 @@ def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _
     }
     slots = {index: stream.slot(index) for index in own.values()}
     seen = {index: _left_by(slot, slice(None), int(slot["rollout"])) for index, slot in slots.items()}
-    # Race: the learner goes on. What it has released meanwhile it committed before, so the record is looked at
-    # after the slots, and of these count only those that are still there.
+    # Race: the learner goes on meanwhile. It commits a rollout before it releases its slot. So:
+    # 1. Read the slots. 2. Read the record. 3. Count only slots that are still not released: the record has the others.
     committed = record.copy()
     while committed is None and record.number() >= 0:
         committed = record.copy()
@@ -77,6 +77,6 @@ def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _
 
 
 def _left_by(arrays: Arrays, lanes: slice, rollout: int) -> _HandedOver:
-    """What a slot, or these lanes of the record, say of a rollout: copied."""
+    """Copy the state of the lanes after a rollout, from its slot or from the learner's record."""
     names = ("lane_position", "lane_collected", "lane_spoilt")
     return _HandedOver(rollout, *(arrays[name][lanes].copy() for name in names))

@@ -1,4 +1,4 @@
-"""Nodes that play greedy episodes: an evaluator on the way; a judge and its players once a run is over."""
+"""Nodes of evaluations: the evaluator during a run; the judge and its players after it."""
 
 from penstock.nodes.evaluation.evaluator import EvaluatorNode, EvaluatorSettings
 from penstock.nodes.evaluation.judge import JudgeNode, JudgeSettings

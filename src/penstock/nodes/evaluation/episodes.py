@@ -1,4 +1,4 @@
-"""Greedy episodes of one source, as they end. Who plays which episode, and how it is seeded, its callers decide."""
+"""Plays greedy episodes in the lanes of one source. The caller decides which lane plays which episode, and its seed."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -21,7 +21,7 @@ class Episode(NamedTuple):
     """Undiscounted sum of the environment's own rewards."""
     length: int
     spoilt: bool = False
-    """It held NaN or infinity, and was given up there."""
+    """It held NaN or infinity and was given up there."""
 
 
 def play(
@@ -35,25 +35,24 @@ def play(
     next_number: Callable[[int], int | None],
     bad_numbers: Literal["stop", "skip"],
 ) -> Iterator[Episode | None]:
-    """Play greedy episodes; yields each as it ends, and ``None`` after every vector step.
+    """Play greedy episodes. Yields each one as it ends, and ``None`` after every vector step.
 
-    Actions are greedy: their noise has the shape that ``noise`` says, and is zero. The source stays the caller's, to be
-    closed by it. It ends once no lane has an episode to play.
+    Ends once no lane has an episode to play. Does not close the source.
 
     Args:
-        source: plays them.
-        backend: answers with the parameters that it was given last.
+        source: steps the lanes.
+        backend: the policy, with its parameters loaded.
         spaces: of the environment.
-        noise: of the policy.
+        noise: of the policy. Greedy actions get noise of this shape, all zero.
         name: of the environment, for messages.
-        seed_of: the seed of an episode, by its number.
-        next_number: asked with a lane when that begins an episode: its number. ``None``: there is none for this lane
-            now; it goes on with an episode that does not count, and asks again behind that.
-        bad_numbers: what becomes of an episode with NaN or infinity.
+        seed_of: number of an episode -> its seed.
+        next_number: lane -> number of the episode that the lane begins. ``None``: none for now; the lane plays an
+            episode that does not count, and asks again after it.
+        bad_numbers: an episode with NaN or infinity is an error (``stop``) or is skipped (``skip``).
 
     Raises:
-        BadDataError: an observation or a reward is NaN or infinite; it names environment, field, lane and step. Where
-            episodes with such numbers are skipped: the source resets no lane alone.
+        BadDataError: an observation or a reward is NaN or infinite. The text names environment, field, lane and step.
+            With ``skip``, only if the source cannot reset a single lane.
     """
     playing = _Playing(source, name, seed_of, next_number, skips=bad_numbers == "skip")
     lanes, spec = source.num_lanes, spaces.action_spec()
@@ -72,7 +71,7 @@ def play(
 
 
 class _Playing:
-    """The episodes that the lanes of a source are in."""
+    """The current episode of each lane of a source."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class _Playing:
         self._skips = skips
         self._numbers = [next_number(lane) for lane in range(lanes)]
         self._next: dict[int, int | None] = {}
-        """Lane -> the episode that the source has begun in the step that ended the lane's last one."""
+        """Lane -> episode that a same-step source began in the same step in which the lane's last one ended."""
         self._returns, self._lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
 
     def busy(self) -> bool:
@@ -99,7 +98,7 @@ class _Playing:
         return any(number is not None for number in self._numbers)
 
     def seed(self, lane: int) -> int:
-        """The seed of the lane's episode; of one that does not count, any."""
+        """The seed of the lane's episode. An episode that does not count gets any seed."""
         number = self._numbers[lane]
         return self._seed_of(0 if number is None else number)
 
@@ -109,10 +108,10 @@ class _Playing:
         return self._seed_of(0 if number is None else number)
 
     def begun(self, obs: Arrays, lanes: Iterable[int]) -> Iterator[Episode]:
-        """These lanes have begun their episodes. Yields those that begin with NaN or infinity; others take their place.
+        """Check the first observations of lanes that begin episodes. Yields and replaces episodes that begin spoilt.
 
         Raises:
-            BadDataError: one does, and may not be skipped.
+            BadDataError: an episode is spoilt and may not be skipped.
         """
         reward = np.zeros(self._source.num_lanes)
         for lane in lanes:
@@ -121,16 +120,16 @@ class _Playing:
                 yield Episode(number, 0.0, 0, spoilt=True)
 
     def stepped(self, result: StepResult) -> Iterator[Episode]:
-        """All lanes have taken a step. Yields the episodes that end with it.
+        """Add a vector step. Yields the episodes that end with it.
 
         Raises:
-            BadDataError: one shows NaN or infinity, and may not be skipped.
+            BadDataError: an episode is spoilt and may not be skipped.
         """
         spoilt = spoilt_rows(result.obs, result.reward)
         played = ~result.reset
         ended = (result.terminated | result.truncated) & played
         for lane in spoilt:
-            # What a lane shows in the step that ends its episode is the next one's, where the source resets at once.
+            # A same-step source gives the next episode's first observation in the step that ends an episode.
             of_next = ended[lane] and self._source.same_step and np.isfinite(result.reward[lane])
             if (number := self._numbers[lane]) is None or of_next:
                 continue
@@ -153,20 +152,20 @@ class _Playing:
                 yield from self.begun(result.obs, (lane,))
 
     def _go_on(self, lane: int) -> None:
-        """The lane's episode has ended: it is in its next one."""
+        """Go on to the lane's next episode."""
         self._numbers[lane] = self._next.pop(lane) if lane in self._next else self._next_number(lane)
 
     def _skip(self, lane: int, obs: Arrays, reward: Array, *, ended: bool = False) -> None:
-        """Give a lane's episode up and go on with its next one, in ``obs``."""
+        """Give up a lane's episode. Write the first observation of its next one into ``obs``."""
         if not self._skips:
             self._refuse(lane, obs, reward)
         self._go_on(lane)
-        # One that the source has begun already may be as it should.
+        # If the source has begun the next episode already, it need not be reset again.
         if not ended and not self._begin_alone(lane, obs):
             self._refuse(lane, obs, reward)
 
     def _begin_alone(self, lane: int, obs: Arrays) -> bool:
-        """Begin the lane's next episode in ``obs``; false if the source cannot reset one lane."""
+        """Reset a single lane and write its observation into ``obs``. False if the source cannot do that."""
         begun = self._source.replay(lane, self.seed(lane), np.empty(0))
         if begun is None:
             return False
@@ -176,7 +175,7 @@ class _Playing:
         return True
 
     def _refuse(self, lane: int, obs: Arrays, reward: Array) -> None:
-        """Greedy actions hide a NaN that they come of: a policy always finds a largest logit."""
+        """Raise for a bad number. Greedy actions would hide it: even of NaN logits one is taken as the largest."""
         for field, values in (*obs.items(), ("reward", reward)):
             for at in not_finite(values[lane : lane + 1]):
                 value, step = values[lane][at[1:]], self._lengths[lane]

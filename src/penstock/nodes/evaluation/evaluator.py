@@ -1,7 +1,7 @@
-"""EvaluatorNode: plays greedy episodes with the parameters it is sent and reports how good they are.
+"""EvaluatorNode: plays greedy episodes with the parameters that the keeper sends, and reports their returns.
 
-Its episodes are those of the validation stream, the same ones for all parameters of a run: they touch no lane of the
-training run, and no episode of the final evaluation.
+It plays the validation episodes, the same for all evaluations of a run. They are neither training episodes
+nor episodes of the final evaluation.
 """
 
 import time
@@ -26,12 +26,12 @@ __all__ = ["EvaluatorNode", "EvaluatorSettings", "summary"]
 
 STEP_LIMIT_S = 0.05
 FINISH_LIMIT_S = 2.0
-"""How long a run that ends waits for an evaluation that is under way."""
+"""Seconds that an ending run waits for an evaluation that has begun."""
 
 
 @dataclass(frozen=True)
 class EvaluatorSettings:
-    """What is played, and how often."""
+    """Which episodes are played, and how."""
 
     env: EnvReference
     vector: bool
@@ -43,12 +43,12 @@ class EvaluatorSettings:
     lanes: int
     seed: int
     bad_numbers: Literal["stop", "skip"]
-    """What becomes of an episode with NaN or infinity: an error, or it does not count."""
+    """An episode with NaN or infinity is an error (``stop``) or does not count (``skip``)."""
     open_limit_s: float
 
 
 class EvaluatorNode:
-    """Serves stream ``evaluations``; tells board ``evaluation`` and stream ``reports``."""
+    """Reads stream ``evaluations``; writes board ``evaluation`` and stream ``reports``."""
 
     def __init__(self, settings: EvaluatorSettings) -> None:
         self._settings = settings
@@ -68,11 +68,11 @@ class EvaluatorNode:
             self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
 
     def ready(self) -> bool:
-        """True while episodes are being played, or a request waits."""
+        """True while episodes are being played, or a request is waiting."""
         return self._play is not None or self._requests.ready() > 0
 
     def step(self) -> None:
-        """Play on for a while."""
+        """Play for up to ``STEP_LIMIT_S``."""
         if self._play is None:
             self._begin()
             return
@@ -90,7 +90,7 @@ class EvaluatorNode:
                 self._episodes.append(episode)
 
     def close(self) -> None:
-        """Close the environments of an evaluation that is under way."""
+        """Close the environments of an evaluation that has begun."""
         if self._source is not None:
             self._source.close()
 
@@ -110,7 +110,7 @@ class EvaluatorNode:
             seed = settings.seed + VALIDATION_LANE
             self._source = open_source(settings.env, settings.vector, lanes, seed=seed, ignore_obs=settings.ignore_obs)
         self._source.watch(self._ports.sign())
-        # Which lane plays which episode is fixed beforehand, so that short ones are not favoured.
+        # The episodes of each lane are fixed beforehand, so that short ones are not favoured.
         numbers = [iter(range(lane, settings.episodes, lanes)) for lane in range(lanes)]
         self._play = play(
             self._source,
@@ -124,7 +124,7 @@ class EvaluatorNode:
         )
 
     def _out_of_time(self) -> bool:
-        """True once the run has been ending for longer than an evaluation may keep it."""
+        """True once the run has been ending for ``FINISH_LIMIT_S``."""
         now = time.monotonic()
         self._stopping_since = self._stopping_since or now
         return now - self._stopping_since > FINISH_LIMIT_S
@@ -137,7 +137,7 @@ class EvaluatorNode:
         self._free()
 
     def _free(self) -> None:
-        """Be done with a request. Not before its report: a run waits at its end for requests that are not released."""
+        """Release the request, after its report is sent: at its end a run waits for requests that are not released."""
         self.close()
         self._play = self._source = None
         self._requests.release(self._request)
@@ -160,7 +160,7 @@ class EvaluatorNode:
 
 
 def summary(episodes: list[Episode]) -> Mapping[str, float]:
-    """Mean and deviation of returns, mean length."""
+    """Mean and standard deviation of the returns, mean length and number of episodes."""
     returns = np.array([episode.episode_return for episode in episodes])
     return {
         "eval/return_mean": float(returns.mean()),

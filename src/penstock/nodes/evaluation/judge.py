@@ -1,9 +1,9 @@
-"""JudgeNode: hands out the episodes of an evaluation in order, commits what becomes of them, and shows how far it is.
+"""JudgeNode: hands out the episodes of an evaluation in order, commits their results, and shows the progress.
 
-It plays nothing itself: `PlayerNode` does.
+It plays no episode itself: `PlayerNode` does.
 
-Each ticket is answered: played, spoilt, or too late. Who dies in between leaves either its ticket, which is played
-again to the same end, or the answer. So no episode is lost, and of two answers to one ticket the second is ignored.
+Each ticket is answered: played, spoilt, or too late. If a player dies, either its ticket or its answer is left. The
+ticket is played again, with the same result. So no episode is lost. A second answer to one ticket is ignored.
 """
 
 import math
@@ -22,20 +22,20 @@ from penstock.types import Arrays
 __all__ = ["JudgeNode", "JudgeSettings"]
 
 LOOK_S = 0.1
-"""So often it looks at the clock where nothing is answered."""
+"""Seconds between two looks at the clock while no answer comes."""
 
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """What is judged, by how many episodes."""
+    """Which policy is judged, by how many episodes."""
 
     env: str
     """Name of the environment, for messages."""
     published: Arrays
-    """The parameters and statistics that play."""
+    """The published parameters and statistics that are judged."""
     episodes: int
     seconds: float | None
-    """After so many, no episode begins but the first; ``None``: there is no limit."""
+    """After so many seconds only the first episodes may still begin; ``None``: no limit."""
     stall_timeout: float
     """Seconds without an answer after which the evaluation is given up."""
     quiet: bool
@@ -50,7 +50,7 @@ class JudgeNode:
         self._display: EvaluationDisplay | None = None
 
     def open(self, ports: Ports) -> None:
-        """Publish the policy, and go on behind what an earlier life has committed."""
+        """Publish the policy. Go on after the last commit of an earlier life."""
         settings = self._settings
         self._ports = ports
         self._tickets = ports.stream_writer("tickets")
@@ -65,24 +65,24 @@ class JudgeNode:
         if committed is None:
             until = math.inf if settings.seconds is None else self._begun + settings.seconds
             self._commit({"ending": Ending.UNKNOWN, "episode_return": 0.0, "length": 0, "until": until})
-        # Before the answers: a ticket that is gone by now was answered before.
+        # Read the tickets before the answers: a ticket that is gone by now has its answer already.
         waiting = set(self._tickets.written())
         self._collect()
         unknown = np.flatnonzero(self._found()["ending"] == Ending.UNKNOWN).tolist()
         self._out = waiting & set(unknown)
-        """Tickets that were handed out and are not answered yet."""
+        """Episodes whose ticket is handed out and not answered yet."""
         self._queue = deque(number for number in unknown if number not in waiting)
-        """Episodes that no ticket was handed out for yet."""
+        """Episodes whose ticket is not handed out yet."""
 
     def ready(self) -> bool:
-        """True if an answer waits, a ticket can be handed out, or it is time to look at the clock."""
+        """True if an answer is waiting, a ticket can be handed out, or it is time to look at the clock."""
         if self._finished:
             return False
         handing_out = bool(self._queue) and self._tickets.free() > 0
         return handing_out or self._answers.ready() > 0 or time.monotonic() >= self._looked + LOOK_S
 
     def step(self) -> None:
-        """Take the answers there are, and hand out the next tickets.
+        """Take all waiting answers, and hand out the next tickets.
 
         Raises:
             EnvError: no episode has ended for too long.
@@ -114,7 +114,7 @@ class JudgeNode:
         self._record.commit(self._record.number() + 1)
 
     def _collect(self) -> None:
-        """Commit all answers that wait, then give their slots back."""
+        """Commit all waiting answers, then release their slots."""
         taken = []
         found = {name: values.copy() for name, values in self._found().items()} if self._answers.ready() else {}
         while (index := self._answers.take()) is not None:
@@ -132,10 +132,10 @@ class JudgeNode:
             self._answers.release(index)
 
     def _hand_out(self) -> None:
-        """Hand out tickets in the order of their numbers, as far as there is room.
+        """Hand out tickets in the order of their numbers, as long as slots are free.
 
-        Which episodes are begun depends on how long those before them took, and not on themselves. All that are begun
-        are counted, however late they end. So a mean over them favours neither short episodes nor long ones.
+        Whether an episode begins depends only on how long earlier episodes took. Each episode that begins is counted,
+        however late it ends. So the mean favours neither short episodes nor long ones.
         """
         found = self._found()
         ending, until = found["ending"], float(found["until"])
@@ -165,7 +165,7 @@ class JudgeNode:
     def _see_that_it_goes_on(self) -> None:
         settings = self._settings
         if not self._playing:
-            # Environments may take long to be made.
+            # The timeout begins with the first episode: making environments may take long.
             self._playing = any(self._tickets.slot(index)["begun"] for index in self._tickets.written().values())
             self._latest = self._looked
         if self._looked - self._latest <= settings.stall_timeout:

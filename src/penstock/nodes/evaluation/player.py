@@ -1,6 +1,6 @@
-"""PlayerNode: plays the episodes that it holds tickets for and answers each ticket once its episode has ended.
+"""PlayerNode: takes tickets, plays their episodes, and answers each ticket once its episode has ended.
 
-It hands out no tickets and adds nothing up: `JudgeNode` does.
+It hands out no tickets and adds up no results: `JudgeNode` does.
 """
 
 import time
@@ -30,7 +30,7 @@ STEP_LIMIT_S = 0.05
 
 @dataclass(frozen=True)
 class PlayerSettings:
-    """What is played."""
+    """Which environment is played, and how."""
 
     env: EnvReference
     vector: bool
@@ -39,21 +39,21 @@ class PlayerSettings:
     policy: PolicyGraph
     backend: BackendSpec
     index: int
-    """Of this player among those of the evaluation."""
+    """Number of this player, from 0."""
     lanes: int
     seed: int
-    """Of the evaluation; with an episode's number it gives the episode's seed."""
+    """Seed of the evaluation. An episode's seed depends on it and on the episode's number."""
     bad_numbers: Literal["stop", "skip"]
     env_timeout: float
-    """Seconds that the step of the environment's lanes may take."""
+    """Seconds that a vector step may take."""
     open_limit_s: float
 
 
 class _Answer(NamedTuple):
-    """What became of the episode of a ticket."""
+    """The answer to a ticket."""
 
     ticket: int
-    """Its slot."""
+    """The slot of the ticket."""
     ending: Ending
     episode: Episode
 
@@ -87,7 +87,7 @@ class PlayerNode:
         self._source.watch(ports.sign())
 
     def ready(self) -> bool:
-        """True while it plays, or a ticket waits, or an answer that there is room for."""
+        """True while it plays, or a ticket is waiting, or an answer can be sent."""
         if self._ports.stopping():
             return bool(self._held) or self._tickets.ready() > 0
         if self._unsent:
@@ -95,7 +95,7 @@ class PlayerNode:
         return self._play is not None or self._tickets.ready() > 0
 
     def step(self) -> None:
-        """Play on for a while.
+        """Play for up to ``STEP_LIMIT_S``.
 
         Raises:
             EnvError: the environment takes too long for a step.
@@ -106,11 +106,11 @@ class PlayerNode:
         self._send()
         what = f"a step of environment {display_name(self._settings.env)} in its evaluation"
         try:
-            # One alarm for all steps of this turn: one for each would cost as much as a step of a small environment.
+            # One alarm for all steps of this call: an alarm costs as much as a step of a small environment.
             with deadline(self._settings.env_timeout, what):
                 self._play_on()
         except EnvError as error:
-            # Without the notes that it has gathered on its way: it says all there is to know.
+            # Raised without its notes: the text says everything.
             raise EnvError(str(error)) from None
         self._send()
 
@@ -139,7 +139,7 @@ class PlayerNode:
             raise EnvError(f"environment {display_name(settings.env)} is closed")
         if not self._loaded:
             published = {spec.name: np.empty(spec.shape, spec.dtype) for spec in settings.policy.published()}
-            # Tickets are handed out behind the policy, so it is there.
+            # The judge publishes the policy before it hands out tickets, so the policy is there.
             self._policy.read(published)
             self._backend.load(published)
             self._loaded = True
@@ -155,7 +155,7 @@ class PlayerNode:
         )
 
     def _next_number(self, _lane: int) -> int | None:
-        """The episode of the next ticket that may still be begun; ``None`` if none waits."""
+        """Take the next ticket that may still begin. Returns its episode's number; ``None`` if no ticket waits."""
         while (index := self._tickets.take()) is not None:
             ticket = self._tickets.slot(index)
             number = int(ticket["number"])
@@ -167,7 +167,7 @@ class PlayerNode:
         return None
 
     def _send(self) -> None:
-        """Answer tickets, as far as there is room. The ticket goes back last, so that a death in between loses none."""
+        """Send answers while slots are free. Releases the ticket last, so that a death in between loses no episode."""
         while self._unsent:
             answer = self._unsent[0]
             index = self._episodes.claim(answer.episode.number)
@@ -184,7 +184,7 @@ class PlayerNode:
             self._unsent.popleft()
 
     def _give_back(self) -> None:
-        """The evaluation is over: play no further, and leave no ticket that somebody would wait for."""
+        """End the evaluation: play no further, and release all tickets, so that no node waits for them."""
         self._play = None
         self._unsent.clear()
         for index in self._held.values():

@@ -1,4 +1,4 @@
-"""What travels between the judge of a final evaluation and its players, and what the judge commits. Plain data."""
+"""Plain data of a final evaluation: tickets and answers between judge and players, and the judge's record."""
 
 from enum import IntEnum
 
@@ -7,11 +7,11 @@ from penstock.types import ArraySpec
 __all__ = ["ALWAYS_PLAYED", "EPISODE", "TICKET", "Ending", "found_specs"]
 
 ALWAYS_PLAYED = 5
-"""So many episodes of an evaluation are begun however late it is."""
+"""So many episodes of an evaluation begin even after its time is over."""
 
 
 class Ending(IntEnum):
-    """What became of an episode."""
+    """How an episode ended."""
 
     UNKNOWN = 0
     """No player has answered its ticket yet."""
@@ -19,17 +19,17 @@ class Ending(IntEnum):
     SPOILT = 2
     """It held NaN or infinity."""
     TOO_LATE = 3
-    """It was not begun: the time was over."""
+    """It did not begin: the time was over."""
 
 
 TICKET = (
     ArraySpec("number", (), "int64"),
-    # Seconds of the monotonic clock, which all processes of a machine share. After it the episode is not begun.
+    # Time of the monotonic clock, which all processes of a machine share. After it the episode may not begin.
     ArraySpec("until", (), "float64"),
-    # A player has begun the episode. The successor of a player that died plays it whatever the time is.
+    # A player has begun the episode. If that player dies, its successor plays it even after the time is over.
     ArraySpec("begun", (), "bool"),
 )
-"""A slot of stream ``tickets``: one episode to be played."""
+"""A slot of stream ``tickets``: one episode to play."""
 
 EPISODE = (
     ArraySpec("number", (), "int64"),
@@ -41,7 +41,7 @@ EPISODE = (
 
 
 def found_specs(episodes: int) -> tuple[ArraySpec, ...]:
-    """The record of an evaluation of so many episodes: the answers by episode number, and until when any may begin."""
+    """The judge's record: the answers by episode number, and the time until which episodes may begin."""
     return (
         ArraySpec("ending", (episodes,), "int8"),
         ArraySpec("episode_return", (episodes,), "float64"),

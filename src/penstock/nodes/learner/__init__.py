@@ -1,4 +1,4 @@
-"""The learner: turns rollouts into new parameters, commits its state, publishes."""
+"""The nodes that learn: they turn rollouts into new parameters, commit them and publish them."""
 
 from penstock.nodes.learner.demonstrations import DemonstrationSettings
 from penstock.nodes.learner.follower import FollowerNode, FollowerSettings

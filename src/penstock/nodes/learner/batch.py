@@ -1,4 +1,4 @@
-"""Which rollouts make a batch, which rows a minibatch. Looks at what identifies rollouts, never at their data."""
+"""Chooses the rollouts of a batch and the rows of its minibatches. Reads which rollouts they are, not their data."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -13,14 +13,14 @@ __all__ = ["Assembly", "Minibatches", "minibatches", "valid_rows"]
 
 
 class Assembly:
-    """Takes rollouts from the stream until they are a batch.
+    """Takes rollouts from the stream until they make a batch.
 
     Args:
         rollouts: the stream.
         size: rollouts of one batch.
         order: ``by_lane``: one rollout of every lane; ``by_arrival``: whatever came first.
         max_lag: rollouts of a policy older than this many versions are dropped.
-        drop: is given the slot of a rollout that is too old, to be done with.
+        drop: called with the slot of each rollout that is too old.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Assembly:
         self._taken: list[int] = []
 
     def gather(self, version: int) -> list[int] | None:
-        """The slots of a batch, in lane order, or ``None`` while some are missing; ``version`` is the learner's."""
+        """The slots of a batch, in lane order; ``None`` while some are missing. ``version`` is the learner's."""
         while len(self._taken) < self._size:
             index = self._rollouts.take()
             if index is None:
@@ -67,7 +67,7 @@ class Minibatches(NamedTuple):
     """The minibatches of one epoch."""
 
     indices: Array
-    """int64 ``[n, m]`` flat rows; where rows do not suffice for the last one it is padded with row 0."""
+    """int64 ``[n, m]`` flat rows. The last minibatch is padded with row 0 if rows do not suffice."""
     weights: Array
     """float32 ``[n, m]``: 1, or 0 for padding."""
 
@@ -75,7 +75,7 @@ class Minibatches(NamedTuple):
 def valid_rows(rollouts: StreamReader, slots: Sequence[int]) -> Array:
     """Flat indices of all valid rows, by lane and then by time: int64 ``[n]``.
 
-    In this order a batch is the same for any number of workers, wherever its rollouts lie.
+    This order does not depend on the number of workers, nor on the slots of the rollouts.
     """
     valid = rollouts.arrays["valid"]
     _, rows, lanes = valid.shape

@@ -1,4 +1,4 @@
-"""A table of demonstrations, and minibatches that hold some of them. Learns nothing."""
+"""Loads a table of demonstrations, and puts some of its rows into each minibatch. Learns nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,54 +10,54 @@ from penstock.errors import CheckpointError
 from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
-from penstock.replay.mixture import Draws, Mixture
-from penstock.replay.sampler import Sampler
+from penstock.replay.mixture import Mixture
+from penstock.replay.sampler import RowSampler, Sampler
 from penstock.types import Arrays, ArraySpec
 
-__all__ = ["Beside", "DemonstrationSettings", "demonstrated"]
+__all__ = ["DemonstrationSettings", "WithDemonstrations", "demonstrated"]
 
 OF_NOBODY = -1
-"""The stamp of a row that does not lie in the run's own table: no slot there has it, so its rank is never changed."""
+"""The stamp of a demonstration. No slot of the run's own table has it, so no priority is ever changed through it."""
 
 
 @dataclass(frozen=True)
 class DemonstrationSettings:
-    """What is drawn beside a run's own rows."""
+    """Which demonstrations are sampled, and how many."""
 
     checkpoint: Path
-    """Its table."""
+    """The checkpoint that holds the table."""
     specs: tuple[ArraySpec, ...]
-    """Of a slot of that table, with all its lanes."""
+    """The arrays of a slot of that table, with all its lanes."""
     share: float
-    """Of each minibatch."""
+    """Their share of each minibatch, in [0, 1]."""
 
 
-class Beside:
-    """Fills the front of each minibatch with a run's own rows, the rest with demonstrations.
+class WithDemonstrations:
+    """Fills the front of each minibatch with the run's own rows, and the rest with demonstrations.
 
     Args:
-        own: draws the run's rows.
-        demonstrated: draws the others, each as likely as another.
-        share: of the others, in [0, 1].
+        own: samples the run's rows.
+        demonstrated: samples demonstrations, all equally likely.
+        share: of the demonstrations, in [0, 1].
     """
 
-    def __init__(self, own: Draws, demonstrated: Draws, share: float) -> None:
+    def __init__(self, own: RowSampler, demonstrated: RowSampler, share: float) -> None:
         self._mixture = Mixture([own, demonstrated], [1.0 - share, share])
 
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
-        """As `penstock.replay.sampler.Sampler.sample`; ``index`` and ``stamp`` are of the run's own rows alone."""
+        """As `penstock.replay.sampler.Sampler.sample`; ``index`` and ``stamp`` are set for own rows only."""
         end, _ = self._mixture.sample(key, out, [before, None], beta)
         out["stamp"][end:] = OF_NOBODY
-        # The other table may have more rows than the run's own, whose ranks know none of them.
+        # An index into the larger table of demonstrations could lie outside the run's own tree of priorities.
         out["index"][end:] = 0
 
 
 def demonstrated(settings: DemonstrationSettings, sampler: Callable[[Table], Sampler]) -> Sampler:
-    """What draws the rows of a run's table, which is copied into this process.
+    """Copy the table of demonstrations into this process. Returns its sampler.
 
     Args:
-        settings: where they lie.
-        sampler: makes what draws from a table, as from the run's own but without ranks.
+        settings: where the table is.
+        sampler: makes a sampler without priorities.
 
     Raises:
         CheckpointError: the checkpoint is damaged, or its table does not fit this run.

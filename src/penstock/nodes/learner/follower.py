@@ -1,19 +1,19 @@
-"""FollowerNode: finds gradients on rows drawn from a table and hands them on; commits nothing.
+"""FollowerNode: computes gradients on rows sampled from a table and hands them on. Commits nothing.
 
-It takes gradient steps as fast as its team lets it. How many are due, who applies the gradients knows.
+It works as fast as its team allows. The `ParameterNode` knows how many gradient steps are due.
 """
 
 from dataclasses import dataclass
 
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.intake import drawable
+from penstock.nodes.learner.intake import rows_to_sample
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 
 __all__ = ["FollowerNode", "FollowerSettings"]
 
 STEPS = 8
-"""Gradient steps that are drawn from the same rows: so the next minibatch is known before this one is learned."""
+"""Gradient steps that sample from the same slots, so that the next minibatch can be sampled ahead."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class FollowerSettings:
 
 
 class FollowerNode(WorkingNode):
-    """Draws from table ``rollouts`` and hands what it finds to its team."""
+    """Samples from table ``rollouts`` and hands the gradients to its team."""
 
     def __init__(self, settings: FollowerSettings) -> None:
         self._schedule, _ = settings.steps.updater.spec.replay()
         self._settings = settings
 
     def _begin(self, ports: Ports) -> Work:
-        """Build the updater, and join the team."""
+        """Build the updater and join the team."""
         self._steps = GradientSteps(self._settings.steps, ports)
         self._steps.start(self._steps.updater.state())
         self._parameters = ports.board_reader("parameters")
@@ -40,9 +40,9 @@ class FollowerNode(WorkingNode):
 
     def _learn(self) -> Work:
         stopping, table = self._ports.stopping, self._steps.table
-        yield lambda: drawable(table, self._written()) >= self._schedule.min_rows or stopping()
+        yield lambda: rows_to_sample(table, self._written()) >= self._schedule.min_rows or stopping()
         while not stopping():
-            # What is published counts the gradient steps of all.
+            # The version of the published parameters is the number of gradient steps of all learners.
             progress = self._schedule.progress(self._parameters.version(), self._settings.timesteps)
             yield from self._steps.until(Goal(self._steps.done + STEPS, self._written(), progress))
             yield None

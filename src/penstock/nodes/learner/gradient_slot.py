@@ -1,4 +1,4 @@
-"""What a learner hands on and what it follows: the slot that holds the gradients of one step, the board of parameters.
+"""The layout of two edges: the slot with the gradients of one step, and the board of parameters.
 
 Sends and receives nothing: `penstock.exchange.gradients` fills slots, `ParameterNode` reads them.
 """
@@ -13,20 +13,20 @@ from penstock.types import Array, Arrays, ArraySpec
 __all__ = ["METRICS", "board_specs", "gradients_in", "metrics_in", "name_bytes", "slot_specs"]
 
 NAME_BYTES = 32
-"""Of the name of a phase or of a metric, at most."""
+"""Most bytes of the name of a phase or a metric."""
 METRICS = 16
-"""Of a step, at most."""
+"""Most metrics of a step."""
 
 
 def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
-    """What is published: ``AlgorithmSpec.shared``, and of each learner the number of the last step that was settled."""
+    """The board: ``AlgorithmSpec.shared``, and for each learner the number of its last step that was settled."""
     return (*shared, ArraySpec("settled", (learners,), "int64"))
 
 
 def slot_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
-    """What is handed on: the gradients of one step, no larger than the float32 arrays of ``AlgorithmSpec.shared``.
+    """The slot: the gradients of one step, at most as large as the float32 arrays of ``AlgorithmSpec.shared``.
 
-    ``step`` counts this learner's, from 1; ``version`` is the count of gradient steps that its parameters had seen.
+    ``step`` counts the steps of this learner from 1. ``version`` is the number of gradient steps in its parameters.
     """
     parts = 2 * len(shared)
     return (
@@ -55,13 +55,13 @@ def gradients_in(slot: Arrays, shared: Sequence[ArraySpec]) -> dict[str, Arrays]
 
 
 def metrics_in(slot: Arrays) -> dict[str, float]:
-    """What the learner's phases found of interest."""
+    """The metrics of the learner's phases."""
     named = zip(slot["metric"], slot["metric_value"].tolist(), strict=True)
     return {_name(name): value for name, value in named if name[0]}
 
 
 def name_bytes(name: str) -> Array:
-    """The name of a phase or of a metric as a slot holds it: uint8 ``[NAME_BYTES]``."""
+    """The name of a phase or a metric as bytes of a slot: uint8 ``[NAME_BYTES]``."""
     content = name.encode()
     if len(content) > NAME_BYTES:
         raise PenstockError(f"{name}: the name of a phase or a metric has at most {NAME_BYTES} bytes")

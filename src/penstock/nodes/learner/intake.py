@@ -1,19 +1,49 @@
-"""Intake: which slots of a table a learner takes note of next. Looks at what identifies them, never at their data."""
+"""What a learner knows of its table: which slots were there at first, which are new, how many rows they hold.
+
+Reads only what identifies a slot. Learns nothing.
+"""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
-from penstock.errors import PenstockError
+import numpy as np
+
+from penstock.errors import CheckpointError, PenstockError
+from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
+from penstock.replay.contents import restore
+from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 
-__all__ = ["Intake", "drawable"]
+__all__ = ["Intake", "refill", "rows_to_sample"]
 
 
-def drawable(table: Table, written: Sequence[int] | Array) -> int:
-    """How many rows there are to draw from; ``written`` says how many slots of each writer count.
+def refill(table: Table, tree: SumTree | None, checkpoint: Path | None) -> Array:
+    """Fill a table from the copy in a checkpoint. Returns the number of slots of each writer, ``[writers]``.
 
-    All but one of a ring, which may be filled at the time. Fewer than were collected, if a resume did not find all.
+    A table in a file of its own already holds its rows, and its checkpoints have no copy: nothing is filled then.
+
+    Raises:
+        CheckpointError: the copy does not fit the table.
+    """
+    held = None if checkpoint is None else load_table(checkpoint)
+    if held is not None:
+        try:
+            restore(table, held, tree)
+        except ValueError as error:
+            raise CheckpointError(
+                f"the table of checkpoint {checkpoint} does not fit this run: {error}; put the settings back to what "
+                "the run began with"
+            ) from None
+    return np.array([table.written(writer) for writer in range(table.writers)], np.int64)
+
+
+def rows_to_sample(table: Table, written: Sequence[int] | Array) -> int:
+    """How many rows can be sampled; ``written`` is the number of slots of each writer that count.
+
+    Leaves out one slot of each ring: its writer may be filling it. After a resume there may be fewer rows than were
+    collected, because some of the file were not found.
     """
     slots = sum(table.held(writer, int(count)) for writer, count in enumerate(written))
     rows, lanes = map(int, table.arrays["valid"].shape[1:])
@@ -21,11 +51,11 @@ def drawable(table: Table, written: Sequence[int] | Array) -> int:
 
 
 class Intake:
-    """Follows the writers of a table from where a commit left off.
+    """Takes note of a table's new slots, from the last commit on.
 
     Args:
-        table: where they write.
-        order: ``by_lane``: one slot of every writer; ``by_arrival``: what is there.
+        table: the table.
+        order: ``by_lane``: one slot of every writer at a time; ``by_arrival``: whatever has arrived.
     """
 
     def __init__(self, table: Table, order: Literal["by_lane", "by_arrival"]) -> None:
@@ -33,15 +63,15 @@ class Intake:
         self._order = order
 
     def waiting(self, taken: Array) -> int:
-        """How many slots could be taken now, behind ``taken`` int64 ``[writers]``: by lane all writers' or none."""
+        """How many slots wait behind ``taken``, int64 ``[writers]``. By lane: how many of every writer."""
         ahead = [self._table.written(writer) - int(taken[writer]) for writer in range(self._table.writers)]
         return min(ahead) if self._order == "by_lane" else sum(ahead)
 
     def take(self, taken: Array) -> Sequence[Arrays]:
-        """The next slot of each writer that has one, in lane order; ``taken`` is counted on.
+        """The next slot of each writer that has one, in lane order. Adds them to ``taken``.
 
         Raises:
-            PenstockError: a writer has overwritten what was not taken yet: its table's limiter is at fault.
+            PenstockError: a writer has overwritten a slot that was not taken yet. The table's rate limiter is at fault.
         """
         slots = []
         for writer in range(self._table.writers):

@@ -1,6 +1,6 @@
-"""Keeper: what a learner has learned, kept: committed, published, checkpointed, judged and reported.
+"""Keeper: commits, publishes, checkpoints and reports what a learner has learned, and asks for evaluations of it.
 
-Whoever owns the run's state has one: a learner, or the node that applies many learners' gradients. It learns nothing.
+The node that owns the run's state has a keeper: the learner, or the `ParameterNode`. A keeper learns nothing.
 """
 
 import time
@@ -30,23 +30,23 @@ NOTHING_KEPT = "nothing of it was kept; a smaller --lr, or rewards of a smaller 
 
 @dataclass(frozen=True)
 class KeeperSettings:
-    """What is kept of which run."""
+    """Which run a keeper serves."""
 
     initial: str
-    """``module:init_state`` of the algorithm: the state to begin with, without torch."""
+    """``module:init_state`` of the algorithm: makes the first state, without torch."""
     algorithm_config: Any
     spec: AlgorithmSpec
     spaces: Spaces
     run: RunConfig
-    """When the run ends, what it saves and judges how often, its seed."""
+    """When the run ends, how often it saves and evaluates, its seed."""
     action_logs: tuple[str, ...]
     """The action log of each EnvNode, in lane order."""
     checkpoint: Path | None
-    """Continue from this checkpoint."""
+    """The run goes on from this checkpoint; ``None``: it is new."""
 
 
 class Keeper:
-    """The owner's end of everything that survives an update.
+    """The owner's ends of all edges that outlive an update.
 
     Attributes:
         committed: the arrays of the last commit, as views.
@@ -67,25 +67,25 @@ class Keeper:
             self._requests = ports.stream_writer("evaluations")
             self._verdict = ports.board_reader("evaluation")
         self._asked = -1
-        """The update whose evaluation was asked for last."""
+        """The last update for which an evaluation was asked for."""
         self._started = time.monotonic()
 
     def former(self) -> Arrays | None:
-        """What an earlier life of this node committed last; ``None``: this is the first that did."""
+        """The last commit of an earlier life of this node; ``None`` if there was none."""
         committed = self._record.current() if self._ports.former else None
         return None if committed is None else committed.arrays
 
     def take_over(self, committed: Arrays) -> None:
-        """Go on behind what an earlier life committed."""
+        """Go on after the last commit of an earlier life."""
         self.committed = committed
         self.publish()
         self._started = time.monotonic() - float(committed["elapsed_s"])
 
     def begin(self, **counts: Array | int) -> Arrays:
-        """Commit and publish what the run begins with: the initial state, or a checkpoint's. Returns the state.
+        """Commit and publish the first state: the initial one, or a checkpoint's. Returns the state.
 
         Args:
-            counts: what arrays of the record begin with that no checkpoint could say.
+            counts: first values of arrays of the record that a checkpoint cannot give.
         """
         settings = self._settings
         new = self._record.begin()
@@ -94,11 +94,11 @@ class Keeper:
             state = load(settings.initial)(settings.spaces, settings.algorithm_config, settings.run.seed)
         else:
             saved = load_checkpoint(settings.checkpoint).arrays
-            # Which slots an earlier life had consumed says nothing of this one's, nor how many workers it had.
+            # Slots and workers of the run that wrote the checkpoint mean nothing in this one.
             for name in new.keys() - {"consumed_slot", "consumed_sequence", "taken", "settled"}:
                 if name in saved:
                     new[name][...] = saved[name]
-            # Learners that step by themselves do not count gradients that are applied: a step is one.
+            # Learners that apply their own gradients do not count ``applied``: it equals their gradient steps.
             if "applied" in new and "applied" not in saved:
                 new["applied"][...] = saved["gradient_steps"]
             state = {spec.name: saved[spec.name] for spec in settings.spec.state}
@@ -110,19 +110,19 @@ class Keeper:
         return {spec.name: self.committed[spec.name] for spec in settings.spec.state}
 
     def next(self) -> Arrays:
-        """The arrays of the next commit, to be written whole."""
+        """The arrays of the next commit. The caller writes all of them."""
         return self._record.begin()
 
     def commit(self, new: Arrays, state: Mapping[str, Any]) -> None:
-        """Make ``new`` with ``state`` in it current, then publish the policy; as `commit_quietly`."""
+        """Write ``state`` into ``new``, make it current and publish the policy. Raises as `commit_quietly`."""
         self.commit_quietly(new, state)
         self.publish()
 
     def commit_quietly(self, new: Arrays, state: Mapping[str, Any]) -> None:
-        """Make ``new`` with ``state`` in it current. What it used up may be given back only after this.
+        """Write ``state`` into ``new`` and make it current. Slots that it used up may be released only after this.
 
         Raises:
-            BadDataError: an update broke what the policy acts with; what was committed before it stands.
+            BadDataError: published parameters are infinite or NaN. The commit before this one stands.
         """
         new["elapsed_s"][...] = time.monotonic() - self._started
         self._take_verdict(new)
@@ -141,7 +141,10 @@ class Keeper:
         return why_done(self.committed, self._settings.run) is not None
 
     def behind_commit(self) -> Work:
-        """What the last commit makes due: an evaluation, a checkpoint, which says whether there is one of it."""
+        """Do what the last commit makes due: ask for an evaluation, then hand over a checkpoint.
+
+        In this order, because the checkpoint says whether an evaluation was asked for.
+        """
         run, update = self._settings.run, int(self.committed["update"])
         if self._evaluation_due():
             self._request_evaluation()
@@ -150,12 +153,12 @@ class Keeper:
                 yield from self.checkpoint()
 
     def again_behind_commit(self) -> Work:
-        """For a life that takes over: the one before may have ended between a commit and what that made due.
+        """As `behind_commit`, for a life that takes over: the one before may have died right after a commit.
 
-        What is there already stays: a checkpoint, a line of the log (whose losses this life does not know), a verdict.
+        What exists already stays: a checkpoint, a verdict, a report. A report of this life has no losses.
         """
         update = int(self.committed["update"])
-        # The first record is what the run began with: nobody learned it.
+        # Record 0 holds the first state, which was not learned.
         learned = self._record.number() != 0 and not self._ports.stopping()
         if learned and self._evaluation_due():
             if self._verdict.version() < update and update not in self._requests.written():
@@ -168,7 +171,7 @@ class Keeper:
             self.report({})
 
     def or_keep(self, work: Work) -> Work:
-        """``work``; where it breaks the numbers, what was committed before is on the disk first, then it fails."""
+        """Do ``work``. If it raises BadDataError, write the last commit to the disk first."""
         try:
             yield from work
         except BadDataError:
@@ -177,16 +180,16 @@ class Keeper:
             raise
 
     def written_down(self) -> Work:
-        """Waits until every checkpoint handed over is on the disk, or the run stops."""
+        """Wait until every checkpoint handed over is on the disk, or the run stops."""
         written, stopping = self._checkpoints, self._ports.stopping
         yield lambda: written.free() == written.slots or stopping()
 
     def reported(self) -> bool:
-        """True if the monitor was told of the last commit's update, in whichever life."""
+        """True if this life or an earlier one has reported the last commit to the monitor."""
         return report_sequence(int(self.committed["update"])) in self._reports.written()
 
     def report(self, values: dict[str, float]) -> None:
-        """Tell the monitor of the last commit; where it has not kept up, the report is dropped and counted."""
+        """Report the last commit to the monitor. If no slot is free, the report is dropped and counted."""
         committed = self.committed
         count = min(int(committed["episodes"]), RETURN_WINDOW)
         if count:
@@ -225,22 +228,22 @@ class Keeper:
         self._checkpoints.push(index)
 
     def enter(self, new: Arrays) -> None:
-        """Make ``new`` current where nothing in it has changed that would have to be published.
+        """Make ``new`` current without publishing.
 
-        Records are numbered one by one, so that who reads one knows whether it still stands.
+        Records are numbered one by one. So a reader sees whether the record that it copied is still current.
         """
         self._record.commit(self._record.number() + 1)
         self.committed = new
 
     def publish(self) -> None:
-        """Let whoever acts have the committed policy; rings for whoever waits for it, or for what was noted before."""
+        """Publish the committed policy. Rings the bells of nodes that wait for it, or for counters noted before."""
         committed = self.committed
         published = {spec.name: committed[spec.name] for spec in self._published}
         with self._ports.span("publish"):
             self._policy.publish(published, int(committed["update"]))
 
     def _take_verdict(self, into: Arrays) -> None:
-        """Take over what the evaluator has found since, if it has found anything in this life."""
+        """Copy the evaluator's latest verdict into a record, if there is one in this life."""
         if self._settings.run.eval_interval:
             self._verdict.read({spec.name: into[spec.name] for spec in VERDICT})
 
@@ -249,7 +252,7 @@ class Keeper:
         return interval > 0 and int(self.committed["update"]) % interval == 0
 
     def _request_evaluation(self) -> None:
-        """Ask the evaluator to look at the committed parameters; it may still be busy with earlier ones."""
+        """Ask the evaluator to judge the committed parameters. While it is busy, requests are dropped and counted."""
         committed, update = self.committed, int(self.committed["update"])
         index = self._requests.claim(update)
         if index is None:
@@ -263,7 +266,7 @@ class Keeper:
         slot["elapsed_s"][...] = committed["elapsed_s"]
         for spec in VERDICT:
             slot[spec.name][...] = committed[spec.name]
-        # The only slot was free, so the evaluation before this one has told its verdict.
+        # The only slot was free, so the verdict of the evaluation before this one is published.
         self._take_verdict(slot)
         self._requests.push(index)
         self._asked = update

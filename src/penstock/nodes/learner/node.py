@@ -1,7 +1,7 @@
 """LearnerNode: turns rollouts of a stream into new parameters.
 
-It owns the schedule (which rows, in which minibatches, for how many epochs) and knows nothing of the mathematics:
-that is the algorithm's, run by an updater. What it has learned its keeper commits and publishes.
+It owns the schedule: which rows, in which minibatches, for how many epochs. The mathematics is the algorithm's, run by
+an updater. A keeper commits and publishes the result.
 """
 
 import time
@@ -30,9 +30,9 @@ class LearnerSettings:
 
     keeper: KeeperSettings
     update: str
-    """``module:build`` of the updater: eager, compiled or fused."""
+    """``module:build`` of the updater; eager, compiled or fused."""
     updater: UpdaterSettings
-    """Its schedule's minibatch is one part, of so many as ``accumulate`` says."""
+    """Settings of the updater. Its schedule's ``mini_batch_size`` counts one of ``accumulate`` parts."""
     rollouts_per_batch: int
     assemble: Literal["by_lane", "by_arrival"]
     """``by_lane``: one rollout of every lane, all of the published version. ``by_arrival``: whatever came first."""
@@ -50,7 +50,7 @@ class LearnerNode(WorkingNode):
         self._seconds_per_minibatch = 0.0
 
     def _begin(self, ports: Ports) -> Work:
-        """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
+        """Build the updater; take the initial or the checkpoint's state, commit and publish it."""
         settings = self._settings
         kept = settings.keeper
         self._rollouts = ports.stream_reader("rollouts")
@@ -68,7 +68,7 @@ class LearnerNode(WorkingNode):
         return self._learn()
 
     def _start(self) -> None:
-        """Go on behind what an earlier life committed, what it used up is freed, the rest is learned anew; or begin."""
+        """Begin, or go on after an earlier life's last commit: free the slots that it used, learn from the others."""
         committed = self._keeper.former()
         if committed is None:
             self._updater.load(self._keeper.begin())
@@ -79,7 +79,7 @@ class LearnerNode(WorkingNode):
         self._keeper.take_over(committed)
 
     def _learn(self) -> Work:
-        """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
+        """The whole life of the learner. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
         if ports.former:
             yield from keeper.again_behind_commit()
@@ -99,7 +99,7 @@ class LearnerNode(WorkingNode):
     def _update(self, slots: Sequence[int]) -> Work:
         """One batch: targets, epochs of minibatches, statistics; then commit, publish, free, report.
 
-        A run that is asked to stop abandons the batch: the last commit stays what it was.
+        If the run is to stop, the batch is abandoned and the last commit stands.
         """
         keeper, schedule, run = self._keeper, self._schedule, self._settings.keeper.run
         committed = keeper.committed
@@ -117,7 +117,7 @@ class LearnerNode(WorkingNode):
                 return
             metrics.append(self._updater.metrics())
             refuse_bad_losses(metrics[-1], update + 1)
-            # Not above: a divergence that is no number is no small one either.
+            # `not <=`, because a divergence of NaN is to end the update too.
             if schedule.target_kl is not None and not metrics[-1]["approx_kl"] <= schedule.target_kl:
                 break
         with self._ports.span("statistics"):
@@ -133,17 +133,17 @@ class LearnerNode(WorkingNode):
             keeper.report(loss_values(means) | {"policy/lag": float(np.mean(lags))})
 
     def _drop(self, index: int) -> None:
-        """Be done with a rollout that is too old. By a commit: a death leaves it either waiting, or counted."""
+        """Drop a rollout that is too old, and commit that: after a death it is either still waiting or counted."""
         new = self._keeper.next()
         drop(new, self._keeper.committed, self._rollouts, index)
         self._keeper.enter(new)
         self._rollouts.release(index)
 
     def _epoch(self, epoch: Minibatches) -> Work:
-        """Run the minibatches of one epoch, as many a call as fit ``STEP_LIMIT_S``."""
+        """Run the minibatches of one epoch, as many in one call as fit into ``STEP_LIMIT_S``."""
         done, count = 0, len(epoch.indices)
         while done < count and not self._ports.stopping():
-            # The first minibatch of a run is taken alone: it shows how long one takes.
+            # The first minibatch of a run is run alone, to measure it.
             fit = int(STEP_LIMIT_S / self._seconds_per_minibatch) if self._seconds_per_minibatch else 1
             part = slice(done, min(count, done + max(1, fit)))
             begun = time.monotonic()
@@ -155,12 +155,12 @@ class LearnerNode(WorkingNode):
 
 
 def loss_values(means: Mapping[str, float]) -> dict[str, float]:
-    """An update's metrics by their names in a report."""
+    """The metrics of an update, by their names in a report."""
     return {f"loss/{name.removesuffix('_loss')}": mean for name, mean in means.items()}
 
 
 def refuse_bad_losses(metrics: Mapping[str, float], update: int) -> None:
-    """Return if all losses and the gradient's norm are numbers.
+    """Check that all losses and the norm of the gradient are finite.
 
     Raises:
         BadDataError: one is infinite or NaN.

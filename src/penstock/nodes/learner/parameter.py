@@ -1,7 +1,7 @@
-"""ParameterNode: steps the parameters by gradients that learners hand on, each exactly once; commits and publishes.
+"""ParameterNode: applies the gradients that learners hand on, each exactly once; commits and publishes the parameters.
 
-It owns the run's state: what a gradient made of it, and that this gradient was settled, are one commit. It finds no
-gradient itself, and waits for no learner in particular.
+It owns the run's state. The new parameters and the count of settled gradients are one commit. It computes no gradient
+itself and does not wait for any particular learner.
 """
 
 import time
@@ -12,11 +12,10 @@ import numpy as np
 from penstock.algorithm import UpdaterSettings
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
-from penstock.nodes.learner.intake import Intake, drawable
+from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
-from penstock.nodes.learner.refill import refill
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
@@ -29,15 +28,15 @@ __all__ = ["ParameterNode", "ParameterSettings"]
 
 @dataclass(frozen=True)
 class ParameterSettings:
-    """What one ParameterNode keeps."""
+    """What one ParameterNode applies and keeps."""
 
     keeper: KeeperSettings
     update: str
-    """``module:build_applier`` of what steps the parameters."""
+    """``module:build_applier`` of the applier; eager or compiled."""
     updater: UpdaterSettings
     limiter: RateLimiter
     max_gradient_lag: int
-    """Gradients found from parameters that are more steps old are dropped and counted."""
+    """Gradients of parameters that are more gradient steps old are dropped and counted."""
     open_limit_s: float
 
 
@@ -50,12 +49,12 @@ class ParameterNode(WorkingNode):
         self._settings = settings
         self._policy_lags: list[float] = []
         self._told_paid = 0
-        """Of how many rows all gradient steps were done when the policy was published last."""
+        """The value of ``paid`` when the policy was last published."""
         self._lags: list[int] = []
         self._metrics: list[dict[str, float]] = []
 
     def _begin(self, ports: Ports) -> Work:
-        """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
+        """Build the applier; take the initial or the checkpoint's state, commit and publish it."""
         settings = self._settings
         self._table = ports.table("rollouts")
         self._gradients = ports.stream_reader("gradients")
@@ -81,7 +80,7 @@ class ParameterNode(WorkingNode):
         return self._keep()
 
     def _keep(self) -> Work:
-        """The whole life of the node; yields at least every ``STEP_LIMIT_S``, and while it waits."""
+        """The whole life of the node. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
         if ports.former:
             yield from keeper.again_behind_commit()
@@ -108,11 +107,11 @@ class ParameterNode(WorkingNode):
         return self._wanted(self._keeper.committed) and self._gradients.ready() > 0
 
     def _wanted(self, record: Arrays) -> bool:
-        """True if a gradient step is due, or may be taken before it is."""
+        """True if a gradient step is due, or a spare one may be taken."""
         return int(record["owed"]) > 0 or self._settings.limiter.spare(int(record["steps"]), int(record["applied"])) > 0
 
     def _take_rollouts(self) -> None:
-        """Take note of new rollouts: their rows make gradient steps due."""
+        """Take note of new rollouts. Their rows make gradient steps due."""
         keeper = self._keeper
         committed = keeper.committed
         taken = committed["taken"].copy()
@@ -122,17 +121,17 @@ class ParameterNode(WorkingNode):
         new = keeper.next()
         account(new, committed, slots)
         new["taken"][...] = taken
-        if drawable(self._table, taken) >= self._schedule.min_rows:
+        if rows_to_sample(self._table, taken) >= self._schedule.min_rows:
             limiter = self._settings.limiter
             new["owed"] += limiter.due(int(new["steps"])) - limiter.due(int(committed["steps"]))
         self._told_paid = self._note_paid(new)
         keeper.commit(new, self._applier.state())
-        # The last rollouts' gradient steps are yet to come: what is said of them is said at the end.
+        # The gradient steps of the last rollouts are still to come. They are reported at the end.
         if not keeper.done():
             keeper.report(self._found())
 
     def _found(self) -> dict[str, float]:
-        """What there is to report of the gradients since the last report."""
+        """The metrics of all gradients since the last report."""
         committed, lags, metrics, policy_lags = self._keeper.committed, self._lags, self._metrics, self._policy_lags
         self._lags, self._metrics, self._policy_lags = [], [], []
         names = dict.fromkeys(name for one in metrics for name in one)
@@ -141,22 +140,22 @@ class ParameterNode(WorkingNode):
         lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
         if policy_lags:
             lag["policy/lag"] = float(np.mean(policy_lags))
-        drawn = float(committed["applied"]) * self._schedule.mini_batch_size
-        return loss_values(means) | lag | counts | {"replay/ratio": drawn / max(1.0, float(committed["steps"]))}
+        sampled = float(committed["applied"]) * self._schedule.mini_batch_size
+        return loss_values(means) | lag | counts | {"replay/ratio": sampled / max(1.0, float(committed["steps"]))}
 
     def _note_paid(self, record: Arrays) -> int:
-        """Of how many rows all gradient steps are done: before the bell that tells environment nodes."""
+        """Note how many rows have all gradient steps done. Call it before the environment nodes' bell rings."""
         paid = self._settings.limiter.paid(int(record["steps"]), int(record["owed"]))
         self._ports.note("paid", paid)
         return paid
 
     def _apply(self) -> Work:
-        """Step by the gradients that wait, as far as steps are due; commit once, publish, give back their slots."""
+        """Apply the gradients that wait, as far as steps are due; then one commit, publish, release their slots."""
         keeper, run = self._keeper, self._settings.keeper.run
         committed, deadline = keeper.committed, time.monotonic() + STEP_LIMIT_S
         progress = min(1.0, float(committed["steps"]) / run.timesteps)
         new = keeper.next()
-        # The state is written whole by the commit.
+        # The commit writes the state.
         for name in new.keys() - {spec.name for spec in self._settings.keeper.spec.state}:
             new[name][...] = committed[name]
         used: list[int] = []
@@ -168,8 +167,8 @@ class ParameterNode(WorkingNode):
             self._settle(self._gradients.slot(index), new, progress)
         paid = self._note_paid(new)
         keeper.commit_quietly(new, self._applier.state())
-        # Its publication rings for environment nodes that wait until their rows are paid, all of them: to wake four of
-        # them for each gradient of a small network cost more than to step by it.
+        # Publishing wakes all environment nodes that wait for ``paid``. With a small network, waking four of them for
+        # each gradient cost more than applying it. So the policy is published once a rollout.
         if paid - self._told_paid >= self._rollout_rows or int(new["owed"]) == 0:
             self._told_paid = paid
             keeper.publish()
@@ -179,7 +178,7 @@ class ParameterNode(WorkingNode):
         yield None
 
     def _settle(self, slot: Arrays, new: Arrays, progress: float) -> None:
-        """Step by one learner's gradients, unless they are too old or were settled before the last death."""
+        """Apply one learner's gradients, unless they are too old or an earlier life has settled them."""
         learner, step = int(slot["learner"]), int(slot["step"])
         if step <= new["settled"][learner]:
             return

@@ -1,4 +1,4 @@
-"""What a learner commits: its state, its counters, where each lane stands, and the slots that this used up."""
+"""The commit record of a learner: its state, its counters, the position of each lane, and the used slots."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -24,12 +24,12 @@ __all__ = [
 ]
 
 RETURN_WINDOW = 100
-"""The mean return is over this many last training episodes."""
+"""The mean return is over this many of the latest training episodes."""
 VERDICT = (ArraySpec("best_evaluation", (), "float64"), ArraySpec("since_best", (), "int64"))
-"""The best mean return of an evaluation, and how many evaluations have come after it."""
+"""The best mean return of an evaluation, and the number of evaluations after it."""
 
 _EPISODES = {"returns": "episode_return", "lengths": "episode_length", "shaped_returns": "shaped_return"}
-"""What a record keeps of the last episodes -> where a rollout lists it."""
+"""Array of the record for the latest episodes -> field of a rollout."""
 
 
 def record_specs(
@@ -37,11 +37,12 @@ def record_specs(
 ) -> tuple[ArraySpec, ...]:
     """The arrays of a commit record.
 
-    ``returns`` and ``lengths`` hold the last training episodes, the latest at the end; ``lane_rollout`` the number of
-    each lane's next rollout, ``lane_position`` where the lane stood at the end of its last one, ``lane_collected`` and
-    ``lane_spoilt`` how many rows it had given by then, and what of them had been dropped for bad numbers. ``steps``
-    counts the rows that were learned, ``stale`` those dropped for their age. Where rewards are the user's own
-    (``shaped``), ``shaped_returns`` holds their sums over the episodes that ``returns`` are of.
+    - ``returns``, ``lengths``: of the latest training episodes, the last one at the end.
+    - ``shaped_returns``: sums of own rewards over the same episodes, if rewards are ``shaped``.
+    - ``lane_rollout``: number of each lane's next rollout.
+    - ``lane_position``: position of each lane at the end of its last rollout.
+    - ``lane_collected``, ``lane_spoilt``: rows that each lane had given by then, and those dropped for bad numbers.
+    - ``steps``, ``stale``: rows that were learned, and rows that were dropped for their age.
     """
     return (
         *_common(spec, num_envs, shaped=shaped),
@@ -53,9 +54,9 @@ def record_specs(
 def replay_record_specs(
     spec: AlgorithmSpec, num_envs: int, writers: int, *, shaped: bool = False
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of a commit record of who learns from a table.
+    """The arrays of the commit record of a learner from a table.
 
-    ``taken`` holds how many slots of each writer are accounted for; the rest is as in `record_specs`.
+    ``taken`` counts the slots of each writer that the record accounts for. The rest is as in `record_specs`.
     """
     return (*_common(spec, num_envs, shaped=shaped), ArraySpec("taken", (writers,), "int64"))
 
@@ -63,10 +64,13 @@ def replay_record_specs(
 def parameter_record_specs(
     spec: AlgorithmSpec, num_envs: int, writers: int, learners: int, *, shaped: bool = False
 ) -> tuple[ArraySpec, ...]:
-    """The arrays of a commit record of who applies the gradients of learners from a table.
+    """The arrays of the commit record of a `ParameterNode`.
 
-    ``settled`` holds the number of each learner's last step that was applied or dropped, ``applied`` and ``too_old``
-    count both; ``owed`` gradient steps are due and not applied yet. The rest is as in `replay_record_specs`.
+    - ``settled``: number of each learner's last step that was applied or dropped.
+    - ``applied``, ``too_old``: how many steps were applied, and how many dropped.
+    - ``owed``: gradient steps that are due and not yet applied.
+
+    The rest is as in `replay_record_specs`.
     """
     return (
         *replay_record_specs(spec, num_envs, writers, shaped=shaped),
@@ -95,7 +99,7 @@ def _common(spec: AlgorithmSpec, num_envs: int, *, shaped: bool) -> tuple[ArrayS
 
 
 def begin_anew(record: Arrays) -> None:
-    """Fill a record with nothing learned yet; the state comes from the updater."""
+    """Fill a record as if nothing was learned yet. The caller writes the state."""
     for values in record.values():
         values[...] = 0
     if "consumed_slot" in record:
@@ -104,7 +108,7 @@ def begin_anew(record: Arrays) -> None:
 
 
 def why_done(record: Arrays, run: RunConfig) -> Literal["timesteps", "target_return", "early_stop"] | None:
-    """The setting that ends a run whose learner has committed ``record``; ``None`` while it goes on."""
+    """The setting by which a run with this record is done; ``None`` if it is to go on."""
     if record["steps"] >= run.timesteps:
         return "timesteps"
     enough = run.target_return is not None and record["episodes"] >= RETURN_WINDOW
@@ -116,13 +120,13 @@ def why_done(record: Arrays, run: RunConfig) -> Literal["timesteps", "target_ret
 
 
 def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
-    """Fill ``new`` with what the rollouts in ``slots`` make of ``old``; the state comes from the updater."""
+    """Fill ``new`` with ``old`` plus the update by the rollouts in ``slots``. The caller writes the state."""
     account(new, old, [rollouts.slot(index) for index in slots])
     _name_consumed(new, rollouts, slots)
 
 
 def drop(new: Arrays, old: Arrays, rollouts: StreamReader, index: int) -> None:
-    """Fill ``new`` with what dropping the rollout in slot ``index`` makes of ``old``."""
+    """Fill ``new`` with ``old`` plus the dropping of the rollout in slot ``index``."""
     for name, values in new.items():
         values[...] = old[name]
     rollout = rollouts.slot(index)
@@ -132,7 +136,7 @@ def drop(new: Arrays, old: Arrays, rollouts: StreamReader, index: int) -> None:
 
 
 def account(new: Arrays, old: Arrays, rollouts: Sequence[Arrays]) -> None:
-    """Fill ``new`` with ``old``, one update on, and with the steps, episodes and positions of these rollouts."""
+    """Fill ``new`` with ``old`` plus one update, and the steps, episodes and positions of these rollouts."""
     for name, values in new.items():
         values[...] = old[name]
     new["update"] += 1
@@ -157,7 +161,7 @@ def _place_lanes(new: Arrays, rollout: Arrays) -> None:
 
 
 def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:
-    """Enter the episodes that ended, by time and then by lane: an order that no number of workers changes."""
+    """Add the episodes that ended, by time and then by lane. This order does not depend on the number of workers."""
     order = np.concatenate([np.empty((0, 2), np.int64), *(_episode_ends(rollout) for rollout in rollouts)])
     sequence = np.lexsort((order[:, 1], order[:, 0]))
     new["episodes"] += len(order)
@@ -170,7 +174,7 @@ def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:
 
 
 def _episode_ends(rollout: Arrays) -> Array:
-    """Step and lane of each episode that ended, in the order in which the rollout lists them: int64 ``[n, 2]``."""
+    """Step and lane of the end of each episode, in the order of the rollout's list: int64 ``[n, 2]``."""
     ended = (rollout["terminated"] | rollout["truncated"]) & rollout["valid"]
     t, lane = np.nonzero(ended[:-1])
     return np.stack([t, lane + int(rollout["first_lane"])], axis=1)

@@ -1,7 +1,7 @@
-"""ReplayLearnerNode: turns rows drawn from a table into new parameters.
+"""ReplayLearnerNode: turns rows sampled from a table into new parameters.
 
-It owns the schedule (how many gradient steps for what was collected) and knows nothing of the mathematics: that is the
-algorithm's, run by an updater. Which rows a minibatch holds its sampler draws; what was learned its keeper commits.
+It owns the schedule: how many gradient steps the collected rows make due. The mathematics is the algorithm's, run by an
+updater. A sampler chooses the rows of each minibatch; a keeper commits and publishes the result.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,10 @@ import numpy as np
 
 from penstock.errors import BadDataError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.intake import Intake, drawable
+from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.node import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
-from penstock.nodes.learner.refill import refill
 from penstock.nodes.learner.replica import goal_values
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
@@ -25,7 +24,7 @@ from penstock.types import Array
 __all__ = ["ReplayLearnerNode", "ReplayLearnerSettings"]
 
 SPARE_STEPS = 8
-"""Of a turn without a new rollout: few, because one that comes in between waits."""
+"""Gradient steps of a turn without new rollouts. Few, because a rollout that arrives meanwhile has to wait."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,14 @@ class ReplayLearnerSettings:
 class ReplayLearnerNode(WorkingNode):
     """Learns from table ``rollouts`` and publishes on board ``policy``.
 
-    It goes on in turns: it takes note of the rollouts that are new, takes as many gradient steps as they make due, then
-    commits. While none comes it may take further steps, as far as the limiter lets it. In lock step every environment
-    node waits for that commit, so each turn finds the same rows. Where other learners step with it, board ``goals``
-    tells them up to where.
+    Its life is a sequence of turns:
+
+    1. It takes note of new rollouts.
+    2. It takes the gradient steps that they make due.
+    3. It commits.
+
+    While no rollout comes it may take spare steps, as far as the limiter allows. In lock step every environment node
+    waits for the commit, so each turn finds the same rows. Board ``goals`` tells replicas the goal of each turn.
     """
 
     def __init__(self, settings: ReplayLearnerSettings) -> None:
@@ -53,7 +56,7 @@ class ReplayLearnerNode(WorkingNode):
         self._settings = settings
 
     def _begin(self, ports: Ports) -> Work:
-        """Build the updater, take the initial or the checkpoint's state, publish and commit it."""
+        """Build the updater; take the initial or the checkpoint's state, commit and publish it."""
         settings = self._settings
         self._keeper = Keeper(settings.keeper, ports)
         self._steps = GradientSteps(settings.steps, ports)
@@ -64,7 +67,7 @@ class ReplayLearnerNode(WorkingNode):
         return self._learn()
 
     def _start(self) -> None:
-        """Go on behind what an earlier life committed, or begin."""
+        """Begin, or go on after the last commit of an earlier life."""
         committed = self._keeper.former()
         if committed is None:
             with self._ports.busy("refill the table", self._settings.steps.open_limit_s):
@@ -76,7 +79,7 @@ class ReplayLearnerNode(WorkingNode):
         self._note_paid(int(self._keeper.committed["steps"]))
 
     def _learn(self) -> Work:
-        """The whole life of a learner; yields at least every ``STEP_LIMIT_S``, and while it waits."""
+        """The whole life of the learner. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
         keeper, ports = self._keeper, self._ports
         if ports.former:
             yield from keeper.again_behind_commit()
@@ -94,7 +97,7 @@ class ReplayLearnerNode(WorkingNode):
     def _spare(self) -> int:
         """Gradient steps that may be taken while no rollout comes."""
         committed = self._keeper.committed
-        if drawable(self._table, committed["taken"]) < self._schedule.min_rows:
+        if rows_to_sample(self._table, committed["taken"]) < self._schedule.min_rows:
             return 0
         return self._settings.limiter.spare(int(committed["steps"]), int(committed["gradient_steps"]))
 
@@ -104,7 +107,7 @@ class ReplayLearnerNode(WorkingNode):
     def _turn(self) -> Work:
         """Take note of new rollouts, take the gradient steps that they make due, commit, publish, report.
 
-        A run that is asked to stop abandons the turn: the last commit stays what it was.
+        If the run is to stop, the turn is abandoned and the last commit stands.
         """
         keeper = self._keeper
         committed = keeper.committed
@@ -114,7 +117,7 @@ class ReplayLearnerNode(WorkingNode):
         goal = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
         in_order = self._settings.order == "by_lane"
         if in_order and self._steps.tree is not None:
-            # The checkpoint before holds ranks, and the steps change them.
+            # Wait for the last checkpoint: it copies the priorities, and the steps change them.
             yield from keeper.written_down()
         if self._goals is not None:
             self._goals.publish(goal_values(goal), int(committed["update"]) + 1)
@@ -129,7 +132,7 @@ class ReplayLearnerNode(WorkingNode):
             self._abandon()
             return
         if in_order:
-            # Until the checkpoint before is written: the next commit lets the table's oldest rows be overwritten.
+            # Wait for the last checkpoint: after the next commit the table's oldest rows may be overwritten.
             yield from keeper.written_down()
         with self._ports.span("commit"):
             new = keeper.next()
@@ -138,26 +141,26 @@ class ReplayLearnerNode(WorkingNode):
             self._note_paid(int(new["steps"]))
             keeper.commit(new, self._steps.updater.state())
         with self._ports.span("report"):
-            drawn = goal.last * self._schedule.mini_batch_size
-            found = {"replay/ratio": drawn / max(1, int(new["steps"]))}
+            sampled = goal.last * self._schedule.mini_batch_size
+            found = {"replay/ratio": sampled / max(1, int(new["steps"]))}
             if lags:
                 found["policy/lag"] = float(np.mean(lags))
             keeper.report(loss_values(metrics) | found)
 
     def _abandon(self) -> None:
-        """A turn comes to nothing. Where others rank at the same time, ranks stay: nothing is repeatable there."""
+        """Undo the turn's priorities, for a single learner in lock step. Other runs are not repeatable anyway."""
         if self._settings.order == "by_lane" and self._settings.steps.learners == 1:
             self._steps.take_back()
 
     def _note_paid(self, rows: int) -> None:
-        """All gradient steps that so many rows made due are done: before the bell that tells environment nodes."""
+        """Note that all gradient steps of so many rows are done. Call it before the environment nodes' bell rings."""
         self._ports.note("paid", self._settings.limiter.paid(rows, 0))
 
     def _goal(self, collected: int, taken: Array) -> Goal:
-        """Of the turn that begins with so many new rows; with none, it takes some of the steps that are spare."""
+        """The goal of a turn with ``collected`` new rows. Without new rows the turn takes some spare steps."""
         committed = self._keeper.committed
         before = int(committed["steps"])
-        limiter, enough = self._settings.limiter, drawable(self._table, taken) >= self._schedule.min_rows
+        limiter, enough = self._settings.limiter, rows_to_sample(self._table, taken) >= self._schedule.min_rows
         due = limiter.due(before + collected) - limiter.due(before) if enough else 0
         if collected == 0:
             due = min(SPARE_STEPS, self._spare())

@@ -1,6 +1,6 @@
-"""ReplicaNode: a learner that steps with the one that keeps what all have learned, on rows of its own.
+"""ReplicaNode: a learner that takes each gradient step together with the `ReplayLearnerNode`, on rows of its own.
 
-Its state equals the others' to the bit, so it commits nothing: its next life is told the state by those who live.
+Its state equals the other learners' bit for bit. So it commits nothing: its next life gets the state from them.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ class ReplicaSettings:
 
     steps: StepSettings
     initial: str
-    """``module:init_state`` of the algorithm: the state to begin with, without torch."""
+    """``module:init_state`` of the algorithm: makes the first state, without torch."""
     checkpoint: Path | None
-    """Begin with this one's state instead: all who found a team begin with the same."""
+    """Begin with the state of this checkpoint instead. All learners that found a team begin with the same state."""
 
 
 def goal_specs(writers: int) -> tuple[ArraySpec, ...]:
-    """The arrays of board ``goals``: what a `Goal` says."""
+    """The arrays of board ``goals``: the fields of a `Goal`."""
     return (
         ArraySpec("last", (), "int64"),
         ArraySpec("taken", (writers,), "int64"),
@@ -40,12 +40,12 @@ def goal_specs(writers: int) -> tuple[ArraySpec, ...]:
 
 
 def goal_values(goal: Goal) -> Mapping[str, Array]:
-    """A goal as board ``goals`` has it."""
+    """A goal as arrays of board ``goals``."""
     return {"last": np.array(goal.last), "taken": np.array(goal.taken, np.int64), "progress": np.array(goal.progress)}
 
 
 class ReplicaNode(WorkingNode):
-    """Follows board ``goals``."""
+    """Takes the gradient steps up to each goal of board ``goals``."""
 
     def __init__(self, settings: ReplicaSettings) -> None:
         self._settings = settings
@@ -78,6 +78,6 @@ class ReplicaNode(WorkingNode):
         self._steps.leave()
 
     def _told_anew(self) -> bool:
-        # Who keeps what is learned may have died in between: it cannot tell of a turn before it is let in again.
+        # The ReplayLearnerNode may have died meanwhile. It publishes its next goal only after it has joined again.
         self._steps.may_begin()
         return self._goals.version() != self._version

@@ -1,6 +1,6 @@
-"""GradientSteps: draws minibatches from a table and steps by them, alone or with other learners.
+"""GradientSteps: samples minibatches from a table and takes a gradient step by each, alone or with other learners.
 
-It knows which step comes next, not how many are due, and nothing of what an update means.
+It knows which step comes next. It does not know how many are due, nor what an update computes.
 """
 
 import time
@@ -13,14 +13,13 @@ from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
 from penstock.memory.table import Table
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.demonstrations import Beside, DemonstrationSettings, demonstrated
-from penstock.nodes.learner.drawing import Draw, drawing
+from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations, demonstrated
 from penstock.nodes.learner.keeper import NOTHING_KEPT
+from penstock.nodes.learner.sampling import SampleSpec, sampling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
-from penstock.replay.mixture import Draws
 from penstock.replay.priorities import tree_of
-from penstock.replay.sampler import Sampler
+from penstock.replay.sampler import RowSampler, Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 from penstock.updates.contract import ReplayUpdater, Team
@@ -30,40 +29,40 @@ __all__ = ["Goal", "GradientSteps", "StepSettings"]
 
 @dataclass(frozen=True)
 class StepSettings:
-    """How one learner steps."""
+    """How one learner takes gradient steps."""
 
     update: str
-    """``module:build_replay`` of the updater, or ``module:build_finder`` where the team steps: eager or compiled."""
+    """``module:build_replay`` of the updater, or ``module:build_finder`` if it hands gradients on."""
     updater: UpdaterSettings
     """Its schedule's minibatch is this learner's share."""
     learners: int
-    """How many there are; ``updater.learner`` is which of them this one is."""
+    """Number of learners; ``updater.learner`` is the index of this one."""
     team: str | None
-    """``module:build`` of how it works with the others: ``(ports, updater settings, learners) -> Team``."""
+    """``module:build`` of the team: ``(ports, updater settings, learners) -> Team``. ``None``: the learner is alone."""
     open_limit_s: float
     demonstrations: DemonstrationSettings | None = None
-    """Learned from beside the run's own rows."""
+    """Demonstrations in each minibatch; ``None``: none."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Up to where to step, and what to draw from."""
+    """Up to which gradient step to go on, and from which slots to sample."""
 
     last: int
-    """Gradient steps of the whole run once the turn is over."""
+    """Gradient steps of the whole run at the end of the turn."""
     taken: tuple[int, ...]
-    """Rows are drawn from slots below these, one number a writer."""
+    """Rows are sampled from slots below these sequences, one for each writer."""
     progress: float
     """In [0, 1]."""
 
 
 class GradientSteps:
-    """One learner's sampler, updater and ends of what it shares with the others.
+    """One learner's sampler, its updater, and its team.
 
     Attributes:
-        done: gradient steps of this learner, counted on from those of the state that it began with.
-        table: what is drawn from.
-        tree: the priorities of its rows, if they have some.
+        done: gradient steps of this learner, counted on from those of its first state.
+        table: rows are sampled from it.
+        tree: the priorities of its rows, if they have any.
         updater: holds the state.
     """
 
@@ -75,23 +74,23 @@ class GradientSteps:
         self.table = ports.table("rollouts")
         ranks = ports.priorities("rollouts")
         self.tree = None if ranks is None else tree_of(self.table, ranks)
-        sampler: Draws = self._sampler(self.table, self.tree)
+        sampler: RowSampler = self._sampler(self.table, self.tree)
         if settings.demonstrations is not None:
             with ports.busy("load demonstrations", settings.open_limit_s):
                 others = demonstrated(settings.demonstrations, self._sampler)
-            sampler = Beside(sampler, others, settings.demonstrations.share)
+            sampler = WithDemonstrations(sampler, others, settings.demonstrations.share)
         self._team: Team | None = None
         if settings.team is not None:
             self._team = load(settings.team)(ports, settings.updater, settings.learners)
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
         size = schedule.mini_batch_size * settings.updater.accumulate
-        self._drawing = drawing(sampler, self.updater.room, size, device=settings.updater.device)
+        self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
         self.done = 0
         self._former: list[tuple[Array, Array, Array]] = []
-        """What this turn's steps have changed of ranks: rows, their stamps, the ranks before."""
+        """Priorities that this turn has changed: rows, their stamps, the priorities before."""
         self._largest = 0.0
-        """The largest rank before this turn."""
+        """The largest priority before this turn."""
 
     def _sampler(self, table: Table, tree: SumTree | None = None) -> Sampler:
         return Sampler(
@@ -106,7 +105,7 @@ class GradientSteps:
         )
 
     def start(self, state: Mapping[str, Array]) -> None:
-        """Begin with this state, or with that of the other learners."""
+        """Begin with this state, or with the state of the other learners if they are ahead."""
         state = {part.name: state[part.name] for part in self._settings.updater.spec.state}
         if self._team is not None:
             with self._ports.busy("wait for the other learners", self._settings.open_limit_s):
@@ -115,7 +114,7 @@ class GradientSteps:
         self.done = int(state["gradient_steps"])
 
     def until(self, goal: Goal) -> Work:
-        """Step until the goal is reached, or the run stops."""
+        """Take gradient steps until the goal is reached, or the run stops."""
         self._former.clear()
         if self.tree is not None:
             self._largest = self.tree.max_priority()
@@ -125,11 +124,11 @@ class GradientSteps:
             if not self.may_begin():
                 yield lambda: self.may_begin() or self._ports.stopping()
                 continue
-            draw = Draw(self._key(self.done), goal.taken, beta)
-            then = draw._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
-            drawn = self._drawing.take(draw, then)
+            wanted = SampleSpec(self._key(self.done), goal.taken, beta)
+            then = wanted._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
+            sampled = self._sampling.take(wanted, then)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
-                self._rank(drawn.places, self.updater.learn(drawn.rows, goal.progress))
+                self._rank(sampled.places, self.updater.learn(sampled.rows, goal.progress))
             self.done += 1
             if self._team is not None:
                 self._team.end()
@@ -138,35 +137,35 @@ class GradientSteps:
                 deadline = time.monotonic() + STEP_LIMIT_S
 
     def take_back(self) -> None:
-        """Give rows the ranks that they had before this turn, which comes to nothing; nobody else may rank then."""
+        """Undo this turn's changes of priorities. No other process may change priorities meanwhile."""
         if self.tree is not None:
-            self._drawing.settle()
+            self._sampling.settle()
             for rows, stamps, ranks in reversed(self._former):
                 self.tree.update(rows, stamps, ranks)
             self.tree.put_largest(self._largest)
 
     def may_begin(self) -> bool:
-        """True if a gradient step may begin. To be asked between two turns as well: so newcomers are let in."""
+        """True if a gradient step may begin. Call it between turns as well: it also lets new learners join."""
         return self._team is None or self._team.begin(self.updater)
 
     def leave(self) -> None:
-        """The other learners go on without this one."""
+        """Leave the team. The other learners go on without this one."""
         if self._team is not None:
             self._team.leave()
 
     def _key(self, step: int) -> tuple[int, int]:
-        """Of what is drawn for a step: other rows for each learner."""
+        """The sampling key of a step. Each learner has keys of its own, so it samples other rows."""
         updater = self._settings.updater
         return updater.seed, step * self._settings.learners + updater.learner
 
     def _rank(self, places: Arrays, per_row: Arrays) -> None:
-        """Rows that were just learned from are ranked anew, where they still lie where they were drawn."""
+        """Give the rows of the last step new priorities, unless they were overwritten since they were sampled."""
         priorities = self._table_spec.priorities
         if self.tree is not None and priorities is not None:
             ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
             if not np.isfinite(ranks).all():
                 raise BadDataError(f"gradient step {self.done + 1}: a priority is infinite or NaN; {NOTHING_KEPT}")
             rows, stamps = places["index"].copy(), places["stamp"].copy()
-            self._drawing.settle()
+            self._sampling.settle()
             self._former.append((rows, stamps, self.tree.read(rows)))
             self.tree.update(rows, stamps, ranks)

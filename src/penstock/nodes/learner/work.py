@@ -1,4 +1,4 @@
-"""Work that is one generator from a node's opening to its end, done in the parts that a scheduler asks for.
+"""The base of nodes whose whole life is one generator. Each call of ``step`` runs it up to its next ``yield``.
 
 Knows nothing of what is learned.
 """
@@ -12,31 +12,31 @@ from penstock.nodes.contract import Ports
 __all__ = ["STEP_LIMIT_S", "Wake", "Work", "WorkingNode"]
 
 STEP_LIMIT_S = 0.05
-"""How long one call of ``step`` may go on before the scheduler is given its turn."""
+"""Seconds that one call of ``step`` may take before it returns to the scheduler."""
 
 Wake: TypeAlias = Callable[[], bool]
-"""True once what was waited for is there."""
+"""True once the work need not wait any longer."""
 Work: TypeAlias = Iterator[Wake | None]
-"""Work in parts: it yields at least every ``STEP_LIMIT_S``, and where it waits, with what it waits for."""
+"""Work in parts. Yields ``None`` at least every ``STEP_LIMIT_S``, and a `Wake` to wait for."""
 
 
 class WorkingNode(ABC):
-    """A node that says as one generator what it does all its life; once that is over, so is the node."""
+    """A node whose whole life is one generator. At its end the node is finished."""
 
     _work: Work | None = None
     _wake: Wake | None = None
 
     def open(self, ports: Ports) -> None:
-        """Take the node's ends of its edges, and begin."""
+        """Keep the ports, and begin."""
         self._ports = ports
         self._work = self._begin(ports)
 
     def ready(self) -> bool:
-        """True while there is work, or once what it waits for is there."""
+        """True while there is work that need not wait."""
         return self._work is not None and (self._wake is None or self._wake())
 
     def step(self) -> None:
-        """Go on working."""
+        """Run the work up to its next ``yield``."""
         if self._work is None:
             return
         try:
@@ -45,9 +45,9 @@ class WorkingNode(ABC):
             self._work = None
             self._ports.finished()
 
-    def close(self) -> None:  # noqa: B027 - the contract has it, these nodes do not need it
+    def close(self) -> None:  # noqa: B027 - part of the contract, but these nodes do not need it
         """Nothing outlives the process."""
 
     @abstractmethod
     def _begin(self, ports: Ports) -> Work:
-        """Make everything ready, in the process that the work is done in; the work itself, not begun yet."""
+        """Make everything ready in this process. Returns the work, not begun yet."""

@@ -1,6 +1,6 @@
-"""A function over tensors as a native library: traced, lowered to C++ by torch's ahead-of-time compiler.
+"""Compiles a function over tensors to a native library: traces it, lowers it to C++ by torch's ahead-of-time compiler.
 
-What has been built once is found in the user's cache at the next start. Knows no algorithm.
+A library that was built once is in the user's cache at the next start. Knows no algorithm.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from penstock.updates.compiled.tracing import trace
 __all__ = ["library"]
 
 OPTIONS = {"pattern_matcher": False}
-"""Without the matcher the bias stays out of the matrix product and joins the activation: 157 to 116 us a minibatch."""
+"""Without the matcher the bias is fused with the activation, not the matrix product: 157 to 116 us a minibatch."""
 
 
 def _mm(a: Tensor, b: Tensor) -> Tensor:
@@ -47,17 +47,17 @@ CPU_REWRITES: dict[Any, Callable[..., Tensor]] = {
 def library(
     function: Callable[..., Any], inputs: Sequence[Tensor], tuned: Collection[float]
 ) -> tuple[Callable[[list[Tensor]], object], list[Tensor]]:
-    """``function`` over these inputs as a loaded library, from the cache where it has been built before.
+    """Load ``function`` over these inputs as a library, from the cache if it was built before.
 
     Returns:
-        What runs it, and the inputs to run it with: those given, then what ``function`` holds.
+        The function that runs it, and the inputs for it: the given ones, then the tensors that ``function`` holds.
     """
     device = inputs[0].device
     rewrites = CPU_REWRITES if device.type == "cpu" else {}
     graph, inputs = trace(function, inputs, rewrites, tuned)
     path = _cache() / f"{_key(graph, inputs)}.so"
     if not path.exists():
-        # Several learners ask for the same libraries at once: one of them compiles each.
+        # Several learners may need the same library at once. Only one of them compiles it.
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
@@ -69,9 +69,9 @@ def library(
 
 
 def _compile(graph: GraphModule, inputs: Sequence[Tensor], path: Path) -> None:
-    """Build the library at ``path``; whoever looks sees it whole or not at all."""
+    """Build the library at ``path``. Other processes see it whole or not at all."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # torch's own, about its own insides
+        warnings.simplefilter("ignore")  # torch warns about its own internals
         options = {**OPTIONS, "aot_inductor.output_path": str(Path(folder) / "update.so")}
         built = torch._inductor.aot_compile(graph, tuple(inputs), options=options)  # noqa: SLF001
         with Path(str(built)).open("rb") as library:
@@ -80,7 +80,7 @@ def _compile(graph: GraphModule, inputs: Sequence[Tensor], path: Path) -> None:
 
 
 def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:
-    """Names everything that the machine code depends on."""
+    """The file name: a hash of everything that the machine code depends on."""
     parts = [
         torch.__version__,
         platform.machine(),
@@ -94,7 +94,7 @@ def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:
 
 
 def _cache() -> Path:
-    """A folder of this user that outlives the run; torch's own where there is no home to write to."""
+    """The user's cache folder, or torch's if the user's home cannot be written."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "penstock" / "updates"
     try:

@@ -1,6 +1,6 @@
-"""What is compiled of an algorithm: whole gradient steps, or the gradients of phases and each phase's step apart.
+"""The libraries of an algorithm: whole gradient steps, or gradients of phases and the step of each phase apart.
 
-Each is a library over fixed buffers, so that calls need no arguments. Decides neither what is due nor what is drawn.
+Each library works on fixed buffers, so that calls need no arguments. Decides neither what is due nor what is sampled.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,11 +19,11 @@ __all__ = ["Apply", "Buffers", "FindGradients", "Step", "Take", "whole_of"]
 
 Named: TypeAlias = Mapping[str, Tensor]
 Take: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
-"""The minibatch in the rows that a library is given; traced with it, and may change them in place."""
+"""Takes the minibatch from the rows of a library. It is traced with the library and may change the rows in place."""
 
 
 def whole_of(take: Take, whole: Whole) -> Take:
-    """Takes a minibatch, and changes in it what depends on all of its rows."""
+    """As ``take``, then changes the minibatch by ``whole``, which depends on all of its rows."""
 
     def taken(rows: dict[str, Tensor]) -> dict[str, Tensor]:
         minibatch = take(rows)
@@ -34,36 +34,36 @@ def whole_of(take: Take, whole: Whole) -> Take:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Where libraries find what they work on, and leave what they find."""
+    """The inputs and outputs of libraries."""
 
     state: dict[str, Tensor]
     rows: dict[str, Tensor]
-    """What ``take`` takes the minibatch from."""
+    """``take`` takes the minibatch from these."""
     take: Take
     noise: tuple[dict[str, Tensor], ...]
-    """Of each phase, ``[m, ...]``."""
+    """Noise of each phase, ``[m, ...]``."""
     parts: int
-    """Of a minibatch."""
+    """Parts of a minibatch."""
     share: Tensor
-    """What a part's gradient counts in its minibatch: float32 scalar."""
+    """Weight of a part's gradient in its minibatch: float32 scalar."""
     tuned: Collection[float]
-    """The algorithm's hyper-parameters: one library serves all their values."""
+    """The algorithm's hyper-parameters. One library serves all their values."""
     gradients: dict[str, Tensor] = field(default_factory=dict)
-    """Where finding them and stepping are two libraries: ``<number of the phase>.<network>`` -> ``[n]``."""
+    """``<number of the phase>.<network>`` -> ``[n]``, if computing and applying them are two libraries."""
     per_row: dict[str, Tensor] = field(default_factory=dict)
-    """``[m, ...]`` each."""
+    """What phases compute for each row, ``[m, ...]`` each."""
 
     def example(self) -> dict[str, Tensor]:
         """A minibatch of the right shapes; changes nothing."""
         return self.take({name: values.clone() for name, values in self.rows.items()})
 
     def found(self, index: int, phase: Phase) -> Gradients:
-        """What a phase finds, evaluated on what the buffers hold now."""
+        """The gradients of a phase, evaluated on the current buffers."""
         return phase.gradients(self.state, self.example(), self.noise[index])
 
 
 class Program:
-    """A library with what it reads and writes, and the sums of the metrics that it finds."""
+    """A library with its inputs and outputs, and the sums of its metrics."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class Program:
         metrics: Sequence[str],
         tuned: Collection[float],
     ) -> None:
-        """Compile ``function``, or find it compiled.
+        """Compile ``function``, or take it from the cache.
 
         Args:
-            function: of the groups' tensors, some of which it changes in place; gives the metrics.
+            function: of the groups' tensors. It changes some of them in place and returns the metrics.
             groups: group -> name -> tensor.
-            metrics: their names.
+            metrics: names of the metrics.
             tuned: numbers that may differ from run to run.
         """
         self._names = tuple(metrics)
@@ -96,12 +96,12 @@ class Program:
         self._run, self._inputs = library(flat, [*tensors, self._sums], tuned)
 
     def run(self, count: int = 1) -> None:
-        """Run it once. Its metrics count as those of ``count`` gradient steps."""
+        """Run the library once. Its metrics count as those of ``count`` gradient steps."""
         self._run(self._inputs)
         self._count += count
 
     def drain(self, meter: Meter) -> None:
-        """Hand over the sums of all metrics and start them again."""
+        """Move the sums of all metrics to a meter."""
         if self._count == 0:
             return
         if self._names:
@@ -114,10 +114,10 @@ class Step(Program):
     """One gradient step of some phases, as one library."""
 
     def __init__(self, phases: Sequence[tuple[int, Phase]], buffers: Buffers) -> None:
-        """For these phases, each with its number."""
-        # Pure functions: running them once on what the buffers hold now tells the metrics' names and changes nothing.
+        """Compile the step of these phases, each with its number."""
+        # Phases are pure functions: running them once tells the names of the metrics and changes nothing.
         _, found = _evaluate(phases, buffers.state, buffers.example(), buffers.noise)
-        self.per_row = _rooms(buffers.per_row, found.per_row)
+        self.per_row = _buffers_for(buffers.per_row, found.per_row)
 
         def step(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
             noise = [_of_phase(given["noise"], phase) for phase in range(len(buffers.noise))]
@@ -134,9 +134,9 @@ class Step(Program):
 
 
 class FindGradients(Program):
-    """The gradients of some phases, all from the state as it is.
+    """The gradients of some phases, all from the current state.
 
-    Of a minibatch in parts they are added to what ``gradients`` holds, by the part's share.
+    If a minibatch has parts, each part's gradients are added to ``gradients``, weighted by its share.
 
     Attributes:
         gradients: number of the phase -> network -> ``[n]``.
@@ -144,11 +144,11 @@ class FindGradients(Program):
     """
 
     def __init__(self, phases: Sequence[tuple[int, Phase]], buffers: Buffers) -> None:
-        """For these phases, each with its number."""
+        """Compile the step of these phases, each with its number."""
         found = {index: buffers.found(index, phase) for index, phase in phases}
-        self.gradients = {index: _gradient_rooms(buffers, index, one.gradients) for index, one in found.items()}
+        self.gradients = {index: _gradient_buffers(buffers, index, one.gradients) for index, one in found.items()}
         per_row = {name: row for one in found.values() for name, row in one.per_row.items()}
-        self.per_row = _rooms(buffers.per_row, per_row)
+        self.per_row = _buffers_for(buffers.per_row, per_row)
         names = [name for one in found.values() for name in one.metrics]
 
         def find(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -156,11 +156,11 @@ class FindGradients(Program):
             metrics: dict[str, Tensor] = {}
             for index, phase in phases:
                 found = phase.gradients(given["state"], minibatch, _of_phase(given["noise"], index))
-                for name, room in _of_phase(given["gradients"], index).items():
+                for name, buffer in _of_phase(given["gradients"], index).items():
                     if buffers.parts > 1:
-                        room.add_(share * found.gradients[name])
+                        buffer.add_(share * found.gradients[name])
                     else:
-                        room.copy_(found.gradients[name])
+                        buffer.copy_(found.gradients[name])
                 _write(given["per_row"], found.per_row)
                 metrics.update(found.metrics)
             return {name: share * metric for name, metric in metrics.items()}
@@ -180,12 +180,12 @@ class Apply(Program):
     """The step of one phase down its gradients.
 
     Attributes:
-        gradients: network -> ``[n]``: what it steps down; empty for a phase that never has any.
+        gradients: network -> ``[n]``; empty for a phase that never has any.
     """
 
     def __init__(self, index: int, phase: Phase, buffers: Buffers) -> None:
-        """For the phase of this number."""
-        self.gradients = _gradient_rooms(buffers, index, buffers.found(index, phase).gradients)
+        """Compile the step of the phase with this number."""
+        self.gradients = _gradient_buffers(buffers, index, buffers.found(index, phase).gradients)
 
         def apply(given: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
             _write(given["state"], phase.apply(given["state"], given["gradients"]))
@@ -194,15 +194,15 @@ class Apply(Program):
         super().__init__(apply, {"state": buffers.state, "gradients": self.gradients}, [], buffers.tuned)
 
 
-def _gradient_rooms(buffers: Buffers, index: int, gradients: Named) -> dict[str, Tensor]:
-    """Where the gradients of the phase of this number lie: network -> ``[n]``."""
-    return _of_phase(_rooms(buffers.gradients, _numbered({index: gradients})), index)
+def _gradient_buffers(buffers: Buffers, index: int, gradients: Named) -> dict[str, Tensor]:
+    """The buffers for the gradients of one phase: network -> ``[n]``."""
+    return _of_phase(_buffers_for(buffers.gradients, _numbered({index: gradients})), index)
 
 
 def _evaluate(
     phases: Sequence[tuple[int, Phase]], state: Named, minibatch: Named, noise: Sequence[Named]
 ) -> tuple[dict[str, Tensor], Gradients]:
-    """What the phases change in the state, one after the other; their metrics and what they find for each row."""
+    """The changes of the state by the phases, one after the other; their metrics and their values for each row."""
     changed: dict[str, Tensor] = {}
     metrics: dict[str, Tensor] = {}
     per_row: dict[str, Tensor] = {}
@@ -215,7 +215,7 @@ def _evaluate(
 
 
 def _numbered(of_phases: Mapping[int, Named]) -> dict[str, Tensor]:
-    """Tensors of several phases under one roof; `_of_phase` takes them apart."""
+    """Tensors of several phases in one mapping. `_of_phase` takes out those of one phase."""
     return {f"{index}.{name}": values for index, named in of_phases.items() for name, values in named.items()}
 
 
@@ -224,14 +224,14 @@ def _of_phase(numbered: Named, index: int) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): values for name, values in numbered.items() if name.startswith(prefix)}
 
 
-def _rooms(rooms: dict[str, Tensor], found: Named) -> dict[str, Tensor]:
-    """Those of the rooms that ``found`` needs, made where they are missing."""
+def _buffers_for(buffers: dict[str, Tensor], found: Named) -> dict[str, Tensor]:
+    """The buffers for ``found``. Missing ones are made."""
     for name, values in found.items():
-        if name not in rooms:
-            rooms[name] = torch.zeros_like(values)
-    return {name: rooms[name] for name in found}
+        if name not in buffers:
+            buffers[name] = torch.zeros_like(values)
+    return {name: buffers[name] for name in found}
 
 
-def _write(rooms: Named, values: Named) -> None:
+def _write(buffers: Named, values: Named) -> None:
     for name, value in values.items():
-        rooms[name].copy_(value)
+        buffers[name].copy_(value)

@@ -1,7 +1,7 @@
-"""Learning from a table by compiled libraries: each minibatch is drawn or put into fixed buffers.
+"""Learning from a table by compiled libraries. Each minibatch is sampled into fixed buffers, or copied there.
 
-Where a learner is alone, all phases that are due are one library; where others have a say in the gradients, or a
-minibatch comes in parts, each phase is two: what finds its gradients, and its step.
+For a single learner all phases that are due are one library. If learners agree on gradients, or a minibatch has parts,
+each phase is two libraries: one computes its gradients, the other applies them.
 """
 
 import torch
@@ -19,7 +19,7 @@ __all__ = ["build_applier", "build_finder", "build_replay"]
 
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
-    """The updater of a learner from a table; ``exchange`` is how it agrees with others, if there are any."""
+    """The updater of a learner from a table; ``exchange`` is how it agrees with other learners, if there are any."""
     algorithm, rows = _algorithm(settings), _rows(settings)
     stepper = _stepper(settings, algorithm, rows)
     if exchange is None and settings.accumulate == 1:
@@ -30,7 +30,7 @@ def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) ->
 
 
 def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
-    """The updater of a learner from a table that hands its gradients on: all phases that are due are one library."""
+    """The updater of a learner that hands its gradients on. All phases that are due are one library."""
     algorithm, rows = _algorithm(settings), _rows(settings)
     stepper = _stepper(settings, algorithm, rows)
     stepper.prepare_finds()
@@ -38,18 +38,18 @@ def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
 
 
 def build_applier(settings: UpdaterSettings) -> Applier:
-    """What steps by gradients that others have found: a library each phase."""
+    """The applier of gradients that other learners have computed: one library for each phase."""
     stepper = _stepper(settings, _algorithm(settings), _rows(settings))
     stepper.prepare_applies()
     return Applier(stepper)
 
 
 def _rows(settings: UpdaterSettings) -> dict[str, Tensor]:
-    """What the libraries read a minibatch from."""
+    """The buffers from which libraries read a minibatch."""
     device, size = torch.device(settings.device), settings.spec.schedule.mini_batch_size
     return {
         spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)
-        for spec in settings.spec.drawn(settings.spaces)
+        for spec in settings.spec.sampled(settings.spaces)
     }
 
 
@@ -60,12 +60,12 @@ def _algorithm(settings: UpdaterSettings) -> Algorithm:
 
 
 def _stepper(settings: UpdaterSettings, algorithm: Algorithm, rows: dict[str, Tensor]) -> CompiledStepper:
-    """A library makes of a minibatch what depends on all of its rows, unless it is given a part."""
+    """The libraries include ``algorithm.whole``, which needs all rows of a minibatch, unless minibatches have parts."""
     take = whole_of(dict, algorithm.whole) if settings.accumulate == 1 else dict
     return CompiledStepper(algorithm.phases, settings, rows, take)
 
 
 def _inbox(settings: UpdaterSettings, algorithm: Algorithm, rows: dict[str, Tensor]) -> Inbox:
-    fields, size = settings.spec.drawn(settings.spaces), settings.spec.schedule.mini_batch_size
+    fields, size = settings.spec.sampled(settings.spaces), settings.spec.schedule.mini_batch_size
     whole = algorithm.whole if settings.accumulate > 1 else None
     return Inbox(fields, size, settings.accumulate, torch.device(settings.device), whole=whole, rows=rows)

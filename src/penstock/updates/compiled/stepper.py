@@ -1,4 +1,4 @@
-"""A state in fixed buffers, and the libraries that step it: which phases are due, with which noise."""
+"""Holds a state in fixed buffers, and runs the libraries of the phases that are due, with their noise."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,8 +22,8 @@ class CompiledStepper:
     Args:
         phases: of the algorithm.
         settings: of the updater.
-        rows: what ``take`` takes a minibatch from.
-        take: traced.
+        rows: ``take`` takes a minibatch from these.
+        take: traced into each library.
     """
 
     def __init__(self, phases: Sequence[Phase], settings: UpdaterSettings, rows: dict[str, Tensor], take: Take) -> None:
@@ -64,7 +64,7 @@ class CompiledStepper:
         return self._clock.count
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
+        """Take a whole state, or some of its arrays."""
         for name, values in state.items():
             self._buffers.state[name].copy_(torch.from_numpy(np.require(values, requirements="W")))
         if "gradient_steps" in state:
@@ -89,34 +89,34 @@ class CompiledStepper:
         return self._meter.take()
 
     def prepare_steps(self) -> None:
-        """Have the libraries ready that a learner alone needs from the first steps on."""
+        """Load the libraries that a single learner needs for its first steps."""
         for due in self._first_due():
             self._step(due)
 
     def prepare_parts(self) -> None:
-        """Have the libraries ready that learners need who agree, or whose minibatches come in parts."""
+        """Load the libraries for learners that agree on gradients, and for minibatches in parts."""
         for index in range(len(self._phases)):
             self._find((index,))
             self._apply(index)
 
     def prepare_finds(self) -> None:
-        """Have the libraries ready that `find` needs from the first steps on."""
+        """Load the libraries that `find` needs for its first steps."""
         for due in self._first_due():
             self._find(self._with_gradients(due))
 
     def prepare_applies(self) -> None:
-        """Have the libraries ready that `apply` needs."""
+        """Load the libraries that `apply` needs."""
         for index in range(len(self._phases)):
             self._apply(index)
 
     def _with_gradients(self, due: tuple[int, ...]) -> tuple[int, ...]:
-        """Without the phases that never have any, which evaluating them shows."""
+        """Those of the phases that have gradients. Evaluating a phase once shows whether it has."""
         for index in set(due) - self._has_gradients.keys():
             self._has_gradients[index] = bool(self._buffers.found(index, self._phases[index]).gradients)
         return tuple(index for index in due if self._has_gradients[index])
 
     def _first_due(self) -> list[tuple[int, ...]]:
-        """All phases are due at 0, and at 1 those that are at every step."""
+        """The phases due at step 0, which are all, and at step 1, which are those of every step."""
         count, found = self._clock.count, []
         for self._clock.count in (0, 1):
             found.append(self._clock.due())
@@ -124,10 +124,10 @@ class CompiledStepper:
         return found
 
     def step_here(self) -> Arrays:
-        """One gradient step with the minibatch that the rows hold; what it finds for each row."""
+        """Take one gradient step by the minibatch in the rows. Returns what the phases compute for each row."""
         due = self._clock.due()
         for index in due:
-            self._draw(index, 0, self._size)
+            self._generate_noise(index, 0, self._size)
         step = self._step(due)
         step.run()
         self._clock.count += 1
@@ -136,7 +136,7 @@ class CompiledStepper:
     def step(
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
-        """One gradient step; as `penstock.updates.learning.Stepper.step`."""
+        """Take one gradient step; as `penstock.updates.learning.Stepper.step`."""
         if exchange is None and self._buffers.parts == 1:
             self._put(parts[0])
             return self.step_here()
@@ -153,7 +153,7 @@ class CompiledStepper:
         return per_row
 
     def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """The gradients of one step, handed on; as `penstock.updates.learning.Stepper.find`."""
+        """Hand on the gradients of one step; as `penstock.updates.learning.Stepper.find`."""
         due = self._with_gradients(self._clock.due())
         find = self._find(due)
         per_row = self._run_parts(due, find, parts, weights)
@@ -163,7 +163,7 @@ class CompiledStepper:
         return per_row
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """One gradient step by these; as `penstock.updates.learning.Stepper.apply`."""
+        """Take one gradient step by these gradients; as `penstock.updates.learning.Stepper.apply`."""
         due = self._clock.due()
         for index, phase in enumerate(self._phases):
             apply = self._apply(index)
@@ -180,7 +180,7 @@ class CompiledStepper:
         parts: Sequence[Mapping[str, Tensor]],
         weights: Sequence[float],
     ) -> Arrays:
-        """Find the gradients of these phases over all parts of a minibatch; what they find for each row."""
+        """Compute the gradients of these phases over all parts. Returns what the phases compute for each row."""
         if self._buffers.parts > 1:
             for gradients in find.gradients.values():
                 for gradient in gradients.values():
@@ -189,7 +189,7 @@ class CompiledStepper:
         for number, (part, weight) in enumerate(zip(parts, weights, strict=True)):
             self._put(part)
             for index in phases:
-                self._draw(index, number, len(parts) * self._size)
+                self._generate_noise(index, number, len(parts) * self._size)
             self._buffers.share.fill_(weight / sum(weights))
             find.run(count=0 if number else 1)
             for name, values in find.per_row.items():
@@ -202,14 +202,14 @@ class CompiledStepper:
             self._buffers.state["gradient_steps"].fill_(self._clock.count)
 
     def _put(self, part: Mapping[str, Tensor]) -> None:
-        """Make this minibatch, ``[m, ...]`` each, the one that the rows hold."""
+        """Copy this minibatch, ``[m, ...]`` each, into the rows."""
         if part is self._buffers.rows:
             return
         for name, values in self._buffers.rows.items():
             values.copy_(part[name])
 
-    def _draw(self, phase: int, part: int, rows: int) -> None:
-        """Draw the noise of a phase for one part of a minibatch of so many rows, those of other learners apart."""
+    def _generate_noise(self, phase: int, part: int, rows: int) -> None:
+        """Generate the noise of a phase for one part of a minibatch of so many rows. Learners have different noise."""
         if self._buffers.noise[phase]:
             first_row = self._learner * rows + part * self._size
             for name, values in self._clock.noise(phase, first_row, self._size).items():
@@ -232,5 +232,5 @@ class CompiledStepper:
 
 
 def _here(tensors: Mapping[str, Tensor]) -> Arrays:
-    """On the CPU."""
+    """The tensors as arrays on the CPU."""
     return {name: values.cpu().numpy() for name, values in tensors.items()}

@@ -1,4 +1,4 @@
-"""Learning from a stream by compiled libraries: minibatches are gathered, many at once, into fixed buffers."""
+"""Learning from a stream by compiled libraries. Many minibatches at once are gathered into fixed buffers."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ __all__ = ["CompiledParts", "CompiledUpdater", "build"]
 
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUpdater | CompiledParts":
-    """The updater of a learner from a stream, compiled or taken from the cache; ``arrays`` as for the eager one."""
+    """The updater of a learner from a stream; ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
     torch.set_num_threads(settings.threads)
     algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
     updater = CompiledUpdater if settings.accumulate == 1 else CompiledParts
@@ -25,7 +25,7 @@ def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUp
 
 
 class CompiledUpdater(StreamLearner):
-    """Runs an algorithm's phases over the rows of a stream: a library call for each minibatch."""
+    """Runs an algorithm's phases over the rows of a stream, with one library call for each minibatch."""
 
     _stepper: CompiledStepper
 
@@ -44,7 +44,7 @@ class CompiledUpdater(StreamLearner):
 
 
 class CompiledParts(StreamLearner):
-    """Runs them over minibatches in parts: each part is copied to where the libraries read it."""
+    """Runs the phases over minibatches in parts. Each part is copied into the libraries' buffers."""
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
         """Lay out the buffers and compile the phases."""
@@ -62,7 +62,7 @@ def _batch(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> Batch:
 
 
 POSITION = "position"
-"""Among the rows: which of the gathered minibatches comes next. Libraries count it up, so that calls need nothing."""
+"""Name of a buffer among the rows: index of the next gathered minibatch. The libraries count it on themselves."""
 
 
 def _take(rows: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
-"""A function over tensors as a graph of elementary operators, in which every tensor and every tuned number is an input.
+"""Traces a function over tensors into a graph of elementary operators. Every tensor and tuned number is an input of it.
 
-So one graph serves all values of a hyper-parameter, and can be compiled once for them. Compiles nothing.
+So one graph, compiled once, serves all values of a hyper-parameter. Compiles nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ TAKES_A_TENSOR: dict[Any, Any] = {
     ATEN.mul.Tensor: ATEN.mul.Tensor,
     ATEN.sub.Tensor: ATEN.sub.Tensor,
 }
-"""Operators whose second operand may be a number or a tensor, and their form for a tensor."""
+"""Operators whose second operand may be a number or a tensor -> their form for a tensor."""
 
 
 def trace(
@@ -33,17 +33,17 @@ def trace(
     rewrites: Mapping[Any, Callable[..., Any]],
     tuned: Collection[float],
 ) -> tuple[GraphModule, list[Tensor]]:
-    """Trace ``function`` and lift what it holds into its inputs.
+    """Trace ``function``, and make the tensors that it holds inputs of the graph.
 
     Args:
-        function: of tensors alone; its backward passes become part of the graph.
-        inputs: tensors of the shapes and dtypes that it will be given.
-        rewrites: operator -> what to trace in its place.
-        tuned: numbers that may differ from run to run. A number that happens to be equal to one is lifted too, which
-            does no harm.
+        function: of tensors only. Its backward passes become part of the graph.
+        inputs: tensors of the shapes and dtypes of later calls.
+        rewrites: operator -> function to trace in its place.
+        tuned: numbers that may differ from run to run; they become inputs. Other numbers of equal value become inputs
+            too, which does no harm.
 
     Returns:
-        The graph, and what to call it with: the inputs, then what was lifted.
+        The graph, and its inputs: the given ones, then the new ones.
     """
     graph = make_fx(function, decomposition_table=dict(rewrites), tracing_mode="fake")(*inputs)
     lifted = [node for node in graph.graph.nodes if node.op == "get_attr"]
@@ -62,7 +62,7 @@ def trace(
 
 
 def _placeholder(graph: GraphModule, name: str, value: Tensor) -> Node:
-    """A new last input."""
+    """Add a new last input."""
     last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1]
     with graph.graph.inserting_after(last):
         placeholder = graph.graph.placeholder(name)

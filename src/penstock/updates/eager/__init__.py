@@ -1,4 +1,4 @@
-"""The update as plain torch calls: starts at once, needs no compiler. Knows no algorithm beyond its phases."""
+"""The update as plain torch calls. Starts at once and needs no compiler. Knows no algorithm beyond its phases."""
 
 from penstock.updates.eager.replay import build_applier, build_finder, build_replay
 from penstock.updates.eager.stream import EagerUpdater, build

@@ -1,4 +1,4 @@
-"""Learning from a table, one torch call at a time: gradients and steps, or one without the other."""
+"""Learning from a table, one torch call at a time: both gradients and steps, only gradients, or only steps."""
 
 import torch
 
@@ -13,19 +13,19 @@ __all__ = ["build_applier", "build_finder", "build_replay"]
 
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
-    """The updater of a learner from a table; ``exchange`` is how it agrees with others, if there are any."""
+    """The updater of a learner from a table; ``exchange`` is how it agrees with other learners, if there are any."""
     algorithm = _algorithm(settings)
     return Learner(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), exchange)
 
 
 def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
-    """The updater of a learner from a table that hands its gradients on."""
+    """The updater of a learner that hands its gradients on."""
     algorithm = _algorithm(settings)
     return Finder(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), hand_on)
 
 
 def build_applier(settings: UpdaterSettings) -> Applier:
-    """What steps by gradients that others have found."""
+    """The applier of gradients that other learners have computed."""
     return Applier(EagerStepper(_algorithm(settings).phases, settings))
 
 
@@ -36,5 +36,5 @@ def _algorithm(settings: UpdaterSettings) -> Algorithm:
 
 
 def _inbox(settings: UpdaterSettings, algorithm: Algorithm) -> Inbox:
-    fields, size = settings.spec.drawn(settings.spaces), settings.spec.schedule.mini_batch_size
+    fields, size = settings.spec.sampled(settings.spaces), settings.spec.schedule.mini_batch_size
     return Inbox(fields, size, settings.accumulate, torch.device(settings.device), whole=algorithm.whole)

@@ -1,4 +1,4 @@
-"""A state, and the phases that step it, one torch call at a time."""
+"""Holds a state, and runs the phases that step it, one torch call at a time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -46,7 +46,7 @@ class EagerStepper:
         return self._clock.count
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or the arrays of it that are named."""
+        """Take a whole state, or some of its arrays."""
         for name, values in state.items():
             self._state[name] = torch.tensor(values, device=self._device)
         if "gradient_steps" in state:
@@ -71,7 +71,7 @@ class EagerStepper:
     def step(
         self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], exchange: Exchange | None
     ) -> Arrays:
-        """One gradient step; as `penstock.updates.learning.Stepper.step`."""
+        """Take one gradient step; as `penstock.updates.learning.Stepper.step`."""
         all_found = []
         for index in self._clock.due():
             phase = self._phases[index]
@@ -84,7 +84,7 @@ class EagerStepper:
         return self._count_on(all_found)
 
     def find(self, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float], hand_on: HandOn) -> Arrays:
-        """The gradients of one step, handed on; as `penstock.updates.learning.Stepper.find`."""
+        """Hand on the gradients of one step; as `penstock.updates.learning.Stepper.find`."""
         all_found = []
         for index in self._clock.due():
             found = self._found(index, parts, weights)
@@ -94,7 +94,7 @@ class EagerStepper:
         return self._count_on(all_found)
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]]) -> None:
-        """One gradient step by these; as `penstock.updates.learning.Stepper.apply`."""
+        """Take one gradient step by these gradients; as `penstock.updates.learning.Stepper.apply`."""
         due = self._clock.due()
         for index, phase in enumerate(self._phases):
             if phase.name in gradients or (index in due and self._silent(index)):
@@ -102,7 +102,7 @@ class EagerStepper:
         self._count_on([])
 
     def _found(self, index: int, parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Gradients:
-        """What one phase finds on all parts of a minibatch together."""
+        """The gradients of one phase over all parts of a minibatch together."""
         noise = self._noise(index, len(parts), len(parts[0]["weight"]))
         found = [self._phases[index].gradients(self._state, *inputs) for inputs in zip(parts, noise, strict=True)]
         return Gradients(
@@ -115,14 +115,14 @@ class EagerStepper:
         return {name: torch.tensor(values, device=self._device) for name, values in arrays.items()}
 
     def _silent(self, index: int) -> bool:
-        """True for a phase without gradients, which asking it for a row shows."""
+        """True for a phase that never has gradients. Evaluating it on one row shows that."""
         phase, settings = self._phases[index], self._settings
-        row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in settings.spec.drawn(settings.spaces)}
+        row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in settings.spec.sampled(settings.spaces)}
         minibatch = {name: torch.from_numpy(values).to(self._device) for name, values in row.items()}
         return not phase.gradients(self._state, minibatch, *self._noise(index, 1, 1)).gradients
 
     def _count_on(self, all_found: Sequence[Gradients]) -> Arrays:
-        """Count a gradient step in which phases found this, and note its metrics; what it found for each row."""
+        """Count a gradient step and add its metrics. Returns what its phases computed for each row."""
         self._clock.count += 1
         if "gradient_steps" in self._state:
             self._state["gradient_steps"] = torch.tensor(self._clock.count, device=self._device)
@@ -132,7 +132,7 @@ class EagerStepper:
         return _here({name: values for found in all_found for name, values in found.per_row.items()})
 
     def _noise(self, phase: int, parts: int, size: int) -> list[dict[str, Tensor]]:
-        """The noise of a phase for each part; the learners' rows are numbered one learner after the other."""
+        """The noise of a phase for each part. Rows are numbered through all learners, one learner after the other."""
         rows = parts * size
         here = {
             name: torch.from_numpy(values).to(self._device).reshape(parts, size, *values.shape[1:])
@@ -142,7 +142,7 @@ class EagerStepper:
 
 
 def _here(tensors: Mapping[str, Tensor]) -> Arrays:
-    """On the CPU."""
+    """The tensors as arrays on the CPU."""
     return {name: values.cpu().numpy() for name, values in tensors.items()}
 
 

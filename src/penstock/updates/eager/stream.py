@@ -15,7 +15,7 @@ __all__ = ["EagerUpdater", "build"]
 
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "EagerUpdater":
-    """The updater of a learner from a stream, whose rows are ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
+    """The updater of a learner from a stream; ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
     torch.set_num_threads(settings.threads)
     return EagerUpdater(load_functions(settings.learn)(settings.spaces, settings.config), settings, arrays)
 

@@ -160,7 +160,7 @@ def test_a_transfer_leaves_what_contents_and_restore_do(monkeypatch, before, aft
     one, two = empty(after, slots), empty(after, slots)
     trees = [SumTree(memory(SumTree.required(10_000)), one.arrays["valid"].size) for _ in range(2)]
     restore(one, contents(source, [9] * before, ranks), trees[0])
-    assert transfer(source, [9] * before, ranks, two, trees[1]) == min(SLOTS, slots) - 1
+    assert transfer(source, [0] * before, [9] * before, ranks, two, trees[1]) == min(SLOTS, slots) - 1
     assert same(contents(one, [9] * after, trees[0]), contents(two, [9] * after, trees[1]))
     assert all(np.array_equal(one.arrays[name], two.arrays[name]) for name in one.arrays)
     assert [one.first(writer) for writer in range(after)] == [two.first(writer) for writer in range(after)]
@@ -171,7 +171,7 @@ def test_a_transfer_takes_as_much_of_one_writer_as_of_another() -> None:
     source.claim(1, 3)
     source.push(1, 3)
     target = empty(1)
-    assert transfer(source, [3, 4], None, target, None) == 3
+    assert transfer(source, [0, 0], [3, 4], None, target, None) == 3
     assert (target.first(0), target.written(0)) == (1, 4)
     assert np.array_equal(contents(source, [3, 4])["obs"], contents(target, [4])["obs"])
 

@@ -253,7 +253,7 @@ def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Progr
 
 @contextlib.contextmanager
 def _asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: str) -> Iterator[None]:
-    """Turn an EnvError into one that asks for an object: for what was given as an object and has no name to find it by.
+    """Let an EnvError ask for the environment, wrappers or reward again, if the run got them as objects without a name.
 
     Args:
         folder: of the run.

@@ -45,7 +45,7 @@ Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 REQUIRED = dataclasses.MISSING
 """Marks a field without a default."""
 
-BY_LANES = "its lanes count their rollouts by it"
+BY_LANES = "its lanes count rollouts of this length"
 BY_NETWORKS = "its networks were made and trained with it"
 BY_PRIORITIES = "its replay table was made with priorities, or without"
 """Reasons why a resumed run keeps a setting, for ``fixed`` of fields."""

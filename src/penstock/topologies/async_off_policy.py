@@ -61,7 +61,7 @@ def _apart(plan: Plan) -> Program:
         (
             # The gradients of one step of a follower, to be applied once.
             Stream("gradients", learners, ("learner",), slot_specs(spec.shared()), SLOTS * run.learners, "wait"),
-            # The state after these steps, and how many gradients of each learner are applied or dropped.
+            # The state after these steps; for each learner, its last gradients that were applied or dropped.
             Board("parameters", "learner", learners, board_specs(spec.shared(), run.learners)),
         ),
     )

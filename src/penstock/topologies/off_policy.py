@@ -47,7 +47,7 @@ def build(plan: Plan) -> Program:
     """The graph without lag, with rollouts taken in lane order. Collection and learning take turns.
 
     Raises:
-        ConfigError: ``reuse`` is set, which adds gradient steps while rows are slow to come. In lock step none are.
+        ConfigError: ``reuse`` is set. It adds gradient steps while rows are slow to come; in lock step there are none.
     """
     schedule, _ = plan.spec.replay()
     if schedule.reuse != 1.0:

@@ -39,20 +39,24 @@ def test_a_bound_policy_reads_its_explore_at_every_call(name):
 
 
 def test_epsilon_greedy_takes_the_first_of_equals_and_never_more_than_there_are():
-    kernel = PolicyKernel(layout_of(reference.without_value(reference.FLAT, EpsilonGreedy(3), ())))
+    graph = reference.without_value(reference.FLAT, EpsilonGreedy(3), ())
+    kernel = PolicyKernel(layout_of(graph))
     kernel.load({"actor": np.array([0.0] * 9 + [4.0, 1.0, 4.0], np.float32)})
     below_one = 1.0 - 2.0**-24
     noise = np.array([[0.49, 0.34], [0.5, 0.34], [0.0, below_one], [0.0, np.nan], [0.0, 2.0], [0.0, -1.0]], np.float32)
     explore = np.array([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], np.float32)
-    out = acted(kernel, {"obs": np.ones((6, 3), np.float32)}, noise, explore)
+    out = acted(graph, kernel, {"obs": np.ones((6, 3), np.float32)}, noise, explore)
     assert out["action"].tolist() == [1, 0, 2, 0, 2, 0]
     assert out["q"].tolist() == [[4.0, 1.0, 4.0]] * 6
 
 
 def test_a_squashed_action_stays_inside_whatever_its_outputs():
-    kernel = PolicyKernel(layout_of(reference.without_value(reference.FLAT, SquashedGaussian(2), ())))
+    graph = reference.without_value(reference.FLAT, SquashedGaussian(2), ())
+    kernel = PolicyKernel(layout_of(graph))
     kernel.load({"actor": np.array([0.0] * 12 + [1e30, -1e30, 1e30, -1e30], np.float32)})
-    out = acted(kernel, {"obs": np.ones((1, 3), np.float32)}, np.full((1, 2), 5.0, np.float32), np.ones(1, np.float32))
+    out = acted(
+        graph, kernel, {"obs": np.ones((1, 3), np.float32)}, np.full((1, 2), 5.0, np.float32), np.ones(1, np.float32)
+    )
     assert out["action"].tolist() == [[1.0, -1.0]]
 
 

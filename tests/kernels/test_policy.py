@@ -27,8 +27,8 @@ def loaded(graph, level=None, seed=0):
     return kernel, published
 
 
-def acted(kernel, obs, noise, explore):
-    out = reference.outputs_for(kernel.graph, len(explore))
+def acted(graph, kernel, obs, noise, explore):
+    out = reference.outputs_for(graph, len(explore))
     kernel.act(obs, noise, explore, out)
     return out
 
@@ -40,11 +40,11 @@ def test_a_row_does_not_depend_on_how_many_are_in_the_call(name, level):
     kernel, _ = loaded(graph, level)
     obs, noise = reference.observations(graph, generator, 70), reference.noise_of(graph, generator, 70)
     explore = np.ones(70, np.float32)
-    whole = acted(kernel, obs, noise, explore)
+    whole = acted(graph, kernel, obs, noise, explore)
     for n in range(1, 71):
         first = (70 - n) // 2
         rows = slice(first, first + n)
-        part = acted(kernel, {field: values[rows] for field, values in obs.items()}, noise[rows], explore[rows])
+        part = acted(graph, kernel, {field: values[rows] for field, values in obs.items()}, noise[rows], explore[rows])
         for output, values in part.items():
             np.testing.assert_array_equal(values, whole[output][rows])
 
@@ -57,7 +57,7 @@ def test_every_level_agrees_with_float64(name, level):
     obs, noise = reference.observations(graph, generator, 70), reference.noise_of(graph, generator, 70)
     explore = generator.uniform(0.0, 1.0, 70).astype(np.float32)
     expected = reference.act(graph, published, obs, noise, explore)
-    for output, values in acted(kernel, obs, noise, explore).items():
+    for output, values in acted(graph, kernel, obs, noise, explore).items():
         np.testing.assert_allclose(values, expected[output], rtol=1e-5, atol=1e-5)
 
 
@@ -70,7 +70,7 @@ def test_layers_of_any_width(inputs, width):
     obs = {"obs": generator.normal(size=(5, inputs)).astype(np.float32)}
     noise = reference.noise_of(graph, generator, 5)
     expected = reference.act(graph, published, obs, noise, np.ones(5))
-    for output, values in acted(kernel, obs, noise, np.ones(5, np.float32)).items():
+    for output, values in acted(graph, kernel, obs, noise, np.ones(5, np.float32)).items():
         np.testing.assert_allclose(values, expected[output], rtol=1e-5, atol=1e-5 * width)
 
 
@@ -81,14 +81,16 @@ def test_observations_of_any_number_type(dtype):
     obs = {"obs": np.array([[0, 1, 1], [1, 0, 1]], dtype)}
     noise = np.zeros((2, 1), np.float32)
     expected = reference.act(graph, published, obs, noise, np.ones(2))
-    np.testing.assert_allclose(acted(kernel, obs, noise, np.ones(2, np.float32))["value"], expected["value"], rtol=1e-5)
+    np.testing.assert_allclose(
+        acted(graph, kernel, obs, noise, np.ones(2, np.float32))["value"], expected["value"], rtol=1e-5
+    )
 
 
 def test_outputs_are_written_in_place_into_rows_of_a_larger_array():
     graph, generator = reference.GRAPHS["gaussian, six actions, normalised"], np.random.default_rng(0)
     kernel, _ = loaded(graph)
     obs, noise = reference.observations(graph, generator, 4), reference.noise_of(graph, generator, 4)
-    expected = acted(kernel, obs, noise, np.ones(4, np.float32))
+    expected = acted(graph, kernel, obs, noise, np.ones(4, np.float32))
     big = {"action": np.zeros((4, 3, 6), np.float32), "value": np.zeros((4, 5), np.float32)}
     kernel.act(obs, noise, np.ones(4, np.float32), {"action": big["action"][:, 1], "value": big["value"][:, 2]})
     np.testing.assert_array_equal(big["action"][:, 1], expected["action"])
@@ -112,7 +114,7 @@ def test_any_output_may_be_absent(name, wanted):
     graph, generator = reference.GRAPHS[name], np.random.default_rng(0)
     kernel, _ = loaded(graph)
     obs, noise = reference.observations(graph, generator, 4), reference.noise_of(graph, generator, 4)
-    whole = acted(kernel, obs, noise, np.ones(4, np.float32))
+    whole = acted(graph, kernel, obs, noise, np.ones(4, np.float32))
     out = {output: np.zeros_like(whole[output]) for output in wanted}
     kernel.act(obs, noise, np.ones(4, np.float32), out)
     for output in wanted:
@@ -124,8 +126,9 @@ def test_any_output_may_be_absent(name, wanted):
     [("squashed", "value"), ("deterministic", "log_prob"), ("values", "value"), ("squashed", "q"), ("gaussian", "q")],
 )
 def test_an_output_that_the_head_does_not_give_is_refused(name, output):
-    kernel, _ = loaded(reference.GRAPHS[name])
-    obs, noise = {"obs": np.zeros((1, 3), np.float32)}, reference.noise_of(kernel.graph, np.random.default_rng(0), 1)
+    graph = reference.GRAPHS[name]
+    kernel, _ = loaded(graph)
+    obs, noise = {"obs": np.zeros((1, 3), np.float32)}, reference.noise_of(graph, np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match=f"this policy gives .*{output}"):
         kernel.act(obs, noise, np.ones(1, np.float32), {output: np.zeros(1, np.float32)})
     with pytest.raises(ValueError, match="value"):
@@ -159,7 +162,7 @@ def test_a_bound_policy_does_what_act_noise_and_to_environment_do(name, lanes):
     for t in range(3):
         bound.act(t, 100 + t)
         noise = generate(graph.head.noise, 77, numbers, 100 + t)
-        expected = acted(kernel, rows[t], noise, np.ones(lanes, np.float32))
+        expected = acted(graph, kernel, rows[t], noise, np.ones(lanes, np.float32))
         for output, values in expected.items():
             np.testing.assert_array_equal(out[output][t], values)
         np.testing.assert_array_equal(
@@ -167,7 +170,7 @@ def test_a_bound_policy_does_what_act_noise_and_to_environment_do(name, lanes):
         )
     if graph.gives_value:
         bound.value(3)
-        expected = acted(kernel, rows[3], np.zeros_like(noise), np.ones(lanes, np.float32))
+        expected = acted(graph, kernel, rows[3], np.zeros_like(noise), np.ones(lanes, np.float32))
         np.testing.assert_array_equal(out["value"][3], expected["value"])
     assert not out["action"][3].any()
 
@@ -244,7 +247,8 @@ def test_read_only_outputs_are_refused():
 
 
 def test_loading_checks_lengths():
-    kernel, published = loaded(reference.GRAPHS["gaussian"])
+    graph = reference.GRAPHS["gaussian"]
+    kernel, published = loaded(graph)
     for name in published:
         with pytest.raises(ValueError, match=r"vector|statistics"):
             kernel.load(published | {name: published[name][:-2]})
@@ -257,12 +261,14 @@ def test_log_probabilities_of_extreme_logits(scale):
     # Logits are x [1, 0, -1] + 0 with x = scale: the first (or last) action has probability one.
     actor = np.array([1.0, 0.0, -1.0, 0.0, 0.0, 0.0], np.float32)
     kernel.load({"actor": actor, "critic": np.zeros(2, np.float32)})
-    out = acted(kernel, {"obs": np.array([[scale]], np.float32)}, np.zeros((1, 3), np.float32), np.ones(1, np.float32))
+    out = acted(
+        graph, kernel, {"obs": np.array([[scale]], np.float32)}, np.zeros((1, 3), np.float32), np.ones(1, np.float32)
+    )
     assert out["action"][0] == (0 if scale > 0 else 2)
     assert out["log_prob"][0] == 0.0
     # Noise that forces the middle action: its log-probability is -10,000, not minus infinity.
     noise = np.array([[0.0, 1e6, 0.0]], np.float32)
-    out = acted(kernel, {"obs": np.array([[scale]], np.float32)}, noise, np.ones(1, np.float32))
+    out = acted(graph, kernel, {"obs": np.array([[scale]], np.float32)}, noise, np.ones(1, np.float32))
     assert out["action"][0] == 1
     assert out["log_prob"][0] == -1e4
 
@@ -283,10 +289,10 @@ def test_numbers_that_are_not_numbers_do_not_crash_and_stay_in_their_row(name, b
     graph, generator = reference.GRAPHS[name], np.random.default_rng(0)
     kernel, _ = loaded(graph)
     obs, noise = reference.observations(graph, generator, 5), reference.noise_of(graph, generator, 5)
-    clean = acted(kernel, obs, noise, np.ones(5, np.float32))
+    clean = acted(graph, kernel, obs, noise, np.ones(5, np.float32))
     field = next(part.field for part in graph.encoding if part.kind == "flat")
     obs[field][2] = bad
-    out = acted(kernel, obs, noise, np.ones(5, np.float32))
+    out = acted(graph, kernel, obs, noise, np.ones(5, np.float32))
     for output, values in out.items():
         np.testing.assert_array_equal(np.delete(values, 2, 0), np.delete(clean[output], 2, 0))
     if isinstance(graph.head, Categorical | EpsilonGreedy):
@@ -302,7 +308,9 @@ def test_a_discrete_observation_outside_its_space_is_all_zero():
     kernel, published = loaded(graph)
     obs, noise = {"obs": np.array([1, 7, -(2**62)])}, np.zeros((3, 7), np.float32)
     expected = reference.act(graph, published, obs, noise, np.ones(3))
-    np.testing.assert_allclose(acted(kernel, obs, noise, np.ones(3, np.float32))["value"], expected["value"], rtol=1e-5)
+    np.testing.assert_allclose(
+        acted(graph, kernel, obs, noise, np.ones(3, np.float32))["value"], expected["value"], rtol=1e-5
+    )
 
 
 def test_a_nan_action_becomes_the_lower_bound_of_an_integer_box():

@@ -86,6 +86,7 @@ def autograd(graph, state, rows, indices, weights, config):
     for chosen, weight in zip(indices, weights, strict=True):
         minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
         minibatch["weight"] = torch.tensor(wide(weight))
+        minibatch |= learn.whole(config, minibatch)
         found = learn.gradients(graph, config, partial(module.loss, policy, config), tensors, minibatch, {})
         tensors = tensors | dict(module.update(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})
@@ -309,7 +310,7 @@ def test_arrays_that_do_not_fit_are_refused():
 def test_what_it_does_not_train():
     assert not supports_update(reference.GRAPHS["gaussian, shared trunk"])
     assert not supports_update(reference.nature(Categorical(2)))
-    with pytest.raises(ValueError, match="separate networks"):
+    with pytest.raises(ValueError, match="a network of its own"):
         ActorCriticUpdate(layout_of(reference.GRAPHS["gaussian, shared trunk"]), loss_of(PPOConfig()), ROWS)
 
 

@@ -145,7 +145,8 @@ def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_pa
     train(tmp_path, 300, env=f"{HERE}:HasChildren", **FAST)
     killing.join()
     children = [int(path.name) for path in folder.iterdir()]
-    assert len(children) == 4 * 2 + 2 * 2
+    # Those of four lanes, of the two that were started again, and of the two players of the final evaluation.
+    assert len(children) == 4 * 2 + 2 * 2 + 2 * 2
     assert not any(psutil.pid_exists(pid) and "sleep" in " ".join(psutil.Process(pid).cmdline()) for pid in children)
 
 

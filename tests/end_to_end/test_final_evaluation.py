@@ -58,6 +58,7 @@ class InterruptingEnv(NumberedEnv):
         time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("runtime", ["inline", "local"])
 def test_an_interrupted_evaluation_loses_neither_the_policy_nor_the_card(tmp_path, monkeypatch, runtime) -> None:
     monkeypatch.setenv("LAUNCHER", str(os.getpid()))

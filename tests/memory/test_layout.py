@@ -42,5 +42,5 @@ def test_a_name_stands_once() -> None:
 
 
 def test_short_memory_is_refused() -> None:
-    with pytest.raises(ResourceError, match="320 bytes from 1 on, their memory has 320"):
+    with pytest.raises(ResourceError, match="320 bytes from byte 1 on; the memory has 320"):
         Layout(SPECS).views(np.zeros(320, np.uint8), offset=1)

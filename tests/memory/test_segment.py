@@ -93,7 +93,7 @@ def test_a_segment_may_be_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nbytes", [0, -4])
 def test_a_segment_has_a_size(nbytes: int) -> None:
-    with pytest.raises(ResourceError, match="at least 1 byte, test asks for"):
+    with pytest.raises(ResourceError, match="at least 1 byte; test asks for"):
         Segment.create(nbytes, "test")
 
 

@@ -94,7 +94,7 @@ def test_memory_must_fit(segment) -> None:
     memory = segment(Stream.required(SPECS, 3) + 64).bytes
     with pytest.raises(ResourceError, match="multiple of 64"):
         Stream(memory[8:], SPECS, 3)
-    with pytest.raises(ResourceError, match="their memory has"):
+    with pytest.raises(ResourceError, match="the memory has"):
         Stream(memory[:-65], SPECS, 3)
     with pytest.raises(ResourceError, match="a stream needs 64 bytes, its memory has 0"):
         Stream(memory[:0], SPECS, 3)

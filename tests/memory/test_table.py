@@ -79,7 +79,7 @@ def test_memory_must_fit(segment) -> None:
     memory = segment(Table.required(SPECS, WRITERS, SLOTS) + 64).bytes
     with pytest.raises(ResourceError, match="multiple of 64"):
         Table(memory[8:], SPECS, WRITERS, SLOTS)
-    with pytest.raises(ResourceError, match="their memory has"):
+    with pytest.raises(ResourceError, match="the memory has"):
         Table(memory[:-128], SPECS, WRITERS, SLOTS)
     with pytest.raises(ResourceError, match="a table needs 128 bytes, its memory has 64"):
         Table(memory[:64], SPECS, WRITERS, SLOTS)

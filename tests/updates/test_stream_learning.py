@@ -50,7 +50,7 @@ class Learner(StreamLearner):
 
     def __init__(self) -> None:
         batch = Batch(counting.stream(), ("reward",), counting.spec(4).targets, torch.device("cpu"), staged=False)
-        super().__init__(counting.build(), batch, 4)
+        super().__init__(counting.build(), batch, 4, 1)
         self._stepper = Stepper()
         self.stepper = self._stepper
 

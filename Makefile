@@ -1,5 +1,5 @@
 # A fresh machine needs Python 3.11 or newer and a C++20 compiler; everything else is installed into .venv by pip.
-# Nothing here needs to be run by hand before anything else: each target brings what it needs.
+# No target has to be run before another: each target makes what it needs.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,15 +9,15 @@ NATIVE_SOURCES := CMakeLists.txt $(shell find native -type f 2>/dev/null)
 SANITIZERS := none thread address
 # How far the simulated protocols are searched: short, or long (an hour).
 MODEL := short
-# How many pytest processes run side by side; more than 8 only take memory.
+# How many pytest processes run side by side. More than 8 only take more memory.
 TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 # How many altered files `make fuzz` feeds to each reader.
 FUZZ_EXAMPLES ?= 20000
-# How long `make soak` strikes processes; a third of it comes on top without. With 1 it shows that everything runs.
+# Minutes with faults of `make soak`. A third of them come on top without faults. 1 is enough to see that it runs.
 SOAK_MINUTES ?= 30
 CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX_COMPILER="$(CXX)" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
-# ThreadSanitizer maps fixed addresses; where a process may ask for it, layout randomisation is off while it runs.
+# ThreadSanitizer maps fixed addresses, so address layout randomisation is switched off where a process may do that.
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
 
 # $(call configure_extensions,folder,whether with fault points)
@@ -53,7 +53,7 @@ test-python: install
 test-nightly: install  ## the Python tests that are long by nature, which test leaves out
 	$(PYTEST) -m nightly $(PYTEST_FLAGS)
 
-fuzz: install  ## feed altered files of a run folder to what reads them, for some minutes (FUZZ_EXAMPLES each)
+fuzz: install  ## feed altered files of a run folder to their readers, for some minutes (FUZZ_EXAMPLES each)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)
 
 soak: install build/native-tests/none/.built  ## train for 40 minutes, 30 of them with a fault every 5 s, then ten of tables under kills (SOAK_MINUTES)
@@ -69,7 +69,7 @@ check: install build/native-tests/none/.built  ## style, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-format: install  ## write the style that check asks for
+format: install  ## format the code in the style that check wants
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -95,15 +95,15 @@ $(BIN)/python:
 	test -n "$$python" || { echo "make install: no Python 3.11 or newer found; install one or name it: make install PYTHON=/path/to/python3.11" >&2; exit 2; }; \
 	"$$python" -m venv $(VENV) || { echo "make install: $$python cannot make a virtual environment (Debian: apt install python3-venv)" >&2; rm -rf $(VENV); exit 2; }
 
-# The build tools come first and the build is not isolated, so that they too are the pinned ones.
+# The build tools are installed first and the build is not isolated, so that the build uses the pinned tools.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing penstock into $(VENV); the first time this takes a minute or two"
 	@$(PIP) install -q -c constraints.txt scikit-build-core nanobind cmake ninja
 	@$(PIP) install -q -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-# An editable install reads src/ as it stands; the compiled modules are placed there, each in its room. Bytecode too, as in
-# any other install: where Python may not write it, each process of a run would compile it anew for 70 ms.
+# An editable install reads src/ directly. The compiled modules are placed there, each in its room. Bytecode is compiled as
+# well, as in any other install: where Python may not write it, each process of a run would compile it anew in 70 ms.
 build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 	@$(call configure_extensions,build/native,OFF)
 	@echo "building the native modules"

@@ -1,4 +1,4 @@
-"""Numbers that a benchmark takes on its command line, as types of ``argparse``, which refuses others in one line."""
+"""Types of ``argparse`` for the numbers on a benchmark's command line. Other texts are refused in one line."""
 
 import argparse
 import math
@@ -7,10 +7,10 @@ __all__ = ["positive_float", "positive_int"]
 
 
 def positive_int(text: str) -> int:
-    """How many of something are measured, at least one.
+    """A whole number of at least 1.
 
     Raises:
-        argparse.ArgumentTypeError: it is no such number.
+        argparse.ArgumentTypeError: the text is no such number.
     """
     try:
         number = int(text)
@@ -22,10 +22,10 @@ def positive_int(text: str) -> int:
 
 
 def positive_float(text: str) -> float:
-    """How much of something is measured, more than nothing.
+    """A number above 0.
 
     Raises:
-        argparse.ArgumentTypeError: it is no such number.
+        argparse.ArgumentTypeError: the text is no such number.
     """
     try:
         number = float(text)

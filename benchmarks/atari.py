@@ -4,9 +4,9 @@
     python -m benchmarks.atari --env PongNoFrameskip-v4  # without sticky actions, as the peer's
     python -m benchmarks.atari --env envpool:Pong-v5     # on EnvPool's environments
 
-One Nature CNN under both heads, 8 environments, 128 steps, 4 epochs, 4 minibatches of 256, four frames an action; a
-frame is one of the emulator's. Steady state: updates included, start-up, compilation and the first batch left out, on
-both sides. Does not judge how well anything learns.
+One Nature CNN under both heads, 8 environments, 128 steps, 4 epochs, 4 minibatches of 256, four frames of the emulator
+for each action. Steady state, on both sides: updates are included; start-up, compilation and the first batch are not.
+Does not judge how well anything learns.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from penstock.metrics.report import STEPS_PER_SECOND
 
 BATCH = 8 * 128
 FRAMES = 4
-"""An action."""
+"""Frames for each action."""
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -38,7 +38,7 @@ def peer(python: Path, threads: int, updates: int) -> float:
 
 
 def ours(words: list[str], updates: int) -> float:
-    """Frames per second of penstock: from its second commit to its last, by its own log of every update."""
+    """Frames per second of penstock, from its second commit to its last, by its own log of all updates."""
     sizes = ["--timesteps", str((updates + 2) * BATCH), "--eval_episodes", "1"]
     with tempfile.TemporaryDirectory() as folder:
         log = curve(train(Path(folder), ["--preset", "atari", *sizes, *words]), STEPS_PER_SECOND)

@@ -1,11 +1,11 @@
-"""What `auto` chooses beside the best choice by hand, on one core and on two: workers and learner threads.
+"""Workers and learner threads that `auto` chooses, beside the best choice by hand, on one core and on two.
 
     python -m benchmarks.auto_choice                # 2 rounds, about 6 minutes
     python -m benchmarks.auto_choice --write FILE
 
-Every choice runs once a round, on as many cores as it may have (by affinity); steps per second are those of the run's
-own log from its second commit on. `ratio` is auto beside the best of the hand-made choices. Decides nothing: that is
-`penstock.config.resolve`.
+Every choice runs once in each round, on the cores that it may use (by affinity). Steps per second are those of the
+run's own log from its second commit on. `ratio` is the speed of auto, divided by that of the best choice by hand.
+`penstock.config.resolve` makes the choice.
 """
 
 import argparse
@@ -33,7 +33,7 @@ BY_HAND = tuple(itertools.product(("1", "2", "4"), ("1", "2")))
 
 
 def steps_per_s(setting: str, sync_mode: str, workers: str, threads: str) -> float:
-    """Of one run, from its second commit to its last."""
+    """Steps per second of one run, from its second commit to its last."""
     env, lanes, steps, epochs, minibatch = SETTINGS[setting]
     timesteps = lanes * steps * (UPDATES[setting] + 2)
     words = f"--env {env} --num_envs {lanes} --num_steps {steps} --epochs {epochs} --mini_batch_size {minibatch}"

@@ -1,17 +1,17 @@
-"""What a benchmark must reach: a value, its bar, and whether it holds. Measures nothing."""
+"""The bar of a benchmark: a value, the value that it must reach, and whether it does. Measures nothing."""
 
 import math
 from typing import Any, NamedTuple
 
 
 class Bar(NamedTuple):
-    """One value beside what it must reach."""
+    """One value, and the value that it must reach."""
 
     name: str
     value: float
     bar: float
     at_most: bool = False
-    """The value must not exceed the bar, where it otherwise must not fall below it."""
+    """True: the value must not be above the bar. False: it must not be below the bar."""
 
     @property
     def holds(self) -> bool:
@@ -19,13 +19,13 @@ class Bar(NamedTuple):
         return self.value <= self.bar if self.at_most else self.value >= self.bar
 
     def line(self) -> str:
-        """For people: the value first, then the bar, then the verdict."""
+        """A line for people: the value, then the bar, then the verdict."""
         limit = "at most" if self.at_most else "at least"
         verdict = "holds" if self.holds else "FALLS SHORT"
         return f"{self.name}: {self.value:.2f} ({limit} {self.bar:g}): {verdict}"
 
     def entry(self) -> dict[str, Any]:
-        """For a committed result; a value that is infinite is ``None``, which JSON can hold."""
+        """The entry of a committed result. An infinite value becomes ``None``, because JSON has no infinity."""
         value = round(self.value, 3) if math.isfinite(self.value) else None
         limit = "at_most" if self.at_most else "at_least"
         return {"name": self.name, "value": value, limit: self.bar, "holds": self.holds}

@@ -3,9 +3,9 @@
     python -m benchmarks.board                # about 25 seconds on 2 cores
     python -m benchmarks.board --write FILE
 
-The reader looks for a new version without sleeping; what waking it adds is measured by `benchmarks.doorbell`. The peer
-is a pipe that carries the bytes alone, without a header or a pickle. The limit: NumPy copies as many bytes twice, from
-the writer's array and into the reader's, within one process. 100,000 parameters may take 60 us at the 99th percentile.
+The reader looks for a new version without sleeping; `benchmarks.doorbell` measures the time to wake it. The peer is a
+pipe that carries only the bytes, without a header or a pickle. The limit: NumPy copies as many bytes twice within one
+process, from the writer's array and into the reader's. 100,000 parameters may take 60 us at the 99th percentile.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""How long something takes from this process to a second one that waits for it. Knows nothing of what crosses."""
+"""The time of a message from this process to a second one that waits for it. Knows nothing of the message."""
 
 import mmap
 import multiprocessing
@@ -17,12 +17,12 @@ from penstock.memory.segment import Segment
 from penstock.types import Array
 
 _FORK = multiprocessing.get_context("fork")
-# Both sides then hold the same structures and descriptors, whatever they are; nothing here has started a thread yet.
+# With fork both sides hold the same structures and descriptors. No thread has been started before.
 
 PAUSE_S = 300e-6
-"""From one arrival to the next departure: a receiver that sleeps is asleep again by then."""
+"""Pause from one arrival to the next departure. A receiver that sleeps is asleep again after it."""
 LIMIT_S = 10.0
-"""What takes longer does not arrive at all."""
+"""A message that takes longer counts as lost."""
 
 
 class Way(Protocol):
@@ -51,14 +51,14 @@ def across(
     """A row for each rival, from departure to arrival in a second process.
 
     Args:
-        case: what they have in common.
+        case: the name of what is compared.
         rivals: ours first.
-        messages: of one round.
-        rounds: how often they take turns.
-        beside: what takes its turns with them within this process; its rows follow.
+        messages: number of messages in one round.
+        rounds: number of rounds; the rivals take turns.
+        beside: contestants within this process that take turns with the rivals; their rows follow.
     """
-    # All are forked before the first round: a way may start threads when it is used, and a process that is forked
-    # beside them can inherit a lock that nobody will open.
+    # All processes are forked before the first round. A way may start threads when it is used, and a process that is
+    # forked later could inherit a lock that no thread releases.
     crossings = [Crossing(rival.way, messages) for rival in rivals]
     contestants = [Contestant(rival.what, rival.kind, one.round) for rival, one in zip(rivals, crossings, strict=True)]
     try:
@@ -69,7 +69,7 @@ def across(
 
 
 class Crossing:
-    """A way, and a process at its other end that sleeps between the rounds."""
+    """A way, and a second process at its other end that sleeps between the rounds."""
 
     def __init__(self, way: Way, messages: int) -> None:
         self._way = way
@@ -117,12 +117,12 @@ def _receive(way: Way, arrived: Array, begin: multiprocessing.connection.Connect
 
 
 def _pause(seconds: float) -> None:
-    """Wait without sleeping: a sender that has just worked is not cold either."""
+    """Wait without sleeping, because a sender that has just worked has warm caches as well."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         _let_go()
 
 
 def _let_go() -> None:
-    """Let go of the interpreter, since a queue sends from a thread of its own; ``sleep(0)`` would take 50 us."""
+    """Release the interpreter lock, because a queue sends from a thread of its own. ``sleep(0)`` would take 50 us."""
     select.select((), (), (), 0)

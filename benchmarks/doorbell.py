@@ -3,9 +3,8 @@
     python -m benchmarks.doorbell                # about 15 seconds on 2 cores
     python -m benchmarks.doorbell --write FILE
 
-Beside it what else wakes a process: an eventfd, pipes, ``multiprocessing.Event``. The limit is a process that does not
-sleep at all, but looks at one word until it changes. An issue of this project allows a wake-up of 25 us, and 60 at the
-99th percentile.
+The peers are other ways to wake a process: an eventfd, pipes, ``multiprocessing.Event``. The limit is a process that
+does not sleep, but reads one word until it changes. The bar for a wake-up is 25 us, and 60 us at the 99th percentile.
 """
 
 import multiprocessing

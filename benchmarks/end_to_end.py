@@ -3,7 +3,7 @@
     python -m benchmarks.end_to_end                  # 3 rounds of peer, penstock; about 4 minutes on 2 cores
     python -m benchmarks.end_to_end --backend eager  # another backend of the update
 
-Steady state: updates included, start-up, compilation and the first batch left out, on both sides. Does not judge how
+Steady state, on both sides: updates are included; start-up, compilation and the first batch are not. Does not judge how
 well anything learns: `benchmarks/learning` does.
 """
 
@@ -33,7 +33,7 @@ def peer(threads: int, updates: int) -> float:
 
 
 def ours(extra: list[str], updates: int) -> float:
-    """Steps per second of penstock: from its second commit to its last, by its own log of every update."""
+    """Steps per second of penstock, from its second commit to its last, by its own log of all updates."""
     return throughput([*flags(SETTING), "--timesteps", str((updates + 2) * BATCH), *extra])
 
 

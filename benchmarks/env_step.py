@@ -4,12 +4,15 @@
     python -m benchmarks.env_step --write FILE          # and keep the result
     python -m benchmarks.env_step --cases Pendulum-v1:4 # one of them
 
-An EnvNode collects rollouts over the structures of a real program. Then the same seeds and actions are given to bare
-environments, the physical limit, and once more with a bare forward pass of the policy (two networks of 64, 64 units)
-before each vector step: `AROUND` is what the node takes beyond the second, `ADDED` beyond the first. The three
-alternate, so what is compared has done the same work in the same moment. Time is the thread's CPU time: nothing here
-waits, and what else the machine does is not counted. Does not measure the update, nor the hand-over of whole rollouts
-between processes.
+Three contestants alternate, with the same seeds and actions:
+
+1. An EnvNode collects rollouts over the structures of a real program.
+2. Bare environments step. This is the physical limit. `ADDED` is the time of 1 less the time of 2.
+3. Bare environments step, with a bare forward pass of the policy (two networks of 64, 64 units) before each vector
+   step. `AROUND` is the time of 1 less the time of 3.
+
+Time is the thread's CPU time, so other work of the machine does not count, and nothing here waits. Does not measure the
+update, nor the hand-over of whole rollouts between processes.
 """
 
 import tempfile
@@ -27,6 +30,7 @@ from penstock.inference import native
 from penstock.kernels.actions import environment_array, to_environment
 from penstock.memory.segment import Segment
 from penstock.planning import plan, prepare
+from penstock.processes.starts import Processes
 from penstock.program.plan import Plan
 from penstock.program.rollout import rollout_specs
 from penstock.registry import load
@@ -38,14 +42,14 @@ from penstock.wiring.edges import Wiring, node_class
 from penstock.wiring.ports import NodePorts
 
 NUM_STEPS = 512
-"""T: in short rollouts each would mostly be measured while it warms the caches that the others have cooled."""
+"""T. In short rollouts each contestant would mostly refill the caches that the others have used."""
 READER = 99
 AROUND = "added around the forward pass"
 ADDED = "added, forward pass included"
 
 
 class Case(NamedTuple):
-    """One environment at one width, and what may be added to its vector step: ``fixed_us + lane_us * lanes``."""
+    """One environment at one width. Its vector step may take ``fixed_us + lane_us * lanes`` longer than the bare."""
 
     env: str
     lanes: int
@@ -58,7 +62,7 @@ class Case(NamedTuple):
 
     @property
     def budget_us(self) -> float:
-        """What may be added to a vector step."""
+        """The bar: how much longer than the bare one a vector step may take."""
         return 12 + 0.05 * self.lanes if self.vector else 5 + 0.5 * self.lanes
 
 
@@ -69,7 +73,7 @@ CASES = (
 
 
 class Collecting:
-    """An EnvNode of a real program; this is its learner, which publishes once and learns nothing."""
+    """An EnvNode of a real program. This object is its learner: it publishes once and learns nothing."""
 
     def __init__(self, plan: Plan) -> None:
         program = build(plan)
@@ -78,16 +82,16 @@ class Collecting:
         self._wiring.attach(self._segment.bytes)
         spec = next(node for node in program.nodes if node.kind == "env")
         self._stream = NodePorts(self._wiring, "learner", "one", READER).stream_reader("rollouts")
-        self.published: Arrays = load(plan.initial)(plan.spaces, plan.algorithm_config, plan.run.seed)
+        self.published: Arrays = load(plan.learning.initial)(plan.spaces, plan.learning.algorithm_config, plan.run.seed)
         policy = NodePorts(self._wiring, "learner", "one", READER).board_writer("policy")
-        policy.publish({spec.name: self.published[spec.name] for spec in plan.spec.published()}, 0)
+        policy.publish({spec.name: self.published[spec.name] for spec in plan.learning.spec.published()}, 0)
         ports = NodePorts(self._wiring, spec.name, "one", 1)
         self._node = node_class(spec.kind)(spec.settings)
         self._node.open(ports)
         self._loop = Loop([Placed(self._node, ports)], self, lambda: False)
 
     def word(self) -> int:
-        """No bell: the loop never sleeps here."""
+        """There is no bell, because the loop never sleeps here."""
         return 0
 
     def wait(self, seen: int, timeout_s: float) -> None:
@@ -112,9 +116,9 @@ class Collecting:
 
 
 class Bare:
-    """The same environments without anything around them, given the same seeds and actions.
+    """The same bare environments, with the same seeds and actions.
 
-    ``forward(t, step)``, where there is one, is called before each vector step.
+    If ``forward(t, step)`` is given, it is called before each vector step.
     """
 
     def __init__(self, case: Case, spaces: Spaces, seed: int, forward: Callable[[int, int], None] | None) -> None:
@@ -166,10 +170,10 @@ class Bare:
 
 
 def forward_pass(plan: Plan, published: Arrays, lanes: int) -> Callable[[int, int], None]:
-    """The policy bound to a rollout of zeros: it costs the same as any."""
-    kernel = native.build(plan.spec.policy)
+    """The policy, bound to a rollout of zeros. Its cost does not depend on the numbers."""
+    kernel = native.build(plan.learning.spec.policy)
     kernel.load(published)
-    specs = rollout_specs(plan.spaces, plan.spec.row, NUM_STEPS, lanes, same_step=plan.same_step)
+    specs = rollout_specs(plan.spaces, plan.learning.spec.row, NUM_STEPS, lanes, same_step=plan.same_step)
     slot = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
     out = {name: slot[name] for name in ("action", "log_prob", "value")}
     return kernel.bind({name: slot[name] for name, _ in plan.spaces.obs}, out, lanes=np.arange(lanes)).act
@@ -179,7 +183,8 @@ def measure(case: Case, rounds: int, folder: Path) -> list[Measured]:
     """Alternate the three and compare them; microseconds a vector step, medians over the rounds."""
     flags = {"env": case.env, "num_envs": case.lanes, "num_workers": 1, "vector_env": case.vector, "seed": 1}
     sizes = {"num_steps": NUM_STEPS, "mini_batch_size": 64, "log_dir": str(folder)}
-    settled = plan(prepare(penstock.from_mapping({**flags, **sizes})), folder, quiet=True)
+    with Processes() as processes:
+        settled = plan(prepare(penstock.from_mapping({**flags, **sizes}), processes), folder, quiet=True)
     node, limit = Collecting(settled), Bare(case, settled.spaces, 1, None)
     acting = Bare(case, settled.spaces, 1, forward_pass(settled, node.published, case.lanes))
     seconds = []
@@ -187,12 +192,12 @@ def measure(case: Case, rounds: int, folder: Path) -> list[Measured]:
         whole, slot = node.rollout()
         action = slot["action"][:NUM_STEPS]
         (bare, ended), (with_forward, _) = limit.rollout(action), acting.rollout(action)
-        # The vector environment draws its own episodes: there the two only do the same kind of work.
+        # The vector environment seeds its own episodes, so there the contestants do not run the same ones.
         if not case.vector and ended != slot["episode_count"]:
             raise RuntimeError(f"{case.name}: the bare environments went another way")
         seconds.append((whole, bare, with_forward))
     node.close()
-    # The first round warms up. Differences within a round, because the machine's speed drifts between rounds.
+    # The first round warms up. Differences are taken within a round, because the machine's speed drifts between rounds.
     whole_us, bare_us, forward_us = np.array(seconds[1:]).T * 1e6 / NUM_STEPS
     around, added, environment = (
         round(float(np.median(us)), 2) for us in (whole_us - forward_us, whole_us - bare_us, bare_us)

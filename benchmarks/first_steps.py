@@ -3,9 +3,9 @@
     python -m benchmarks.first_steps                  # 7 rounds, about 20 seconds
     python -m benchmarks.first_steps --write FILE
 
-The environment is Pendulum-v1 behind a wrapper that notes when it is first stepped. The first gradient step is there
-with the first line of `metrics.jsonl`: one minibatch of 64, committed, published and reported. An import of NumPy and
-Gymnasium by plain Python is the limit beside it: no training starts without one.
+The environment is Pendulum-v1 in a wrapper that notes the time of its first step. The first gradient step is done when
+the first line of `metrics.jsonl` appears: one minibatch of 64, committed, published and reported. The limit is plain
+Python that imports NumPy and Gymnasium, as every training has to.
 """
 
 import os
@@ -24,16 +24,16 @@ from penstock.metrics.jsonl import METRICS
 
 CASE = "from the start of a command"
 STEP_US, GRADIENT_US = 600_000.0, 800_000.0
-"""What `penstock train` may take to its first environment step, and to its first gradient step."""
+"""The bars of `penstock train`: microseconds to its first environment step, and to its first gradient step."""
 MANY = 64
-"""Environment processes that have to work on one machine."""
+"""Number of environment processes that have to work on one machine."""
 NOTE = "PENSTOCK_FIRST_STEP"
 """Environment variable: the file that the first step is noted in."""
 LOOK_S = 0.001
 
 
 class Noting(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Pendulum-v1; the first step of a process appends the time to the file that `PENSTOCK_FIRST_STEP` names."""
+    """Pendulum-v1. The first step of a process appends the time to the file that `PENSTOCK_FIRST_STEP` names."""
 
     noted = False
 
@@ -69,7 +69,7 @@ def training(processes: int, lanes: int) -> tuple[float, float]:
         gradient = time.clock_gettime(time.CLOCK_MONOTONIC) - begun
         if process.wait():
             raise subprocess.CalledProcessError(process.returncode, "penstock train")
-        # In the order of time: the launcher itself steps last, in the final evaluation.
+        # The lines are in the order of time. The final evaluation steps last.
         stepped = [float(line) for line in (folder / "first").read_text(encoding="ascii").split()][:-1]
     if len(stepped) != processes:
         raise RuntimeError(f"{len(stepped)} of {processes} environment processes stepped")

@@ -1,6 +1,6 @@
-"""What a benchmark of one mechanism found, in the shape that all of them print, write and draw. Measures nothing.
+"""The results of a benchmark of one mechanism, in the form that all of them print, write and draw. Measures nothing.
 
-Rows of one case did the same work in the same sitting: ours, a peer's, and where there is one a physical limit.
+Rows of one case did the same work in the same sitting: ours, a peer's, and a physical limit if there is one.
 """
 
 import argparse
@@ -21,13 +21,13 @@ class Measured(NamedTuple):
     what: str
     kind: Kind
     us: float
-    """Median over the rounds, of one call or of the median of a round's calls."""
+    """Median over the rounds: of one call, or of the median of a round's calls."""
     p99_us: float | None = None
-    """Median over the rounds of their 99th percentiles; ``None`` where single calls are too short to be timed."""
+    """Median over the rounds of their 99th percentiles; ``None`` if single calls are too short to be timed."""
     may_be_us: float | None = None
-    """What the median may be at most."""
+    """The bar of the median."""
     p99_may_be_us: float | None = None
-    """What the 99th percentile may be at most."""
+    """The bar of the 99th percentile."""
 
 
 def ratios(rows: Sequence[Measured]) -> dict[str, dict[str, float]]:
@@ -47,9 +47,9 @@ def parser(name: str, description: str | None, rounds: int) -> argparse.Argument
     """The arguments that every benchmark of a mechanism takes.
 
     Args:
-        name: of the benchmark's module.
+        name: the name of the benchmark's module.
         description: its docstring.
-        rounds: how often the compared things take turns, if nothing else is said.
+        rounds: the default number of rounds, in which the compared things take turns.
     """
     made = argparse.ArgumentParser(
         f"python -m benchmarks.{name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -66,9 +66,9 @@ def report(
 
     Args:
         arguments: the benchmark's parser.
-        args: what it has parsed.
-        rows: all that was measured.
-        setting: what else a reader has to know.
+        args: the parsed arguments.
+        rows: all measured rows.
+        setting: more facts that a reader has to know.
     """
     found = ratios(rows)
     for case, times in found.items():

@@ -4,12 +4,12 @@
     python -m benchmarks.non_blocking --parts sleeping --rounds 1
     python -m benchmarks.non_blocking --write FILE
 
-`published`: PPO on Pendulum-v1 at the published setting, where every core has work all the time. Beside it the limit,
-2 / (CPU seconds that collecting and updating take a step): measured in lock step with one learner thread, which waits
-asleep, so that nothing but work is counted.
+`published`: PPO on Pendulum-v1 at the published setting, where every core has work all the time. The limit is
+2 / (CPU seconds of collection and update for each step). It is measured in lock step with one learner thread, which
+sleeps while it waits, so that only work counts.
 
-`sleeping`: each worker sleeps a time drawn for each rollout, log-uniform over 1 to 10 ms a vector step, so that in lock
-step the quicker ones wait for the slowest. Both modes draw the same times.
+`sleeping`: each worker sleeps in each vector step. The time is random for each rollout, log-uniform over 1 to 10 ms. So
+in lock step the quicker workers wait for the slowest. Both modes have the same times.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from penstock.metrics.report import STEPS_PER_SECOND
 MODES = ("blocking", "non_blocking")
 CORES = 2
 LANES = 4
-"""Environments of each sleeping worker; one sleep for all of them."""
+"""Number of environments of each sleeping worker. They share one sleep."""
 WIDTHS = (2, 4)
 SKIP = 3
 
@@ -41,11 +41,11 @@ class Slept(NamedTuple):
 
     steps_per_s: float
     idle: float
-    """Of the environment node that was idle most."""
+    """Idle share of the environment node that was idle most."""
 
 
 def published(rounds: int, updates: int) -> tuple[list[Bar], dict[str, Any]]:
-    """The published setting: what each mode reaches, and the limit."""
+    """The published setting: the speed of each mode, and the limit."""
     words = [*flags(SETTING), "--timesteps", str((updates + SKIP + 1) * BATCH)]
     rates: dict[str, list[float]] = {mode: [] for mode in MODES}
     costs = []
@@ -92,7 +92,7 @@ def sleeping(workers: int, rounds: int, updates: int) -> tuple[list[Bar], dict[s
 
 
 def judged(workers: int, runs: dict[str, list[Slept]]) -> list[Bar]:
-    """The ratio of medians, and the worker that was idle most, beside what they must reach."""
+    """The ratio of medians, and the idle time of the most idle worker, beside their bars."""
     blocking, ours = (statistics.median(run.steps_per_s for run in runs[mode]) for mode in MODES)
     most = statistics.median(run.idle for run in runs["non_blocking"])
     name = f"sleeping, {workers} workers"
@@ -103,7 +103,7 @@ def judged(workers: int, runs: dict[str, list[Slept]]) -> list[Bar]:
 
 
 def measure(parts: Sequence[str], rounds: int, updates: int) -> tuple[list[Bar], dict[str, Any]]:
-    """The parts that are asked for: what they reach, and their entries in the result."""
+    """The requested parts: their bars, and their entries in the result."""
     reached: list[Bar] = []
     entries: dict[str, Any] = {}
     if "published" in parts:

@@ -4,14 +4,16 @@
     python -m benchmarks.off_policy --rounds 1 --updates 200
     python -m benchmarks.off_policy --write FILE
 
-Two layers of 256, minibatches of 256, one update a step of an environment. Whole runs, in steady state: environments,
-replay and learning included; start-up, compilation and what comes before the first update left out, on both sides. Each
-side may have one or two threads; stable-baselines3 may step one environment before each update, as it does by default,
-or 8 of them 8 times before 64 updates, as ours does. Each side is judged by its best way. Every other round takes the
-ways in the opposite order. A cold compile of the update takes half a minute once.
+Two layers of 256, minibatches of 256, one update for each environment step.
 
-The share of its time in which each node had nothing to do stands beside each way. Does not judge how well anything
-learns: `benchmarks/learning` does.
+- Whole runs are measured in steady state, on both sides: environments, replay and learning are included; start-up,
+  compilation and the time before the first update are not.
+- Each side may have one or two threads. stable-baselines3 may step one environment before each update, as it does by
+  default; or 8 environments 8 times before 64 updates, as ours does. Each side is judged by its best way.
+- Every other round takes the ways in the opposite order.
+- The first compilation of the update takes half a minute.
+
+The result also has the idle share of each node. Does not judge how well anything learns: `benchmarks/learning` does.
 """
 
 import argparse
@@ -30,7 +32,7 @@ from penstock.metrics.report import STEPS_PER_SECOND
 SETTING = {"algo": "sac", "env": "Pendulum-v1", "num_envs": 8, "num_steps": 8, "min_rows": 1000}
 TURN = 8 * 8
 SKIP = 1000 + 4 * TURN
-"""Steps that are left out: those before the first update, and so many more."""
+"""Number of steps that are left out: those before the first update, and some more."""
 WAYS = {
     "lock step, 1 thread": ["--threads", "1"],
     "lock step, 2 threads": ["--threads", "2"],
@@ -57,8 +59,8 @@ class Ran(NamedTuple):
 def ours(extra: list[str], updates: int) -> Ran:
     """One training.
 
-    Asynchronous learners count the updates that are applied. One learner alone, in lock step or overlapping, reports
-    none: its steps are taken, each of which makes one update due, which is done before the step is reported.
+    Asynchronous learners report the number of applied updates. A single learner reports none, so its environment steps
+    count instead: each makes one update due, and the update is done before the step is reported.
     """
     words = [*flags(SETTING), "--timesteps", str(SKIP + updates), "--backend", "compiled"]
     with tempfile.TemporaryDirectory() as folder:
@@ -73,18 +75,18 @@ def ours(extra: list[str], updates: int) -> Ran:
 
 
 def begin(log: Curve) -> int:
-    """The report from which on a run is measured: turns may hold one worker's rollout, or both."""
+    """The report from which on a run is measured. A turn may hold the rollout of one worker or of both."""
     return next(number for number, steps in enumerate(log.steps) if steps >= SKIP)
 
 
 def peer(extra: list[str], updates: int) -> Ran:
-    """One training of stable-baselines3, which counts its updates."""
+    """One training of stable-baselines3. It reports its number of updates."""
     words = [*extra, "--min_rows", "1000", "--timesteps", str(1100 + updates)]
     return Ran(float(result_of("sb3", words, "sac")["updates_per_s"]), {})
 
 
 def measure(rounds: int, updates: int) -> dict[str, list[Ran]]:
-    """Every way in turn, so often, and every other time from the last to the first: what each gave in each round."""
+    """Run all ways in each round, in every other round from the last to the first. Returns the results of each way."""
     ways = {name: (peer, extra) for name, extra in PEERS.items()}
     ways |= {name: (ours, extra) for name, extra in {**WAYS, TOGETHER: ASYNCHRONOUS}.items()}
     found: dict[str, list[Ran]] = {name: [] for name in ways}
@@ -104,7 +106,7 @@ def in_turn(names: list[str], number: int) -> list[str]:
 
 
 def judged(found: dict[str, list[Ran]]) -> list[Bar]:
-    """One learner beside the peer, each at its best; and two learners that do not wait for each other."""
+    """The bars: one learner beside the peer, each at its best; and two asynchronous learners."""
     medians = {name: statistics.median(ran.updates_per_s for ran in values) for name, values in found.items()}
     best, theirs = (max(medians[name] for name in ways) for ways in (WAYS, PEERS))
     return [
@@ -114,7 +116,7 @@ def judged(found: dict[str, list[Ran]]) -> list[Bar]:
 
 
 def entry(values: list[Ran]) -> dict[str, Any]:
-    """One way for the result: each round, in the order of the rounds, and what they span."""
+    """The entry of one way in the result: each round in order, and the range of all rounds."""
     rates = [round(ran.updates_per_s, 1) for ran in values]
     spread = {"median": round(statistics.median(rates), 1), "range": [min(rates), max(rates)]}
     idles = {node: [round(ran.idle[node], 4) for ran in values] for node in values[0].idle}

@@ -1,6 +1,6 @@
-"""How fast this processor multiplies: operations of a large float32 product a second, by NumPy's own library.
+"""How fast this processor multiplies: operations per second of a large float32 product, by NumPy's own library.
 
-python -m benchmarks.peak            # as many threads as the library likes
+python -m benchmarks.peak            # the library chooses the number of threads
 OPENBLAS_NUM_THREADS=1 python -m benchmarks.peak
 """
 
@@ -19,7 +19,7 @@ REPEATS = 25
 
 
 def operations_per_second(threads: int) -> float:
-    """Of ``threads`` cores; measured in a process of its own, because the library reads its threads when it loads."""
+    """Operations per second of ``threads`` cores, measured in a new process: the library reads its threads at start."""
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
     command = [sys.executable, "-m", "benchmarks.peak"]
@@ -32,7 +32,7 @@ def forward_operations(graph: PolicyGraph) -> int:
 
 
 def update_operations(graph: PolicyGraph) -> int:
-    """The same for one row of an update: outputs, gradients of weights, and of inputs but those of first layers."""
+    """The same for one row of an update: outputs, gradients of weights, gradients of inputs but the first layers'."""
     return 3 * forward_operations(graph) - sum(_operations(network)[0] for network in graph.networks)
 
 

@@ -40,13 +40,13 @@ STYLE: Any = {
     "legend.frameon": False,
 }
 ROOM = 0.15
-"""Share of an axis that a number takes; a mark inside it would be written over."""
+"""Share of an axis that a number takes. A mark inside it would be hidden by the number."""
 LOGARITHMIC_FROM = 30
 """Times that differ by more than this factor do not show on a linear axis."""
 
 
 def mechanism(result: dict[str, Any], title: str) -> Figure:
-    """Bars of the medians, lines to the 99th percentiles, marks where they may be; a panel a case."""
+    """A panel for each case: bars of the medians, lines to the 99th percentiles, marks at their bars."""
     cases: dict[str, list[dict[str, Any]]] = {}
     for row in result["rows"]:
         cases.setdefault(row["case"], []).append(row)
@@ -76,7 +76,7 @@ def panel(axes: Axes, case: str, rows: Sequence[dict[str, Any]], scale: float) -
     right, least = farthest / scale, min(values)
     if least > 0.0 and right / least > LOGARITHMIC_FROM:
         axes.set_xscale("log")
-        # Every bar has a beginning that can be seen, and its number has room.
+        # The beginning of every bar is visible, and there is space for its number.
         axes.set_xlim(least / 2.0, right * (right / least) ** 0.2)
         axes.xaxis.set_major_formatter("{x:g}")
     else:
@@ -101,13 +101,13 @@ def panel(axes: Axes, case: str, rows: Sequence[dict[str, Any]], scale: float) -
 
 
 def share(axes: Axes, x: float) -> float:
-    """How far along its axis a value stands, 0 to 1."""
+    """The place of a value on its axis, 0 to 1."""
     at = axes.transAxes.inverted().transform(axes.transData.transform((x, 0.0)))
     return float(at[0])
 
 
 def legend(figure: Figure, rows: Sequence[dict[str, Any]], title: str) -> None:
-    """The title, and what colours and marks mean, as far as they occur."""
+    """The title, and the meaning of the colours and marks that occur."""
     names = {"penstock": "penstock", "peer": "peer", "limit": "physical limit"}
     shown: list[Any] = [
         Patch(color=color, label=names[kind])
@@ -129,7 +129,7 @@ def legend(figure: Figure, rows: Sequence[dict[str, Any]], title: str) -> None:
 
 
 def throughput(result: dict[str, Any], title: str) -> Figure:
-    """Steps per second of both sides, a dot a round, and their ratio."""
+    """Steps per second of both sides, with a dot for each round, and their ratio."""
     sides = (
         ("penstock", "penstock_steps_per_s", "penstock"),
         ("peer", "stable_baselines3_steps_per_s", "stable-baselines3"),
@@ -153,7 +153,7 @@ def throughput(result: dict[str, Any], title: str) -> Figure:
 
 
 def source(figure: Figure, result: dict[str, Any]) -> None:
-    """Underneath what was run, where, and of which commit."""
+    """The line below the picture: command, machine and commit."""
     machine = result["machine"]
     words = f"{result['command']}   |   {machine['processor']}, {machine['cores']} cores   |   {result['commit']}"
     figure.supxlabel(words, x=0.01, ha="left", fontsize=7, color="#777777")
@@ -168,11 +168,11 @@ DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "end_to_end_fused": (throughput, "PPO on Pendulum-v1 at the published setting, fused update"),
     "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
 }
-"""Result -> its drawing and title. One with ``rows`` is drawn as a mechanism, under its benchmark's first line."""
+"""Result -> drawing and title. Results with ``rows`` are drawn as mechanisms, titled by the benchmark's first line."""
 
 
 def draw(path: Path, into: Path) -> Path | None:
-    """Draw one result; ``None`` where there is no drawing for it."""
+    """Draw one result. ``None`` if there is no drawing for it."""
     result = json.loads(path.read_text())
     if path.stem in DRAWINGS:
         drawing, title = DRAWINGS[path.stem]

@@ -1,6 +1,6 @@
 """What the processes of a training cost while it runs: CPU seconds against environment steps, from /proc.
 
-Linux alone. Changes nothing in what it watches.
+Runs on Linux only. Does not change the processes that it watches.
 """
 
 import os
@@ -19,7 +19,7 @@ from penstock.metrics.jsonl import METRICS, read_reports
 
 TICK_S = 0.05
 NODE = re.compile(r"env\.\d+|learner")
-"""What the system calls a process that works: by its node. The others are the launcher, the warden, the template."""
+"""Names that the system has for processes with nodes. The others are the launcher, the warden and the template."""
 
 
 class Sample(NamedTuple):
@@ -68,13 +68,13 @@ def cpu_per_step(arguments: Sequence[str], workers: int, skip: int) -> float:
 
 
 def slope(samples: Sequence[Sample]) -> float:
-    """CPU seconds a step: the line of least squares, because both are seen a little late."""
+    """CPU seconds for each step, by a line of least squares, because both numbers are read a little late."""
     steps, seconds = np.array(samples, np.float64).T
     return float(np.polyfit(steps - steps[0], seconds - seconds[0], 1)[0])
 
 
 def _look(pid: int, log_dir: Path, workers: int, skip: int) -> Sample | None:
-    """A sample, or nothing while the run has not begun or is already ending."""
+    """A sample; nothing if the run has not begun or is already ending."""
     runs = [run for run in log_dir.glob("*/") if (run / METRICS).exists()]
     try:
         reports = read_reports(runs[0]) if runs else []

@@ -3,9 +3,10 @@
     python -m benchmarks.publish                # about 15 seconds on 2 cores
     python -m benchmarks.publish --write FILE
 
-Committed are both networks, their moments, all counters and where each lane stands; published are the networks. The
-reader looks for a new version without sleeping. The peer sends the same named arrays through ``multiprocessing.Pipe``,
-pickled, and keeps nothing that survives a death. The limit: NumPy copies as many bytes as often, within one process.
+The record holds both networks, their moments, all counters and the position of each lane; the networks are published.
+The reader looks for a new version without sleeping. The peer sends the same named arrays through
+``multiprocessing.Pipe``, pickled, and nothing of it survives a death. The limit: NumPy copies as many bytes as often,
+within one process.
 """
 
 import multiprocessing
@@ -70,7 +71,7 @@ class PickleWay:
 
 
 def copies(record: tuple[ArraySpec, ...], published: tuple[ArraySpec, ...]) -> Callable[[], None]:
-    """Copies the bytes of a record once and those that are published twice."""
+    """Copies the bytes of a record once, and the published bytes twice."""
     sizes = (*(sum(part.nbytes for part in specs) for specs in (record, published, published)),)
     pairs = [(np.ones(size, np.uint8), np.ones(size, np.uint8)) for size in sizes]
 

@@ -1,8 +1,8 @@
-"""What every committed measurement carries: machine, versions, commit and command. Measures nothing itself.
+"""The facts in every committed measurement: machine, versions, commit and command. Measures nothing itself.
 
-A result that may be committed is not written from a tree with changes, which no commit names: `destination` says so
-before anything is measured, `write` at the end. `ALLOW_DIRTY=1` in the environment lets it pass, with a `+` behind the
-commit. What lies under `build/` or outside the repository is written from any tree.
+A result that may be committed is not written from a tree with changes, because no commit names that tree.
+`destination` refuses before anything is measured, and `write` at the end. `ALLOW_DIRTY=1` in the environment allows it,
+with a `+` behind the commit. Files under `build/` or outside the repository are written from any tree.
 """
 
 import argparse
@@ -16,12 +16,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 UNMEASURED = ("benchmarks/results", "benchmarks/learning/results", "docs", "*.md")
-"""What may have changed: results themselves, and what is only read."""
+"""Files that may have changed: results, and documents that are only read."""
 ALLOW = "ALLOW_DIRTY"
 
 
 class DirtyTreeError(argparse.ArgumentTypeError):
-    """A result would name a commit that it is not of; a command's parser says so where `destination` is a type."""
+    """A result would name a commit with other code. With `destination` as a type, the argument parser says so."""
 
 
 def machine() -> dict[str, Any]:
@@ -42,13 +42,13 @@ def commit() -> str:
 
 
 def changed() -> list[str]:
-    """Files that git knows and that differ from the commit, but for those that cannot change what is measured."""
+    """Files that git knows and that differ from the commit, without those that cannot change a measurement."""
     others = [f":(exclude,top){pattern}" for pattern in UNMEASURED]
     return _git("diff", "--name-only", "HEAD", "--", ":(top)", *others).splitlines()
 
 
 def destination(path: str | Path) -> Path:
-    """Where a result is to be written, as the type of a command's argument: looked at before hours of measuring.
+    """The path of a result, as the type of a command's argument. So it is checked before hours of measuring.
 
     Raises:
         DirtyTreeError: the tree has changes, and the result might be committed.
@@ -78,7 +78,7 @@ def write(path: Path, result: dict[str, Any]) -> None:
 
 
 def _git(*words: str) -> str:
-    """What git says; empty where there is no repository."""
+    """The output of git; empty if there is no repository."""
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 

@@ -4,19 +4,21 @@
     python -m benchmarks.replay --peers none   # without them
     python -m benchmarks.replay --write FILE
 
-Rows are as of Pendulum-v1: observation [3], action [1], reward, two flags, episodes of 200 steps that are truncated; a
-table holds 1,000,000 of them. One process copies whole rollouts of 128 steps of 8 lanes into the table, 6,000,000 rows
-a second and then as fast as it can, while another draws batches of 256 from Python; then one process alone draws,
-uniformly and by priority, gives every row of the batch a new one, and inserts as an environment node does: a step of 8
-lanes at a time, whole rollouts ranked. Times are of 1,024 rows inserted, or of one batch: at least 5,000,000 rows/s
-copied while 15,000,000 are drawn, and 4,000,000 drawn by priority and changed. A writer that does nothing else copies
-some 20 times as much as that, and leaves less of the machine's memory to who draws. A peer waits in a process of its
-own, and takes its turn in every round; `missing` says what it could not do.
+Rows are like Pendulum-v1's: observation [3], action [1], reward, two flags, truncated episodes of 200 steps. A table
+holds 1,000,000 rows. A batch has 256.
 
-The limit is NumPy, which takes rows that are known from arrays of the same size, one field after the other.
-
-Images are [4, 84, 84] uint8, observation and next observation: from a table of stacks, and put together from single
-frames. The limit there, and where rows are inserted, is NumPy's copy of as many bytes, one block to another.
+- **Together.** One process copies whole rollouts of 128 steps of 8 lanes into the table, first 6,000,000 rows a second,
+  then as fast as it can. Meanwhile another process samples batches from Python. A writer at full speed copies some 20
+  times the bar, and leaves less memory bandwidth to the sampler.
+- **Alone.** One process samples uniformly, and by priority with a new priority for every row of the batch. It inserts
+  as an environment node does: a step of 8 lanes at a time, whole rollouts ranked.
+- **Bars.** At least 5,000,000 rows/s are copied while 15,000,000 are sampled, and 4,000,000 are sampled by priority and
+  changed. Times are those of 1,024 inserted rows, or of one batch.
+- **Peers.** A peer waits in a process of its own and takes its turn in every round. `missing` names the ways that it
+  does not have.
+- **Limit.** NumPy takes known rows from arrays of the same size, one field after the other.
+- **Images** are [4, 84, 84] uint8, observation and next observation: from a table of stacks, and put together from
+  single frames. The limit of images and of inserting is NumPy's copy of as many bytes from one block to another.
 """
 
 import math
@@ -41,9 +43,9 @@ from penstock.types import Array, Arrays, Box, Stack
 
 STEPS, LANES, BATCH = 128, 8, 256
 PACE = 6_000_000
-"""Rows that a second process inserts each second: somewhat more than the bar."""
+"""Rows that a second process inserts each second, a little more than the bar."""
 BURST = 16
-"""Rollouts between two looks at the clock."""
+"""Number of rollouts between two readings of the clock."""
 INSERT_MAY_BE_US = STEPS * LANES / 5.0
 SAMPLE_MAY_BE_US = BATCH / 15.0
 PRIORITISED_MAY_BE_US = BATCH / 4.0
@@ -51,7 +53,7 @@ PEERS = {"sb3": "stable-baselines3 ReplayBuffer", "torchrl": "torchrl TensorDict
 
 
 def pendulum(rows: int) -> Shape:
-    """A table of so many rows that can be drawn."""
+    """A table with this many rows that can be sampled."""
     return Shape(Box((3,), "float32", (-8.0,) * 3, (8.0,) * 3), STEPS, LANES, -(-rows // (STEPS * LANES)) + 1)
 
 
@@ -60,7 +62,7 @@ FRAMES = Shape(Box((84, 84), "uint8", (0.0,), (255.0,)), 16, 4, 512)
 
 
 def batch_of(shape: Shape, *frames: int) -> Arrays:
-    """What a batch of SAC holds, or of DQN."""
+    """The arrays of a batch of SAC, or of DQN."""
     obs = (BATCH, *frames, *shape.obs.shape)
     numbers = {name: np.zeros(BATCH, np.float32) for name in ("reward", "discount")}
     return {
@@ -78,7 +80,7 @@ def tree_beside(table: Table) -> SumTree:
 
 
 class Drawing:
-    """Draws one batch after the other, each with a key of its own."""
+    """Samples one batch after the other, each with a key of its own."""
 
     def __init__(self, table: Table, batch: Arrays, stack: dict[str, Stack], n_step: int = 1) -> None:
         lanes = table.arrays["valid"].shape[-1]
@@ -86,13 +88,13 @@ class Drawing:
         self._batch, self._number = batch, 0
 
     def __call__(self) -> None:
-        """Draw one batch."""
+        """Sample one batch."""
         self._number += 1
         self._sampler.sample((1, self._number), self._batch)
 
 
 class Prioritised:
-    """Draws a batch by priority, and gives each of its rows a new one."""
+    """Samples a batch by priority, and gives each of its rows a new priority."""
 
     def __init__(self, shape: Shape, table: Table) -> None:
         tree = tree_beside(table)
@@ -108,18 +110,18 @@ class Prioritised:
         self._tree, self._number = tree, 0
 
     def __call__(self) -> None:
-        """One batch, there and back."""
+        """Sample one batch, and change its priorities."""
         self._number += 1
         self._sampler.sample((1, self._number), self._batch, beta=0.4)
         self._tree.update(self._batch["index"], self._batch["stamp"], self._priorities[self._number % 64])
 
 
 class Copying:
-    """NumPy copies so many bytes."""
+    """NumPy copies this many bytes."""
 
     def __init__(self, nbytes: int) -> None:
         self._to = np.zeros(nbytes, np.uint8)
-        # Not the same bytes each time: rows come from memory, too.
+        # The bytes are other ones each time, because sampled rows are not in a cache either.
         self._from = np.ones((8, nbytes), np.uint8)
         self._number = 0
 
@@ -130,7 +132,7 @@ class Copying:
 
 
 class Taking:
-    """NumPy takes rows by index from flat arrays: no draw, no end of an episode, nobody who writes."""
+    """NumPy takes rows by index from flat arrays: no random rows, no ends of episodes, no writer."""
 
     def __init__(self, rows: int, batch: Arrays) -> None:
         rng = np.random.default_rng(0)
@@ -152,14 +154,14 @@ def _insert_for_ever(shape: Shape, memory: Array, pace: float, stop: "Synchroniz
     while not stop.value:
         for _ in range(BURST):
             insert()
-        # Who was kept from its core catches up by one burst, not by all.
+        # A writer that lost its core catches up by one burst only.
         due = max(due, time.perf_counter() - burst_s) + burst_s
         time.sleep(max(0.0, due - time.perf_counter()))
 
 
 @contextmanager
 def inserting(shape: Shape, segment: Segment, pace: float) -> Iterator[None]:
-    """While another process inserts so many rows a second, or as many as it can."""
+    """The body runs while another process inserts this many rows a second, or as many as it can."""
     context = multiprocessing.get_context("fork")
     stop = context.Value("i", 0, lock=False)
     process = context.Process(target=_insert_for_ever, args=(shape, segment.bytes, pace, stop))
@@ -172,7 +174,7 @@ def inserting(shape: Shape, segment: Segment, pace: float) -> Iterator[None]:
 
 
 def together(shape: Shape, rounds: int, calls: int, pace: float) -> list[Measured]:
-    """One process inserts while this one draws."""
+    """One process inserts while this one samples."""
     how = "as fast as it can" if math.isinf(pace) else f"{pace:,.0f} rows/s"
     segment = Segment.create(Table.required(shape.specs, 1, shape.slots), "replay")
     table = shape.make(segment.bytes)
@@ -206,7 +208,7 @@ def together(shape: Shape, rounds: int, calls: int, pace: float) -> list[Measure
 
 
 def alone(shape: Shape, rounds: int, calls: int, peers: Mapping[str, Peer]) -> list[Measured]:
-    """One process that draws only, uniformly and by priority, or inserts only; and the peers, in turns with it."""
+    """One process only samples, uniformly and by priority, or only inserts. The peers take turns with it."""
     table, batch = filled(shape), batch_of(shape)
     limit = Contestant("NumPy takes known rows", "limit", each_call(Taking(shape.rows, batch), calls))
     uniform = [
@@ -230,7 +232,7 @@ def alone(shape: Shape, rounds: int, calls: int, peers: Mapping[str, Peer]) -> l
 
 
 def inserted_alone(shape: Shape, table: Table, rounds: int, calls: int, peers: Mapping[str, Peer]) -> list[Measured]:
-    """One process inserts rows, as the product does and as whole rollouts, while nobody draws."""
+    """One process inserts rows, as penstock does and as whole rollouts. No process samples."""
     whole = WholeRollouts(shape, table)
     copying = Contestant("NumPy copies as many bytes", "limit", each_call(Copying(whole.nbytes), calls))
     ranked = StepByStep(shape, table, tree_beside(table))
@@ -281,7 +283,7 @@ def main() -> None:
     arguments.add_argument("--peers", nargs="+", choices=[*PEERS, "none"], default=list(PEERS), help="which of them")
     args = arguments.parse_args()
     shape = pendulum(args.rows)
-    # The second process comes first: it is forked before anything else has run.
+    # The second process is forked before anything else has run.
     rows = [row for pace in (PACE, math.inf) for row in together(shape, args.rounds, args.calls, pace)]
     sizes = ["--rows", str(shape.rows), "--batch", str(BATCH)]
     with ExitStack() as started:

@@ -1,4 +1,4 @@
-"""Starts penstock's own command line and reads back what it wrote. Knows no algorithm and judges nothing."""
+"""Starts penstock's command line and reads its results. Knows no algorithm and judges nothing."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def train(log_dir: Path, arguments: Sequence[str]) -> Path:
 
 
 def evaluate(run: Path, episodes: int, checkpoint: str = "latest", seed: int | None = None) -> dict[str, Any]:
-    """What ``penstock eval --json`` says of a run's checkpoint, in episodes of this seed or of the run's."""
+    """The result of ``penstock eval --json`` for a run's checkpoint, in episodes of this seed or of the run's seed."""
     words = ["--episodes", str(episodes), "--checkpoint", checkpoint, "--json"]
     if seed is not None:
         words += ["--seed", str(seed)]
@@ -55,7 +55,7 @@ def evaluate(run: Path, episodes: int, checkpoint: str = "latest", seed: int | N
 
 
 def flags(setting: Mapping[str, Any]) -> list[str]:
-    """A setting as command-line flags, the same for penstock and for the peers' scripts."""
+    """Settings as command-line flags. penstock and the peers' scripts have the same."""
     return [word for name, value in setting.items() for word in (f"--{name}", str(value))]
 
 
@@ -66,7 +66,7 @@ def throughput(arguments: Sequence[str], skip: int = 1) -> float:
 
 
 def idle(run: Path, skip: int) -> dict[str, float]:
-    """Node -> share of its time in which it had nothing to do, from report number ``skip`` to the last."""
+    """Node -> its idle share, from report number ``skip`` to the last."""
     reports = [report for report in read_reports(run) if STEPS_PER_SECOND in report.values]
     spans = [(after.time_s - before.time_s, after.values) for before, after in pairwise(reports[skip:])]
     whole = sum(span for span, _ in spans)

@@ -3,9 +3,13 @@
     python -m benchmarks.scaling                     # under a minute
     python -m benchmarks.scaling --write FILE
 
-One environment a worker. The physical limit beside it: as many processes that do nothing but step such an environment.
-What a batch loses to a perfect one is parted into: sleeping longer than asked (the limit's loss), idle environment
-processes (the learner's update, and waiting for the slowest), and the rest (acting, storing, being scheduled).
+Each worker has one environment. The physical limit is as many processes that only step such an environment.
+
+The loss of a batch against a perfect one has three parts:
+
+- sleeping longer than asked, which the limit loses as well;
+- idle environment processes, during the learner's update and while they wait for the slowest;
+- the rest: acting, storing rows, scheduling.
 """
 
 import argparse
@@ -66,7 +70,7 @@ def _step_alone(steps: int, start: Barrier, queue: "multiprocessing.SimpleQueue[
 
 
 def row(workers: int, ours: float, idle_share: float, bare: float) -> dict[str, Any]:
-    """What one width gives: the share of its time in which it slept as asked, and where the rest of it went."""
+    """The result of one width: the share of its time in which it slept as asked, and the parts of the rest."""
     perfect = workers / FIXED_S
     slept, busy = ours / bare, 1.0 - idle_share
     return {

@@ -16,12 +16,12 @@ from gymnasium.vector import AutoresetMode
 FIXED_S = 0.005
 SHORTEST_S, LONGEST_S = 0.001, 0.01
 ROLLOUT = 32
-"""Vector steps for which a varying sleep stays what it is: a rollout of the benchmarks that use it."""
+"""Number of vector steps with the same varying sleep: one rollout of the benchmarks that use it."""
 EPISODE = 64
 
 
 class Sleeping(gymnasium.vector.VectorEnv):
-    """Sleeps once a vector step; every lane's episode ends after 64 steps and begins anew in the same step.
+    """Sleeps once in each vector step. Every lane's episode ends after 64 steps and begins anew in the same step.
 
     Args:
         num_envs: lanes.
@@ -41,7 +41,7 @@ class Sleeping(gymnasium.vector.VectorEnv):
         self._never, self._all = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
 
     def reset(self, **_seed_and_options: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin every episode; sleeps not at all."""
+        """Begin every episode, without a sleep."""
         self._steps = 0
         return self._obs, {}
 
@@ -54,12 +54,12 @@ class Sleeping(gymnasium.vector.VectorEnv):
 
 
 def fixed(num_envs: int) -> Sleeping:
-    """5 ms a vector step."""
+    """Each vector step sleeps 5 ms."""
     return Sleeping(num_envs, repeat(FIXED_S))
 
 
 def varying(num_envs: int, seed: int) -> Sleeping:
-    """A time drawn for each rollout, log-uniform over 1 to 10 ms a vector step."""
+    """Each vector step sleeps a time that is random for each rollout, log-uniform over 1 to 10 ms."""
     return Sleeping(num_envs, drawn(seed))
 
 

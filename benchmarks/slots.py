@@ -3,10 +3,10 @@
     python -m benchmarks.slots                # about 20 seconds on 2 cores
     python -m benchmarks.slots --write FILE
 
-A slot goes round once: claimed, pushed, taken, released. Peers carry the same index there and back; the limit is the
-same number of bare atomic additions from Python, and across processes one word that is looked at until it changes.
-A rollout's bytes do not travel with its slot; what one copy of them would cost stands beside it. What a sleeping reader
-adds is measured by `benchmarks.doorbell`.
+A slot goes round once: claimed, pushed, taken, released. Peers carry the same index there and back. The limit is the
+same number of bare atomic additions from Python; across processes it is one word that is read until it changes.
+A rollout's bytes do not travel with its slot; the result also has the cost of one copy of them.
+`benchmarks.doorbell` measures the time to wake a sleeping reader.
 """
 
 import multiprocessing
@@ -24,14 +24,14 @@ from penstock.types import ArraySpec
 
 SLOTS = 8
 ROLLOUT = ArraySpec("rows", (2048, 4, 32), "uint8")
-"""As many bytes as a row of Pendulum takes, for half the lanes of the published setting."""
+"""A rollout of half the lanes of the published setting. A row has as many bytes as Pendulum's."""
 WRITER, READER = 1, 2
 WITHIN = "a slot's way there and back, one process"
 ACROSS = "a slot to a second process that does not sleep"
 
 
 class SlotWay:
-    """A slot of a stream; the reader looks again and again."""
+    """A slot of a stream. The reader looks again and again."""
 
     def __init__(self) -> None:
         self._stream = Stream(shared(Stream.required([ROLLOUT], SLOTS)), [ROLLOUT], SLOTS)
@@ -56,7 +56,7 @@ class SlotWay:
 
 
 class PipeWay:
-    """The index through a pipe, and back through another where both ends are here; the reader looks again and again."""
+    """The index through a pipe; within a process back through another pipe. The reader looks again and again."""
 
     def __init__(self) -> None:
         self._reader, self._writer = multiprocessing.Pipe(duplex=False)
@@ -88,12 +88,12 @@ class QueueWay:
         self._queue.put(number % SLOTS)
 
     def receive(self, number: int) -> None:
-        """Get the index; this one sleeps, for looking again and again keeps its writer out."""
+        """Get the index. This reader sleeps, because looking again and again would block its writer."""
         self._queue.get()
 
 
 class WordWay:
-    """One word of shared memory; the reader looks again and again. Python reaches a word no faster than so."""
+    """One word of shared memory. The reader looks again and again. Python cannot reach a word faster."""
 
     def __init__(self) -> None:
         self._words = shared(64).view(np.int64).data
@@ -164,7 +164,7 @@ def main() -> None:
     arguments.add_argument("--calls", type=positive_int, default=5000, help="calls of a round within a process")
     arguments.add_argument("--messages", type=positive_int, default=1000, help="messages of a round between processes")
     args = arguments.parse_args()
-    # The second processes come first: they are forked before anything else has run.
+    # The second processes are forked before anything else has run.
     elsewhere = to_second_process(args.rounds, args.messages)
     report(arguments, args, [*within(args.rounds, args.calls), *elsewhere], {"slots": SLOTS})
 

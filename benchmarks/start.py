@@ -4,7 +4,7 @@
     python -m benchmarks.start --write FILE
 
 An environment process is the real worker with one EnvNode of 4 Pendulum environments, started as the local runtime
-does; its clock runs from its spawn to its first finished vector step.
+starts it. Its time runs from its spawn to its first finished vector step.
 """
 
 import statistics
@@ -36,7 +36,7 @@ LANES = 4
 NAME = "env.0"
 CASE = "from a process's start to its work"
 FIRST_US, MEGABYTES = 300_000.0, 40.0
-"""What an environment process may take to its first step, and hold of its own."""
+"""The bars of an environment process: seconds to its first step, and its own memory."""
 COMMANDS = {
     "penstock --help": ("-m", "penstock", "--help"),
     "python with NumPy": ("-c", "import numpy"),
@@ -52,7 +52,7 @@ def one_environment_node() -> tuple[Program, dict[str, Any]]:
     settings = EnvSettings("Pendulum-v1", False, (), profile.spaces, 0, 1, 0, LANES, 1, 0, starts, "stop", 60.0)
     backend = BackendSpec(f"{native.__name__}:build", (algorithm.policy,))
     exploration = Exploration(algorithm.explore, algorithm.warmup, LANES, 1.0)
-    policy = PolicySettings(backend, algorithm.policy, algorithm.noise, profile.spaces, algorithm.row, 0, exploration)
+    policy = PolicySettings(backend, algorithm.policy, profile.spaces, algorithm.row, 0, exploration)
     rollout = rollout_specs(profile.spaces, algorithm.row, 1, LANES, same_step=profile.same_step)
     edges = (
         Stream("rollouts", (NAME,), (NAME,), rollout, 1, "wait"),
@@ -82,7 +82,7 @@ def environment_process() -> tuple[float, float]:
         time.sleep(0.0005)
     seconds = time.perf_counter() - begun
     megabytes = memory(processes.pid(NAME)) / 1024
-    processes.kill_all()
+    processes.close()
     return seconds, megabytes
 
 
@@ -100,7 +100,7 @@ def command(*words: str) -> float:
 
 
 def measure(repeats: int) -> tuple[list[Measured], float]:
-    """What was compared, alternating, and the MB of an environment process."""
+    """The compared rows, alternating, and the MB of an environment process."""
     own: list[tuple[float, float]] = []
     seconds: dict[str, list[float]] = {what: [] for what in COMMANDS}
     for _ in range(repeats):

@@ -4,7 +4,7 @@
     python -m benchmarks.suite --quick        # make bench-quick: less than 5 minutes, into build/benchmarks
     python -m benchmarks.suite slots board    # some of them
 
-One that fails does not keep the others from running; the suite then ends with 1. Measures nothing itself.
+If a benchmark fails, the others still run, and the suite ends with 1. Measures nothing itself.
 """
 
 import argparse
@@ -23,11 +23,11 @@ class Entry(NamedTuple):
     """One result of the suite."""
 
     name: str
-    """Of its file."""
+    """Name of its file."""
     command: str
     """The benchmark's module and its arguments."""
     quick: str | None
-    """Arguments that are added in the short form; ``None`` leaves it out there."""
+    """Arguments that are added in the short form. ``None``: the short form leaves it out."""
 
 
 SUITE = (
@@ -49,6 +49,7 @@ SUITE = (
     Entry("non_blocking", "non_blocking", "--parts sleeping --rounds 1 --updates 2"),
     Entry("auto_choice", "auto_choice", None),
     Entry("off_policy", "off_policy", "--rounds 1 --updates 200"),
+    Entry("recurrent", "recurrent", "--rounds 1 --updates 4 --peer_updates 1"),
     Entry("atari", "atari", None),
 )
 

@@ -1,6 +1,6 @@
-"""Replay tables of rows that nobody has collected: their shapes, and two ways to fill them. Measures nothing.
+"""Replay tables of made-up rows: their shapes, and two ways to fill them. Measures nothing.
 
-Episodes end as those of Pendulum-v1 do: all lanes at once after 200 steps, truncated, with a last observation.
+Episodes end like those of Pendulum-v1: all lanes at once after 200 steps, truncated, with a last observation.
 """
 
 from itertools import cycle
@@ -20,7 +20,7 @@ from penstock.types import Array, Arrays, ArraySpec, Box, Spaces, StepResult
 EPISODE = 200
 """Steps of an episode."""
 Part: TypeAlias = tuple[str, tuple[slice, ...], Array]
-"""A field, where in its slot, and what it holds there."""
+"""A field, the place in its slot, and the values there."""
 
 
 class Shape(NamedTuple):
@@ -49,12 +49,12 @@ class Shape(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows that can be drawn: the slot that is filled next is left out."""
+        """Number of rows that can be sampled. The slot that is filled next is left out."""
         return (self.slots - 1) * self.steps * self.lanes
 
 
 class Source:
-    """Gives random numbers, the same few again and again, as a vector environment that resets in the same step."""
+    """A vector environment that resets in the same step. It gives the same few random numbers again and again."""
 
     def __init__(self, shape: Shape) -> None:
         rng = np.random.default_rng(0)
@@ -73,14 +73,14 @@ class Source:
         self._last = [step._replace(truncated=on) for step in self._going_on]
 
     def step(self, number: int) -> StepResult:
-        """What step ``number`` of all lanes gives."""
+        """The result of step ``number`` of all lanes."""
         return (self._last if number % EPISODE == EPISODE - 1 else self._going_on)[number % len(self.actions)]
 
 
 class StepByStep:
-    """Fills slots as an environment node does, a step of all lanes at a time; what it hands over is ranked, if asked.
+    """Fills slots as an environment node does, a step of all lanes at a time. Its rollouts are ranked, if asked.
 
-    Left out is what the environments and the policy do, and the log from which episodes are restored.
+    It does not step environments, ask a policy, or write the action log.
     """
 
     def __init__(self, shape: Shape, table: Table, tree: SumTree | None = None) -> None:
@@ -126,7 +126,7 @@ class StepByStep:
 
 
 class WholeRollouts:
-    """Fills slots with whole rollouts that are there already, until episodes end where they began: no step is taken."""
+    """Fills slots with whole rollouts that were made before. It takes no step."""
 
     def __init__(self, shape: Shape, table: Table) -> None:
         found = recorded(shape)
@@ -150,12 +150,12 @@ def recorded(shape: Shape) -> list[list[Part]]:
     step = StepByStep(shape, table)
     for _ in range(period + 1):
         step()
-    # Not the first rollout, which continues none.
+    # The first rollout is left out, because it continues no other.
     return [_held(table.slot(table.index(0, sequence))) for sequence in range(1, period + 1)]
 
 
 def _held(slot: Arrays) -> list[Part]:
-    # Of the side areas, which have room for an end at every row, what is there.
+    # Side areas have space for an end at every row. Only their used part is kept.
     ended = {name: slice(int(slot[f"{name}_count"])) for name in ("final", "episode")}
     sides = {name: ended[name.partition(".")[0].partition("_")[0]] for name in slot if name.startswith(tuple(ended))}
     parts = {name: (sides[name],) if name in sides and values.ndim else () for name, values in slot.items()}

@@ -4,10 +4,13 @@
     python -m benchmarks.throughput --shared         # and Sample Factory with one trunk for actor and critic
     python -m benchmarks.throughput --write FILE
 
-penstock steps Python environments, Gymnasium's NumPy vector environment, and EnvPool (`pip install
-'penstock[envpool]'`). stable-baselines3 steps Python environments with the better of 1 and 2 threads; Sample Factory
-steps EnvPool, with batches and workers as were found best for it. Two separate networks of 64, 64 units everywhere, in
-float32. Steady state: updates included, start-up left out. Does not judge how well anything learns.
+- penstock steps Python environments, Gymnasium's NumPy vector environment, and EnvPool (`pip install
+  'penstock[envpool]'`).
+- stable-baselines3 steps Python environments, with the better of 1 and 2 threads.
+- Sample Factory steps EnvPool, with the batches and workers that were found best for it.
+
+All have two separate networks of 64, 64 units in float32. Steady state: updates are included, start-up is not. Does not
+judge how well anything learns.
 """
 
 import argparse
@@ -31,7 +34,7 @@ SAMPLE_FACTORY, SHARED = "Sample Factory, EnvPool", "Sample Factory, EnvPool, sh
 
 
 def sb3(threads: int) -> str:
-    """What results call stable-baselines3 with so many threads."""
+    """The name of stable-baselines3 with this many threads in results."""
     return f"stable-baselines3, {threads} thread{'s' * (threads > 1)}"
 
 
@@ -51,7 +54,7 @@ def one_round(updates: int, peer_updates: int, peer_seconds: float, *, shared: b
 
 
 def bars(medians: dict[str, float]) -> list[Bar]:
-    """The ratios of medians, beside what they must reach."""
+    """The ratios of medians, beside their bars."""
     best = max(medians[sb3(threads)] for threads in SB3_THREADS)
     beside = (best, best, medians[SAMPLE_FACTORY])
     against = ("stable-baselines3", "stable-baselines3", "Sample Factory")

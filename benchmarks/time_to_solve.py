@@ -4,8 +4,8 @@
     python -m benchmarks.time_to_solve --cases Pendulum-v1 --seeds 0 1 2
     python -m benchmarks.time_to_solve --write FILE
 
-A run is solved when its last 100 training episodes average the target. The compile cache is empty each time. Afterwards
-and outside the clock 100 greedy episodes must hold the target as well. Does not tune presets: it takes those shipped.
+A run is solved when its last 100 training episodes average the target. The compile cache is empty each time. After the
+run, 100 greedy episodes must average the target as well; their time does not count. Presets are those of the package.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CACHES = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR")
 
 
 class Case(NamedTuple):
-    """What is to be solved, with which preset, to which return, and in how many seconds at most."""
+    """A task, its preset, the target return, and the bar in seconds."""
 
     env: str
     preset: str
@@ -43,7 +43,7 @@ class Solved(NamedTuple):
 
     seed: int
     seconds: float
-    """Of the whole command; infinite where it ended by its number of steps."""
+    """Seconds of the whole command; infinite if it ended by its number of steps."""
     steps: int
     greedy_return: float
     """Mean of ``EPISODES`` greedy episodes afterwards."""
@@ -59,7 +59,7 @@ CASES = (Case("CartPole-v1", "cartpole", 475, 1.5), Case("Pendulum-v1", "pendulu
 
 @contextlib.contextmanager
 def empty_caches() -> Iterator[None]:
-    """Commands that are started here find nothing compiled."""
+    """Empty all compile caches for the commands of the body."""
     before = {name: os.environ.get(name) for name in CACHES}
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(dict.fromkeys(CACHES, folder))
@@ -74,7 +74,7 @@ def empty_caches() -> Iterator[None]:
 
 
 def words(case: Case, seed: int, extra: Sequence[str]) -> list[str]:
-    """What the command line is told; an evaluation at the end cannot be left out, so it is as short as can be."""
+    """The words of the command line. The final evaluation cannot be left out, so it is as short as possible."""
     target = ["--target_return", f"{case.target:g}", "--eval_episodes", "1"]
     return ["--env", case.env, "--preset", case.preset, *target, "--seed", str(seed), *extra]
 
@@ -92,7 +92,7 @@ def solve(case: Case, seed: int, extra: Sequence[str]) -> Solved:
 
 
 def bars(case: Case, runs: Sequence[Solved]) -> list[Bar]:
-    """The median of the seconds, and how many of the seeds hold the target afterwards."""
+    """The bars: the median of the seconds, and the number of seeds that reach the target afterwards."""
     held = sum(run.greedy_return >= case.target for run in runs)
     return [
         Bar(
@@ -106,7 +106,7 @@ def bars(case: Case, runs: Sequence[Solved]) -> list[Bar]:
 
 
 def measure(case: Case, seeds: Sequence[int], extra: Sequence[str]) -> tuple[list[Bar], dict[str, Any]]:
-    """One case, every seed; what it reaches, and its entry in the result."""
+    """Measure one case with every seed. Returns its bars, and its entry in the result."""
     runs = []
     for seed in seeds:
         runs.append(solve(case, seed, extra))

@@ -1,4 +1,4 @@
-"""Timing of things that are compared: in turns, so that a moment in which the machine is slow meets all of them."""
+"""Timing of things that are compared. They take turns, so that a slow moment of the machine meets all of them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ class Contestant(NamedTuple):
     what: str
     kind: Kind
     run: Callable[[], Array]
-    """One round: the seconds of each of its calls, or ``[]`` their mean."""
+    """Runs one round. Returns the seconds of each of its calls, or their mean as an array ``[]``."""
 
 
 def compare(case: str, contestants: Sequence[Contestant], rounds: int) -> list[Measured]:
-    """A row for each contestant of a case, in the given order; a first round only warms up."""
+    """A row for each contestant of a case, in the given order. The first round only warms up."""
     found: list[list[Array]] = [[] for _ in contestants]
     for number in range(rounds + 1):
         for seconds, contestant in zip(found, contestants, strict=True):

@@ -3,10 +3,14 @@
     python -m benchmarks.update                # about a minute, and the first time another to compile
     python -m benchmarks.update --write FILE
 
-PPO on Pendulum: 8 lanes of 2,048 steps, minibatches of 64 rows of a fresh permutation, two networks of 64, 64. Ours:
-the native kernel at each instruction-set level that this processor has, on one thread and on two; and the compiled
-update. The peer is the same mathematics as plain torch calls. A round is 256 minibatches in one call, from the same
-state. The limit: the products' operations at the rate of a large product on one core, and on two.
+PPO on Pendulum: 8 lanes of 2,048 steps, minibatches of 64 rows of a new permutation, two networks of 64, 64.
+
+- Ours: the native kernel at each instruction-set level of this processor, on one thread and on two; and the compiled
+  update.
+- The peer: the same mathematics as plain torch calls.
+- The limit: the products' operations at the rate of a large product, on one core and on two.
+
+A round is 256 minibatches in one call, always from the same state.
 """
 
 import time
@@ -40,12 +44,12 @@ SPACES = probe("Pendulum-v1").spaces
 CONFIG = PPOConfig()
 SPEC = spec(SPACES, CONFIG)
 MAY_BE_US = {("avx512", 1): 55.0, ("avx512", 2): 30.0, ("avx2", 1): 100.0}
-"""By instruction-set level and threads."""
+"""The bars in microseconds, by instruction-set level and threads."""
 CASE = f"one minibatch of {CONFIG.mini_batch_size} rows"
 
 
 def rollout() -> Arrays:
-    """A stream of one slot, field -> ``[1, T + 1, lanes, ...]``: the first policy acts on random observations."""
+    """A stream of one slot, field -> ``[1, T + 1, lanes, ...]``. The initial policy acts on random observations."""
     specs = rollout_specs(SPACES, SPEC.row, CONFIG.num_steps, LANES, same_step=True)
     arrays = {part.name: np.zeros((1, *part.shape), part.dtype) for part in specs}
     generator, lanes = np.random.default_rng(0), np.arange(LANES)
@@ -56,13 +60,13 @@ def rollout() -> Arrays:
     policy.load(init_state(SPACES, CONFIG, 0))
     for t in range(CONFIG.num_steps + 1):
         out = {name: arrays[name][0, t] for name in ("action", "log_prob", "value")}
-        noise = generate(SPEC.noise, 0, lanes, t)
-        policy.act({"obs": arrays["obs"][0, t]}, noise, np.ones(LANES, np.float32), out)
+        noise = generate(SPEC.policy.noise, 0, lanes, t)
+        policy.act({"obs": arrays["obs"][0, t], "noise": noise, "explore": np.ones(LANES, np.float32)}, out)
     return arrays
 
 
 def kernel_name(level: str, threads: int) -> str:
-    """What a row of the native kernel is called."""
+    """The name of a row of the native kernel."""
     return f"fused, {level}, {threads} thread{'s' * (threads > 1)}"
 
 
@@ -92,7 +96,7 @@ class Kernel:
 
 
 def torch_update(backend: str, arrays: Arrays) -> Updater:
-    """An update by torch, on one thread, which is its best at this size."""
+    """An update by torch, on one thread, which is its fastest at this size."""
     build = load(f"penstock.updates.{backend}:build")
     updater: Updater = build(
         UpdaterSettings(f"{learn.__name__}:build", CONFIG, SPEC, SPACES, device="cpu", threads=1, seed=0), arrays
@@ -103,7 +107,7 @@ def torch_update(backend: str, arrays: Arrays) -> Updater:
 
 
 def learning(update: Kernel | Updater, indices: Array, weights: Array) -> Callable[[], Array]:
-    """A contestant: mean seconds of a minibatch, from the first state each time."""
+    """A contestant that measures the mean seconds of a minibatch, from the first state each time."""
     start = init_state(SPACES, CONFIG, 0)
 
     def run() -> Array:
@@ -119,7 +123,7 @@ def learning(update: Kernel | Updater, indices: Array, weights: Array) -> Callab
 
 
 def contestants(arrays: Arrays, backends: list[str], count: int) -> list[Contestant]:
-    """What is compared: ours first, the quickest level before the others."""
+    """The contestants: ours first, the quickest level before the others."""
     rows = np.arange(CONFIG.num_steps * LANES)
     epoch = minibatches(rows, CONFIG.mini_batch_size, (0, 0, 0))
     indices, weights = epoch.indices[:count], epoch.weights[:count]

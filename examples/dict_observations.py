@@ -15,7 +15,7 @@ import penstock
 
 
 class Dials(gymnasium.Env):
-    """Shows three dials and says which of them counts; pays 1 for telling whether that one is positive."""
+    """Shows three dials and which of them counts. Reward 1 for saying whether that dial is positive."""
 
     observation_space = Dict({"dials": Box(-1.0, 1.0, (3,), np.float32), "which": Discrete(3)})
     action_space = Discrete(2)

@@ -1,4 +1,4 @@
-"""Train on an environment that was written for the older `gym` API, as it is.
+"""Train on an environment that was written for the older `gym` API, without changes.
 
     python examples/older_gym_api.py
 
@@ -15,25 +15,25 @@ import penstock
 
 
 class Balance:
-    """A ball on a beam that tilts left or right; pays 1 for each step that the ball stays on it."""
+    """A ball on a beam that tilts left or right. Reward 1 for each step that the ball stays on it."""
 
     observation_space = Box(-np.inf, np.inf, (2,), np.float32)
     action_space = Discrete(2)
     time_limit = 200
 
     def seed(self, seed=None):
-        """What the older API had instead of ``reset(seed=...)``."""
+        """Set the seed, as in the older API. Newer environments have ``reset(seed=...)``."""
         self.random = np.random.default_rng(seed)
         return [seed]
 
     def reset(self):
-        """The first observation alone."""
+        """Return only the first observation."""
         self.ball = self.random.uniform(-0.1, 0.1, 2)
         self.steps = 0
         return self.ball.astype(np.float32)
 
     def step(self, action):
-        """Four values. That the clock and not a fall ended the episode is said in ``info``, as ``gym`` did."""
+        """Return four values. ``info`` says whether the clock ended the episode and not a fall, as in ``gym``."""
         position, speed = self.ball
         speed += 0.02 if action == 1 else -0.02
         self.ball = np.array([position + speed, speed + 0.01 * position])

@@ -16,20 +16,20 @@ import penstock
 
 
 class Thermostat(gymnasium.Env):
-    """Observes how far the room and the weather are from 20 degrees; is paid for keeping the room there."""
+    """Observes how far the room and the weather are from 20 degrees. The reward is for keeping the room there."""
 
     observation_space = Box(-np.inf, np.inf, (2,), np.float32)
     action_space = Discrete(3)
 
     def reset(self, *, seed=None, options=None):
-        """Start somewhere between 10 and 30 degrees; ``np_random`` is what ``seed`` seeds."""
+        """Start somewhere between 10 and 30 degrees. ``seed`` seeds ``np_random``."""
         super().reset(seed=seed)
         self.room, self.weather = self.np_random.uniform([10, 0], [30, 15])
         self.minutes = 0
         return self._observe(), {}
 
     def step(self, action):
-        """One minute. A day has no end of its own, so the cut after two hours is a truncation."""
+        """One minute. The task has no end of its own, so the cut after two hours is a truncation."""
         self.room += 0.1 * (self.weather - self.room) + 1.5 * action
         self.minutes += 1
         reward = -abs(self.room - 20.0) / 10

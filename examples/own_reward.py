@@ -4,8 +4,8 @@
     penstock train --env CartPole-v1 --reward examples.own_reward:centred        # the same from the command line
     penstock train --env CartPole-v1 --reward examples.own_reward:Calm
 
-A reward names what it wants to know: obs, action, reward, next_obs, terminated, truncated, info. The policy learns from
-it; the returns that are reported stay the environment's, so that runs with different rewards can be compared.
+The parameters of a reward say what it needs: obs, action, reward, next_obs, terminated, truncated, info. The policy
+learns from this reward. Reported returns stay the environment's, so that runs with different rewards can be compared.
 """
 
 import argparse
@@ -14,26 +14,26 @@ import penstock
 
 
 def centred(reward, next_obs):
-    """Each step is worth less the farther the cart is from the middle."""
+    """The reward of a step is less, the farther the cart is from the middle."""
     return reward - abs(float(next_obs[0]))
 
 
 class Calm:
-    """The usual reward, and at the end of an episode up to 10 more, the less often the cart has changed direction.
+    """The usual reward, and at the end of an episode up to 10 more: more if the cart has changed direction less often.
 
-    Each episode makes an object of its own, so what it remembers is of that episode alone.
+    Each episode makes an object of its own, so the object remembers only that episode.
     """
 
     def __init__(self):
         self.actions = []
 
     def step(self, action, reward):
-        """What one step is worth."""
+        """Return the reward of one step."""
         self.actions.append(int(action))
         return reward
 
     def end(self):
-        """What the whole episode is worth beside its steps; it is added to the last one."""
+        """Return the reward of the whole episode. It is added to the reward of the last step."""
         changes = sum(one != other for one, other in zip(self.actions, self.actions[1:], strict=False))
         return 10.0 * (1 - changes / len(self.actions))
 

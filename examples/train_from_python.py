@@ -2,7 +2,7 @@
 
     python examples/train_from_python.py
 
-Setting names are those of `penstock train --help`; what is left out has the default that it shows.
+Setting names are those of `penstock train --help`. A setting that is left out has the default that the help shows.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
             "seed": 1,
         }
     )
-    print(penstock.draw(config))  # which processes there will be, and what flows between them
+    print(penstock.draw(config))  # print the processes of the run, and the data that flows between them
 
     result = penstock.train(config)
     print(f"mean return {result.evaluation.mean_return:.1f} after {result.steps} steps")

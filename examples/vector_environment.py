@@ -3,8 +3,8 @@
     python examples/vector_environment.py
     penstock train --env CartPole-v1 --vector_env True --num_envs 64 --num_steps 128      # one that Gymnasium ships
 
-A factory that declares `num_envs` is called once in each worker, with the number of lanes it is to have. How episodes
-are reset is read from `metadata["autoreset_mode"]`. Where it is DISABLED, as here, penstock resets the ended lanes,
+A factory with a parameter `num_envs` is called once in each worker, with the worker's number of lanes. penstock reads
+from `metadata["autoreset_mode"]` how episodes are reset. If it is DISABLED, as here, penstock resets the ended lanes,
 each with a seed of its own, so that a run does not depend on the number of workers.
 """
 
@@ -20,7 +20,7 @@ import penstock
 
 
 class Points(gymnasium.vector.VectorEnv):
-    """Points in a plane, each pushed about by its action and paid for being near the origin; NumPy throughout."""
+    """Points in a plane. The action pushes a point; the reward is for being near the origin. It is all NumPy."""
 
     def __init__(self, num_envs: int) -> None:
         self.num_envs = num_envs
@@ -33,7 +33,7 @@ class Points(gymnasium.vector.VectorEnv):
         self.steps = np.zeros(num_envs, np.int64)
 
     def reset(self, *, seed=None, options=None):
-        """Reset the lanes that ``options["reset_mask"]`` names, or all; ``seed`` is a list of one seed a lane."""
+        """Reset the lanes of ``options["reset_mask"]``, or all. ``seed`` is a list with one seed for each lane."""
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
         for lane in np.flatnonzero(mask):
             random = np.random.default_rng(None if seed is None else seed[lane])
@@ -42,7 +42,7 @@ class Points(gymnasium.vector.VectorEnv):
         return self.places.copy(), {}
 
     def step(self, actions):
-        """Every lane at once; cut by the clock after 25 steps."""
+        """Step all lanes at once. The clock cuts episodes after 25 steps."""
         self.places += 0.2 * np.clip(actions, -1, 1)
         self.steps += 1
         rewards = -np.linalg.norm(self.places, axis=1)

@@ -1,4 +1,4 @@
-"""What processes there are below one: a run's, and whether any is left."""
+"""Finds the descendants of a process: those of a run, and those that are left after it."""
 
 import contextlib
 import random
@@ -9,26 +9,26 @@ from pathlib import Path
 import psutil
 
 from penstock.experiments.checkpoints import list_checkpoints
-from penstock.processes.worker import COMMAND
+from penstock.processes.contract import WORKER
 
 __all__ = ["killing", "left_behind", "newest_checkpoint", "of_group"]
 
 
 def left_behind() -> list[psutil.Process]:
-    """The descendants of this process, but for the one that `multiprocessing` keeps to the end."""
+    """The descendants of this process, without the one that `multiprocessing` keeps to the end."""
     return [child for child in psutil.Process().children(recursive=True) if "resource_tracker" not in _command(child)]
 
 
 def of_group(group: str, pid: int | None = None) -> psutil.Process | None:
     """The process of a placement group, of a run that this process or process ``pid`` has launched; the newest.
 
-    The system calls it by its group if it was forked from the template; else its environment does, as that of its own
-    children.
+    A process that was forked from the template has its group as its name. For other processes an environment variable
+    names the group. Their children have that variable, too.
     """
-    found = None
+    found, module = None, WORKER.partition(":")[0]
     for process in psutil.Process(pid).children(recursive=True):
         try:
-            by_itself = COMMAND in _command(process) and process.environ().get("PENSTOCK_GROUP") == group
+            by_itself = module in _command(process) and process.environ().get("PENSTOCK_GROUP") == group
             if process.name() == group or by_itself:
                 found = process
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
@@ -43,10 +43,10 @@ def newest_checkpoint(log_dir: Path) -> str:
 
 @contextlib.contextmanager
 def killing(groups: Sequence[str], log_dir: Path) -> Iterator[list[str]]:
-    """Kill processes of the one run in a folder, one after the other, while the body trains; yields whom it killed.
+    """Kill processes of the only run in a folder, one after the other, while the body trains. Yields the killed groups.
 
-    It happens after each checkpoint that is newer than the one before, so that it lies within the run's turns however
-    quick the machine is: at once after the first, a moment after each further one. At least one kill must have been.
+    A kill comes after each new checkpoint: at once after the first, a moment after each later one. So kills lie within
+    the run's turns on machines of any speed. There must be at least one kill.
 
     Args:
         groups: the placement groups, in turn.

@@ -1,4 +1,4 @@
-"""What all tests share.
+"""Fixtures and hooks of all tests.
 
 - The processes that a test starts can import ``tests.environments``, as the tests can.
 - A test marked ``alone`` has the machine to itself, also where tests run side by side.
@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Keep a test marked ``alone`` apart from those that other processes of this pytest run.
 
-    Each test holds the lock together with others, such a test holds it alone. The wait counts for no time limit: this
-    goes around pytest-timeout.
+    Other tests hold the lock together; a test marked ``alone`` holds it alone. The wait does not count for a time
+    limit, because this hook runs around pytest-timeout.
     """
     if not hasattr(item.config, "workerinput"):  # pytest-xdist's: without it, there is one process only
         return (yield)
@@ -47,7 +47,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """End what a failed test has left running, so that only it fails: others look for what is left behind."""
+    """End the processes that a failed test has left. Otherwise later tests would find them and fail as well."""
     report = yield
     if report.failed:
         left = left_behind()
@@ -73,7 +73,8 @@ def fault_points() -> str:
 def interruptible() -> Iterator[None]:
     """This process, and those that the test starts, take SIGINT and SIGHUP although pytest was started to ignore them.
 
-    A shell has its background jobs ignore SIGINT, nohup has a command ignore SIGHUP; processes inherit that.
+    A shell starts background jobs with SIGINT ignored, nohup starts a command with SIGHUP ignored. Processes inherit
+    this.
     """
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}

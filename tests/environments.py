@@ -1,6 +1,6 @@
-"""Tiny environments whose optimum is known, learned in seconds, for the tests of every room.
+"""Tiny environments with a known optimum, which can be learned in seconds, for the tests of all rooms.
 
-Not written for speed, and no example of good style for an environment: some of them misbehave on purpose.
+They are not written for speed, and are no examples of good style: some of them misbehave on purpose.
 """
 
 import time
@@ -17,9 +17,11 @@ __all__ = [
     "ClockVectorEnv",
     "CorridorEnv",
     "DictEnv",
+    "EyeEnv",
     "FilmEnv",
     "IdentityEnv",
     "SlowPendulum",
+    "SteeredEyeEnv",
     "TargetEnv",
     "TupleEnv",
     "make_clocks",
@@ -30,7 +32,7 @@ __all__ = [
 
 
 class ClockEnv(gymnasium.Env):
-    """Reward 1 whatever is done, cut by a clock after 20 steps; the observation is the clock.
+    """Reward 1 for any action, truncated by a clock after 20 steps. The observation is the clock.
 
     With gamma 0.9 and time limits bootstrapped, every state is worth exactly 1 / (1 - 0.9) = 10.
     """
@@ -116,7 +118,7 @@ class CorridorEnv(gymnasium.Env):
 
 
 class DictEnv(gymnasium.Env):
-    """Two dials and which of them counts; reward 1 for saying whether that one is positive. Best return: 10."""
+    """Shows two dials and which of them counts. Reward 1 for saying whether that dial is positive. Best return: 10."""
 
     LENGTH = 10
     observation_space = Dict({"which": Discrete(2), "dials": Dict({"a": Box(-1, 1, (1,)), "b": Box(-1, 1, (1,))})})
@@ -140,7 +142,7 @@ class DictEnv(gymnasium.Env):
 
 
 class TupleEnv(DictEnv):
-    """DictEnv as tuples, with a text beside: which dial counts, then the dials and what the text says of them."""
+    """DictEnv as tuples: which dial counts, then the dials and a text about them."""
 
     observation_space = Tuple((Discrete(2), Tuple((Box(-1, 1, (1,)), Box(-1, 1, (1,)), Dict({"said": Text(9)})))))
 
@@ -149,10 +151,40 @@ class TupleEnv(DictEnv):
         return obs["which"], (obs["dials"]["a"], obs["dials"]["b"], {"said": "two dials"})
 
 
+class EyeEnv(gymnasium.Env):
+    """Shows a small image, all dark or all bright, beside a vector of three; the reward is 1 for saying which."""
+
+    LENGTH = 10
+    observation_space = Dict({"eye": Box(0, 255, (12, 12, 3), np.uint8), "speed": Box(-1.0, 1.0, (3,), np.float32)})
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._show(), {}
+
+    def step(self, action):
+        reward = float((np.asarray(action).item() > 0) == self.bright)
+        self.steps += 1
+        return self._show(), reward, self.steps >= self.LENGTH, False, {}
+
+    def _show(self):
+        self.bright = bool(self.np_random.integers(2))
+        noise = self.np_random.integers(0, 100, (12, 12, 3))
+        speed = self.np_random.uniform(-1.0, 1.0, 3).astype(np.float32)
+        return {"eye": (noise + 150 * self.bright).astype(np.uint8), "speed": speed}
+
+
+class SteeredEyeEnv(EyeEnv):
+    """The same, where the sign of a number says which."""
+
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+
 class ClockVectorEnv(gymnasium.vector.VectorEnv):
     """ClockEnv for many lanes at once, in any autoreset mode; lane i is cut after ``limit + i`` steps.
 
-    It hands out the same arrays every time. Where autoreset is disabled, it takes a list of one seed a lane; each
+    It hands out the same arrays every time. If autoreset is disabled, it takes a list with one seed for each lane. Each
     episode starts its clock at ``(seed % 4) / 100``.
     """
 
@@ -202,7 +234,7 @@ def make_clocks(num_envs: int) -> ClockVectorEnv:
 
 
 class SlowPendulum(gymnasium.Wrapper):
-    """Pendulum whose every step takes 5 ms: a learner is done with its rows long before the next come."""
+    """Pendulum with steps of 5 ms. A learner has learned from all rows long before the next ones come."""
 
     def __init__(self) -> None:
         super().__init__(gymnasium.make("Pendulum-v1"))
@@ -213,9 +245,9 @@ class SlowPendulum(gymnasium.Wrapper):
 
 
 class FilmEnv(gymnasium.Env):
-    """Each frame says which episode it is of, how old that is and what was done last; reward 3 for action 1.
+    """Each frame shows its episode, the episode's age and the last action. Reward 3 for action 1.
 
-    So a stack can be told from its newest frame alone, but for the actions.
+    So the newest frame determines the whole stack, except for the actions.
     """
 
     LIMIT = 9
@@ -250,3 +282,35 @@ def make_many_films(num_envs):
     films = SyncVectorEnv([make_film] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
     films.metadata = {**films.metadata, "frame_stack": {"frames": 4, "padding": "first"}}
     return films
+
+
+class BlinkEnv(gymnasium.Env):
+    """Shows a sign at the first step only, and rewards naming it at the last of ``length``: optimum 1, by chance 0.5.
+
+    Only a policy that remembers the sign can name it.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length: int = 4) -> None:
+        self._length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._sign, self._steps = int(self.np_random.integers(2)), 0
+        return np.array([2 * self._sign - 1, 0.0], np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        ended = self._steps == self._length
+        reward = float(ended and int(action) == self._sign)
+        return np.array([0.0, self._steps / self._length], np.float32), reward, ended, False, {}
+
+
+class BlinkForeverEnv(BlinkEnv):
+    """`BlinkEnv` that never terminates: a time limit truncates it, so that values bootstrap from last observations."""
+
+    def step(self, action):
+        obs, reward, ended, _, info = super().step(action)
+        return obs, reward, False, ended, info

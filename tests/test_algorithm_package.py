@@ -1,4 +1,4 @@
-"""An algorithm of anybody's is found by its package, and what is missing in it is said in one line."""
+"""A user's algorithm is found by its package. One line says which part of it is missing."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ def test_what_ships_is_found_by_the_same_rule(name):
     references = [found.spec, found.initial, found.learn, found.fused, found.supports]
     assert all(callable(load(reference)) for reference in references if reference is not None)
     assert found.config.__module__.startswith("penstock.algorithms.")
-    assert (found.fused is not None) == (name in {"ppo", "a2c"})
+    assert (found.fused is not None) == found.masks == (name in {"ppo", "a2c"})
 
 
 def test_a_users_package_has_a_config_of_any_name(package):
@@ -73,7 +73,7 @@ def test_a_users_package_has_a_config_of_any_name(package):
     check_learn(found)
     assert found.config.__name__ == "Whatever"
     assert found.actions == ACTION_KINDS
-    assert (found.fused, found.supports) == (None, None)
+    assert (found.fused, found.supports, found.masks) == (None, None, False)
     assert found.learn == "theirs.algo_of_theirs.learn:build"
 
 
@@ -134,8 +134,9 @@ FROZEN = "@dataclass(frozen=True)\n"
         ({"spec": SPEC.replace("num_steps", "steps")}, r"Whatever has no num_steps: int"),
         (
             {"spec": SPEC + 'ACTIONS = ("discret",)\n'},
-            r"a tuple of 'discrete', 'bounded', 'unbounded', not \('d",
+            r"a tuple of 'discrete', 'bounded', 'unbounded', 'multi_discrete', 'composite', not \('d",
         ),
+        ({"spec": SPEC + "MASKS = 1\n"}, r"MASKS in theirs.algo_of_theirs.spec is True or False, not 1$"),
         ({"spec": SPEC + 'ACTIONS = "discrete"\n'}, r"ACTIONS in theirs.algo_of_theirs.spec is a tuple of"),
         ({"spec": SPEC.replace("colour", "seed")}, r"Whatever.seed has the name of a setting that exists already$"),
         ({"spec": SPEC.replace("colour: str", "colour: dict")}, r"a setting cannot have the type <class 'dict'>"),
@@ -183,6 +184,7 @@ def test_algorithms_are_listed_by_the_actions_they_serve(three):
     assert algorithms_for("bounded") == "ppo or td3"
     assert algorithms_for("discrete") == "ppo or dqn"
     assert algorithms_for("unbounded") == "ppo"
+    assert algorithms_for(masks=True) == "ppo"
 
 
 @pytest.mark.parametrize(
@@ -193,6 +195,21 @@ def test_algorithms_are_listed_by_the_actions_they_serve(three):
         (("bounded",), "unbounded", "mine needs actions with bounds: for a Box without use ppo"),
         (("unbounded",), "bounded", "mine needs actions without bounds: for a Box with use ppo or td3"),
         (("discrete", "bounded"), "unbounded", "mine needs actions with bounds: for a Box without use ppo"),
+        (
+            ("discrete",),
+            "multi_discrete",
+            "mine needs Discrete actions: for MultiDiscrete or MultiBinary ones use ppo",
+        ),
+        (
+            ("bounded",),
+            "composite",
+            "mine needs real-numbered actions, a Box: for a Tuple or Dict of actions use ppo",
+        ),
+        (
+            ("discrete", "composite"),
+            "bounded",
+            "mine needs Discrete actions or a Tuple or Dict of actions: for real-numbered ones, a Box, use ppo or td3",
+        ),
     ],
 )
 def test_actions_that_an_algorithm_does_not_serve_are_refused_and_others_named(three, serves, kind, says):

@@ -47,7 +47,7 @@ def trains(monkeypatch, tmp_path):
     """Replaces training; gives the list of configs that it was called with."""
     configs = []
 
-    def train(config):
+    def train(config, *, processes):
         configs.append(config)
         return result(tmp_path / "my run")
 
@@ -90,7 +90,7 @@ def test_a_game_at_the_defaults_points_to_the_preset_for_games(trains, capsys, a
 
 
 def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("penstock.run.train", lambda config: result(tmp_path, interrupted=True))
+    monkeypatch.setattr("penstock.run.train", lambda config, *, processes: result(tmp_path, interrupted=True))
     assert main(["train", "--env", "X"]) == 130
     assert f"penstock resume {tmp_path}" in capsys.readouterr().out
 
@@ -98,11 +98,11 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch,
 def test_resume_and_eval_find_the_run(monkeypatch, run, capsys):
     calls = []
 
-    def resume(path, **options):
+    def resume(path, *, processes, **options):
         calls.append((path, options))
         return result(path)
 
-    def evaluate(path, **options):
+    def evaluate(path, *, processes, **options):
         calls.append((path, options))
         return EVALUATION
 
@@ -185,7 +185,7 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(argv, says, capsys):
     ],
 )
 def test_each_failure_has_its_exit_code(monkeypatch, capsys, error, code, says):
-    def fail(config):
+    def fail(config, *, processes):
         raise error
 
     monkeypatch.setattr("penstock.run.train", fail)
@@ -214,7 +214,7 @@ def test_a_node_whose_error_says_it_all_is_quoted_without_its_traceback(detail, 
 
 
 def test_a_failure_is_one_line_and_what_is_left_of_the_run(monkeypatch, capsys):
-    def fail(config):
+    def fail(config, *, processes):
         error = NodeError("env.0", "Traceback ...\npenstock.errors.BadDataError: env.0: obs of lane 1 is nan")
         error.add_note("it has no checkpoint")
         raise error
@@ -253,7 +253,7 @@ def test_standard_error_whose_reader_has_left_keeps_the_exit_code():
 
 
 def test_a_pipe_that_breaks_inside_a_run_is_no_success(monkeypatch):
-    def fail(config):
+    def fail(config, *, processes):
         raise BrokenPipeError
 
     monkeypatch.setattr("penstock.run.train", fail)

@@ -1,4 +1,4 @@
-"""What the documents point at exists: linked files and headings, and the paths that the architecture names."""
+"""Links, headings and paths that the documents name exist. Figures that stand on two pages are the same."""
 
 import re
 from pathlib import Path
@@ -14,6 +14,7 @@ FILES = [
 PAGES = [path for path in FILES if path.suffix == ".md"]
 ARCHITECTURE = [path for path in PAGES if path.match("docs/architecture*") or path.match("docs/architecture/*")]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+FIGURE = re.compile(r"\d+\.\d+|\d+,\d{3}")
 NAMED_PATH = re.compile(r"`([\w./-]+(?:\.py|\.hpp|\.cpp|\.md|/))`")
 
 
@@ -49,9 +50,11 @@ def test_every_path_that_the_architecture_names_exists(page: Path) -> None:
         assert found or ("/" not in path and path in names), f"{page} names {path}"
 
 
-def test_every_page_of_the_architecture_can_be_found() -> None:
-    entry = {Path("docs", link.partition("#")[0]) for link in LINK.findall(prose(Path("docs/architecture.md")))}
-    assert {path for path in ARCHITECTURE if path.parent.name == "architecture"} <= entry
+@pytest.mark.parametrize("name", ["architecture", "performance"])
+def test_every_page_behind_an_entry_page_can_be_found(name: str) -> None:
+    behind = {path for path in PAGES if path.parent == Path("docs", name)}
+    assert len(behind) > 8
+    assert behind <= {Path("docs", link.partition("#")[0]) for link in LINK.findall(prose(Path("docs", f"{name}.md")))}
 
 
 def test_the_layers_of_the_architecture_are_those_of_the_contract() -> None:
@@ -64,8 +67,19 @@ def test_the_layers_of_the_architecture_are_those_of_the_contract() -> None:
 def test_the_readme_gives_each_figure_of_performance_once() -> None:
     readme, performance = prose(Path("README.md")), prose(Path("docs/performance.md"))
     speed = readme.partition("Speed, on two cores:")[2].partition("[docs/performance.md]")[0]
-    figures = re.findall(r"\d+\.\d+|\d+,\d{3}", speed)
+    figures = FIGURE.findall(speed)
     assert len(figures) > 4
     for figure in figures:
         assert figure in performance, figure
         assert readme.count(figure) == 1, figure
+
+
+def test_each_main_figure_of_performance_stands_on_the_page_that_its_row_names() -> None:
+    table = prose(Path("docs/performance.md")).partition("## Main figures")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if LINK.search(row)]
+    assert len(rows) > 8
+    for row in rows:
+        (page,) = LINK.findall(row)
+        measured = row.split("|")[2]
+        for figure in FIGURE.findall(measured) or re.findall(r"\d+", measured):
+            assert figure in prose(Path("docs", page)), row

@@ -1,4 +1,4 @@
-"""Notes on the end of a run and on a resume; a resumed run continues exactly."""
+"""Notes about the end of a run and about a resume; a resumed run continues exactly."""
 
 import itertools
 import json
@@ -45,12 +45,12 @@ def test_a_resume_of_a_finished_run_says_what_to_type_and_trains_nothing(tmp_pat
     assert line.startswith("nothing to do: the run has its 240 timesteps; to go on: penstock resume ")
     assert line.endswith("--timesteps 480")
     assert again.steps == first.steps
-    # The final evaluation stands in the log once.
+    # The log has the final evaluation once.
     assert (first.run_folder / "metrics.jsonl").read_bytes() == before
 
 
 def test_a_target_that_is_reached_is_said_with_both_numbers(tmp_path: Path) -> None:
-    # Each episode of the clock is worth 20; 4 lanes end one in each batch, so 100 episodes are there after 25 updates.
+    # Each episode of the clock has return 20. In each batch 4 lanes end one: 100 episodes after 25 updates.
     result = train(tmp_path, 40, target_return=19.5)
     assert result.updates == 25
     (line,) = result.notes

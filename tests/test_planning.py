@@ -1,19 +1,15 @@
-"""What is settled, and refused, before any process starts."""
+"""Settings that are decided, and errors that are found, before any process starts."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from penstock.config.sources import from_mapping
 from penstock.errors import CheckpointError, ConfigError, DeviceError, EnvError
 from penstock.experiments.checkpoints import Checkpoint
-from penstock.planning import Prepared, check_fits, plan, prepare
+from penstock.planning import check_fits, plan
 from penstock.registry import INFERENCE, TOPOLOGIES, load
-
-
-def prepared(**settings: object) -> Prepared:
-    return prepare(from_mapping({"env": "tests.environments:ClockEnv", **settings}))
+from tests.planned import prepared
 
 
 def test_nothing_is_auto_afterwards() -> None:

@@ -1,4 +1,4 @@
-"""The public names of penstock: sorted, complete, each to be had, and cheap until it is used."""
+"""The public names of penstock: sorted, complete, importable, and cheap until they are used."""
 
 import inspect
 import subprocess

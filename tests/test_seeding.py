@@ -1,4 +1,4 @@
-"""Seeds of episodes: three streams that do not meet, and validation seeds as they always were."""
+"""Seeds of episodes: three streams without common seeds, and validation seeds that never change."""
 
 import itertools
 
@@ -27,5 +27,5 @@ def test_seeds_are_what_every_environment_accepts() -> None:
 
 
 def test_evaluations_on_the_way_keep_their_episodes() -> None:
-    # A run that is resumed goes on comparing with the evaluations that it had.
+    # A resumed run compares with its earlier evaluations, so their seeds must stay the same.
     assert [validation_seed(0, number) for number in range(3)] == [episode_seed(0, 2**20 + i, 0) for i in range(3)]

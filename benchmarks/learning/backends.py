@@ -3,11 +3,11 @@
     python -m benchmarks.learning.backends                       # the Pendulum and CartPole presets, about 15 minutes
     python -m benchmarks.learning.backends pendulum-preset       # one row
 
-Each run is judged by its row's threshold. Curves are return over steps, compared at ten places of the run: `overlap`
-is the share of places where the range over a fast path's seeds meets that over eager's. Writes
-`results/backends-<row>.json` and `.png`, and ends with 1 if a run misses its threshold or less than nine places of ten
-overlap. Whether single updates agree is tested elsewhere, teacher-forced: free runs part within a thousand updates,
-whatever the backend.
+Each run is judged by its row's threshold. Curves are return over steps, compared at ten places of the run. `overlap` is
+the share of places where the range over a fast path's seeds meets the range over eager's seeds. Writes
+`results/backends-<row>.json` and `.png`. Ends with 1 if a run misses its threshold, or if the ranges meet at fewer than
+nine places of ten. Does not compare single updates: `tests/updates` does, each from the same state. Whole runs of any
+two backends diverge within a thousand updates.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def overlap(curves: Array, others: Array) -> float:
 
 
 def learn(name: str, row: dict[str, Any], seeds: Sequence[int]) -> list[str]:
-    """Train and judge one row on every backend, and write what came out; returns what falls short."""
+    """Train and judge one row on every backend, and write the result. Returns what falls short."""
     curves: dict[str, list[Curve]] = {}
     returns: dict[str, list[float]] = {}
     for backend in BACKENDS:
@@ -65,7 +65,7 @@ def learn(name: str, row: dict[str, Any], seeds: Sequence[int]) -> list[str]:
 
 
 def draw(name: str, command: str, steps: Array, ranges: dict[str, Array]) -> None:
-    """Median and range over the seeds, a band a backend."""
+    """Median and range over the seeds, with a band for each backend."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for backend, values in ranges.items():

@@ -3,13 +3,14 @@
     python -m benchmarks.learning.beside lunarlander-sac --seeds 0 1 2     # trains both, one after the other
     python -m benchmarks.learning.beside halfcheetah-sac --ours RUN ... --theirs LOG ...   # draws what was trained
 
-`pairs.py` says what there is to compare, and with which settings. A RUN is a run folder, a LOG holds the line that the
-peer's script prints; an earlier result of this script, in place of either, gives the seeds that it holds. Both sides
-have the same seeds; where one side alone is given, the other is trained with its seeds. `--pinned` says of both that
-they were trained on one core each, by `taskset -c CORE` in front of the command.
+- `pairs.py` lists the pairs and their settings.
+- A RUN is a run folder. A LOG holds the line that the peer's script prints. In place of either, an earlier result of
+  this script stands for all seeds in it.
+- Both sides have the same seeds. If only one side is given, the other is trained with its seeds.
+- `--pinned` says that both sides were trained on one core each, by `taskset -c CORE` in front of the command.
 
-Curves are the mean return of the last 100 training episodes; behind each run greedy episodes are played. Writes
-`results/<pair>.json` and `.png`, and ends with 1 if ours plays worse at the end, by the mean over the seeds.
+Curves are the mean return of the last 100 training episodes. After each run greedy episodes are played. Writes
+`results/<pair>.json` and `.png`. Ends with 1 if ours plays worse at the end, by the mean over the seeds.
 HalfCheetah needs `penstock[mujoco]`, LunarLander `penstock[box2d]`.
 """
 
@@ -39,18 +40,18 @@ from penstock.metrics.report import EVAL_RETURN, RETURN
 
 EVAL_STD = "eval/return_std"
 POINTS = 150
-"""Of a curve that is written down, at most."""
+"""Largest number of points of a curve in a result."""
 
 
 class Trained(NamedTuple):
-    """One seed of either."""
+    """One run of either side: one seed."""
 
     seed: int
     line: Curve
     mean_return: float
-    """Of the greedy episodes at the end."""
+    """Mean return of the greedy episodes at the end."""
     std_return: float | None
-    """Of the same episodes, where it is known."""
+    """Deviation of the returns of these episodes, if it is known."""
 
     def entry(self) -> dict[str, Any]:
         """For the committed result."""
@@ -59,14 +60,14 @@ class Trained(NamedTuple):
         spread = {} if self.std_return is None else {"std_return": round(self.std_return, 1)}
         mean = {"mean_return": round(self.mean_return, 1)}
         every = -(-len(self.line.steps) // POINTS)
-        # From the end on, so that the last point is among them.
+        # Counts from the end, so that the last point is among them.
         names = ("steps", "seconds", "returns")
         kept = {name: part[::-1][::every][::-1] for name, part in zip(names, self.line, strict=True)}
         return {"seed": self.seed, **mean, **spread, "last_100": last, "seconds": seconds, "curve": kept}
 
 
 def of_entry(entry: dict[str, Any]) -> Trained:
-    """What `Trained.entry` has written down, in an earlier result or in the line of stable-baselines3's script."""
+    """Read an entry of `Trained.entry`, from an earlier result or from the line of stable-baselines3's script."""
     line = Curve(*(entry["curve"][part] for part in ("steps", "seconds", "returns")))
     return Trained(int(entry["seed"]), line, entry["mean_return"], entry.get("std_return"))
 
@@ -165,7 +166,7 @@ def compared(pair: Pair, found: dict[str, Sequence[Trained]], *, pinned: bool) -
 
 
 def where(*, pinned: bool) -> str:
-    """What each run had of the machine, as far as is known."""
+    """The cores that each run had, as far as is known."""
     return "one core" if pinned else "one torch thread"
 
 

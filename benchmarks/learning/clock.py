@@ -1,4 +1,4 @@
-"""Notes when a run under way is first seen to be good enough. Judges by its log alone; the run knows nothing of it."""
+"""Measures when a run first reaches a threshold. Reads only the run's log, so the run is not disturbed."""
 
 import json
 import threading
@@ -14,10 +14,10 @@ PERIOD_S = 0.1
 
 
 class Clock:
-    """Seconds from its making until an evaluation reached a threshold, and until the block was left.
+    """Seconds from the clock's creation until an evaluation reached a threshold, and until the block was left.
 
-    The run is the folder that is new in ``log_dir``. An evaluation counts once it stands in the run's log, so what it
-    takes to evaluate is part of the time.
+    The run is the new folder in ``log_dir``. An evaluation counts as soon as it is in the run's log. So the time of the
+    evaluation is part of the result.
     """
 
     def __init__(self, log_dir: Path, threshold: float) -> None:
@@ -29,9 +29,9 @@ class Clock:
         self._thread = threading.Thread(target=self._watch)
         self._begun = time.perf_counter()
         self.seconds = 0.0
-        """Of the whole command."""
+        """Seconds of the whole command."""
         self.reached_s: float | None = None
-        """Until the threshold was reached; ``None``: it was not."""
+        """Seconds until the threshold was reached; ``None`` if it was not."""
 
     def __enter__(self) -> Self:
         self._thread.start()

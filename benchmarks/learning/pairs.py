@@ -1,4 +1,4 @@
-"""What penstock and stable-baselines3 both train, and the settings of either. Trains nothing itself."""
+"""Tasks that penstock and stable-baselines3 both train, and the settings of each side. Trains nothing itself."""
 
 import json
 import tomllib
@@ -13,12 +13,12 @@ ONE_THREAD = {"threads": 1, "num_workers": 1}
 
 
 class Pair(NamedTuple):
-    """A task, an algorithm, and how each side is told of them."""
+    """A task, an algorithm, and the settings of each side."""
 
     title: str
-    """Of the picture."""
+    """Title of the picture."""
     preset: str | None
-    """Of ours; without one it is trained at its defaults."""
+    """Preset of ours. Without one ours is trained at its defaults."""
     ours: dict[str, Any]
     """Settings of ours beside those of the preset."""
     environment: str
@@ -29,16 +29,16 @@ class Pair(NamedTuple):
     """Settings of the peer that are not its defaults."""
 
     def our_words(self) -> list[str]:
-        """What follows `penstock train`, without a seed."""
+        """The words behind `penstock train`, without a seed."""
         preset = [] if self.preset is None else ["--preset", self.preset]
         return [*preset, *flags(self.ours)]
 
     def their_words(self) -> list[str]:
-        """What follows the peer's script, without a seed."""
+        """The words behind the peer's script, without a seed."""
         return flags(self.theirs)
 
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The settings of each side that a result is of: all hyper-parameters of ours, and what was set beside them."""
+        """The settings of each side, for a result: all our hyper-parameters, and the settings that are no defaults."""
         preset = {} if self.preset is None else tomllib.loads(preset_path(self.preset).read_text("utf-8"))
         asked = preset | self.ours
         config = from_mapping(asked)

@@ -6,10 +6,11 @@
     python -m benchmarks.learning.run pendulum -- --lr 1e-3        # further flags for `penstock train`
     python -m benchmarks.learning.run dqn-cartpole dqn-cartpole-overlapping apex-cartpole --alternate    # to compare
 
-Writes `results/<row>.json` and `results/<row>.png` (return over steps), and ends with 1 if a row misses its threshold.
-A row with `judged = "best"` is judged by the checkpoint that was best in the evaluations on the way. A row that
-evaluates on the way shows these evaluations, and the seconds from the start of the command until one of them reached
-the threshold of the row.
+Writes `results/<row>.json` and `results/<row>.png` (return over steps). Ends with 1 if a row misses its threshold.
+
+- A row with `judged = "best"` is judged by the checkpoint that was best in the evaluations during the run.
+- A row that evaluates during the run shows these evaluations. It also shows the seconds from the start of the command
+  until one of them reached the row's threshold.
 """
 
 import argparse
@@ -30,7 +31,7 @@ HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
 EPISODES = 100
 JUDGE_SEED = 1_000_000
-"""Of the episodes that judge: others than those by which a run has found its best checkpoint."""
+"""Seed of the episodes that judge a run. They are not the episodes by which the run has found its best checkpoint."""
 JUDGES = {
     name: f"penstock eval RUN --episodes {EPISODES} --seed {JUDGE_SEED} --checkpoint {name} --json"
     for name in ("latest", "best")
@@ -39,7 +40,7 @@ NON_BLOCKING = ("--sync_mode", "non_blocking")
 
 
 def verdict(row: dict[str, Any], returns: list[float]) -> list[str]:
-    """What falls short of a row's thresholds, a line each; empty if nothing does."""
+    """A line for each threshold of a row that is missed."""
     lines = [f"seed {seed}: {value:.1f} < {row['each']}" for seed, value in enumerate(returns) if value < row["each"]]
     if "mean" in row and statistics.mean(returns) < row["mean"]:
         lines.append(f"mean: {statistics.mean(returns):.1f} < {row['mean']}")
@@ -74,25 +75,25 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
 
 
 def metric(row: dict[str, Any]) -> str:
-    """What a row's curve shows: its evaluations, where there are some on the way."""
+    """The metric of a row's curve: the evaluations during the run, if there are any."""
     return EVAL_RETURN if "--eval_interval" in row["arguments"] else RETURN
 
 
 def in_both_modes(table: dict[str, dict[str, Any]]) -> dict[str, tuple[dict[str, Any], list[str]]]:
-    """Name -> a row and further flags: every row of the table, then as `<row>-non-blocking` those of both modes."""
+    """Name -> row and more flags: every row of the table; for rows of both modes also `<row>-non-blocking`."""
     both = [name for name, row in table.items() if row.get("both_modes", True)]
     lock_step: dict[str, tuple[dict[str, Any], list[str]]] = {name: (row, []) for name, row in table.items()}
     return lock_step | {f"{name}-non-blocking": (table[name], [*NON_BLOCKING]) for name in both}
 
 
 def preset_of(row: dict[str, Any]) -> str | None:
-    """The preset that a row is trained with; ``None``: it shows the defaults."""
+    """The preset that a row is trained with; ``None``: it shows the defaults, or the settings in its arguments."""
     words = row["arguments"]
     return words[words.index("--preset") + 1] if "--preset" in words else None
 
 
 def conclude(name: str, row: dict[str, Any], extra: list[str], found: list[Learned]) -> list[str]:
-    """Write what all seeds of a row gave; returns what falls short."""
+    """Write the results of all seeds of a row. Returns what falls short."""
     short = verdict(row, [float(entry["mean_return"]) for _, entry in found])
     result = {
         "command": " ".join(["penstock train", *row["arguments"], *extra, "--seed {0,1,2}"]),
@@ -109,7 +110,7 @@ def conclude(name: str, row: dict[str, Any], extra: list[str], found: list[Learn
 
 
 def draw(path: Path, command: str, row: dict[str, Any], curves: list[Curve]) -> None:
-    """Return over steps, a line a seed, under the command that made it."""
+    """Return over steps, with a line for each seed, and the command as the title."""
     shown = "greedy evaluations" if metric(row) == EVAL_RETURN else "the last 100 training episodes"
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()

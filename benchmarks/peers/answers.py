@@ -1,6 +1,6 @@
-"""The peer's end of rounds that take turns: answers each line `WAY CALLS` with one line `RESULT {json}`.
+"""The peer's side of rounds that take turns: answers each line `WAY CALLS` with one line `RESULT {json}`.
 
-It imports nothing of penstock: it runs in the peers' own environments, and `benchmarks/peers/rounds.py` asks.
+It runs in the peers' own environments and imports nothing of penstock. `benchmarks/peers/rounds.py` asks it.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 
 def answer(ways: Mapping[str, Callable[[], object]], missing: Mapping[str, str]) -> None:
-    """Say what there is, and time calls until nobody asks any more.
+    """Say which ways exist, then time calls until the input ends.
 
     Args:
         ways: name -> one call.

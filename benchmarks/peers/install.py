@@ -9,10 +9,10 @@ BUILD = HERE.parents[1] / "build/peers"
 
 
 def python_of(peer: str) -> Path:
-    """The interpreter of a peer's environment, made now if need be.
+    """The interpreter of a peer's environment. The environment is made if it does not exist.
 
     Args:
-        peer: a file `requirements-<peer>.txt` stands beside this one.
+        peer: a name for which there is a file `requirements-<peer>.txt` beside this one.
     """
     requirements = HERE / f"requirements-{peer}.txt"
     folder = BUILD / peer

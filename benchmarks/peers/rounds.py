@@ -13,15 +13,15 @@ from benchmarks.record import ROOT
 from penstock.types import Array
 
 END_S = 10
-"""How long a peer may take to end once it is asked nothing more."""
+"""Seconds in which a peer must end after the last question."""
 
 
 class Peer:
-    """A peer's script that is running, and answers.
+    """A running script of a peer that answers questions.
 
     Attributes:
-        ways: what can be asked for.
-        missing: way -> why it cannot.
+        ways: the ways that can be asked for.
+        missing: way -> why it cannot be asked for.
     """
 
     def __init__(self, command: Sequence[object]) -> None:
@@ -51,7 +51,7 @@ class Peer:
         return run
 
     def close(self) -> None:
-        """Ask nothing more, and see it end."""
+        """Ask no more, and wait for its end."""
         try:
             self._process.communicate(timeout=END_S)
         except subprocess.TimeoutExpired:
@@ -59,7 +59,7 @@ class Peer:
             self._process.communicate()
 
     def _read(self) -> dict[str, Any]:
-        """The next result; a line of another kind is the peer's own matter."""
+        """The next result. Other lines of the peer are ignored."""
         lines = self._process.stdout or ()
         return parse(next((line for line in lines if line.startswith("RESULT ")), "the peer has ended"))
 

@@ -10,11 +10,11 @@ from benchmarks.peers.install import python_of
 
 HERE = Path(__file__).parent
 LIMIT_S = 600
-"""Sample Factory waits for ever where one of its processes failed."""
+"""Seconds until a peer is given up. Sample Factory waits for ever if one of its processes failed."""
 
 
 def result_of(peer: str, arguments: Sequence[str], what: str = "ppo") -> dict[str, Any]:
-    """What `<peer>_<what>.py` prints of itself; its environment is made first if need be.
+    """The result that `<peer>_<what>.py` prints. Its environment is made first if it does not exist.
 
     Raises:
         subprocess.CalledProcessError: it ended with an error.
@@ -26,7 +26,7 @@ def result_of(peer: str, arguments: Sequence[str], what: str = "ppo") -> dict[st
 
 
 def parse(output: str) -> dict[str, Any]:
-    """The result that stands in a script's output, among whatever else it or its libraries print there.
+    """Find the result in a script's output. The script or its libraries may print other lines as well.
 
     Raises:
         ValueError: there is none.

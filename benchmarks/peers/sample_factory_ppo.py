@@ -1,8 +1,8 @@
 """Asynchronous PPO of Sample Factory on EnvPool; runs in its own environment and prints one line `RESULT {json}`.
 
 It imports nothing of penstock: `benchmarks/throughput.py` starts it beside penstock's runs. The defaults are the best
-that was found for it on two cores: one worker that steps two halves of 64 environments in turn while the other half's
-actions are computed, and batches of 16,384.
+setting that was found for it on two cores. One worker has two halves of 64 environments: it steps one half while the
+actions of the other half are computed. Batches have 16,384 rows.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from sample_factory.train import make_runner
 
 
 class Pool(gymnasium.Env):
-    """One EnvPool, as Sample Factory takes environments that step many agents at once: ended ones begin anew at once.
+    """One EnvPool, in the form of Sample Factory's environments with many agents. Ended episodes begin anew at once.
 
     Args:
         task: EnvPool's name of the environment.
@@ -61,13 +61,13 @@ class Pool(gymnasium.Env):
 
 
 def make_env(name: str, _config: Any, env_config: Any, _render_mode: Any) -> gymnasium.Env:
-    """What Sample Factory's workers call, each for its share of the agents."""
+    """Make the environment of one of Sample Factory's workers, with its share of the agents."""
     agents = int(os.environ["AGENTS"])
     return Pool(name, agents, env_config.env_id * agents if env_config else 0)
 
 
 class Clock(AlgoObserver):
-    """Notes the steps learned at each iteration, and ends the run when enough was seen."""
+    """Notes the number of learned steps at each iteration, and ends the run after enough seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.marks: list[tuple[float, int]] = []

@@ -1,6 +1,6 @@
-"""The replay buffer of stable-baselines3, rows as Pendulum has them; in its own environment, asked round by round.
+"""The replay buffer of stable-baselines3, with rows like Pendulum's. It is asked round by round.
 
-It imports nothing of penstock: `benchmarks/replay.py` starts it.
+It runs in its own environment and imports nothing of penstock: `benchmarks/replay.py` starts it.
 """
 
 import argparse
@@ -16,7 +16,7 @@ LANES, BLOCK, EPISODE = 8, 1024, 200
 
 
 def main() -> None:
-    """Fill a buffer; then one call draws a batch, or inserts 1,024 rows, 8 at a time."""
+    """Fill a buffer. Then each call samples a batch, or inserts 1,024 rows, 8 at a time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)

@@ -1,6 +1,6 @@
 """SAC of stable-baselines3 with its defaults; runs in its own environment and prints one line `RESULT {json}`.
 
-One update is due for each step of an environment, however many environments there are and however often it learns. It
+One update is due for each environment step, for any number of environments and any interval of learning. The script
 imports nothing of penstock: `benchmarks/off_policy.py` and `benchmarks/learning/beside.py` start it.
 """
 
@@ -57,7 +57,7 @@ def main() -> None:
 
         def _on_step(self) -> bool:
             now = time.perf_counter()
-            # 100 updates are left out, or as many as come at once: the first of them allocate.
+            # The first 100 updates are left out, or as many as come at once, because the first ones allocate memory.
             if self.began == 0.0 and done() >= 100:
                 self.began, self.updates = now, done()
             buffer = self.model.ep_info_buffer

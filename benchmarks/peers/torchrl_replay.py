@@ -1,4 +1,4 @@
-"""The replay buffers of torchrl, uniform and by priority, rows as Pendulum has them; asked round by round.
+"""The replay buffers of torchrl, uniform and by priority, with rows like Pendulum's. They are asked round by round.
 
 It runs in its own environment and imports nothing of penstock: `benchmarks/replay.py` starts it.
 """
@@ -39,14 +39,14 @@ def inserting(buffer: TensorDictReplayBuffer) -> Callable[[], None]:
 
 
 def there_and_back(ranked: TensorDictPrioritizedReplayBuffer, batch: int) -> None:
-    """A batch drawn by priority, each of its rows given a new one."""
+    """Sample a batch by priority, and give each of its rows a new priority."""
     rows = ranked.sample()
     rows["td_error"] = torch.rand(batch)
     ranked.update_tensordict_priority(rows)
 
 
 def why_not_native() -> str:
-    """What keeps the native part, which holds the sum trees, from being loaded; without the path of its file."""
+    """Why the native part with the sum trees cannot be loaded, without the path of its file."""
     versions = f"torchrl {torchrl.__version__}, torch {torch.__version__}"
     try:
         importlib.import_module("torchrl._torchrl")
@@ -56,7 +56,7 @@ def why_not_native() -> str:
 
 
 def main() -> None:
-    """Fill the buffers; then one call draws a batch, by priority or not, or inserts 1,024 rows."""
+    """Fill the buffers. Then each call samples a batch, by priority or not, or inserts 1,024 rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)

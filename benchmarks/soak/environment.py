@@ -1,6 +1,7 @@
-"""Pendulum-v1 whose environments have started processes of their own, as simulators do; each waits for its end.
+"""Pendulum-v1 whose environments start processes of their own, as simulators do. These processes only wait.
 
-Named `benchmarks.soak.environment:attended`. What an environment has started has to end with its process.
+Its name is `benchmarks.soak.environment:attended`. A process that an environment has started must end with the
+environment's process.
 """
 
 import itertools
@@ -11,18 +12,18 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.wrappers import TimeLimit
 
 ATTENDANT = "sleep"
-"""What the system calls the process that each environment starts."""
+"""The system's name for the process that each environment starts."""
 EPISODE = 200
 _number = itertools.count()
 
 
 class Attended(PendulumEnv):
-    """Pendulum, and a process that sleeps: every second one in a session of its own, so that no group reaches it."""
+    """Pendulum, and a sleeping process. Every second one has its own session, so a signal to the group misses it."""
 
     def __init__(self) -> None:
         super().__init__()
         apart = next(_number) % 2 == 1
-        # It must not hold what its environment's process was given.
+        # It must not hold the descriptors of its environment's process.
         self._attendant = subprocess.Popen([ATTENDANT, "86400"], stdin=subprocess.DEVNULL, start_new_session=apart)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""When a soak's faults fall, on whom, and whether the run has told of each as it was. Strikes nobody itself."""
+"""Chooses the faults of a soak, and checks that the run has reported each of them. Sends no signal itself."""
 
 import random
 import signal
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from benchmarks.soak.log import Told
 
 EVERY_S = (4.0, 6.0)
-"""From one fault to the next."""
+"""Seconds from one fault to the next: least and most."""
 STOPS = 0.1
 """Share of faults that stop an environment's process instead of ending it."""
 UPTIME_S = 2.0
-"""So far may an uptime be off that the run tells of: a life is reckoned from the supervisor's tick."""
+"""Largest error of a reported uptime, because a life counts from the supervisor's tick."""
 
 
 class Fault(NamedTuple):
@@ -20,22 +20,22 @@ class Fault(NamedTuple):
 
     at: float
     life: int
-    """Which command of the sitting."""
+    """Number of the command in the sitting."""
     part: int
-    """Which part of its timetable."""
+    """Number of the part in its timetable."""
     process: str
-    """Its placement group."""
+    """Placement group of the process."""
     signal: int
     """SIGKILL, or SIGSTOP, which the run has to find by its time-out."""
     age_s: float
-    """How long it had lived."""
+    """Seconds that the process had lived."""
 
 
 class Draw:
-    """Draws whom the next fault strikes, how, and after how long.
+    """Chooses process, kind and time of the next fault at random.
 
     Args:
-        groups: the processes that may be struck.
+        groups: the processes that may get a fault.
         stopped: those of them that may also be stopped.
         seed: makes it repeatable.
     """
@@ -56,21 +56,21 @@ class Draw:
 
 
 class Matched(NamedTuple):
-    """A fault and what was told of it."""
+    """A fault, and the restarts that were reported for it."""
 
     fault: Fault
     told: tuple[Told, ...]
-    """One for each node of the process; fewer if some were not told of."""
+    """One restart for each node of the process; fewer if some were not reported."""
     wrong: tuple[str, ...]
-    """What was told otherwise than it was, a line each."""
+    """A line for each fact that was reported wrongly."""
 
 
 def match(faults: Sequence[Fault], told: Sequence[Told], members: Mapping[str, Sequence[str]]) -> list[Matched]:
-    """The faults of one life, each with what was told of it: the n-th of a process with its n-th restart.
+    """The faults of one life, each with its reported restart: the n-th fault of a process with its n-th restart.
 
     Args:
         faults: in order.
-        told: of the same life, in any order.
+        told: the restarts reported in the same life, in any order.
         members: process -> the nodes that it runs.
     """
     counts: dict[str, int] = {}
@@ -87,7 +87,7 @@ def match(faults: Sequence[Fault], told: Sequence[Told], members: Mapping[str, S
 
 
 def uncaused(matched: Sequence[Matched], told: Sequence[Told]) -> list[Told]:
-    """Restarts that no fault has caused."""
+    """Reported restarts that no fault has caused."""
     caused = {line for entry in matched for line in entry.told}
     return [line for line in told if line not in caused]
 
@@ -100,7 +100,7 @@ def _differs(fault: Fault, node: str, count: int, told: Sequence[Told]) -> list[
     wrong = []
     if line.status != -signal.SIGKILL:
         wrong.append(f"{name}: status {line.status}, it was ended by SIGKILL")
-    # One that was stopped lives on until it is found.
+    # A stopped process lives on until the run finds it.
     latest = fault.age_s + (line.at - fault.at)
     if not fault.age_s - UPTIME_S <= line.uptime_s <= latest + UPTIME_S:
         wrong.append(f"{name}: uptime {line.uptime_s:.1f} s, it was {fault.age_s:.1f} s when it was struck")

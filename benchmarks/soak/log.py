@@ -1,4 +1,4 @@
-"""What a run says of itself while it runs: its reports and the restarts it tells of, as they arrive in its log."""
+"""Reads a run's log while the run goes on: its reports, and the restarts that it tells of."""
 
 import json
 import os
@@ -13,13 +13,13 @@ class Reported(NamedTuple):
     """One update, as it was reported."""
 
     at: float
-    """When it arrived, in seconds of the watcher's clock: late, where the monitor was being started again."""
+    """When it arrived, in seconds of the watcher's clock. It is late if the monitor was being restarted."""
     update: int
     steps: int
     time_s: float
-    """By the learner's clock."""
+    """Seconds by the learner's clock."""
     unbalanced: int | None = None
-    """Transitions that were collected and of which the line does not say what became; nothing where it has no sum."""
+    """Collected transitions that the line does not account for; nothing if the line has no sum."""
 
 
 class Told(NamedTuple):
@@ -28,7 +28,7 @@ class Told(NamedTuple):
     at: float
     node: str
     number: int
-    """How often it has been started again by then, since the command began."""
+    """Number of its restarts by then, since the command began."""
     status: int
     """Exit status of the life before, or minus the signal's number."""
     uptime_s: float
@@ -36,7 +36,7 @@ class Told(NamedTuple):
 
 
 class Follower:
-    """Reads what is new in a log, also where lines at its end were cut off and it was written anew.
+    """Reads new lines of a log. Lines at the log's end may be cut off and written anew meanwhile.
 
     Args:
         path: ``metrics.jsonl``; it need not be there yet.
@@ -66,7 +66,7 @@ class Follower:
         return [line for raw in lines if isinstance(line := _parsed(raw), dict)]
 
     def _common(self, content: bytes) -> int:
-        """How many bytes of a file that was written anew have been read already; what was cut off is forgotten."""
+        """The number of bytes of a rewritten file that were read before. Lines that were cut off are forgotten."""
         offset = 0
         for number, line in enumerate(content.splitlines(keepends=True)):
             if number == len(self._seen) or hash(line.rstrip(b"\n")) != self._seen[number]:
@@ -78,7 +78,7 @@ class Follower:
 
 
 def reports_of(lines: list[dict[str, Any]], at: float) -> list[Reported]:
-    """The updates among some lines; evaluations and restarts are none."""
+    """The updates among some lines, without evaluations and restarts."""
     return [
         Reported(at, line["update"], line["steps"], line["time_s"], _unbalanced(line))
         for line in lines
@@ -97,7 +97,7 @@ def told_in(lines: list[dict[str, Any]], at: float) -> list[Told]:
 
 
 def _unbalanced(line: dict[str, Any]) -> int | None:
-    """Runs that learn from tables have no such sum: there a row is learned from as often as it is drawn."""
+    """The missing transitions of a line. Runs that learn from tables have no such sum: they sample rows repeatedly."""
     rows = {name: int(line[f"rows/{name}"]) for name in Balance._fields if f"rows/{name}" in line}
     if len(rows) < len(Balance._fields):
         return None

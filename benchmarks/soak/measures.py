@@ -1,6 +1,6 @@
-"""Figures from what a soak has watched: slopes of memory, what quiet parts have in common, rates between faults.
+"""Figures of a soak: slopes of memory, differences between quiet parts, rates between faults.
 
-Arithmetic alone; times are seconds of one clock.
+Arithmetic only. Times are seconds of one clock.
 """
 
 import statistics
@@ -14,29 +14,29 @@ from benchmarks.soak.log import Reported
 from benchmarks.soak.processes import Held, Process
 
 SKIPPED = 2
-"""Reports after a restart was told of until work counts as taken up again.
+"""Number of reports after a restart until work counts as resumed.
 
-The first may be of a batch that was collected before the fault; the second has waited for the new process.
+The first report may be of a batch that was collected before the fault. The second has waited for the new process.
 """
 
 
 class Sample(NamedTuple):
-    """One look at one process."""
+    """One sample of one process."""
 
     at: float
     part: int | None
-    """The quiet part that it was taken in, after the run had settled; nothing while faults fell."""
+    """The quiet part of this sample, after the run had settled; nothing during faults."""
     held: Held
 
 
 class Span(NamedTuple):
-    """The time from a recovery to the next fault, or a stretch as long without faults."""
+    """The time from a recovery to the next fault, or an equally long time without faults."""
 
     cycle: int
     process: str | None
-    """Who was struck; nobody in a quiet span."""
+    """The process that got the fault; empty in a quiet span."""
     begun: float
-    """When the restart was told of, or the stretch began."""
+    """When the restart was reported, or the quiet span began."""
     ended: float
 
 
@@ -47,7 +47,7 @@ class Life(NamedTuple):
     minutes: float
     mb_a_minute: float
     own_mb: float
-    """At its end."""
+    """Memory at its end."""
     shared_mb: float
 
 
@@ -66,10 +66,10 @@ def lives(samples: Mapping[Process, Sequence[Sample]], warm_up_s: float, at_leas
 
 
 def varied(looks: Iterable[tuple[int | None, int]]) -> int:
-    """How much a count differs between quiet parts, by the lowest of each: what is only held for a moment is no leak.
+    """How much a count differs between quiet parts. The lowest count of each part is used: a short rise is no leak.
 
     Args:
-        looks: part and count; those outside of quiet parts are left out.
+        looks: part and count; counts outside of quiet parts are left out.
     """
     lowest: dict[int, int] = {}
     for part, count in looks:
@@ -87,7 +87,7 @@ def rate(reports: Sequence[Reported], span: Span) -> float | None:
 
 
 def recovery_s(reports: Sequence[Reported], span: Span, struck: float) -> float | None:
-    """Seconds from a fault to where its span's rate begins; nothing if the next fault came first."""
+    """Seconds from a fault until its span's rate begins; nothing if the next fault came first."""
     inside = within(reports, span.begun, span.ended)
     return inside[SKIPPED - 1].at - struck if len(inside) >= SKIPPED else None
 
@@ -105,11 +105,11 @@ class Cycle(NamedTuple):
     """One cycle, in steps per second."""
 
     quiet: float
-    """Median of its quiet spans."""
+    """Median rate of its quiet spans."""
     faults: float
-    """Median of its spans between faults."""
+    """Median rate of its spans between faults."""
     struck: float
-    """From its first recovery to its last span's end, further recoveries included."""
+    """Rate from its first recovery to the end of its last span, with all recoveries between."""
 
 
 def cycles(reports: Sequence[Reported], spans: Sequence[Span]) -> list[Cycle]:
@@ -130,7 +130,7 @@ def cycles(reports: Sequence[Reported], spans: Sequence[Span]) -> list[Cycle]:
 
 
 def _struck(reports: Sequence[Reported], spans: Sequence[Span]) -> float:
-    """By the watcher's clock, because a learner that was killed forgets the time since its last commit."""
+    """Rates by the watcher's clock, because a killed learner loses the time since its last commit."""
     inside = within(reports, spans[0].begun, spans[-1].ended)
     return (inside[-1].steps - inside[0].steps) / (inside[-1].at - inside[0].at)
 

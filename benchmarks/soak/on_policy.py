@@ -3,10 +3,13 @@
     python -m benchmarks.soak.on_policy                  # make soak: 30 minutes with faults, 10 without, in turns
     python -m benchmarks.soak.on_policy --minutes 1      # 3 minutes, to see that it runs: slopes are too short to judge
 
-A process of a real ``penstock train`` is drawn every 4 to 6 seconds and ended by SIGKILL; one fault in ten stops an
-environment's process instead, which the run has to find by its time-out. After half of the time Ctrl-C ends the run,
-and it is resumed; then its launcher is killed, and it is resumed to its end and evaluated. What is measured, and when,
-stands in ``timetable.py`` and ``measures.py``. Ends with 1 if a bar is missed. Linux alone.
+1. Every 4 to 6 seconds a random process of a real ``penstock train`` is ended by SIGKILL. One fault in ten stops an
+   environment's process instead; the run has to find it by its time-out.
+2. After half of the time Ctrl-C ends the run, and it is resumed.
+3. At the end its launcher is killed, the run is resumed to its end and evaluated.
+
+``timetable.py`` says when faults come, ``measures.py`` what is measured. Ends with 1 if a bar is missed. Runs on Linux
+only.
 """
 
 import argparse
@@ -35,14 +38,14 @@ MEMBERS = {
 """Process -> the nodes that it runs."""
 STOPPED = ("env.0", "env.1")
 SPARED = ("env.0", "learner", "evaluator", "env.1", "monitor", None)
-"""Turn by turn; the first three before Ctrl-C."""
+"""The spared process of each turn. The first three turns are before Ctrl-C."""
 SETTING = {
     "env": "benchmarks.soak.environment:attended",
     "num_envs": 8,
     "num_workers": 2,
-    # It ends when it is told to.
+    # The run ends only when it is told to.
     "timesteps": 1_000_000_000_000,
-    # A third of the usual: it goes on for hundreds of millions of steps after it has learned what there is.
+    # A third of the usual value: the run goes on for hundreds of millions of steps after it has learned the task.
     "lr": 1e-4,
     "save_interval": 20,
     "eval_interval": 40,
@@ -52,7 +55,7 @@ SETTING = {
 THRESHOLD = -200.0
 EPISODES = 100
 LAST_STEPS = 1_000_000
-"""That the last resume trains before it ends by itself."""
+"""Steps that the last resume trains before it ends by itself."""
 LAST_LIMIT_S = 300.0
 FULL_MINUTES = 30.0
 WARM_UP_S = 60.0
@@ -62,7 +65,7 @@ def sit(sitting: Sitting, minutes: float, folder: Path) -> float:
     """Go through a whole sitting; returns the mean return of the policy at its end.
 
     Raises:
-        BrokenError: the run did not do what is needed to go on.
+        BrokenError: the run did something after which the sitting cannot go on.
     """
     first, second = timetable(minutes, SPARED, lives=2)
     sitting.begin("train", *flags(SETTING), "--log_dir", str(folder))
@@ -81,12 +84,12 @@ def sit(sitting: Sitting, minutes: float, folder: Path) -> float:
 
 
 def missed(found: Finding, minutes: float) -> list[str]:
-    """Bars that do not hold, a line each; in a short form what was too short to judge is none."""
+    """A line for each missed bar. In a short form, figures that were too short to judge do not count."""
     return [bar.line() for bar in found.bars if not bar.holds and (minutes >= FULL_MINUTES or math.isfinite(bar.value))]
 
 
 def soak(minutes: float, seed: int, path: Path, words: Sequence[str]) -> list[str]:
-    """Sit, report every minute and at the end; returns what falls short."""
+    """Run the sitting, report every minute and at the end. Returns the missed bars."""
     turn_s = minutes * 60.0 / len(SPARED)
     asked = Asked(
         command=" ".join(["python -m benchmarks.soak.on_policy", *words]),

@@ -1,7 +1,7 @@
-"""Which processes belong to a run, and what each of them holds, from /proc. Linux alone.
+"""Finds the processes of a run, and the memory and descriptors of each, from /proc. Runs on Linux only.
 
-A run is known by a variable of its environment, which all that it starts inherit, wherever it goes. Changes nothing in
-what it watches.
+A run is marked by an environment variable, which all its processes inherit. Does not change the processes that it
+watches.
 """
 
 import contextlib
@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK = "PENSTOCK_SOAK"
-"""The variable."""
+"""The environment variable."""
 LAUNCHER, WARDEN, TEMPLATE = "launcher", "warden", "template"
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """One process, and no later one of the same number."""
+    """One process. A later process with the same number is another one."""
 
     pid: int
     started: int
     """Clock ticks from boot to its start."""
     name: str
-    """``launcher``, ``warden``, ``template``, its placement group, or what the system calls it."""
+    """``launcher``, ``warden``, ``template``, its placement group, or the system's name for it."""
 
     @property
     def age_s(self) -> float:
@@ -34,35 +34,35 @@ class Process(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a process holds."""
+    """The memory and descriptors of a process."""
 
     own_mb: float
-    """Resident memory but for the shared: the run's segment is touched little by little, by every process anew."""
+    """Resident memory without the shared part, because each process touches the run's segment little by little."""
     shared_mb: float
     files: int
     threads: int
 
 
 def processes(mark: str, launcher: int, groups: Collection[str]) -> list[Process]:
-    """Every living process that carries the mark, and the dead ones that none of them has reaped.
+    """Every living process with the mark, and the dead processes that none of them has reaped.
 
     Args:
         mark: the variable's value.
         launcher: the process that was started.
-        groups: placement groups, by which the system calls processes that were forked from a template.
+        groups: placement groups, which are the system's names for processes that were forked from a template.
     """
     stats = dict(_stats())
     ours = {pid for pid in stats if f"{MARK}={mark}".encode() in _read(pid, "environ").split(b"\0")}
     ours |= {pid for pid, (state, parent, _) in stats.items() if state == "Z" and parent in ours}
     found = [Process(pid, stats[pid][2], _name(pid, launcher, groups)) for pid in ours]
-    # A fork is called by its group only when it has begun; until then it looks like its template, which is the oldest.
+    # A forked process gets the name of its group only when it begins. Before, it looks like its template, the oldest.
     templates = sorted((process for process in found if process.name == TEMPLATE), key=lambda process: process.started)
     young = set(templates[1:])
     return sorted(process._replace(name="fork") if process in young else process for process in found)
 
 
 def held(process: Process) -> Held | None:
-    """What a process holds now; nothing if it has ended."""
+    """The memory and descriptors of a process now; nothing if it has ended."""
     try:
         lines = _read(process.pid, "status").decode(errors="replace").splitlines()
         status = {key: value.split()[0] for key, _, value in (line.partition(":") for line in lines) if value.strip()}
@@ -88,7 +88,7 @@ def _name(pid: int, launcher: int, groups: Collection[str]) -> str:
     called, command = _read(pid, "comm").decode(errors="replace").strip(), _read(pid, "cmdline")
     if called not in groups:
         for name in (WARDEN, TEMPLATE):
-            if f"processes/{name}.py".encode() in command or f"processes.{name} import".encode() in command:
+            if f"{name} import main".encode() in command:
                 return name
     return called
 

@@ -1,4 +1,4 @@
-"""The report of a soak: bars first, then what they were found from; as JSON, and as a table for people."""
+"""The report of a soak: bars first, then the figures behind them; as JSON, and as a table for people."""
 
 import math
 import signal
@@ -20,30 +20,30 @@ from penstock.metrics.report import RESTARTS
 MB_A_MINUTE = 1.0
 THROUGHPUT = 0.9
 LONG_MINUTES = 3.0
-"""For so long a process is watched after its warm-up, or its slope is not judged."""
+"""A slope is judged only if its process was watched for this long after its warm-up."""
 TOLD_MINUTES = 0.5
-"""For so long, or its slope is not even told."""
+"""A slope is reported only if its process was watched for this long."""
 ALWAYS = (LAUNCHER, WARDEN, TEMPLATE)
 
 
 class Asked(NamedTuple):
-    """What a soak was asked to do, and what it has to reach."""
+    """The settings and the bars of a soak."""
 
     command: str
     run: str
     """The command whose run was watched."""
     minutes: float
-    """With faults."""
+    """Minutes with faults."""
     members: Mapping[str, Sequence[str]]
     """Process -> the nodes that it runs."""
     threshold: float
     """Mean return of greedy episodes at the end."""
     warm_up_s: float
-    """Of a process; what it takes in it is no slope."""
+    """Warm-up of a process. Memory that it takes meanwhile does not count for its slope."""
 
 
 class Finding(NamedTuple):
-    """Everything that is judged or told."""
+    """All figures that are judged or reported."""
 
     bars: list[Bar]
     lives: list[Life]
@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 
 
 def find(asked: Asked, watched: Watched, mean_return: float | None) -> Finding:
-    """Judge what was watched, however far it came.
+    """Judge all that was watched so far. The sitting may still go on, or may have failed.
 
     Args:
         asked: of the sitting.
@@ -92,7 +92,7 @@ def _memory(asked: Asked, told: Sequence[Life]) -> list[Bar]:
 
 
 def _held(asked: Asked, watched: Watched) -> list[Bar]:
-    """What the processes that are never struck hold, and how many processes there are, between quiet parts."""
+    """Changes between quiet parts: descriptors and threads of processes without faults, and the number of processes."""
     bars = []
     for name in ALWAYS:
         looks = [samples for process, samples in watched.samples.items() if process.name == name]
@@ -120,7 +120,7 @@ def _unbalanced(watched: Watched) -> float:
 
 
 def _ends(watched: Watched) -> list[Bar]:
-    """What every end has left, and whether every resume went on behind it."""
+    """What remained after every end, and whether every resume went on from there."""
     ended = watched.ended
     torn = sum(end.checkpoint is None for end in ended)
     seams = sum(
@@ -137,7 +137,7 @@ def _ends(watched: Watched) -> list[Bar]:
 def follows(first: tuple[int, int], checkpoint: tuple[int, int]) -> bool:
     """Whether a run went on behind a checkpoint: with more updates, each of as many steps as those before.
 
-    Not the next one of all: reports are dropped while the monitor opens.
+    Its first report need not be of the very next update, because reports are dropped while the monitor opens.
     """
     update, steps = first[0] - checkpoint[0], first[1] - checkpoint[1]
     return update > 0 and steps * checkpoint[0] == checkpoint[1] * update
@@ -211,7 +211,7 @@ def recoveries(watched: Watched) -> dict[str, dict[str, float]]:
 
 
 def table(asked: Asked, watched: Watched, found: Finding, state: str) -> str:
-    """For people: what was done, every bar, whom it struck, and how long it took them."""
+    """The table for people: settings, every bar, faults by process, and times of recovery."""
     here, recovered = machine(), recoveries(watched)
     lines = [
         f"# Soak: {sum(map(len, watched.faults))} faults in {asked.minutes:g} minutes",

@@ -1,6 +1,6 @@
-"""One sitting of a soak: commands of penstock one after the other, watched all the time, struck by the timetable.
+"""One sitting of a soak: runs commands of penstock in turn, watches them, and sends faults by the timetable.
 
-It knows no algorithm and judges nothing; what it has seen stands in ``Watched``.
+It knows no algorithm and judges nothing. ``Watched`` holds all that it has seen.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ SAMPLE_S = 1.0
 SAVE_S = 60.0
 START_LIMIT_S = 120.0
 STALL_LIMIT_S = 60.0
-"""Without a report, after which a sitting is given up."""
+"""Seconds without a report after which a sitting is given up."""
 FOUND_LIMIT_S = 60.0
-"""For a process that was stopped to be found."""
+"""Seconds in which the run must find a stopped process."""
 END_LIMIT_S = 120.0
 LEFT_AFTER_S = 2.0
-"""After a command's end nothing of it may be there any more."""
+"""Seconds after a command's end at which none of its processes may be left."""
 
 
 class BrokenError(Exception):
-    """The run did not do what a sitting needs to go on."""
+    """The run did something after which the sitting cannot go on."""
 
 
 class Ended(NamedTuple):
@@ -53,14 +53,14 @@ class Ended(NamedTuple):
     checkpoint: tuple[int, int] | None
     """Update and steps of the last checkpoint, if it is whole."""
     first: tuple[int, int]
-    """Update and steps of what this command reported first."""
+    """Update and steps of the first report of this command."""
     said: str
-    """The last of what it printed."""
+    """The end of its printed output."""
 
 
 @dataclass
 class Watched:
-    """What a sitting has seen so far, a list for each life where it matters."""
+    """All that a sitting has seen so far. Some fields have a list for each life."""
 
     faults: list[list[Fault]] = field(default_factory=list)
     told: list[list[Told]] = field(default_factory=list)
@@ -74,13 +74,13 @@ class Watched:
 
 
 class Sitting:
-    """Starts commands, watches them and strikes.
+    """Starts commands, watches them and sends faults.
 
     Args:
-        folder: for the run folder, and for what is printed.
-        members: process -> the nodes that it runs; whom faults may strike.
-        draw: of faults.
-        save: is called every minute, and writes down what was seen so far.
+        folder: for the run folder, and for printed output.
+        members: process -> the nodes that it runs. These processes may get faults.
+        draw: chooses the faults.
+        save: is called every minute, and writes what was seen so far.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class Sitting:
             stdin=subprocess.DEVNULL,
             cwd=ROOT,
             env={**os.environ, MARK: self._mark, "PYTHONPATH": python_path},
-            # Like a terminal's foreground job: Ctrl-C reaches its whole group, and ends it also where a shell that runs
-            # the soak in the background has it ignore that.
+            # The command starts like a terminal's foreground job, so that Ctrl-C reaches its whole group. SIGINT gets
+            # its default action: a shell that runs the soak in the background would let the command ignore it.
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - the sitting has one thread
         )
         limit = time.monotonic() + START_LIMIT_S
         while len(watched.reports) == self._first:
-            # One that has little to do may have reported it and ended.
+            # A short command may already have reported its first update and ended.
             ended = self._running().poll() is not None
             self._look(ends=True)
             if ended and len(watched.reports) == self._first:
@@ -139,7 +139,7 @@ class Sitting:
         self._conclude("Ctrl-C")
 
     def kill(self) -> None:
-        """End the launcher as nothing can catch it, and nobody else."""
+        """End only the launcher, by SIGKILL, which it cannot catch."""
         self._running().kill()
         self._conclude("kill -9 of the launcher")
 
@@ -153,7 +153,7 @@ class Sitting:
         self._conclude("by itself")
 
     def give_up(self) -> None:
-        """End whatever is left of the command, however it stands."""
+        """End all processes of the command that are left."""
         for process in self._processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
@@ -172,7 +172,7 @@ class Sitting:
         self._quiet = None
 
     def _strike(self, part: Part) -> None:
-        """Faults, one after the other; each span from its telling to the next."""
+        """Send faults, one after the other. A span goes from a reported restart to the next fault."""
         end = time.monotonic() + part.seconds
         at = time.monotonic() + self._draw.pause_s()
         while at < end:
@@ -180,7 +180,7 @@ class Sitting:
             fault = self._fault(part)
             self._until_told(fault)
             told = time.monotonic()
-            # One that was stopped is found only after its time-out.
+            # A stopped process is found only after its time-out.
             at = self._draw.pause_s() + (told if fault.signal == signal.SIGSTOP else fault.at)
             self._until(min(at, end))
             self.watched.spans.append(Span(part.cycle, fault.process, told, time.monotonic()))
@@ -274,7 +274,7 @@ class Sitting:
         end = time.monotonic() + LEFT_AFTER_S
         while (left := self._processes()) and time.monotonic() < end:
             time.sleep(TICK_S)
-        # What it has written last is none of the next command's.
+        # The last lines of this command do not belong to the next one.
         self._take_lines(time.monotonic())
         first = self.watched.reports[self._first]
         begun = first.update, first.steps

@@ -1,28 +1,28 @@
-"""The timetable of a soak: stretches with faults and without, in turns, and who is spared when. Does nothing itself.
+"""The timetable of a soak: parts with faults and without, in turns, and the processes that are spared. Runs nothing.
 
-A sitting has two lives, each of three turns. In a turn one kind of process is spared, so that it lives long enough for
-its memory to be measured while the others die around it; in the last turn nobody is. A turn is made of cycles, each a
-quiet part and then one with faults, so that both are measured on the same machine in the same minute.
+A sitting has two lives of three turns each. In a turn one kind of process gets no faults, so that it lives long enough
+for its memory to be measured while others die. In the last turn no process is spared. A turn is made of cycles: a quiet
+part, then a part with faults. So both are measured on the same machine in the same minute.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 CYCLE_S = 60.0
-"""Of faults in a cycle, at most."""
+"""Most seconds with faults in a cycle."""
 QUIET_SHARE = 1 / 3
 QUIET_AT_LEAST_S = 10.0
 SETTLE_S = 4.0
-"""After its last fault a run is left alone for so long, before the quiet begins to count."""
+"""Seconds from the last fault until a quiet part begins to count."""
 SPAN_S = 5.0
-"""Length of a quiet span: as long as the time from one fault to the next."""
+"""Seconds of a quiet span, as long as the time from one fault to the next."""
 
 
 class Part(NamedTuple):
-    """A stretch of a life."""
+    """A part of a life, quiet or with faults."""
 
     number: int
-    """Counted over the sitting."""
+    """Number of the part in the sitting."""
     cycle: int
     seconds: float
     faults: bool
@@ -33,9 +33,9 @@ def timetable(minutes: float, spared: Sequence[str | None], lives: int) -> list[
     """The parts of each life.
 
     Args:
-        minutes: with faults, over all lives; the quiet comes on top.
-        spared: who is spared in each turn; ``None``: nobody.
-        lives: how many lives the turns are dealt to, in order.
+        minutes: minutes with faults, over all lives. Quiet parts come on top.
+        spared: the process that is spared in each turn; ``None``: no process.
+        lives: number of lives. The turns are distributed over them in order.
     """
     turn_s = minutes * 60.0 / len(spared)
     cycles = max(1, round(turn_s / CYCLE_S))

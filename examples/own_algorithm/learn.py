@@ -34,17 +34,17 @@ def build(spaces: Spaces, config: Reinforce) -> Algorithm:
 
 
 def targets(config: Reinforce, state: Tensors, rollout: Tensors) -> Tensors:
-    """The return R of each step, and how far it is above the baseline: numpy ``[T, B]``."""
+    """The return R of each step, and its difference from the baseline: NumPy ``[T, B]``."""
     advantage, target = advantages(rollout, config.gamma, gae_lambda=1.0)
     return {"advantage": advantage, "target": target}
 
 
 def gradients(policy: Policy, config: Reinforce, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
-    """The gradients of both networks, as means over the rows that count, and what to show of them."""
+    """The gradients of both networks, as means over the rows that count, and their metrics."""
     share = share_of(minibatch["weight"])
 
     def loss(leaves: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        distribution, value = policy(leaves, minibatch)
+        distribution, value, _ = policy(leaves, minibatch)
         acting = -torch.dot(share, minibatch["advantage"] * distribution.log_prob(minibatch["action"]))
         value_loss = 0.5 * torch.dot(share, (value - minibatch["target"]).square())
         entropy = torch.dot(share, distribution.entropy())

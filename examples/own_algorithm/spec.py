@@ -11,7 +11,7 @@ from penstock.policies.architecture import Body, actor_critic
 from penstock.types import Arrays, ArraySpec, Spaces
 
 ACTIONS = ("discrete",)
-"""The action spaces that it serves; penstock refuses the others."""
+"""The action spaces that the algorithm can handle. penstock refuses all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +19,12 @@ class Reinforce:
     """Each field is a flag of `penstock train --algo own_algorithm`; the name of the class is yours."""
 
     num_steps: int = tunable(64, "steps of each lane in one batch", min=1, fixed=BY_LANES)
-    mini_batch_size: int = tunable(512, "rows of one gradient step: num_envs times num_steps is one a batch", min=1)
-    lr: float = tunable(1e-2, "step size: too large and the policy collapses (1e-3 to 2e-2)", min=0)
-    gamma: float = tunable(0.99, "discount: rewards count about 1 / (1 - gamma) steps ahead", min=0, max=1)
-    entropy_coef: float = tunable(0.01, "reward for randomness (0 to 0.05)", min=0)
+    mini_batch_size: int = tunable(
+        512, "rows of one gradient step; num_envs times num_steps: one step for each batch", min=1
+    )
+    lr: float = tunable(1e-2, "step size; too large: the policy collapses (usual: 1e-3 to 2e-2)", min=0)
+    gamma: float = tunable(0.99, "discount; rewards count about 1 / (1 - gamma) steps ahead", min=0, max=1)
+    entropy_coef: float = tunable(0.01, "weight of the policy's entropy (usual: 0 to 0.05)", min=0)
     hidden_size: int = tunable(64, "width of the one hidden layer", min=1, fixed=BY_NETWORKS)
 
 
@@ -41,7 +43,6 @@ def spec(spaces: Spaces, config: Reinforce) -> AlgorithmSpec:
         topology="on_policy",
         row=(ArraySpec("value", (), "float32"),),
         policy=graph,
-        noise=graph.head.noise,
         state=(
             *graph.published(),
             *(ArraySpec(name, shape, "float32") for name, shape in zip(moments, sizes, strict=True)),
@@ -55,7 +56,7 @@ def spec(spaces: Spaces, config: Reinforce) -> AlgorithmSpec:
 
 
 def init_state(spaces: Spaces, config: Reinforce, seed: int) -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, everything else 0."""
+    """The first state: random networks that depend on ``seed``, everything else 0."""
     state = {part.name: np.zeros(part.shape, part.dtype) for part in spec(spaces, config).state}
     for number, network in enumerate(policy_graph(spaces, config).networks):
         state[network.name] = network.initial(np.random.default_rng([seed, number]))

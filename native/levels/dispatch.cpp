@@ -1,5 +1,5 @@
-// Which levels of a room this processor can run. Asks the processor once. Compiled once per room that has levels, with
-// PENSTOCK_ROOM as its name; the room's level.hpp declares what stands here.
+// The levels of a room that this processor can run. Asks the processor once. This file is compiled once for each room that
+// has levels, with PENSTOCK_ROOM as the room's name. The room's level.hpp declares these functions.
 
 #include <array>
 #include <cstring>

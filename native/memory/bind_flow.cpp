@@ -1,4 +1,4 @@
-// Python's view of what flows and rings: slots, doorbells, counters.
+// The Python classes of slots, doorbells and counters.
 #include "binding.hpp"
 
 #include <chrono>
@@ -100,7 +100,7 @@ class PyDoorbells {
         check(index);
         if (bells_.ring(index) && descriptors_[index] >= 0) {
             const std::uint64_t one = 1;
-            // A full pipe (EAGAIN) is readable already, and so is what its reader waits for.
+            // A write to a full pipe fails with EAGAIN. That is no loss: the pipe is readable already, so its reader wakes.
             [[maybe_unused]] const ssize_t written = write(descriptors_[index], &one, sizeof one);
         }
     }
@@ -138,7 +138,7 @@ class PyDoorbells {
   private:
     void check(std::size_t index) const { check_index("bell", index, descriptors_.size()); }
 
-    // Anything from the ceiling on means the ceiling, infinity included; not a number means no time at all.
+    // Values above the ceiling, infinity included, mean the ceiling. NaN means 0.
     static std::chrono::nanoseconds duration(double seconds) {
         const double longest = std::chrono::duration<double>(Doorbells<>::ceiling).count();
         if (!(seconds > 0.0)) {

@@ -1,4 +1,4 @@
-// Python's view of what is written as a whole: board, commit record, action log.
+// The Python classes of boards, commit records and action logs.
 #include "binding.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 class PyBoard {
   public:
-    // name: what errors call it.
+    // name: the name of the board in error texts.
     PyBoard(nb::handle bytes, std::size_t words, std::size_t buffers, bool writable, std::string name)
         : buffer_(structure_memory("a board", bytes, writable ? Buffer::writable : Buffer::readable,
                                    Board<>::required(words, buffers))),
@@ -99,7 +99,8 @@ class PyRecord {
         const auto current = record_.current();
         return current ? std::optional(std::tuple(current->index, current->number)) : std::nullopt;
     }
-    // Copies the whole record into `into`; its number, or None if there is none or it was overwritten meanwhile.
+    // Copies the whole record into `into` and returns its number. Returns None if there is no record, or if the record was
+    // overwritten meanwhile.
     std::optional<std::int64_t> copy(nb::handle into) {
         const Buffer target(into, Buffer::writable);
         check_size("the copy", target.size(), nbytes_);
@@ -192,7 +193,8 @@ class PyActionLog {
 };
 
 
-// An action log and a rollout's arrays, [T + 1, lanes, ...] each: checked once, for one call a vector step.
+// An action log and a rollout's arrays, [T + 1, lanes, ...] each. They are checked once, so that each vector step needs
+// only one cheap call.
 class PyRolloutLog {
   public:
     PyRolloutLog(PyActionLog& log, nb::handle actions, nb::tuple observations, std::size_t rows)
@@ -208,7 +210,7 @@ class PyRolloutLog {
         }
     }
 
-    // Action row t, and the observations of row t + 1.
+    // Appends the actions of row t and the observations of row t + 1.
     void append(std::size_t t) {
         check_index("row", t + 1, rows_);
         const std::size_t lanes = log_.lanes(), nbytes = log_.log().action_bytes();

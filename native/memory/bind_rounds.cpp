@@ -1,4 +1,4 @@
-// Python's view of rounds: each member brings arrays of float32, and gets the weighted mean over all of them.
+// The Python class of rounds: each member brings arrays of float32, and all members get the weighted mean.
 #include "binding.hpp"
 
 #include <chrono>
@@ -76,7 +76,7 @@ class PyRounds {
 
     bool over() const { return rounds_.over(round_); }
 
-    // In the order of the members, so that all of them get the same bits.
+    // Adds in the order of the members, so that all members get the same bits.
     void mean(const std::vector<nb::object>& arrays) const {
         std::vector<Buffer> targets;
         targets.reserve(arrays.size());
@@ -116,7 +116,7 @@ class PyRounds {
                        const std::vector<double>& weights, double total) {
         for (std::size_t i = 0; i < brought.size(); ++i) {
             const auto* from = reinterpret_cast<const float*>(brought[i] + offset);
-            // Alone, a member gets exactly what it brought.
+            // A member that is alone gets exactly the arrays that it brought.
             const float share = total > 0.0 ? static_cast<float>(weights[i] / total) : 0.0F;
             if (i == 0) {
                 for (std::size_t k = 0; k < count; ++k) {

@@ -1,4 +1,4 @@
-// Python's view of tables.
+// The Python class of tables.
 #include "binding.hpp"
 
 #include <cstddef>

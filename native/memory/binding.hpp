@@ -1,5 +1,5 @@
-// The parts of the extension. Each class of Python holds the buffer that its structure lies in, checks what it is given, and
-// turns refusals into penstock's exceptions. No protocol lives there.
+// The parts of the extension. Each Python class holds the buffer of its structure, checks its arguments, and turns
+// refusals into penstock's exceptions. The protocols are in the headers, not here.
 #pragma once
 
 #include <nanobind/nanobind.h>

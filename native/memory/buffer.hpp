@@ -1,4 +1,4 @@
-// What the binding needs of Python buffers and exceptions. Knows no structure.
+// Python buffers and exceptions, for the binding. Knows no structure.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ namespace nb = nanobind;
     throw nb::python_error();
 }
 
-// A contiguous Python buffer, held as long as this lives. The buffer protocol costs a third of a DLPack exchange.
+// A contiguous Python buffer, held while this object lives. The buffer protocol costs a third of a DLPack exchange.
 class Buffer {
   public:
     static constexpr int readable = PyBUF_SIMPLE;
     static constexpr int writable = PyBUF_WRITABLE;
 
-    // An array that is only read may be strided: then this holds a contiguous copy.
+    // An array that is only read may be strided. This object then holds a contiguous copy.
     Buffer(nb::handle source, int access) {
         if (PyObject_GetBuffer(source.ptr(), &view_, access) == 0) {
             return;

@@ -98,8 +98,6 @@ class AlgorithmSpec:
     row: tuple[ArraySpec, ...]
     """Row fields that ``act`` gives besides ``action`` (``log_prob``, ``value``, ``q``), for one lane."""
     policy: PolicyGraph
-    noise: NoiseSpec
-    """The noise input of ``act``."""
     state: tuple[ArraySpec, ...]
     """Every named array of the state: parameters, moments, statistics, counters."""
     targets: tuple[ArraySpec, ...]
@@ -108,7 +106,7 @@ class AlgorithmSpec:
     """The row fields and target fields that ``gradients`` reads. Observations have the names of their fields."""
     schedule: Schedule | ReplaySchedule
     unit: Literal["row", "lane"] = "row"
-    """What a minibatch consists of: rows, or whole lanes if time order matters."""
+    """What a minibatch consists of and its schedule counts: rows, or whole lanes of a rollout if time order matters."""
     table: TableSpec | None = None
     """Set with a `ReplaySchedule`. ``None``: experience comes by a stream and is used for one update."""
     explore: Explore = IN_FULL
@@ -129,6 +127,10 @@ class AlgorithmSpec:
         if not isinstance(self.schedule, ReplaySchedule) or self.table is None:
             raise PenstockError("this algorithm has no replay schedule and table: it learns from a stream")
         return self.schedule, self.table
+
+    def rows(self, units: int, num_steps: int) -> int:
+        """Rows of so many units of a minibatch, from rollouts of ``num_steps`` steps."""
+        return units * num_steps if self.unit == "lane" else units
 
     def shared(self) -> tuple[ArraySpec, ...]:
         """Specs of the arrays that gradients depend on: the state without the optimizer's arrays."""

@@ -1,7 +1,7 @@
 """Finds the package of an algorithm by its name, and checks its parts. Users' packages follow the same rule as ours.
 
     spec.py     a frozen dataclass of hyper-parameters, ``spec`` and ``init_state``. ``ACTIONS`` if it does not serve
-                every action space. Imports no torch.
+                every action space. ``MASKS = True`` if it uses action masks. Imports no torch.
     learn.py    ``build``, in torch. Only processes that learn or act with torch import it.
     fused.py    optional, for a native update: ``supports`` and ``build``. Imports no torch.
 
@@ -35,9 +35,27 @@ __all__ = [
     "load_functions",
 ]
 
-ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded"]
-"""A Discrete, a Box of real numbers with bounds, a Box of real numbers without."""
+ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded", "multi_discrete", "composite"]
+"""A Discrete, a Box of real numbers with bounds, a Box of real numbers without, a MultiDiscrete or MultiBinary, a Tuple
+or Dict of those."""
 ACTION_KINDS: tuple[ActionKind, ...] = typing.get_args(ActionKind)
+
+_NEEDED: dict[ActionKind, str] = {
+    "discrete": "Discrete actions",
+    "bounded": "real-numbered actions, a Box",
+    "unbounded": "real-numbered actions, a Box",
+    "multi_discrete": "MultiDiscrete or MultiBinary actions",
+    "composite": "a Tuple or Dict of actions",
+}
+_FOUND: dict[ActionKind, str] = {
+    "discrete": "Discrete ones",
+    "bounded": "real-numbered ones, a Box,",
+    "unbounded": "real-numbered ones, a Box,",
+    "multi_discrete": "MultiDiscrete or MultiBinary ones",
+    "composite": "a Tuple or Dict of actions",
+}
+
+_BOXES: tuple[ActionKind, ...] = ("bounded", "unbounded")
 
 _MESSAGE_LIMIT = 300
 
@@ -52,6 +70,8 @@ class AlgorithmPackage(NamedTuple):
     """The frozen dataclass of its hyper-parameters. Every field has a default."""
     actions: tuple[ActionKind, ...]
     """The action spaces that it serves."""
+    masks: bool
+    """It uses action masks. Otherwise ``Spaces.mask`` is ``None`` for it."""
     spec: str
     """``spec(spaces, config) -> AlgorithmSpec``."""
     initial: str
@@ -80,6 +100,7 @@ def find_algorithm(name: str) -> AlgorithmPackage:
         package=package,
         config=_config(name, module, spec),
         actions=_actions(name, module),
+        masks=_masks(name, module),
         spec=f"{package}.spec:spec",
         initial=f"{package}.spec:init_state",
         learn=f"{package}.learn:build",
@@ -88,13 +109,19 @@ def find_algorithm(name: str) -> AlgorithmPackage:
     )
 
 
-def algorithms_for(kind: ActionKind) -> str:
-    """The names of the algorithms that serve such actions, for a sentence: "ppo, a2c or sac"."""
+def algorithms_for(kind: ActionKind | None = None, *, masks: bool = False) -> str:
+    """The names of the algorithms that serve such actions, for a sentence: "ppo, a2c or sac".
+
+    Args:
+        kind: of the actions; ``None``: any kind.
+        masks: only those that use action masks.
+    """
     names = []
     for name in ALGORITHMS.names():
         # Do not recommend an installed algorithm that is broken.
         with contextlib.suppress(ConfigError):
-            if kind in find_algorithm(name).actions:
+            found = find_algorithm(name)
+            if (kind is None or kind in found.actions) and (found.masks or not masks):
                 names.append(name)
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
@@ -108,12 +135,11 @@ def check_actions(name: str, serves: tuple[ActionKind, ...], kind: ActionKind) -
     if kind in serves:
         return
     others = algorithms_for(kind)
-    if kind == "discrete":
-        raise SpaceError(f"{name} needs real-numbered actions, a Box: for Discrete ones use {others}")
-    if serves == ("discrete",):
-        raise SpaceError(f"{name} needs Discrete actions: for real-numbered ones, a Box, use {others}")
-    needs, has = ("with", "without") if kind == "unbounded" else ("without", "with")
-    raise SpaceError(f"{name} needs actions {needs} bounds: for a Box {has} use {others}")
+    if kind in _BOXES and set(_BOXES) & set(serves):
+        needs, has = ("with", "without") if kind == "unbounded" else ("without", "with")
+        raise SpaceError(f"{name} needs actions {needs} bounds: for a Box {has} use {others}")
+    needed = " or ".join(dict.fromkeys(_NEEDED[served] for served in serves))
+    raise SpaceError(f"{name} needs {needed}: for {_FOUND[kind]} use {others}")
 
 
 def check_learn(algorithm: AlgorithmPackage) -> None:
@@ -237,6 +263,13 @@ def _actions(name: str, module: ModuleType) -> tuple[ActionKind, ...]:
     if not isinstance(given, tuple) or not given or not set(given) <= set(ACTION_KINDS):
         known = ", ".join(map(repr, ACTION_KINDS))
         raise ConfigError(f"algorithm {name}: ACTIONS in {module.__name__} is a tuple of {known}, not {given!r}")
+    return given
+
+
+def _masks(name: str, module: ModuleType) -> bool:
+    given = getattr(module, "MASKS", False)
+    if not isinstance(given, bool):
+        raise ConfigError(f"algorithm {name}: MASKS in {module.__name__} is True or False, not {given!r}")
     return given
 
 

@@ -62,28 +62,38 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _train(argv: Sequence[str]) -> int:
-    config = load("penstock.config.flags:config_from_arguments")(argv)
-    for line in (load("penstock.envs.names:note")(config.run.env), load("penstock.envs.atari:preset_hint")(config)):
-        if line:
-            _say(line)
-    return _conclude(load("penstock.run:train")(config))
+    with _starting() as processes:
+        config = load("penstock.config.flags:config_from_arguments")(argv)
+        for line in (load("penstock.envs.names:note")(config.run.env), load("penstock.envs.atari:preset_hint")(config)):
+            if line:
+                _say(line)
+        return _conclude(load("penstock.run:train")(config, processes=processes))
 
 
 def _resume(argv: Sequence[str]) -> int:
-    options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
-    result = load("penstock.run:resume")(_run_folder(options), checkpoint=options.checkpoint, settings=settings)
-    return _conclude(result)
+    with _starting() as processes:
+        options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
+        resume, asked = load("penstock.run:resume"), {"checkpoint": options.checkpoint, "settings": settings}
+        return _conclude(resume(_run_folder(options), **asked, processes=processes))
 
 
 def _eval(argv: Sequence[str]) -> int:
-    options = _options("eval", argv)
-    asked = {"episodes": options.episodes, "checkpoint": options.checkpoint, "seed": options.seed}
-    with _output_to_error():
-        evaluation = load("penstock.run:evaluate")(_run_folder(options), **asked, quiet=False)
+    with _output_to_error(), _starting() as processes:
+        options = _options("eval", argv)
+        asked = {"episodes": options.episodes, "checkpoint": options.checkpoint, "seed": options.seed}
+        evaluate = load("penstock.run:evaluate")
+        evaluation = evaluate(_run_folder(options), **asked, quiet=False, processes=processes)
     if options.json:
         names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint", "remark")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
     return _say(f"{evaluation.env}, {evaluation.checkpoint}: {_evaluated(evaluation)}")
+
+
+def _starting() -> Any:  # noqa: ANN401 - of a class that is loaded on use
+    """The processes of a command. The first of them imports what all need while this process imports the rest."""
+    processes = load("penstock.processes.starts:Processes")()
+    processes.get_ready()
+    return processes
 
 
 @contextlib.contextmanager

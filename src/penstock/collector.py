@@ -72,7 +72,8 @@ class ParallelEnvironmentCollector:
             )
         if config.run.trace:
             raise ConfigError("a collector has no run folder to keep a trace in; leave trace out")
-        self._prepared = prepare(config, given)
+        with Processes() as processes:
+            self._prepared = prepare(config, processes, given)
         self._program = build(plan(self._prepared, Path(), quiet=True))
         self._processes: Processes | None = None
         self._left: list[Arrays] = []
@@ -115,8 +116,9 @@ class ParallelEnvironmentCollector:
         Returns:
             ``[num_steps, num_envs, ...]`` each: the observation fields, ``next_<field>`` for each of them, ``action``
             in the policy's units, ``reward``, ``terminated``, ``truncated``, ``valid``, ``log_prob``, ``value`` and
-            ``policy_version``. ``next_<field>`` of a truncated row is the last observation of its episode; of a
-            terminated row it is the first observation of the next episode.
+            ``policy_version``; for a policy with memory also ``first``, true where an episode begins.
+            ``next_<field>`` of a truncated row is the last observation of its episode; of a terminated row it is the
+            first observation of the next episode.
 
         Raises:
             ConfigError: ``num_steps`` is less than 1.
@@ -134,7 +136,7 @@ class ParallelEnvironmentCollector:
     def stop(self) -> None:
         """End the processes and free the shared memory. May be called twice."""
         if self._processes is not None:
-            self._processes.kill_all()
+            self._processes.close()
             self._processes = None
             self._segment.close()
 
@@ -174,6 +176,7 @@ class ParallelEnvironmentCollector:
         """The rows of one slot without the bootstrap row, each with the observation that followed it."""
         spec, fields = self._prepared.spec, [name for name, _ in self._prepared.profile.spaces.obs]
         names = (*fields, "action", "reward", "terminated", "truncated", "valid", "policy_version")
+        names = (*names, *(("first",) if spec.policy.carry else ()))
         rows = {name: slot[name][:-1] for name in (*names, *(row.name for row in spec.row))}
         count = int(slot["final_count"])
         ends = slot["final_t"][:count], slot["final_lane"][:count]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from penstock.errors import BadDataError, ConfigError, NodeError
 from penstock.nodes.evaluation import Ending
 from penstock.planning import Prepared
+from penstock.processes.starts import Processes
 from penstock.program.plan import EvaluationPlan
 from penstock.registry import RUNTIMES, load
 from penstock.scheduler.outcome import Outcome
@@ -44,10 +45,11 @@ class Asked(NamedTuple):
     """No display."""
 
 
-def judge(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> Evaluation:
+def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> Evaluation:
     """Play greedy episodes in as many processes as the run has environment processes.
 
     Args:
+        processes: play in these; no other runs.
         prepared: of the run.
         published: the parameters and statistics that play.
         asked: how many episodes, from which seed, in how much time.
@@ -61,7 +63,7 @@ def judge(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> 
     """
     program = build(_plan(prepared, published, asked, deaths))
     try:
-        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program)
+        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
     except NodeError as error:
         if error.plain is None:
             raise

@@ -6,6 +6,7 @@ Makes the environment once, to read its spaces. Writes no file.
 import bisect
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,19 @@ import numpy as np
 
 from penstock import __version__
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
-from penstock.algorithm_package import AlgorithmPackage, check_actions, check_learn, find_algorithm, load_functions
+from penstock.algorithm_package import (
+    AlgorithmPackage,
+    algorithms_for,
+    check_actions,
+    check_learn,
+    find_algorithm,
+    load_functions,
+)
 from penstock.config.resolve import Demand, available_cores, resolve
 from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
+from penstock.envs.masks import IN_INFO
 from penstock.envs.names import display_name, reference
 from penstock.envs.rewards import find_reward, no_infos
 from penstock.envs.sources import EnvProfile, probe
@@ -28,9 +37,11 @@ from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.policies.architecture import kind_of
+from penstock.policies.description import inlined
 from penstock.policies.native import supports
 from penstock.processes.probing import probe_apart
-from penstock.program.plan import Plan
+from penstock.processes.starts import Processes
+from penstock.program.plan import LearningPlan, Plan
 from penstock.program.rollout import table_specs
 from penstock.registry import INFERENCE, UPDATES, load
 from penstock.replay.table_file import Rings
@@ -90,16 +101,18 @@ class Prepared:
         }
 
 
-def prepare(config: Config, given: Given | None = None) -> Prepared:
+def prepare(config: Config, processes: Processes, given: Given | None = None) -> Prepared:
     """Settle everything that is ``auto``; probe the environment and check the device.
 
     Args:
         config: what to run.
+        processes: one of them probes the environment.
         given: environment, wrappers and reward that were passed as objects and have no names.
 
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
     """
+    config = _with_table(config)
     run = config.run
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
@@ -107,10 +120,13 @@ def prepare(config: Config, given: Given | None = None) -> Prepared:
     environment = given.environment(run)
     source = reference(environment)
     # With `inline` the environment is made in this process, where a debugger can see it.
-    look = probe if run.runtime == "inline" else probe_apart
-    profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), reset_limit_s=run.env_timeout)
+    look = probe if run.runtime == "inline" else partial(probe_apart, processes)
+    algorithm = find_algorithm(run.algo)
+    check_learn(algorithm)
+    limit = run.env_timeout
+    profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), masks=algorithm.masks, reset_limit_s=limit)
     profile = replace(profile, name=display_name(environment))
-    algorithm, spec = _algorithm(config, profile)
+    spec = _spec(config, algorithm, profile)
     if run.learners > 1 and spec.table is None:
         raise ConfigError(
             f"--algo {run.algo} has one learner; --learners is for algorithms that learn from a table (penstock algos)"
@@ -128,24 +144,45 @@ def prepare(config: Config, given: Given | None = None) -> Prepared:
     name = _inference(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = _backend(name, config, profile, algorithm, spec)
-    told = _fewer_threads(wanted, config.run)
+    told = (*_fewer_threads(wanted, config.run), *_unused_mask(algorithm, profile))
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
 
 
-def _algorithm(config: Config, profile: EnvProfile) -> tuple[AlgorithmPackage, AlgorithmSpec]:
-    """The algorithm that a config names, and its spec on these spaces.
+def _with_table(config: Config) -> Config:
+    """The config with the table of a file ``--model my_net.toml`` in place of the file's name."""
+    model = getattr(config.algorithm, "model", None)
+    if not isinstance(model, str):
+        return config
+    return replace(config, algorithm=replace(config.algorithm, model=inlined(model)))
+
+
+def _spec(config: Config, algorithm: AlgorithmPackage, profile: EnvProfile) -> AlgorithmSpec:
+    """The algorithm's spec on the environment's spaces.
 
     Raises:
-        UsageError: a part of its package is missing, or it does not support the spaces.
+        UsageError: it does not support the spaces, or its package gives no spec.
     """
-    algorithm = find_algorithm(config.run.algo)
-    check_learn(algorithm)
     check_actions(algorithm.name, algorithm.actions, kind_of(profile.spaces.action))
     spec = load(algorithm.spec)(profile.spaces, config.algorithm)
     if not isinstance(spec, AlgorithmSpec):
         raise ConfigError(f"algorithm {algorithm.name}: {algorithm.spec} gives {type(spec).__name__}, no AlgorithmSpec")
-    return algorithm, spec
+    if spec.unit == "lane":
+        # A batch has num_envs lanes. More in a minibatch would only be padding, which costs as much as rows.
+        lanes = min(spec.schedule.mini_batch_size, config.run.num_envs)
+        spec = replace(spec, schedule=replace(spec.schedule, mini_batch_size=lanes))
+    return spec
+
+
+def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str, ...]:
+    """One line if the environment gives an action mask that the algorithm does not use; else empty."""
+    if profile.unused_mask is None:
+        return ()
+    others = algorithms_for(masks=True)
+    does = "does not see it" if profile.unused_mask == IN_INFO else "sees it as a part of the observation"
+    return (
+        f"{profile.name} gives an action mask, but {algorithm.name} uses none and {does}; to have it used: {others}",
+    )
 
 
 def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:
@@ -226,7 +263,7 @@ def _demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) ->
     if spec.table is not None:
         schedule, _ = spec.replay()
         steps = int(config.run.timesteps * schedule.updates_per_step)
-    rows = spec.schedule.mini_batch_size
+    rows = spec.rows(spec.schedule.mini_batch_size, config.algorithm.num_steps)
     return Demand(_fused_applies(config, algorithm, spec), rows * spec.policy.actor.num_parameters, steps)
 
 
@@ -285,7 +322,10 @@ def _backend(
     backend = INFERENCE[name]
     if backend.torch:
         return BackendSpec(backend.build, (algorithm.learn, profile.spaces, config.algorithm, config.run.device))
-    return BackendSpec(backend.build, (spec.policy,))
+    own = spec.policy.actor.own
+    if own is None:
+        return BackendSpec(backend.build, (spec.policy,))
+    return BackendSpec(backend.build, (spec.policy, load("penstock.models.own_export:exported")(own)))
 
 
 def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:
@@ -296,7 +336,14 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         raise ConfigError("a plan needs a config that is resolved")
     fresh = Plan(
         run=run,
-        algorithm_config=config.algorithm,
+        learning=LearningPlan(
+            spec=prepared.spec,
+            algorithm_config=config.algorithm,
+            learn=prepared.learn(),
+            initial=prepared.algorithm.initial,
+            update=UPDATES[run.backend],
+            inference=prepared.inference,
+        ),
         env=prepared.env,
         reward=_checked_reward(prepared),
         spaces=profile.spaces,
@@ -306,14 +353,9 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         # own, a process has this thread woken on the core of another process: then one step of EnvPool's took 150 us
         # in each of two processes, instead of 75.
         own_cores=profile.kind == "vector" and run.num_workers >= available_cores(),
-        spec=prepared.spec,
         num_steps=config.algorithm.num_steps,
         num_workers=run.num_workers,
         learner_threads=run.threads,
-        learn=prepared.learn(),
-        initial=prepared.algorithm.initial,
-        update=UPDATES[run.backend],
-        inference=prepared.inference,
         folder=folder,
         manifest=prepared.manifest(),
         starts=tuple(LaneStart() for _ in range(run.num_envs)),
@@ -355,6 +397,7 @@ def _demonstrations(prepared: Prepared) -> Demonstrations | None:
 def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:
     """Where each lane continues: in the episode where it stopped, or with its next one if that cannot be restored."""
     ends = np.cumsum(np.maximum(arrays["actions_count"], 0))
+    carried = [name for name in arrays if name.startswith("lane_carry.")]
     starts = []
     for lane, rollout in enumerate(arrays["lane_rollout"]):
         position, count = Position(*map(int, arrays["lane_position"][lane])), int(arrays["actions_count"][lane])
@@ -367,7 +410,8 @@ def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneSt
         )
         if restorable and count >= 0:
             actions = arrays["actions"][ends[lane] - count : ends[lane]]
-            starts.append(replace(start, position=position, actions=actions))
+            carry = {name.removeprefix("lane_"): arrays[name][lane] for name in carried}
+            starts.append(replace(start, position=position, actions=actions, carry=carry))
         else:
             starts.append(replace(start, episode=position.episode + 1))
     return tuple(starts)

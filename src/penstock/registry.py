@@ -37,7 +37,7 @@ class Runtime(NamedTuple):
     """A runtime: it runs a program."""
 
     launch: str
-    """``module:function`` of ``(program) -> Outcome``."""
+    """``module:function`` of ``(program, processes) -> Outcome``."""
     text: str
     """Description for ``--help``."""
     processes: bool

@@ -5,6 +5,7 @@ from) or after them (the exported policy, the final evaluation, the card).
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +42,7 @@ from penstock.notes import (
 from penstock.planning import Prepared, check_fits, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.machine import check_machine, shared_memory
+from penstock.processes.starts import Processes
 from penstock.program.draw import draw as draw_program
 from penstock.program.graph import Program, file_of_table
 from penstock.program.plan import Plan
@@ -49,7 +51,7 @@ from penstock.replay.resumed import Found
 from penstock.replay.resumed import begin as begin_file
 from penstock.replay.table_file import settle
 from penstock.scheduler.outcome import Outcome
-from penstock.serving.export import export
+from penstock.serving.export import LIBRARY, export
 from penstock.serving.policy import Policy
 from penstock.types import Arrays, EnvFactory
 
@@ -73,7 +75,13 @@ class Result:
     """Lines on why the run ended before its timesteps, or on what a resume could not keep; mostly none."""
 
 
-def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, quiet: bool = False) -> Result:
+def train(
+    config: Config | Mapping[str, Any],
+    *,
+    env: EnvFactory | None = None,
+    quiet: bool = False,
+    processes: Processes | None = None,
+) -> Result:
     """Train from the beginning, evaluate, export.
 
     Args:
@@ -81,6 +89,7 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
             may be callables.
         env: a callable that makes an environment, if the environment has no name.
         quiet: no display; files only.
+        processes: started earlier, so that they are ready sooner; this call ends them. ``None``: it starts its own.
 
     Raises:
         UsageError: the user can correct it. Raised before any process starts, where that is possible.
@@ -92,25 +101,8 @@ def train(config: Config | Mapping[str, Any], *, env: EnvFactory | None = None, 
         config = from_mapping(settings)
     else:
         given = Given(env)
-    prepared = prepare(config, given)
-    run, made = prepared.config.run, False
-    try:
-        # Another run may take the folder's name before it is made here.
-        while not made:
-            folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
-            program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
-            # An interrupt waits until `made` is set: otherwise nobody would remove the folder.
-            with Interrupts() as interrupts:
-                made = folder.make()
-        _raise_if_any(interrupts)
-        with folder.claim():
-            folder.write_config(prepared.config)
-            program, _ = _begin_table(program, None)
-            return _finish(prepared, folder, _launch(prepared, folder, program), quiet=quiet)
-    except KeyboardInterrupt:
-        if made:
-            remove_if_unbegun(folder)
-        raise
+    with _opened(processes, config.run) as opened:
+        return _train(opened, config, given, quiet=quiet)
 
 
 def resume(
@@ -123,6 +115,7 @@ def resume(
     wrap: Sequence[Any] | None = None,
     reward: Callable[..., Any] | None = None,
     quiet: bool = False,
+    processes: Processes | None = None,
 ) -> Result:
     """Continue a run in its own folder, from its last checkpoint or from the named one.
 
@@ -135,32 +128,17 @@ def resume(
         wrap: the run's wrappers, if one of them has no name.
         reward: the run's own reward, if it has no name.
         quiet: no display; files only.
+        processes: as in `train`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, a setting that must not change; also as ``train``.
     """
-    folder = RunFolder.open(Path(run))
     more = {} if timesteps is None else {"timesteps": timesteps}
-    config = with_changes(folder.read_config(), {**(settings or {}), **more})
     given = given_of(env, wrap, reward)
-    with _asking_for_objects(folder, config.run, given, "resume"):
-        prepared = prepare(config, given)
-        begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
-        check_fits(prepared, begin)
-        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
-    program = _checked_on_machine(_topology(the_plan), prepared)
-    over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
-    with folder.claim():
-        program, found = _begin_table(program, begin)
-        if not over:
-            folder.write_config(prepared.config)
-        set_aside_after(folder.path, int(begin.manifest["update"]))
-        folder.clear_trace()
-        begun_anew = sum(start.position is None for start in the_plan.starts)
-        result = _finish(prepared, folder, _launch(prepared, folder, program), begun_anew, quiet=quiet)
-    changed = differences(begin.manifest, prepared.manifest())
-    of_table = table_differences(prepared.spec, begin.manifest, found)
-    return replace(result, notes=over or (*changed, *of_table, *result.notes))
+    folder = RunFolder.open(Path(run))
+    config = with_changes(folder.read_config(), {**(settings or {}), **more})
+    with _opened(processes, config.run) as opened:
+        return _resume(opened, folder, config, given, checkpoint, quiet=quiet)
 
 
 def evaluate(
@@ -172,6 +150,7 @@ def evaluate(
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
     quiet: bool = True,
+    processes: Processes | None = None,
 ) -> Evaluation:
     """Play greedy episodes with a run's last checkpoint, or with the named one. There is no time limit.
 
@@ -185,15 +164,18 @@ def evaluate(
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
         quiet: no display.
+        processes: as in `train`.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, an environment that hangs.
         BadDataError: an episode held NaN or infinity; with ``bad_numbers`` ``skip``: every episode did.
         NodeError: a process failed; also for an error of the environment.
     """
-    prepared, arrays, name = _load(run, checkpoint, given_of(env, wrap), "evaluate")
-    asked = Asked(episodes, prepared.config.run.seed if seed is None else seed, None, quiet)
-    found = judge(prepared, _published(prepared, arrays), asked, RunFolder.open(Path(run)).deaths)
+    given, folder = given_of(env, wrap), RunFolder.open(Path(run))
+    with _opened(processes, folder.read_config().run) as opened:
+        prepared, arrays, name = _load(opened, folder, checkpoint, given, "evaluate")
+        asked = Asked(episodes, prepared.config.run.seed if seed is None else seed, None, quiet)
+        found = judge(opened, prepared, _published(prepared, arrays), asked, folder.deaths)
     return replace(found, checkpoint=name)
 
 
@@ -209,16 +191,83 @@ def load_policy(
     Raises:
         UsageError: no such run, a checkpoint that cannot be used.
     """
-    prepared, arrays, _ = _load(run, checkpoint, given_of(env, wrap), "load_policy")
+    given, folder = given_of(env, wrap), RunFolder.open(Path(run))
+    with Processes() as processes:
+        prepared, arrays, _ = _load(processes, folder, checkpoint, given, "load_policy")
     return _policy(prepared, arrays)
 
 
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
     """The program of a config as text: nodes, edges, placement. Starts nothing."""
-    prepared = prepare(config, Given(env))
+    with Processes() as processes:
+        prepared = prepare(config, processes, Given(env))
     program = _topology(plan(prepared, Path(prepared.config.run.log_dir), quiet=True))
     shared = shared_memory(program) / (1 << 20)
     return f"{draw_program(program)}\nmemory\n  {shared:,.1f} MiB shared, besides the memory of each process"
+
+
+@contextlib.contextmanager
+def _opened(processes: Processes | None, run: RunConfig) -> Iterator[Processes]:
+    """The processes of a call, which end with its ``with`` block; with a runtime that needs none, at once."""
+    with processes or Processes() as found:
+        if not RUNTIMES[run.runtime].processes:
+            found.close()
+        yield found
+
+
+def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -> Result:
+    _import_ahead(config.run)
+    prepared = prepare(config, processes, given)
+    run, made = prepared.config.run, False
+    try:
+        # Another run may take the folder's name before it is made here.
+        while not made:
+            folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
+            program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
+            # An interrupt waits until `made` is set: otherwise nobody would remove the folder.
+            with Interrupts() as interrupts:
+                made = folder.make()
+        _raise_if_any(interrupts)
+        with folder.claim():
+            folder.write_config(prepared.config)
+            program, _ = _begin_table(program, None)
+            outcome = _launch(processes, prepared, folder, program)
+            return _finish(processes, prepared, folder, outcome, quiet=quiet)
+    except KeyboardInterrupt:
+        if made:
+            remove_if_unbegun(folder)
+        raise
+
+
+def _resume(
+    processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
+) -> Result:
+    _import_ahead(config.run)
+    with _asking_for_objects(folder, config.run, given, "resume"):
+        prepared = prepare(config, processes, given)
+        begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
+        check_fits(prepared, begin)
+        the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)
+    program = _checked_on_machine(_topology(the_plan), prepared)
+    over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
+    with folder.claim():
+        program, found = _begin_table(program, begin)
+        if not over:
+            folder.write_config(prepared.config)
+        set_aside_after(folder.path, int(begin.manifest["update"]))
+        folder.clear_trace()
+        begun_anew = sum(start.position is None for start in the_plan.starts)
+        outcome = _launch(processes, prepared, folder, program)
+        result = _finish(processes, prepared, folder, outcome, begun_anew, quiet=quiet)
+    changed = differences(begin.manifest, prepared.manifest())
+    of_table = table_differences(prepared.spec, begin.manifest, found)
+    return replace(result, notes=over or (*changed, *of_table, *result.notes))
+
+
+def _import_ahead(run: RunConfig) -> None:
+    """Import in a thread what is needed later in the run: this process is about to wait for the probe."""
+    references = (RUNTIMES[run.runtime].launch, LIBRARY)
+    threading.Thread(target=lambda: [load(reference) for reference in references]).start()
 
 
 def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
@@ -275,11 +324,11 @@ def _asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: s
         raise
 
 
-def _launch(prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
+def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
     """Run a program to its end. A run that fails gets a card that says so."""
     table = file_of_table(program)
     try:
-        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program)
+        outcome: Outcome = load(RUNTIMES[prepared.config.run.runtime].launch)(program, processes)
         if table is not None:
             settle(table[0])
     except PenstockError as error:
@@ -294,7 +343,7 @@ def _topology(the_plan: Plan) -> Program:
     Raises:
         ConfigError: the algorithm has no topology for this sync mode.
     """
-    pattern, mode = the_plan.spec.topology, the_plan.run.sync_mode
+    pattern, mode = the_plan.learning.spec.topology, the_plan.run.sync_mode
     modes = TOPOLOGIES[pattern]
     if mode not in modes:
         others = " or ".join(modes)
@@ -303,14 +352,31 @@ def _topology(the_plan: Plan) -> Program:
     return program
 
 
-def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew: int = 0, *, quiet: bool) -> Result:
+def _exported(prepared: Prepared, folder: RunFolder, published: Arrays) -> tuple[str, ...]:
+    """Write ``policy.onnx``. Returns a line if the policy is a module that ONNX cannot express, else nothing."""
+    try:
+        export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
+    except ConfigError as error:
+        return (f"no policy.onnx: {error}",)
+    return ()
+
+
+def _finish(
+    processes: Processes,
+    prepared: Prepared,
+    folder: RunFolder,
+    outcome: Outcome,
+    begun_anew: int = 0,
+    *,
+    quiet: bool,
+) -> Result:
     """Everything after the last update: export, card, evaluation."""
     record, run = outcome.record, prepared.config.run
     if not record or is_unbegun(folder):
         raise KeyboardInterrupt
     policy = _policy(prepared, record)
     published = _published(prepared, record)
-    export(folder.path, prepared.profile.spaces, prepared.spec.policy, published)
+    no_file = _exported(prepared, folder, published)
     steps, updates = int(record["steps"]), int(record["update"])
     # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
     write_card(folder, prepared.config, steps, updates, None)
@@ -319,7 +385,7 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
     if not outcome.interrupted:
         try:
             asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet)
-            evaluation = judge(prepared, published, asked, folder.deaths)
+            evaluation = judge(processes, prepared, published, asked, folder.deaths)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)
     if evaluation is not None:
@@ -327,17 +393,18 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome, begun_anew:
         write_card(folder, prepared.config, steps, updates, evaluation)
     not_restored = begun_anew + sum(counts["not_restored"] for counts in outcome.counters.values())
     early = () if outcome.interrupted else (*ended_early(run, record), *nothing_learned(prepared.spec, record))
-    notes = (*skipped_rollouts(outcome.counters), *given_up, *early)
+    notes = (*no_file, *skipped_rollouts(outcome.counters), *given_up, *early)
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
 
 
-def _load(run: Path | str, checkpoint: str | None, given: Given, call: str) -> tuple[Prepared, Arrays, str]:
+def _load(
+    processes: Processes, folder: RunFolder, checkpoint: str | None, given: Given, call: str
+) -> tuple[Prepared, Arrays, str]:
     """The settled config of a run, the arrays of a checkpoint, and the checkpoint's name."""
-    folder = RunFolder.open(Path(run))
     config = folder.read_config()
     # On the CPU: the machine that plays need not have the device that the run was trained on.
     with _asking_for_objects(folder, config.run, given, call):
-        prepared = prepare(replace(config, run=replace(config.run, device="cpu")), given)
+        prepared = prepare(replace(config, run=replace(config.run, device="cpu")), processes, given)
     path = find_checkpoint(folder.path, checkpoint)
     saved = load_to_play(path, prepared.identity())
     check_fits(prepared, saved)

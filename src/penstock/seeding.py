@@ -7,7 +7,15 @@ the same one by chance, once in 2^31 pairs.
 
 import functools
 
-__all__ = ["VALIDATION_LANE", "episode_seed", "final_seed", "phase_seed", "validation_seed", "warmup_seed"]
+__all__ = [
+    "VALIDATION_LANE",
+    "episode_seed",
+    "final_seed",
+    "part_seed",
+    "phase_seed",
+    "validation_seed",
+    "warmup_seed",
+]
 
 _MASK = (1 << 64) - 1
 VALIDATION_LANE = 1 << 20
@@ -47,6 +55,12 @@ def final_seed(seed: int, episode: int) -> int:
 def phase_seed(seed: int, phase: int, index: int) -> int:
     """The seed of one noise input of one phase of an update, in ``[0, 2**64)``. Acting uses the run's seed itself."""
     return _mix(_mix(_mix(seed & _MASK) ^ (phase + 1)) ^ (index + 1))
+
+
+@functools.lru_cache(maxsize=4096)
+def part_seed(seed: int, part: int) -> int:
+    """The seed of one part of composed noise, in ``[0, 2**64)``. The first part has the seed itself."""
+    return _mix(_mix(_mix(_mix(seed & _MASK))) ^ part) if part else seed
 
 
 def warmup_seed(seed: int) -> int:

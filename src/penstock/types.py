@@ -5,7 +5,7 @@ Shapes are written ``[T, B, ...]``: time first, then lanes.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -13,16 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "ActionSpace",
     "Array",
     "ArraySpec",
     "Arrays",
     "BackendSpec",
     "Box",
+    "Composite",
     "Discrete",
     "EnvFactory",
     "EnvRecipe",
     "EnvReference",
     "EnvSource",
+    "Leaf",
+    "LeafPath",
+    "MultiDiscrete",
     "NoiseSpec",
     "PolicyBackend",
     "Question",
@@ -123,6 +128,11 @@ class Box:
         """True if every element has finite bounds on both sides."""
         return all(map(math.isfinite, self.low)) and all(map(math.isfinite, self.high))
 
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Empty: numbers are not chosen from a list."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Discrete:
@@ -131,8 +141,74 @@ class Discrete:
     n: int
     start: int = 0
 
+    @property
+    def size(self) -> int:
+        """Number of elements, which is one."""
+        return 1
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The number of choices of the one element."""
+        return (self.n,)
+
+
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Several integers, each chosen on its own: a MultiDiscrete or a MultiBinary. Tuples are in C order."""
+
+    sizes: tuple[int, ...]
+    """The number of choices of each element."""
+    starts: tuple[int, ...]
+    """The first choice of each element."""
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self.sizes)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The number of choices of each element."""
+        return self.sizes
+
+
+Leaf: TypeAlias = Box | Discrete | MultiDiscrete
+"""A space that holds one array."""
+
+LeafPath: TypeAlias = tuple[str | int, ...]
+"""Keys of Dicts (``str``) and places in Tuples (``int``) that lead to a leaf."""
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A Dict or Tuple of actions. Nested ones are flattened to leaves, in the order of the space."""
+
+    leaves: tuple[tuple[LeafPath, Leaf], ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements of all leaves."""
+        return sum(leaf.size for _, leaf in self.leaves)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The number of choices of each element that is chosen, leaf after leaf."""
+        return tuple(choice for _, leaf in self.leaves for choice in leaf.choices)
+
+    def columns(self) -> Iterator[tuple[Leaf, slice]]:
+        """Each leaf with the place of its elements, if the elements of all leaves stand one after the other."""
+        first = 0
+        for _, leaf in self.leaves:
+            yield leaf, slice(first, first + leaf.size)
+            first += leaf.size
+
 
 Space: TypeAlias = Box | Discrete
+"""The space of an observation field. An observed MultiDiscrete or MultiBinary is a Box of integers."""
+
+ActionSpace: TypeAlias = Leaf | Composite
 
 
 @dataclass(frozen=True)
@@ -144,11 +220,21 @@ class Spaces:
     - ``obs`` for a plain observation;
     - ``obs.<name>`` for each part of a Dict or Tuple: a key, a place (``0``), or several with dots (``a.0``).
 
+    - ``action_mask`` or ``obs.action_mask`` for the action mask, if ``mask`` names it: uint8 ``[choices]``, 1 where a
+      choice is possible. The choices of all elements of the action stand one after the other.
+
     Every row stores its observations under these names.
     """
 
     obs: tuple[tuple[str, Space], ...]
-    action: Space
+    action: ActionSpace
+    mask: str | None = field(default=None, repr=False)
+    """The field that is the action mask. A checkpoint does not record this, because ``obs`` tells it."""
+
+    @property
+    def seen(self) -> tuple[tuple[str, Space], ...]:
+        """The fields that networks see: all but the action mask."""
+        return tuple((name, space) for name, space in self.obs if name != self.mask)
 
     def obs_specs(self) -> tuple[ArraySpec, ...]:
         """One spec for each observation field, without leading dimensions. A Discrete is an int64 scalar."""
@@ -163,13 +249,23 @@ class Spaces:
 
     def newest(self) -> "Spaces":
         """These spaces with only the newest frame of each stack."""
-        return Spaces(tuple((name, _newest(space)) for name, space in self.obs), self.action)
+        return replace(self, obs=tuple((name, _newest(space)) for name, space in self.obs))
 
     def action_spec(self) -> ArraySpec:
-        """Spec of an action as rows store it, in the policy's units: float32 for Box, int64 (from 0) for Discrete."""
-        if isinstance(self.action, Box):
-            return ArraySpec("action", self.action.shape, "float32")
-        return ArraySpec("action", (), "int64")
+        """Spec of an action as rows store it, in the policy's units.
+
+        float32 for a Box; int64, counted from 0, for a Discrete or MultiDiscrete; for a Composite one float32 vector of
+        the elements of all leaves. Integers are exact in it.
+        """
+        match self.action:
+            case Box(shape):
+                return ArraySpec("action", shape, "float32")
+            case Discrete():
+                return ArraySpec("action", (), "int64")
+            case MultiDiscrete(shape=shape):
+                return ArraySpec("action", shape, "int64")
+            case Composite():
+                return ArraySpec("action", (self.action.size,), "float32")
 
 
 def _newest(space: Space) -> Space:
@@ -193,8 +289,10 @@ class BackendSpec:
 class NoiseSpec:
     """The noise input of ``act``, for each lane and step. It makes acting a pure function."""
 
-    distribution: Literal["normal", "uniform", "gumbel"]
+    distribution: Literal["normal", "uniform", "gumbel", "composed"]
     shape: tuple[int, ...]
+    parts: tuple["NoiseSpec", ...] = ()
+    """``composed`` only: vectors of other distributions, which stand one after the other."""
 
 
 class StepResult(NamedTuple):
@@ -307,13 +405,14 @@ class PolicyBackend(Protocol):
         """Copy new parameters and statistics. The caller may reuse the arrays afterwards."""
         ...
 
-    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+    def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         """Write the outputs of ``act`` for n lanes into ``out``.
 
         Args:
-            obs: field -> ``[n, ...]``.
-            noise: ``[n, ...]`` float32, as described by the spec's ``NoiseSpec``.
-            explore: ``[n]`` float32; 0 is greedy.
-            out: output name -> array ``[n, ...]``, for each wanted output (``action``, ``log_prob``, ``value``).
+            inputs: name -> ``[n, ...]``: the observation fields; ``noise`` float32, as the policy's ``NoiseSpec``
+                describes it; ``explore`` float32 ``[n]``, 0 is greedy. A policy with memory also takes its carry by
+                name, and ``first`` bool ``[n]``: the carry of such a lane counts as zero.
+            out: name -> ``[n, ...]``, for each wanted output (``action``, ``log_prob``, ``value``, ``q``), and for the
+                carry that the next answer begins with. A carry may be the same array in ``inputs`` and ``out``.
         """
         ...

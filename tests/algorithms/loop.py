@@ -1,4 +1,4 @@
-"""The smallest loop that can train: one process, one slot, tasks of one step. For tests of mathematics alone."""
+"""The smallest loop that can train: one process, one slot, tasks of one step. Only for tests of mathematics."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from penstock.updates.fused import FusedUpdater
 
 
 class Identity:
-    """Say which of four states this is: a reward of 1 if right."""
+    """The right action is the number of the state, one of four. It has reward 1."""
 
     spaces = Spaces((("obs", Discrete(4)),), Discrete(4))
 
@@ -23,7 +23,7 @@ class Identity:
 
 
 class Target:
-    """Hit the point that is shown; the reward is minus the squared distance."""
+    """The right action is the point that is shown. The reward is minus the squared distance."""
 
     spaces = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), Box((2,), "float32", (-1.0,), (1.0,)))
 
@@ -35,7 +35,7 @@ class Target:
 
 
 class Switch:
-    """A dict observation: hit the number that is shown, or its opposite where the switch is on."""
+    """A dict observation. The right action is the number that is shown, or its opposite if the switch is on."""
 
     spaces = Spaces(
         (("obs.on", Discrete(2)), ("obs.shown", Box((1,), "float64", (-1.0,), (1.0,)))),
@@ -58,8 +58,8 @@ def allocate(spaces, spec, num_steps, lanes, slots=1, *, same_step=True):
 
 def noise_of(spec, generator, lanes):
     """Noise for one step of all lanes."""
-    draw = generator.normal if spec.noise.distribution == "normal" else generator.gumbel
-    return torch.from_numpy(draw(size=(lanes, *spec.noise.shape)).astype(np.float32))
+    draw = generator.normal if spec.policy.noise.distribution == "normal" else generator.gumbel
+    return torch.from_numpy(draw(size=(lanes, *spec.policy.noise.shape)).astype(np.float32))
 
 
 def collect(task, spec, algorithm, state, arrays, generator):
@@ -91,7 +91,7 @@ def flat_rows(arrays, generator, size):
 
 
 def train(task, module_spec, module_learn, config, updates, lanes=8, fused=None):
-    """The mean rewards of each batch, and the metrics of the last; the update is eager, or that of ``fused``."""
+    """The mean reward of each batch, and the metrics of the last batch. The update is eager, or that of ``fused``."""
     spec = module_spec.spec(task.spaces, config)
     algorithm = module_learn.build(task.spaces, config)
     arrays = allocate(task.spaces, spec, config.num_steps, lanes)

@@ -1,4 +1,4 @@
-"""The smallest loop that can learn from replay: lists of rows, drawn as a table would draw them. For tests alone."""
+"""The smallest loop that can learn from replay: lists of rows, sampled as from a table. Only for tests."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ ENOUGH = 1e-6
 
 
 class Rows:
-    """Rows of some lanes in the order they came; knows which of them may be drawn and what is drawn."""
+    """Rows of some lanes in the order in which they came. Knows which of them may be sampled, and samples them."""
 
     def __init__(self, spec, lanes):
         self.spec, self.lanes, self.rows = spec, lanes, []
@@ -70,10 +70,10 @@ class Loop:
 
     Args:
         source: has ``spaces``, ``observe() -> obs`` and ``step(action) -> following, reward, terminated, ended``.
-        spec: of the algorithm.
+        spec: the spec of the algorithm.
         algorithm: its pure functions.
-        lanes: of the source.
-        seed: of everything.
+        lanes: number of lanes of the source.
+        seed: the seed of all random numbers.
     """
 
     def __init__(self, source, spec, algorithm, lanes, seed=0):
@@ -86,15 +86,15 @@ class Loop:
 
     def act(self, obs, explore):
         inputs = {name: torch.from_numpy(values) for name, values in obs.items()}
-        draw = self.generator.normal if self.spec.noise.distribution == "normal" else self.generator.random
-        noise = draw(size=(len(explore), *self.spec.noise.shape)).astype(np.float32)
+        draw = self.generator.normal if self.spec.policy.noise.distribution == "normal" else self.generator.random
+        noise = draw(size=(len(explore), *self.spec.policy.noise.shape)).astype(np.float32)
         inputs |= {"noise": torch.from_numpy(noise), "explore": torch.from_numpy(explore)}
         published = {part.name: self.state[part.name] for part in self.spec.published()}
         with torch.no_grad():
             return self.algorithm.act(published, inputs)["action"].numpy()
 
     def collect(self, total):
-        """``num_steps`` of every lane would be collected by one policy: one step of them."""
+        """Collect one step of every lane. A run would collect ``num_steps`` of them with one policy."""
         obs = self.source.observe()
         if self.steps < self.spec.warmup:
             space = self.source.spaces.action

@@ -29,7 +29,7 @@ def state_of(algorithm, dtype=torch.float64, seed=1, spread=0.2):
 
 
 def minibatch_of(spaces, spec, size, dtype=torch.float64, seed=3):
-    """Rows as a table gives them; some are terminated, so that nothing follows."""
+    """Rows as a table gives them. Some are terminated, so no return follows them."""
     generator = torch.Generator().manual_seed(seed)
     found = {}
     for part in spec.sampled(spaces):
@@ -53,14 +53,14 @@ def noise_of(phase, size, dtype=torch.float64, seed=5):
 
 
 def constant(network, *outputs):
-    """The flat vector of a perceptron that gives these outputs whatever it sees."""
+    """The flat vector of a perceptron that gives these outputs for any input."""
     flat = torch.zeros(network.num_parameters, dtype=torch.float64)
     flat[-len(outputs) :] = torch.tensor(outputs, dtype=torch.float64)
     return flat
 
 
 def slope(loss, state, name, gradient, seed=7):
-    """The derivative of ``loss(state)`` along one random direction of ``state[name]``: by differences, by gradient."""
+    """The derivative of ``loss(state)`` along a random direction of ``state[name]``, by differences and by gradient."""
     direction = random(torch.Generator().manual_seed(seed), *state[name].shape)
     step = 1e-6
     up, down = (loss({**state, name: state[name] + sign * step * direction}) for sign in (1.0, -1.0))

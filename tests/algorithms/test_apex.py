@@ -1,4 +1,4 @@
-"""Ape-X: what differs from DQN, and first priorities against arithmetic by hand."""
+"""Ape-X: its differences from DQN, and first priorities against arithmetic by hand."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.algorithms.replay_rows import DISCRETE
 
 
 def rollout(q, reward, terminated=(), truncated=(), invalid=()):
-    """One lane: ``q`` of action 0, which is taken; action 1 is worth 1 more. The last row is the bootstrap."""
+    """One lane. ``q`` is the value of action 0, which is taken; action 1 has 1 more. The last row is the bootstrap."""
     rows = len(q)
     found = {
         "q": np.stack([np.array(q, np.float32), np.array(q, np.float32) + 1.0], 1)[:, None],
@@ -30,13 +30,13 @@ def priorities(n_step, **rows):
     config = spec.ApexConfig(n_step=n_step, gamma=0.5)
     found = initial_priority(rollout(**rows), config)
     assert found.dtype == np.float32
-    # What is added to each error is taken off again, where it was added.
+    # LEAST_PRIORITY is added to each error of a valid row; subtract it there.
     return [value - LEAST_PRIORITY * (value > 0.0) for value in found[:, 0].tolist()]
 
 
 def test_two_steps_by_hand():
     # Row 0: 1 + 0.5 * 2 + 0.25 * (4 + 1) - 10 = -6.75; row 1: 2 + 0.5 * 3 + 0.25 * (7 + 1) - 3 = 2.5.
-    # Row 2 sees one step: 3 + 0.5 * (7 + 1) - 4 = 3. Row 3 sees none: the largest. Nobody looks at row 4.
+    # Row 2 has one step: 3 + 0.5 * (7 + 1) - 4 = 3. Row 3 has none, so it gets the largest. Row 4 is never read.
     found = priorities(2, q=[10.0, 3.0, 4.0, 7.0, np.nan], reward=[1.0, 2.0, 3.0, 4.0, np.nan])
     assert found == pytest.approx([6.75, 2.5, 3.0, 6.75])
 
@@ -54,7 +54,7 @@ def test_a_terminated_last_row_needs_nothing_behind_it():
 
 
 def test_a_truncated_row_is_left_out_of_the_chain():
-    # Row 0: 1 + 0.5 * (3 + 1) - 10. Row 1 is truncated, and its last observation is nowhere in the slot: the largest.
+    # Row 0: 1 + 0.5 * (3 + 1) - 10. Row 1 is truncated and its last observation is not in the slot: the largest.
     found = priorities(3, q=[10.0, 3.0, 4.0, 7.0, 0.0], reward=[1.0, 2.0, 3.0, 4.0, 0.0], truncated=[1])
     assert found == pytest.approx([7.0, 7.0, 3.0, 7.0])
 
@@ -66,7 +66,7 @@ def test_a_row_that_is_not_valid_ends_the_chain_with_its_own_value():
 
 
 def test_more_steps_than_rows():
-    # 1 + 0.5 * (3 + 1) - 10; the last row sees nothing.
+    # 1 + 0.5 * (3 + 1) - 10; the last row has no step.
     assert priorities(5, q=[10.0, 3.0, 0.0], reward=[1.0, 2.0, 0.0]) == pytest.approx([7.0, 7.0])
 
 
@@ -90,7 +90,7 @@ def test_ape_x_is_dqn_with_these_settings():
     assert found.table.priorities == Priorities(0.6, 0.4)
     assert [(part.name, part.shape) for part in found.row] == [("q", (3,))]
     assert load(found.initial_priority) is initial_priority
-    # With atoms a learner's priorities are of another unit than what could be said of a row before.
+    # With atoms a learner's priorities have another unit than errors of values, so rows have no first priority.
     for plain in (spec.ApexConfig(prioritised=False), spec.ApexConfig(atoms=51)):
         found = spec.spec(DISCRETE, plain)
         assert (found.row, found.initial_priority) == ((), None)

@@ -1,4 +1,4 @@
-"""Defaults are those of the papers, where nothing better was shown on tasks that they were not chosen on."""
+"""Defaults are the papers' values, unless others did better on tasks on which those were not chosen."""
 
 import pytest
 

@@ -130,7 +130,7 @@ def test_the_gradient_agrees_with_finite_differences(settings):
     state, rows = state_of(built), minibatch_of(DISCRETE, spec.spec(DISCRETE, config), 8)
 
     def loss(at):
-        # Rows whose target the network chooses see the same target on both sides.
+        # The step of the difference is small, so the network chooses the same actions, and targets stay the same.
         found = learn.judged(policy, config, at, rows)
         each = rows["importance"] * found.loss if config.prioritised else found.loss
         return each.mean()

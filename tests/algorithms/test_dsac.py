@@ -22,7 +22,7 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def raw(deviation):
-    """What softplus makes ``deviation`` of."""
+    """The number whose softplus is ``deviation``."""
     return math.log(math.expm1(deviation))
 
 
@@ -35,7 +35,7 @@ def parts(name, critics, **settings):
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 2)
     rows |= {"reward": torch.tensor([1.0, 2.0]).double(), "discount": torch.tensor([0.9, 0.0]).double()}
     state = state_of(built)
-    # The mode of an even policy: log pi = -log(2 pi). The actor itself is another one: nobody asks it.
+    # The mode of the target actor, with deviation 1: log pi = -log(2 pi). The actor itself is not used.
     state["target.actor"] = constant(graph.actor, 0.0, 0.0, 0.0, 0.0)
     state["log_alpha"] = torch.tensor([math.log(0.5)], dtype=torch.float64)
     return config, Networks(Policy(graph), Ensemble(network, critics)), network, built, state, rows
@@ -53,7 +53,7 @@ def test_dsac_aims_at_a_sampled_return_of_the_target_policy():
     state["target.critic"] = constant(network, 3.0, raw(2.0))
     found = dsac_learn.critic_target(of, state, rows, noise_for([1.5, 1.5]))
     assert found.tolist() == pytest.approx([1.0 + 0.9 * (3.0 + 2.0 * 1.5 - 0.5 * LOG_PROB), 2.0])
-    # Further than three deviations nothing is sampled.
+    # No return is sampled further than three deviations from the mean.
     found = dsac_learn.critic_target(of, state, rows, noise_for([-7.0, 0.0]))
     assert float(found[0]) == pytest.approx(1.0 + 0.9 * (3.0 - 2.0 * 3.0 - 0.5 * LOG_PROB))
 

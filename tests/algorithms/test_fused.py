@@ -1,4 +1,4 @@
-"""The fused functions of PPO and A2C: which policies they serve, and that they are those of ``learn``."""
+"""The fused functions of PPO and A2C: the policies that they support, and that they agree with ``learn``."""
 
 import numpy as np
 import pytest

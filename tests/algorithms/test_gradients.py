@@ -7,21 +7,43 @@ import torch
 from penstock.algorithms.a2c import learn as a2c_learn
 from penstock.algorithms.a2c.spec import A2CConfig
 from penstock.algorithms.ppo import learn as ppo_learn
-from penstock.algorithms.ppo.spec import PPOConfig
-from penstock.types import Box, Discrete, Spaces
+from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
+from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
+from tests.inference import reference
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
 GAUSSIAN = Spaces((("obs", VECTOR),), Box((2,), "float32", (-1.0,), (1.0,)))
 CATEGORICAL = Spaces((("obs.at", Discrete(3)), ("obs.of", VECTOR)), Discrete(4))
+SEVERAL = Spaces((("obs", VECTOR),), MultiDiscrete((3, 4, 3), (0, 0, 0), (3,), "int64"))
+MIXED = Spaces(
+    (("obs", VECTOR),),
+    Composite(
+        (
+            (("which",), Discrete(3)),
+            (("how",), Box((2,), "float32", (-1.0,), (1.0,))),
+            (("more",), MultiDiscrete((3, 4), (0, 0), (2,), "int64")),
+        )
+    ),
+)
+
+
+def with_mask(spaces):
+    mask = ("obs.action_mask", Box((sum(spaces.action.choices),), "uint8", (0.0,), (1.0,)))
+    return Spaces((*spaces.obs, mask), spaces.action, "obs.action_mask")
+
+
 ALGORITHMS = {"ppo": (ppo_learn, PPOConfig), "a2c": (a2c_learn, A2CConfig)}
 
 
 def minibatch(spaces, size, dtype):
-    """Rows like those of a few epochs in: ratios around 1, some of them clipped, two rows of padding."""
+    """Rows as after a few epochs: ratios around 1, some of them clipped, and two rows of padding."""
     generator = torch.Generator().manual_seed(3)
     found = {}
     for part in (*spaces.obs_specs(), spaces.action_spec()):
-        if part.dtype == "int64":
+        if part.name == spaces.mask:
+            masks = reference.masks(spaces.action.choices, np.random.default_rng(5), size)
+            found[part.name] = torch.from_numpy(masks)
+        elif part.dtype == "int64":
             found[part.name] = torch.randint(0, 3, (size, *part.shape), generator=generator)
         else:
             found[part.name] = torch.randn(size, *part.shape, generator=generator, dtype=torch.float64).to(dtype)
@@ -48,19 +70,14 @@ def problem(algorithm, spaces, dtype, **settings):
     if "value_mean" in state:
         state["value_mean"], state["value_var"] = torch.tensor(0.3).double(), torch.tensor(2.0).double()
     rows = minibatch(spaces, 16, dtype)
-    gumbel = isinstance(spaces.action, Discrete)
     inputs = {
         **rows,
-        "noise": torch.zeros(16, 4 if gumbel else 2, dtype=dtype),
-        "explore": torch.zeros(16, dtype=dtype),
+        "noise": torch.randn(16, *policy_graph(spaces, config()).noise.shape, generator=generator, dtype=dtype),
+        "explore": torch.full((16,), 0.5, dtype=dtype),
     }
     shift = 0.3 * torch.randn(16, generator=generator, dtype=torch.float64).to(dtype)
-    if gumbel:
-        rows["action"] = built.act(state, inputs)["action"]
-        rows["log_prob"] = built.act(state, inputs)["log_prob"] + shift
-    else:
-        rows["action"] = built.act(state, inputs)["action"] + 0.5 * rows["action"]
-        rows["log_prob"] = torch.full((16,), -2.0, dtype=dtype) + shift
+    acted = built.act(state, inputs)
+    rows["action"], rows["log_prob"] = acted["action"], acted["log_prob"] + shift
     return built, module, state, rows
 
 
@@ -70,6 +87,11 @@ CASES = [
     ("ppo", CATEGORICAL, {"normalize_advantage": False}),
     ("a2c", GAUSSIAN, {}),
     ("a2c", CATEGORICAL, {"normalize_advantage": True}),
+    ("ppo", SEVERAL, {}),
+    ("ppo", MIXED, {}),
+    ("ppo", with_mask(CATEGORICAL), {}),
+    ("ppo", with_mask(SEVERAL), {}),
+    ("a2c", with_mask(MIXED), {"normalize_obs": True}),
 ]
 
 
@@ -118,11 +140,11 @@ def test_padding_changes_nothing():
 
 
 def test_the_old_policy_is_where_the_surrogate_starts():
-    """At the policy that acted, ratios are 1: nothing is clipped, and the gradient is the plain policy gradient."""
+    """With the parameters that acted, ratios are 1. No row is clipped; the gradient is the plain policy gradient."""
     built, module, state, rows = problem("ppo", GAUSSIAN, torch.float64, entropy_coef=0.0, normalize_advantage=False)
     *_, loss = built.phases[0].gradients.args
     policy, config = loss.args
-    distribution, _ = policy(state, rows)
+    distribution, *_ = policy(state, rows)
     rows["log_prob"] = distribution.log_prob(rows["action"]).detach()
     found = built.phases[0].gradients(state, rows, {})
     assert float(found.metrics["approx_kl"]) == pytest.approx(0.0, abs=1e-12)
@@ -192,3 +214,22 @@ def test_an_image_policy_learns_both_heads_through_one_trunk():
     for _ in range(20):
         state.update(phase.apply(state, phase.gradients(state, rows, {}).gradients))
     assert float(phase.gradients(state, rows, {}).metrics["value_loss"]) < 20.0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_choice_that_is_never_possible_gets_no_gradient(algorithm):
+    spaces = with_mask(SEVERAL)
+    built, _, state, rows = problem(algorithm, spaces, torch.float64, entropy_coef=0.1)
+    # The choices of the second element begin at 3. Its choice 2 is number 5 of all.
+    rows["obs.action_mask"][:, 5] = 0
+    rows["obs.action_mask"][:, 3] = 1
+    rows["action"][:, 1] = 0
+    graph = policy_graph(spaces, ALGORITHMS[algorithm][1](hidden_sizes=(5, 4)))
+    gradient = built.phases[0].gradients(state, rows, {}).gradients["actor"]
+    parts = {
+        part.name: gradient[part.offset :][: int(np.prod(part.shape))].view(part.shape) for part in graph.actor.slices()
+    }
+    weight, bias = parts["4.weight"], parts["4.bias"]
+    assert (weight[:, 5] == 0.0).all()
+    assert bias[5] == 0.0
+    assert (weight[:, [0, 3, 4, 6]] != 0.0).any(0).all()

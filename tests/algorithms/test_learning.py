@@ -41,7 +41,7 @@ def test_ppo_learns_an_identity(ppo):
 
 
 def test_ppo_learns_a_target(ppo):
-    # The best with no spread at all is 0; a policy that ignores what it sees gets at most -2/3.
+    # The best return, without spread, is 0. A policy that ignores its observation gets at most -2/3.
     rewards, metrics = ppo(Target(), 40, entropy_coef=0.0, lr_schedule="linear", log_std_init=-1.0)
     assert rewards[-1] > -0.1
     assert 0.0 <= metrics["approx_kl"] < 0.1

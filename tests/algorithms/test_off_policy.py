@@ -101,7 +101,7 @@ def test_actions_have_the_shape_of_their_space(name):
     config = entry.config(**SMALL)
     spec, built = load(entry.spec)(spaces, config), load(entry.learn)(spaces, config)
     state = state_of(built, torch.float32)
-    inputs = {"obs": torch.zeros(5, 3), "noise": torch.rand(5, *spec.noise.shape), "explore": torch.ones(5)}
+    inputs = {"obs": torch.zeros(5, 3), "noise": torch.rand(5, *spec.policy.noise.shape), "explore": torch.ones(5)}
     outputs = built.act(state, inputs)
     assert outputs["action"].shape == (5, *spaces.action_spec().shape)
     assert {part.name for part in spec.row} <= set(outputs)

@@ -69,3 +69,35 @@ def test_advantages_are_normalised_over_the_rows_that_count(name):
     assert set(changed) == {"advantage"}
     assert changed["advantage"][:3].tolist() == pytest.approx([-2 / (8 / 3) ** 0.5, 0.0, 2 / (8 / 3) ** 0.5])
     assert load(found.learn)(DISCRETE, found.config(normalize_advantage=False)).whole(rows) == {}
+
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c"])
+def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(algo):
+    lanes, steps = 6, 5
+    found = find_algorithm(algo)
+    config = found.config(hidden_sizes=(4,), model="lstm", memory_size=3, num_steps=steps)
+    spec, built = load(found.spec)(DISCRETE, config), load(found.learn)(DISCRETE, config)
+    assert spec.unit == "lane"
+    generator = torch.Generator().manual_seed(3)
+    rows = {name: random(generator, lanes, steps) for name in ("advantage", "target")}
+    rows |= {part.name: random(generator, lanes, *part.shape) for part in spec.policy.carry}
+    rows |= {"obs": random(generator, lanes, steps + 1, 3), "log_prob": random(generator, lanes, steps + 1)}
+    rows["action"] = torch.arange(lanes * (steps + 1)).view(lanes, -1) % 3
+    rows["first"] = torch.rand(lanes, steps + 1, generator=generator) < 0.3
+    assert rows.keys() >= set(spec.minibatch)
+    # Rows that are not valid, and a lane of padding: the parts have 9, 8 and 5 rows that count.
+    rows["weight"] = torch.ones(lanes, steps, dtype=torch.float64)
+    rows["weight"][0, 2] = rows["weight"][2, 0] = rows["weight"][3, 4] = 0.0
+    rows["weight"][5] = 0.0
+    rows |= built.whole(rows)
+    (phase,) = built.phases
+    state = state_of(built)
+    whole = phase.gradients(state, rows, {})
+    parts = in_parts(rows, 3)
+    shares = [float(part["weight"].sum() / 22) for part in parts]
+    assert np.allclose(shares, [9 / 22, 8 / 22, 5 / 22])
+    for key, gradient in whole.gradients.items():
+        mean = sum(
+            share * phase.gradients(state, part, {}).gradients[key] for share, part in zip(shares, parts, strict=True)
+        )
+        torch.testing.assert_close(mean, gradient, rtol=1e-9, atol=1e-12)

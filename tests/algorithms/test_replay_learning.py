@@ -15,7 +15,7 @@ STATES = 5
 
 
 class OneStep:
-    """A task of `tests.algorithms.loop` as a source: every step is an episode, and nothing follows."""
+    """A task of `tests.algorithms.loop` as a source: every step is an episode."""
 
     def __init__(self, task):
         self.spaces, self._task = task.spaces, task
@@ -92,7 +92,7 @@ def test_it_hits_the_target_that_it_is_shown(name, settings):
         obs = source.observe()
         action = loop.act(obs, np.zeros(LANES, np.float32))
         rewards.append(float(source.step(action)[1].mean()))
-    # The best is 0; a policy that ignores what it sees gets at most -2/3.
+    # The best return is 0. A policy that ignores its observation gets at most -2/3.
     assert np.mean(rewards) > -0.05
 
 
@@ -122,6 +122,6 @@ def test_it_learns_the_values_of_a_corridor(name, settings):
     assert outputs["action"].tolist() == [1, 1, 1, 1]
     # Three steps after the next one to the end, two, one, none.
     assert outputs["q"][:, 1].tolist() == pytest.approx([0.125, 0.25, 0.5, 1.0], abs=0.06)
-    # A step left costs two steps right. Several steps at once also count what exploring cost on the way.
+    # A step left costs two steps right. With n_step above 1, targets also contain the cost of exploring steps.
     if loop.spec.table.n_step == 1:
         assert outputs["q"][1:, 0].tolist() == pytest.approx([0.0625, 0.125, 0.25], abs=0.06)

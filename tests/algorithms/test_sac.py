@@ -42,7 +42,7 @@ def test_the_critics_target_by_hand():
     found = learn.critic_target(Networks(policy, Ensemble(critic, 2)), state, rows, noise)
     normal = -0.5 * 1.0 - HALF_LOG_TWO_PI - 0.5 * 0.25 - math.log(2.0) - HALF_LOG_TWO_PI
     log_prob = normal - math.log(1.0 - math.tanh(1.5) ** 2) - math.log(1.0 - math.tanh(-1.0) ** 2)
-    # The second row is terminated: its reward is all.
+    # The second row is terminated, so its target is its reward.
     assert found.tolist() == pytest.approx([1.0 + 0.9 * (3.0 - 0.5 * log_prob), 2.0])
 
 
@@ -75,7 +75,7 @@ def test_the_actors_loss_and_the_temperature_by_hand():
     assert float(found.metrics["policy_loss"]) == pytest.approx(0.2 * log_prob - 3.0)
     assert float(found.metrics["entropy"]) == pytest.approx(-log_prob)
     assert float(found.metrics["temperature"]) == pytest.approx(0.2)
-    # An entropy above what is wanted lowers the temperature.
+    # An entropy above the target lowers the temperature.
     assert found.gradients["log_alpha"].tolist() == pytest.approx([-log_prob + 1.5])
     changed = phase.apply(state, found.gradients)
     # Adam's first step is the step size.

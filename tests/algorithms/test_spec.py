@@ -50,7 +50,7 @@ def test_every_hyper_parameter_says_what_moves(config):
 
 def test_ppo_on_pendulum():
     found = ppo_spec.spec(PENDULUM, ppo_spec.PPOConfig(target_kl=0.03))
-    assert found.noise == NoiseSpec("normal", (1,))
+    assert found.policy.noise == NoiseSpec("normal", (1,))
     assert found.minibatch == ("obs", "action", "log_prob", "advantage", "target")
     assert [part.name for part in found.state] == [
         "actor",
@@ -69,7 +69,7 @@ def test_ppo_on_pendulum():
 def test_a2c_on_cartpole():
     found = a2c_spec.spec(CARTPOLE, a2c_spec.A2CConfig())
     assert found.policy.head == Categorical(2)
-    assert found.noise == NoiseSpec("gumbel", (2,))
+    assert found.policy.noise == NoiseSpec("gumbel", (2,))
     assert found.schedule.epochs == 1
     assert [part.name for part in found.state] == ["actor", "critic", "rmsprop_v.actor", "rmsprop_v.critic", "progress"]
 

@@ -30,7 +30,7 @@ def test_the_target_judges_a_smoothed_action():
     config, policy, critic, built = parts(smoothing=0.2, smoothing_clip=0.5, hidden_sizes=(1,), activation="relu")
     state = state_of(built)
     state["target.actor"] = constant(policy.graph.actor, math.atanh(0.9), 0.0)
-    # One hidden unit that sees the first element of the action plus 2, and a value of 10 times that.
+    # One hidden unit has the first element of the action plus 2; the value is 10 times that.
     flat = torch.zeros(critic.num_parameters, dtype=torch.float64)
     flat[3], flat[5], flat[6] = 1.0, 2.0, 10.0
     state["target.critic"] = torch.cat((flat, constant(critic, 40.0)))
@@ -55,7 +55,7 @@ def test_losses_by_hand():
     loss, _ = learn.critic_loss(of, state, rows, torch.tensor([2.0, 5.0, 99.0]).double())
     # Mean of (1, 4), and of (16, 1).
     assert float(loss) == pytest.approx(2.5 + 8.5)
-    # The actor listens to the first critic alone.
+    # The actor's loss uses only the first critic.
     assert float(learn.actor_loss(of, state, rows)[0]) == pytest.approx(-3.0)
 
 

@@ -7,12 +7,12 @@ import pytest
 
 WITH_ROUNDS = [
     *("act", "atari", "auto_choice", "board", "doorbell", "end_to_end", "env_step", "first_steps", "non_blocking"),
-    *("off_policy", "publish", "replay", "slots", "start", "throughput", "update"),
+    *("off_policy", "publish", "recurrent", "replay", "slots", "start", "throughput", "update"),
 ]
 
 
 def refused(module: str, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """The last line of what ``python -m benchmarks.MODULE WORDS`` says, which ends with the status of a wrong usage."""
+    """The last line of ``python -m benchmarks.MODULE WORDS``, which must end with the status of a wrong usage."""
     monkeypatch.setattr(sys, "argv", [module, *words])
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"benchmarks.{module}").main()

@@ -1,4 +1,4 @@
-"""Which side of its bar a value falls on, and how that is written."""
+"""Whether a value reaches its bar, and how that is written."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is read of two long runs that are drawn beside each other. Nothing is trained here."""
+"""Reading two long runs for a picture with both. Nothing is trained here."""
 
 import json
 from pathlib import Path

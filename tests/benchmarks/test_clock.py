@@ -1,4 +1,4 @@
-"""When a run's log first says that it is good enough. Nothing is trained here, and no time is judged."""
+"""When a run's log first shows that the run has reached a threshold. Nothing is trained, and no time is judged."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchmarks.learning.clock import Clock
 
 
 def log(folder: Path, *returns: float | None) -> None:
-    """Append a report for each value; ``None``: one that evaluates nothing."""
+    """Append a report for each value; ``None``: a report without an evaluation."""
     folder.mkdir(exist_ok=True)
     with (folder / "metrics.jsonl").open("a") as file:
         for value in returns:

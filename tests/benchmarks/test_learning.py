@@ -28,6 +28,13 @@ def test_the_table_holds_every_promise() -> None:
         ("dqn", "blocking", "CartPole-v1", 100_000, 475, None),
         ("dqn", "non_blocking", "CartPole-v1", 100_000, 475, None),
         ("apex", "non_blocking", "CartPole-v1", 100_000, 475, None),
+        ("ppo", "blocking", "benchmarks.learning.tasks:RanksEnv", 40_000, 9.8, None),
+        ("ppo", "blocking", "benchmarks.learning.tasks:DigitsEnv", 20_000, 9.8, None),
+        ("ppo", "blocking", "benchmarks.learning.tasks:BitsEnv", 20_000, 9.8, None),
+        ("ppo", "blocking", "benchmarks.learning.tasks:AimEnv", 30_000, 9.8, None),
+        ("ppo", "blocking", "benchmarks.learning.tasks:MaskedAimEnv", 30_000, 9.8, None),
+        ("ppo", "blocking", "benchmarks.learning.tasks:RecalledRanksEnv", 100_000, 9.8, None),
+        ("ppo", "blocking", "benchmarks.peers.stateless_cartpole:make_env", 500_000, 450, None),
     }
     found = set()
     for row in table.values():
@@ -36,9 +43,11 @@ def test_the_table_holds_every_promise() -> None:
     assert found == promised
 
 
-def test_a_row_is_of_a_preset_or_of_the_defaults() -> None:
+def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> None:
     table = tomllib.loads((HERE / "thresholds.toml").read_text())
-    assert [name for name, row in table.items() if preset_of(row) is None] == ["pendulum"]
+    plain = [name for name, row in table.items() if preset_of(row) is None]
+    of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked"]
+    assert plain == ["pendulum", *of_actions, "recalled-choice", "cartpole-lstm", "cartpole-gru"]
     assert preset_of(table["dqn-cartpole-overlapping"]) == "dqn-cartpole"
     config = config_from_arguments(table["pendulum"]["arguments"])
     assert config.algorithm == PPOConfig()

@@ -1,4 +1,4 @@
-"""What is read of a peer's output, and what is made of it. No peer is started here."""
+"""Reading a peer's output, and the figures from it. No peer is started here."""
 
 import pytest
 

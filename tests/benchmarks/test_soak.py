@@ -1,4 +1,4 @@
-"""When a soak strikes whom, what it makes of what it has watched, and its smallest sitting. No time is judged here."""
+"""The faults that a soak chooses, its figures and report, and its smallest sitting. No time is judged here."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def looks(name: str, pid: int, values: list[tuple[float, int | None, Held]]) -> 
     return {Process(pid, 0, name): [Sample(*value) for value in values]}
 
 
-# ---- the timetable, and the draw of faults
+# ---- the timetable, and the choice of faults
 
 
 def test_thirty_minutes_with_faults_and_ten_without_in_turns() -> None:
@@ -73,7 +73,7 @@ def test_a_draw_repeats_itself_and_spares_whom_it_is_told() -> None:
     assert 20 < sum(how == STOP for *_, how in drawn[0]) < 80
 
 
-# ---- whether the run has told of what was done
+# ---- whether the run has reported each fault
 
 
 def test_every_fault_is_told_of_once_for_each_node_of_its_process() -> None:
@@ -117,7 +117,7 @@ def test_a_restart_that_nobody_caused_is_found() -> None:
 
 
 def test_a_slope_is_megabytes_a_minute_after_the_warm_up() -> None:
-    # 50 MB in the first minute, then 2 MB in each; what is shared grows as it likes.
+    # 50 MB in the first minute, then 2 MB in each minute. The shared part grows by other amounts and does not count.
     values = [(float(s), None, Held(min(s, 60) * 50 / 60 + max(0, s - 60) / 30, float(s), 9, 1)) for s in range(301)]
     (life,) = lives(looks("learner", 7, values), warm_up_s=60.0, at_least=3.0)
     assert life.mb_a_minute == pytest.approx(2.0)
@@ -179,7 +179,7 @@ def test_a_follower_reads_each_line_once_also_where_the_log_is_written_anew(tmp_
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"update": 4, "st')
     assert follower.poll() == []
-    # The next life of the monitor cuts off what is not whole; that of the run what was abandoned.
+    # The monitor's next life cuts off an incomplete line. A resumed run cuts off lines of updates that were lost.
     write(JsonLines(tmp_path, None), 4)
     assert [line["update"] for line in follower.poll()] == [4]
     again = JsonLines(tmp_path, 2)
@@ -323,7 +323,7 @@ def test_each_bar_is_missed_by_what_it_is_for(what: str, bar: str) -> None:
     found = find(ASKED, broken(what), -150.0)
     assert [each.name for each in found.bars if not each.holds] == [bar]
     assert len(missed(found, 30.0)) == 1
-    # What was only too short to judge is no failure of a short form.
+    # In a short form, figures that were too short to judge are no failures.
     assert len(missed(found, 1.0)) == (what != "short")
 
 

@@ -1,4 +1,4 @@
-"""What fills the tables that are measured, and the process that does so meanwhile. No time is judged here."""
+"""The code that fills the measured tables, also from a second process. No time is judged here."""
 
 import math
 import multiprocessing
@@ -30,7 +30,7 @@ def fill(way: type[StepByStep] | type[WholeRollouts], rollouts: int) -> Table:
 def test_episodes_end_every_200_steps_truncated(way: type[StepByStep] | type[WholeRollouts]) -> None:
     table = fill(way, 52)
     truncated = np.concatenate([table.slot(index)["truncated"][:STEPS] for index in range(52)])
-    # The rollouts that are copied begin with the second of a run: 16 steps of its first episode are behind it.
+    # The copied rollouts begin with the second rollout of a run, after 16 steps of its first episode.
     before = 0 if way is StepByStep else STEPS
     ends = np.flatnonzero(truncated.all(axis=1))
     assert ends.tolist() == [EPISODE * number - 1 - before for number in range(1, len(ends) + 1)]
@@ -66,7 +66,7 @@ def test_rows_are_ranked_as_they_are_handed_over() -> None:
     capacity = table.arrays["valid"].size
     tree = SumTree(Segment.create(SumTree.required(capacity), "tree").bytes, capacity)
     StepByStep(SHAPE, table, tree)()
-    # One each: nobody has learned from any of them; row T carries no transition.
+    # Each row has priority 1, because no learner has learned from it. Row T carries no transition.
     assert tree.total() == STEPS * LANES
 
 

@@ -1,4 +1,4 @@
-"""The clock around a whole command, on the smallest run, and what is made of five of them."""
+"""The time of a whole command, on the smallest run, and the figures from five of them."""
 
 import math
 import os

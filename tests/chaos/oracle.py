@@ -1,7 +1,7 @@
-"""An environment no two of whose transitions are alike, an updater that writes down which it learned from, and a judge.
+"""An environment with unique transitions, an updater that logs the transitions it learned from, and a judge.
 
-A transition's id is (lane, step of the lane's whole life): episodes all have the same length. A line of the updater's
-log is written before the commit, so an update that was begun twice stands there twice: the last line counts.
+A transition's id is (lane, step of the lane's whole life). All episodes have the same length. The updater writes a line
+of its log before the commit. So an update that was begun twice has two lines, and the last line counts.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class Numbered(gymnasium.Env):
     action_space = Box(-2.0, 2.0, (1,), np.float32)
 
     def reset(self, *, seed=None, options=None):
-        # Seeds of no lane are those of an evaluation.
+        # Seeds that belong to no lane are those of an evaluation.
         self.lane, self.episode = WHO.get(seed, (-1, 0))
         self.steps = 0
         return self._show(), {}
@@ -52,9 +52,9 @@ class Numbered(gymnasium.Env):
 
 
 def noting(updater, obs: np.ndarray):
-    """Let an updater of a stream write down the ids of the rows that it is given.
+    """Let an updater of a stream write down the ids of its rows.
 
-    They stand under the step of the optimizer that this led to.
+    The ids are logged with the optimizer's step after the update.
     """
 
     class Noting(type(updater)):
@@ -79,7 +79,9 @@ def noting(updater, obs: np.ndarray):
 
 
 def build_eager(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]):
-    from penstock.updates import eager  # it brings torch, which the environments' processes do without
+    from penstock.updates import (
+        eager,
+    )  # imported here, because it imports torch, which the environments' processes must not
 
     return noting(eager.build(settings, arrays), arrays["obs"])
 
@@ -97,7 +99,7 @@ UPDATES = {
 
 
 def judge(result: Result, log: Path) -> dict[str, float]:
-    """Hold the committed history against what each lane gave; returns the last line of the balance."""
+    """Compare the committed history with the transitions of each lane. Returns the last line of the balance."""
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     history: dict[int, list[list[int]]] = {}
     for line in log.read_text().splitlines():
@@ -111,7 +113,7 @@ def judge(result: Result, log: Path) -> dict[str, float]:
     assert len(learned) == len(committed) == int(arrays["steps"]) == result.steps
     collected, spoilt = arrays["lane_collected"], int(arrays["lane_spoilt"].sum())
     if not spoilt:
-        # Where a rollout is skipped its episode is given up, and the ids of what would have followed are never given.
+        # If a rollout is skipped, its episode is given up, so the ids of the episode's later steps do not occur.
         given = {(lane, step) for lane in range(LANES) for step in range(int(collected[lane]))}
         assert learned <= given
         assert len(given - learned) == int(arrays["stale"])

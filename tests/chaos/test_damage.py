@@ -1,4 +1,4 @@
-"""Something else writes into the memory of a run: what is read there is not used, and one line says so."""
+"""Another program writes into the memory of a run. The damaged parameters are not used, and one line reports it."""
 
 import inspect
 import os
@@ -26,7 +26,7 @@ REFRESH = LocalPolicy.refresh
 
 
 class Intruder(TargetEnv):
-    """Its library writes where it should not, once: into version 5 of the parameters, right before they are read."""
+    """An environment whose library writes once into version 5 of the parameters, right before they are read."""
 
     def __init__(self) -> None:
         wiring = wiring_of_this_process()
@@ -43,7 +43,7 @@ class Intruder(TargetEnv):
 
 
 def wiring_of_this_process() -> Wiring | None:
-    """The wiring of who is about to open this process's nodes."""
+    """The wiring of the caller that is about to open this process's nodes."""
     frame = inspect.currentframe()
     while frame is not None:
         for value in frame.f_locals.values():

@@ -1,4 +1,4 @@
-"""Nodes of whole runs die, or are stopped, at exact places; in lock step nobody can tell afterwards."""
+"""Nodes of whole runs die, or are stopped, at exact places. In lock step the result does not change."""
 
 import signal
 import threading
@@ -71,7 +71,7 @@ def ends_right(result: Result, undisturbed: dict[str, str], node: str) -> None:
 
 
 def judged(result: Result, dropped: int = 0) -> None:
-    """Each evaluation stands in the log once, and the verdict is that of the first so many of them."""
+    """Each evaluation is in the log once. The checkpoint has the best of the first n of them, for some n."""
     found = [(line["update"], line[EVAL_RETURN]) for line in lines(result) if EVAL_RETURN in line]
     assert len({update for update, _ in found[:-1]}) == len(found[:-1])
     verdicts = [(-np.inf, 0)]
@@ -81,7 +81,7 @@ def judged(result: Result, dropped: int = 0) -> None:
         verdicts.append((score, 0) if score > best else (best, since + 1))
     arrays = load_checkpoint(list_checkpoints(result.run_folder)[-1]).arrays
     best, since = float(arrays["best_evaluation"]), int(arrays["since_best"])
-    # A monitor that does not keep up misses lines, the best one perhaps, not verdicts.
+    # If a slow monitor has dropped lines, the best evaluation may be missing in the log, so it is not compared.
     assert dropped or (best, since) in verdicts
 
 
@@ -185,7 +185,7 @@ def test_a_monitor_that_dies_writes_nothing_twice(tmp_path, doom, undisturbed, f
 
 @pytest.mark.parametrize("wakes", [True, False])
 def test_a_process_that_is_stopped_in_the_middle_of_a_row(tmp_path, doom, undisturbed, wakes: bool) -> None:
-    """It wakes before its time is up and goes on, or it never does, and is ended before anything is taken back."""
+    """It wakes before its time-out and goes on; or it never wakes, and is ended before its slots are recovered."""
     doom("env.0", "action_log.append.stored:99", signal.SIGSTOP)
 
     def wake() -> None:

@@ -25,7 +25,7 @@ FAST = {"env_timeout": 1.0, "num_steps": 16, "mini_batch_size": 32}
 
 
 class Once(TargetEnv, ABC):
-    """Does something bad at one step, the first time that any process comes there."""
+    """Does something bad at one step, the first time that any process reaches it."""
 
     total = 0
 
@@ -40,7 +40,7 @@ class Once(TargetEnv, ABC):
 
 
 def first() -> bool:
-    """True for the first who asks."""
+    """True for the first call."""
     try:
         os.close(os.open(os.environ["MARK"], os.O_CREAT | os.O_EXCL))
     except FileExistsError:

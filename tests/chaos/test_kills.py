@@ -1,4 +1,4 @@
-"""Processes of real runs are killed, at random moments; in lock step nobody can tell afterwards."""
+"""Processes of real runs are killed at random moments. In lock step the result does not change."""
 
 import hashlib
 import json

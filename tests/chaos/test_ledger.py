@@ -1,4 +1,4 @@
-"""Every transition that was collected is learned from once, in flight, or dropped with a reason, whoever is killed."""
+"""After any kill, each collected transition was learned from once, is on its way, or was dropped with a reason."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_where_collection_overlaps_learning_none_is_learned_from_twice(tmp_path,
 
 
 class Spoilt(oracle.Numbered):
-    """Every episode but the first whose number leaves 3 when divided by 7 has a reward that is no number."""
+    """Episodes whose number modulo 7 is 3, without the first of them, have a reward that is NaN."""
 
     def reward(self, action) -> float:
         return float("nan") if self.episode % 7 == 3 and self.lane >= 0 else super().reward(action)

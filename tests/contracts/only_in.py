@@ -1,7 +1,7 @@
-"""An import contract: some modules may be imported by one package alone.
+"""An import contract: only one package may import some modules.
 
-A compiled module is no node of the import graph, so the sources themselves are read. Does not look at indirect imports:
-whoever imports the package that may is welcome to.
+A compiled module is no node of the import graph, so the contract reads the sources. It does not look at indirect
+imports: any module may import the package that is allowed.
 """
 
 import ast
@@ -14,7 +14,7 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class OnlyInContract(Contract):
-    """Modules that one package alone may import.
+    """Modules that only one package may import.
 
     Options:
         targets: modules, with or without source (``penstock.memory._native``, ``ray``).
@@ -27,7 +27,7 @@ class OnlyInContract(Contract):
     allowed = fields.StringField(required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Every import of a target in a module outside the package that may."""
+        """Every import of a target in a module outside the allowed package."""
         found = [
             (importer, line, target)
             for root in self.session_options["root_packages"]
@@ -38,7 +38,7 @@ class OnlyInContract(Contract):
         return ContractCheck(kept=not found, metadata={"found": found})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """One line an import."""
+        """One line for each import."""
         for importer, line, target in check.metadata["found"]:
             output.print_error(f"{importer} (l.{line}) may not import {target}", bold=False)
 

@@ -1,4 +1,4 @@
-"""Each import contract is broken once, on purpose, in a copy of the package: by one import, and seen by its name."""
+"""Each import contract is broken once on purpose, by one import in a copy of the package. The check must name it."""
 
 import configparser
 import os
@@ -33,7 +33,7 @@ VIOLATIONS = [
             f"Files of {room} are independent{', save a variant of the pattern it varies' * (room == 'topologies')}",
             {f"{room}/planted.py": f"import penstock.{room}.other_planted", f"{room}/other_planted.py": ""},
         )
-        for room in ("nodes", "topologies", "inference", "exchange", "runtime")
+        for room in ("nodes", "topologies", "inference", "gradient_exchange", "runtime")
     ],
     ("two backends of the update", BACKENDS, {"updates/eager/planted.py": "import penstock.updates.fused"}),
     (
@@ -51,7 +51,7 @@ VIOLATIONS = [
         for file in (
             "nodes/planted.py",
             "envs/planted.py",
-            "exchange/planted.py",
+            "gradient_exchange/planted.py",
             "algorithms/ppo/spec.py",
             "inference/native.py",
             "types.py",
@@ -78,7 +78,7 @@ def contracts(root: Path) -> dict[str, str]:
     return {parser[key]["name"]: key.removeprefix(prefix) for key in parser.sections() if key.startswith(prefix)}
 
 
-# An editable install finds its own sources before any path does; without its finder the copy is found.
+# The finder of an editable install comes before all paths. Without it the copy is found.
 PROGRAM = """
 import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("_editable")]

@@ -1,4 +1,4 @@
-"""What an environment hands out that cannot be learned from: named, and what was learned before it is kept."""
+"""Observations and rewards that cannot be learned from: the error names them, and earlier learning is kept."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_an_evaluation_does_not_swallow_what_no_policy_can_see(tmp_path, during)
 
 
 class SeldomNan(TargetEnv):
-    """Every 90th step of a process gives a NaN, and so does all that follows in that episode."""
+    """Every 90th step of a process gives a NaN, and so do all later steps of that episode."""
 
     total = 0
     spoilt = False
@@ -146,7 +146,7 @@ def test_spoilt_rollouts_are_dropped_and_counted_where_that_is_asked_for(tmp_pat
     count = int(line.split()[0])
     assert line.endswith("rollouts held NaN or infinity and were skipped; rows/spoilt counts their rows")
     last = [report.values for report in read_reports(result.run_folder) if "rows/spoilt" in report.values][-1]
-    # A rollout is 16 steps of two lanes; what each of two nodes has skipped is told with the next that it hands over.
+    # A rollout is 16 steps of two lanes. Each node reports its skipped rows with the next rollout that it hands over.
     assert 0 < last["rollouts/skipped"] <= count
     assert 32 * (last["rollouts/skipped"] - 2) <= last["rows/spoilt"] <= 32 * last["rollouts/skipped"]
     assert last["rows/spoilt"] > 0
@@ -184,7 +184,7 @@ def test_lock_step_cannot_skip():
 
 
 class Outside(TargetEnv):
-    """What it shows lies outside its Box more often than not."""
+    """Most of its observations lie outside its Box."""
 
     def _show(self):
         return super()._show() * 100

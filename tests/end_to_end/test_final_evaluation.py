@@ -1,4 +1,4 @@
-"""The evaluation at a run's end: who plays it, how long, and what a run leaves where it does not come to an end."""
+"""The final evaluation: the processes that play it, its time limit, and what a run leaves if it is interrupted."""
 
 import json
 import os
@@ -125,6 +125,22 @@ def test_an_environment_that_fails_in_an_evaluation_is_one_line_and_its_tracebac
         penstock.evaluate(result.run_folder, episodes=4)
 
 
+class TracingEnv(NumberedEnv):
+    """Writes down the parent of each process that makes it: the warden."""
+
+    def __init__(self) -> None:
+        with Path(os.environ["PARENTS"]).open("a", encoding="utf-8") as log:
+            log.write(f"{os.getpid()} {os.getppid()}\n")
+
+
+def test_probe_training_and_evaluation_have_one_warden(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PARENTS", str(tmp_path / "parents"))
+    train(tmp_path / "logs", "TracingEnv", eval_episodes=1)
+    pids, parents = zip(*(line.split() for line in (tmp_path / "parents").read_text().splitlines()), strict=True)
+    assert len(set(pids)) >= 3
+    assert len(set(parents)) == 1
+
+
 class SlowEnv(NumberedEnv):
     """A test episode takes 0.3 s: the fifth begins when a second is over, or later."""
 
@@ -140,7 +156,7 @@ def test_an_evaluation_plays_five_episodes_and_those_begun_in_its_time_and_says_
     assert result.evaluation.mean_return == 2.0
     assert result.evaluation.remark == "played 5 of 9 within 1 s"
     assert "over 5 greedy episodes (played 5 of 9 within 1 s)" in (result.run_folder / "README.md").read_text()
-    # Whoever asks for episodes gets all of them.
+    # `penstock eval` has no time limit, so it plays all episodes.
     asked = penstock.evaluate(result.run_folder, episodes=7)
     assert (asked.episodes, asked.mean_return, asked.remark) == (7, 3.0, "")
 
@@ -164,7 +180,7 @@ def test_what_episodes_return_depends_on_no_number_of_processes(tmp_path: Path, 
 
 
 class DyingEnv(NumberedEnv):
-    """Its process is killed in test episode 4, once, after it has begun that and before it has told of it."""
+    """Its process is killed once in test episode 4, after the episode has begun and before it is reported."""
 
     def played(self, number: int) -> None:
         if number == 4 and not (mark := Path(os.environ["DIED"])).exists():
@@ -206,7 +222,7 @@ def test_a_killed_judge_loses_and_doubles_no_episode(tmp_path: Path, monkeypatch
     killing.join()
     assert result.evaluation is not None
     assert (result.evaluation.episodes, result.evaluation.mean_return) == (30, 14.5)
-    # The players go on while there is no judge, and nothing that was answered is played again.
+    # The players go on while there is no judge. No reported episode is played again.
     assert sorted(map(int, played.read_text().split())) == list(range(30))
 
 

@@ -1,4 +1,4 @@
-"""Observations that are stacks of frames lie in a table as frames, and come out of it as the stacks that they were."""
+"""A table stores stacks of frames as single frames. Sampled stacks are the same as the environment's."""
 
 import hashlib
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_a_table_holds_every_frame_once(whole) -> None:
     assert table["obs"].shape == (6, STEPS + 1, NUM_ENVS, 6)
     assert table["final.obs"].shape[1:] == (6,)
     assert table["obs"].dtype == np.uint8
-    # An episode's last observation stands once as well, where a time limit led to it.
+    # An episode's last observation is stored as well if a time limit led to it.
     assert table["final.obs"].shape[0] == (table["truncated"] & ~table["terminated"])[:, :STEPS].sum()
 
 
@@ -140,7 +140,7 @@ def test_what_is_drawn_is_what_the_environment_gave(tmp_path, env, padding, same
         steps = int(after[-1, 4]) - int(obs[-1, 4])
         assert discount == 0.5**steps
         np.testing.assert_array_equal(after[:, :5], film(np.array([*obs[-1, :4], after[-1, 4], 0]), 4, padding))
-        # The actions between stand in the frames, and make up the reward, 3 each, cut to 1.
+        # The frames hold the actions between, which also give the reward: 3 each, cut to 1.
         between = after[4 - steps :, 5] if steps < 4 else after[:, 5]
         assert between[0] == action
         assert reward == sum(0.5**k * float(taken) for k, taken in enumerate(between))

@@ -41,7 +41,7 @@ def switch(run: Path, before: str, after: str) -> None:
 
 
 def test_no_process_imports_torch(tmp_path) -> None:
-    """A torch that writes down who asks for it stands before the real one, in the launcher and all its children."""
+    """A fake torch comes before the real one, in the launcher and all its children. It writes down who imports it."""
     package = tmp_path / "first" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(REFUSES)
@@ -63,7 +63,7 @@ def test_no_process_imports_torch(tmp_path) -> None:
     assert saved.manifest["backend"] == "fused"
     assert saved.arrays["update"] == 3
     assert (folder / "policy.onnx").exists()
-    # The trap itself works: the general path falls into it.
+    # The fake torch works: the general path imports it.
     with pytest.raises(subprocess.CalledProcessError):
         run("train", "--env=CartPole-v1", f"--log_dir={tmp_path / 'logs'}", "--backend=eager", *flags)
     assert asked.exists()
@@ -108,7 +108,7 @@ def test_the_kl_stop_ends_a_batchs_epochs(tmp_path) -> None:
 
 
 def test_the_learning_curve_is_that_of_the_general_path(tmp_path) -> None:
-    """Free-running paths part within an update or so, bit by bit; what they learn must not."""
+    """The bits of both paths differ after an update or so. Their learning curves must not."""
     settings = {"num_steps": 128, "epochs": 10, "mini_batch_size": 64, "lr": 1e-3, "entropy_coef": 0.0}
     best = {}
     for backend in ("fused", "eager"):

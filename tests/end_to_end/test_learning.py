@@ -1,4 +1,4 @@
-"""Small tasks whose answer is known, learned whole: through the public interface, in one process."""
+"""Small tasks with a known optimum, trained by whole runs: through the public interface, in one process."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def train(log_dir: Path, env: str, **settings: object) -> Result:
 
 
 class HiddenClockEnv(ClockEnv):
-    """Shows a random number instead of the clock: what it shows last is worth what it ever shows."""
+    """Shows a random number instead of the clock. So the last observation has the same value as all others."""
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -56,7 +56,7 @@ def test_time_limits_are_bootstrapped(tmp_path, env: str) -> None:
     obs = np.linspace(0.0, 1.0, 21, dtype=np.float32)[:, None]
     value = np.zeros(21, np.float32)
     noise, explore = np.zeros((21, 2), np.float32), np.zeros(21, np.float32)
-    result.policy.backend.act({"obs": obs}, noise, explore, {"value": value})
+    result.policy.backend.act({"obs": obs, "noise": noise, "explore": explore}, {"value": value})
     np.testing.assert_allclose(value, 10.0, atol=0.1)
 
 

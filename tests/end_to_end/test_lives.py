@@ -1,4 +1,4 @@
-"""A run's lives: interrupted, resumed, evaluated, and with environments that have no name. In real processes."""
+"""Runs in real processes: interrupted, resumed, evaluated, and with environments that have no name."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def endless(log_dir: Path, **settings: object) -> subprocess.Popen[str]:
-    """A run that goes on until somebody ends it."""
+    """A run that goes on until it is ended."""
     flags = [f"--{name}={value}" for name, value in {**SMALL, **settings}.items()]
     return start("train", "--env=CartPole-v1", f"--log_dir={log_dir}", *flags, "--log_interval=1")
 
@@ -138,7 +138,7 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path) -> None:
     wait_for_update(run, 2)
     workers = descendants(run)
     for worker in workers:
-        worker.suspend()  # nobody can finish in order
+        worker.suspend()  # no worker can finish in order
     run.send_signal(signal.SIGINT)
     time.sleep(0.3)
     run.send_signal(signal.SIGINT)

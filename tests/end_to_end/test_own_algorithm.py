@@ -1,4 +1,4 @@
-"""A user's package has the rights of what ships: the same numbers, its native path, its choice of a topology."""
+"""A user's package can do the same as a shipped algorithm: same numbers, native path, choice of topology."""
 
 import sys
 
@@ -23,7 +23,7 @@ def spec(spaces, config: PPOConfig):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Writes a package whose parts are those of a shipped algorithm, but for those that are given."""
+    """Writes a package with the parts of a shipped algorithm, except for the parts that are given."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", list(sys.path))
 

@@ -1,4 +1,4 @@
-"""Wrappers, arguments and a reward of the user's own in whole runs: part of what a run is, in every process of it."""
+"""Whole runs with the user's own wrappers, arguments and reward, in every process of the run and after a resume."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def fixed(obs, reward):
 
 
 class Whole:
-    """What a step is worth hangs on the whole episode so far; its end on all of it."""
+    """The reward of a step depends on the episode so far; the reward at the end depends on the whole episode."""
 
     def __init__(self) -> None:
         self.sum, self.steps = 0.0, 0
@@ -50,7 +50,7 @@ class Whole:
 
 
 class Deadly(Whole):
-    """As `Whole`, but the first process that takes 30 steps of an episode is killed there."""
+    """Like `Whole`, but the first process that takes 30 steps of an episode is killed there."""
 
     def step(self, next_obs, action, reward):
         if self.steps == 29:
@@ -119,7 +119,7 @@ def test_learners_are_given_the_own_reward() -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Episodes of 200 steps, each ends within a rollout; wrapped, and with a reward that hangs on all of them."""
+    """Episodes of 200 steps that end within a rollout, wrapped, with a reward that depends on all steps."""
     settings = {**PENDULUM, "wrap": [Halved], "env_args": {"g": 9.0}, "reward": Whole}
     return settings, fingerprint(train(tmp_path_factory.mktemp("whole"), 22, **settings))
 
@@ -159,7 +159,7 @@ def test_what_shapes_the_environment_is_the_runs(tmp_path) -> None:
     trained = train(tmp_path, 4, **settings, eval_interval=1)
     run = trained.run_folder
     found = {name: [r.values[name] for r in read_reports(run) if name in r.values] for name in (EVAL_RETURN, RETURN)}
-    # What a wrapper does to rewards is the environment's; what --reward does to them is not.
+    # Reported returns contain the rewards of wrappers, but not those of --reward.
     assert set(found[EVAL_RETURN]) == set(found[RETURN]) == {100.0}
     assert penstock.evaluate(run, episodes=2).mean_return == 100.0
     config = run / "config.toml"

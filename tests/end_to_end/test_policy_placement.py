@@ -1,4 +1,4 @@
-"""Where the policy runs changes no bit in lock step, and nothing but speed otherwise."""
+"""The place where the policy runs changes no bit in lock step, and otherwise only the speed."""
 
 from pathlib import Path
 

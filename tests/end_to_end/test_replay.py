@@ -1,4 +1,4 @@
-"""Learning from a table keeps its word: one answer on any number of workers, after a resume, after a death."""
+"""Learning from a table gives one answer: on any number of workers, after a resume, after a death."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def longer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Forty turns: long enough that processes can be killed meanwhile."""
+    """Forty turns, long enough to kill processes meanwhile."""
     return fingerprint(train(tmp_path_factory.mktemp("longer"), 40, num_workers=1))
 
 
@@ -85,7 +85,7 @@ def test_resumed_equals_uninterrupted(tmp_path, whole, turns: int, before: int, 
 
 
 RANKED = [{"algo": "dqn", "prioritised": True}, {"algo": "apex"}]
-"""Algorithms that draw rows by priority, which gradient steps change."""
+"""Algorithms that sample rows by priority. Gradient steps change the priorities."""
 
 
 def train_ranked(log_dir: Path, ranked: dict[str, object], turns: int) -> Result:
@@ -146,7 +146,7 @@ def test_what_is_drawn_is_what_was_collected(tmp_path) -> None:
 
 
 def rewritten(run: Path, change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> Path:
-    """Another checkpoint of the same update, whole in itself, whose table was changed."""
+    """A whole checkpoint of the same update, with a changed table."""
     path = find_checkpoint(run)
     saved, table = load_checkpoint(path), load_table(path)
     assert table is not None
@@ -239,7 +239,7 @@ def test_who_plays_is_told_how_to_play_the_last_good_checkpoint(tmp_path) -> Non
 
 
 def test_a_table_that_may_not_be_read_is_named(tmp_path, monkeypatch) -> None:
-    # Whoever may do everything may read it whatever its mode says, so the refusal is the system's in name only.
+    # root may read a file of any mode, so the test raises the system's error itself.
     run = train(tmp_path, 2, num_workers=1).run_folder
     read = Path.read_bytes
 
@@ -291,7 +291,7 @@ def test_collecting_may_overlap_learning(tmp_path, workers: int) -> None:
 
 
 def test_a_minibatch_in_parts_gives_what_it_gives_whole(tmp_path) -> None:
-    # The first turn that learns: later the rounding of sums would grow, in what is drawn as well.
+    # Only the first turn that learns: later, differences of rounding would grow, and change the sampled rows as well.
     whole, parts = (train(tmp_path / str(n), 2, accumulate=n, num_workers=1) for n in (1, 4))
     one, other = (load_checkpoint(find_checkpoint(result.run_folder)).arrays for result in (whole, parts))
     assert one["gradient_steps"] == other["gradient_steps"] == 3
@@ -302,7 +302,7 @@ def test_a_minibatch_in_parts_gives_what_it_gives_whole(tmp_path) -> None:
 @pytest.mark.parametrize("learners", [pytest.param(2, marks=pytest.mark.nightly), 3])
 def test_learners_that_step_together_do_what_one_does(tmp_path, learners: int) -> None:
     # With two critics' losses the mean over minibatches drawn apart is another sample: so steps are compared by count,
-    # and the numbers by tests/exchange. Here: whole runs go through, and their ends are told.
+    # and the numbers by tests/gradient_exchange. Here: whole runs go through, and their ends are told.
     result = train(tmp_path, 12, runtime="local", num_workers=2, learners=learners, mini_batch_size=24)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert result.steps == 12 * TURN

@@ -1,4 +1,4 @@
-"""A resume with other settings: those that may change do, and stay changed; the others are refused in one line."""
+"""A resume with other settings. Settings that may change do, and stay changed. Others are refused in one line."""
 
 from pathlib import Path
 

@@ -53,8 +53,9 @@ def test_a_resume_with_another_number_of_workers_gives_the_same(tmp_path, before
 
 
 def test_the_return_of_an_episode_that_spans_the_cut_is_the_same_to_the_bit(tmp_path) -> None:
-    # An episode of Pendulum is 200 steps. The cut is at 3 * 96 = 288, in the midst of the second, which ends at 400;
-    # the run ends at 5 * 96 = 480. So each of four lanes has ended two, one of them with rewards from both sides.
+    # An episode of Pendulum is 200 steps. The run is cut at 3 * 96 = 288 steps, in the middle of the second episode,
+    # and ends at 5 * 96 = 480. So each of four lanes ends two episodes. One of them has rewards from before and after
+    # the cut.
     settings = {"env": "Pendulum-v1", "num_steps": 96, "epochs": 1}
     whole = train(tmp_path / "whole", 5 * 4, **settings)
     first = train(tmp_path / "parts", 3 * 4, **settings)
@@ -67,7 +68,7 @@ def test_the_return_of_an_episode_that_spans_the_cut_is_the_same_to_the_bit(tmp_
 
 
 class ForgetfulEnv(TargetEnv):
-    """What it shows depends on something that no seed restores."""
+    """Its observations depend on something that no seed restores."""
 
     shared = np.random.default_rng(0)
 

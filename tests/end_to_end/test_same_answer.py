@@ -20,14 +20,24 @@ def train(log_dir: Path, **settings: object) -> Result:
 def fingerprint(result: Result) -> dict[str, str]:
     """A hash of every learned array of the run's last checkpoint."""
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
-    # Which slot a rollout lay in, and how long the run took, are no part of the answer.
+    # The slot of a rollout and the time of the run are no part of the answer.
     learned = {name: values for name, values in arrays.items() if not name.startswith(("consumed", "elapsed"))}
     return {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in learned.items()}
 
 
-@pytest.fixture(scope="module", params=[("fused", "CartPole-v1"), ("eager", "Pendulum-v1")], ids=str)
+TASKS = [
+    ("fused", "CartPole-v1"),
+    ("eager", "Pendulum-v1"),
+    ("eager", "benchmarks.learning.tasks:MaskedAimEnv"),
+]
+
+
+@pytest.fixture(scope="module", params=TASKS, ids=str)
 def task(request: pytest.FixtureRequest) -> dict[str, str]:
-    """A backend and an environment: discrete with episodes that end at any time, continuous with time limits."""
+    """A backend and an environment.
+
+    Discrete with episodes that end at any time, continuous with time limits, a masked choice with its numbers.
+    """
     return dict(zip(("backend", "env"), request.param, strict=True))
 
 
@@ -38,7 +48,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory, task: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(
-    ("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 8)]
+    ("runtime", "workers"), [("inline", 1), ("inline", 4), ("local", 1), ("local", 2), ("local", 4), ("local", 8)]
 )
 def test_runtime_and_workers_do_not_change_a_bit(tmp_path, reference, task, runtime: str, workers: int) -> None:
     result = train(tmp_path, **task, runtime=runtime, num_workers=workers)

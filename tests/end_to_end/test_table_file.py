@@ -1,4 +1,4 @@
-"""A table in a file of the run folder keeps its word: the answer of one in memory, and a resume after any end."""
+"""A table in a file of the run folder: the same answer as in memory, and a resume after any end of the run."""
 
 import contextlib
 import hashlib
@@ -45,7 +45,7 @@ LIMIT = "penstock.topologies.off_policy.TABLE_LIMIT"
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any table is a large one; what a process of a run has to know of it, it is told."""
+    """Every table counts as a large one, in all processes of a run."""
     monkeypatch.setattr(LIMIT, 1000)
 
 
@@ -55,7 +55,7 @@ def train(log_dir: Path, turns: int, **settings: object) -> Result:
 
 
 def answer(run: Path) -> dict[str, str]:
-    """Hashes of what a run came to: its last checkpoint, and the rows that this can draw from."""
+    """Hashes of a run's result: its last checkpoint, and the rows that the checkpoint can sample from."""
     arrays = dict(load_checkpoint(find_checkpoint(run)).arrays)
     rings = read_header(run / "replay.table").rings
     table, tree = rings.structures(mapped(run / "replay.table", rings))
@@ -103,7 +103,7 @@ def test_a_run_that_ended_in_order_is_resumed_exactly(
 
 
 def killed(log_dir: Path, turns: int, **settings: object) -> Path:
-    """The folder of a run all of whose processes were killed at once, once it had a checkpoint of so many turns."""
+    """The folder of a run whose processes were all killed at once, after it had a checkpoint of this many turns."""
     values = {**SMALL, "runtime": "local", "num_workers": 2, "timesteps": 10**7, "save_interval": 5, **settings}
     values["log_dir"] = str(log_dir)
     limit = "import penstock.topologies.off_policy as at; at.TABLE_LIMIT = 1000"
@@ -206,7 +206,7 @@ def test_rows_that_were_altered_between_two_runs_are_told_of(tmp_path: Path) -> 
     assert again.notes[0].startswith(
         f"not bit-exact: of {4 * TURN} replay rows {3 * TURN} are left out, {3 * TURN} of them because the "
     )
-    # What this run wrote is whole again.
+    # The rows of this run are whole again.
     assert penstock.resume(run, timesteps=8 * TURN, quiet=True).notes == ()
 
 

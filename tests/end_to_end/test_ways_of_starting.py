@@ -1,4 +1,4 @@
-"""However a training is started, and on whatever machine: it trains, once."""
+"""Each way of starting a training works on every machine, and trains exactly once."""
 
 import json
 import os
@@ -87,7 +87,7 @@ print("the script ends")
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=surroundings, timeout=60
     )
-    # Without a word of `terminate called without an active exception`.
+    # No line says `terminate called without an active exception`.
     assert (done.returncode, done.stdout, done.stderr) == (0, "the script ends\n", "")
 
 
@@ -116,7 +116,7 @@ def one_core() -> None:
     [
         (few_files, {}, None),
         (one_core, {"TERM": "dumb", "COLUMNS": "40"}, None),
-        # Nobody can write a file there, root neither.
+        # No user can write a file there, not even root.
         (None, {"HOME": "", "TMPDIR": "/nonexistent"}, "/proc"),
     ],
     ids=["64 files", "1 core", "nowhere to write"],

@@ -1,4 +1,4 @@
-"""Atari games by name: how they are preprocessed, and that an episode depends on its seed and actions alone."""
+"""Atari games by name: their preprocessing, and that an episode depends only on its seed and actions."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def short_pong(num_envs):
 
 
 def play(lanes, steps=90, num_lanes=2, first_lane=0, actions=6):
-    """What lanes observe and are rewarded with under fixed actions, and when their episodes end."""
+    """Observations, rewards and ends of episodes under fixed actions."""
     numbers = [0] * num_lanes
 
     def next_seed(lane):
@@ -81,7 +81,7 @@ def test_an_episode_that_runs_out_of_frames_is_truncated_and_the_next_has_its_ow
 
 @pytest.mark.parametrize("episodic_life", [False, True])
 def test_its_stacks_can_be_parted_into_frames(episodic_life: bool) -> None:
-    # The source looks at every observation, and refuses one that is not the stack that is declared.
+    # The source checks every observation, and refuses one that is not the declared stack.
     def breakout(num_envs):
         return make_lanes("breakout", num_envs, max_num_frames_per_episode=1000, episodic_life=episodic_life)
 

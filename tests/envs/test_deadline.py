@@ -1,4 +1,4 @@
-"""What an environment may take where no supervisor watches it."""
+"""The time limit of an environment that no supervisor watches."""
 
 import signal
 import threading
@@ -14,7 +14,7 @@ from penstock.errors import EnvError
 from tests.environments import TargetEnv
 
 pytestmark = pytest.mark.timeout(60, method="thread")
-"""Else the alarm is the test runner's own."""
+"""Without these marks the alarm would be the test runner's own."""
 
 
 def test_what_takes_too_long_is_broken_off_by_its_name() -> None:

@@ -1,4 +1,4 @@
-"""EnvPool's own environments as a source: reset rows, seeds, names, and what is said where it is not installed."""
+"""EnvPool's own environments as a source: reset rows, seeds, names, and the error if it is not installed."""
 
 import copy
 import importlib.util

@@ -1,4 +1,4 @@
-"""Each historical shape of the older API, by classes of our own: no ``gym`` is installed or imported."""
+"""All historical forms of the older API, as classes of this file: no ``gym`` is installed or imported."""
 
 import sys
 
@@ -70,7 +70,7 @@ class Before021(Env):
 
 
 class Wrapper021(Env):
-    """Its ``reset(**kwargs)`` passes everything on, which does not mean that the environment inside takes it."""
+    """Its ``reset(**kwargs)`` passes on all arguments, although the environment inside may not take them."""
 
     def __init__(self, env):
         self.env = env
@@ -109,7 +109,7 @@ class From026(Env):
 
 
 class NoSeed(Env):
-    """A class of one's own: five values, a reset that takes nothing."""
+    """A user's class: ``step`` of five values, a reset without arguments."""
 
     def reset(self):
         return self._begin()
@@ -119,7 +119,7 @@ class NoSeed(Env):
 
 
 class NoInfo(Before021):
-    """Four values of which the last is nothing at all."""
+    """``step`` of four values, the last one ``None``."""
 
     def step(self, action):
         return *super().step(action)[:3], None
@@ -130,7 +130,7 @@ def wrapped():
 
 
 class PassesOn(gymnasium.Wrapper):
-    """A wrapper as users write it: what it does not name it passes on."""
+    """A wrapper as users write it: it passes on all attributes that it does not have."""
 
     def reset(self, **kwargs):
         return self.env.reset(**kwargs)
@@ -145,7 +145,7 @@ def test_a_wrapper_that_passes_keywords_on_is_seeded_and_restorable():
 
 
 class NoSeedCurrent(gymnasium.Env):
-    """Of the library, with a reset that takes nothing."""
+    """A Gymnasium environment with a reset that takes no arguments."""
 
     def reset(self):  # type: ignore[override]
         return 0, {}

@@ -1,4 +1,4 @@
-"""Environments with arguments and in wrappers: in order, wherever they are made, and what is refused."""
+"""Environments with arguments and wrappers: the order of wrappers, every place that makes them, and errors."""
 
 import gymnasium
 import numpy as np

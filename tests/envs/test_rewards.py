@@ -1,4 +1,4 @@
-"""A reward of the user's own: what it is given, when it is made anew, what it adds at an end, what it may not be."""
+"""The user's own reward: its arguments, its life of one episode, its reward at an end, and errors."""
 
 import gymnasium
 import numpy as np
@@ -14,7 +14,7 @@ from tests.environments import ClockVectorEnv, DictEnv
 
 
 class Counter(gymnasium.Env):
-    """Observes and is paid the number of its steps; ends after ``limit`` of them. Reuses its array on purpose."""
+    """Observation and reward are the number of steps. Ends after ``limit`` steps. Reuses its array on purpose."""
 
     observation_space = Box(0.0, 100.0, (1,), np.float32)
     action_space = Discrete(3)
@@ -34,7 +34,7 @@ class Counter(gymnasium.Env):
 
 
 class Path:
-    """Remembers the observations of one episode; pays for their sum at its end."""
+    """Remembers the observations of one episode. The reward at its end is their sum."""
 
     made = 0
 

@@ -1,4 +1,4 @@
-"""Scalar sources: what a step gives, how episodes end and begin, and what an environment may do wrong."""
+"""Scalar sources: the result of a step, the end and begin of episodes, and faults of environments."""
 
 import gymnasium
 import numpy as np
@@ -23,7 +23,7 @@ PAIR = Box(-1, 1, (2,), np.float32)
 
 
 class Scripted(gymnasium.Env):
-    """Gives what it was told to give; the last result again and again."""
+    """Gives prepared results; then the last one again and again."""
 
     def __init__(self, *results, observation_space=PAIR, first=None):
         self.observation_space = observation_space

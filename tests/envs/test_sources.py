@@ -1,4 +1,4 @@
-"""From a name to a source: what is found, how it travels, and the one line that says why not."""
+"""From a name to a source: finding it, sending it to another process, and the one-line errors."""
 
 import functools
 import importlib.metadata
@@ -279,7 +279,7 @@ def test_names_for_people():
 
 
 def test_a_users_own_environment_needs_little(tmp_path):
-    """An environment of no package at all takes its first step without Gymnasium, torch or pygame."""
+    """An environment that uses no library takes its first step without Gymnasium, torch or pygame."""
     (tmp_path / "bare.py").write_text(
         "import numpy as np\n"
         "class Box:\n"
@@ -325,7 +325,7 @@ class FailsToReset(gymnasium.Env):
 
 
 class ShowsTooMuch(FailsToReset):
-    """Shows more than its space holds."""
+    """Its observations are larger than its space."""
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(3, np.float32), {}

@@ -8,9 +8,10 @@ from gymnasium.envs.registration import registry
 from penstock.envs.fields import one_line
 from penstock.envs.spaces import spaces_of
 from penstock.errors import SpaceError
-from penstock.types import Box, Discrete
+from penstock.types import Box, Composite, Discrete, MultiDiscrete
 
 TWO = spaces.Discrete(2)
+PAIR = Box((2,), "float32", (-1.0,), (1.0,))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,15 @@ def test_observations(space, expected):
             spaces.Box(np.array([-1, 0], np.float32), np.array([1, np.inf], np.float32)),
             Box((2,), "float32", (-1, 0), (1, np.inf)),
         ),
+        (spaces.MultiDiscrete([3, 5]), MultiDiscrete((3, 5), (0, 0), (2,), "int64")),
+        (spaces.MultiDiscrete([[3], [5]], np.int32, start=[[1], [2]]), MultiDiscrete((3, 5), (1, 2), (2, 1), "int32")),
+        (spaces.MultiBinary(3), MultiDiscrete((2, 2, 2), (0, 0, 0), (3,), "int8")),
+        (spaces.MultiBinary([2, 1]), MultiDiscrete((2, 2), (0, 0), (2, 1), "int8")),
+        (spaces.Tuple((TWO, spaces.Box(-1, 1, (2,)))), Composite((((0,), Discrete(2)), ((1,), PAIR)))),
+        (
+            spaces.Dict({"kick": spaces.Dict({"power": spaces.Box(-1, 1, (2,))}), "by": spaces.Tuple((TWO,))}),
+            Composite(((("by", 0), Discrete(2)), (("kick", "power"), PAIR))),
+        ),
     ],
 )
 def test_actions(space, expected):
@@ -74,11 +84,26 @@ def test_another_observation_is_refused(space):
         spaces_of(space, TWO)
 
 
-@pytest.mark.parametrize(
-    "space", [spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2), spaces.Dict({"a": TWO}), spaces.Tuple((TWO,)), None]
-)
+LISTED = "an action may be a Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of those"
+
+
+@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Dict({"a": TWO, "b": spaces.Text(3)}), None])
 def test_another_action_is_refused(space):
-    with pytest.raises(SpaceError, match=r"^action space .* is not supported: an action may be a Box or Discrete$"):
+    with pytest.raises(SpaceError, match=rf"^action space .* is not supported: {LISTED}$"):
+        spaces_of(TWO, space)
+
+
+@pytest.mark.parametrize(
+    ("space", "what"),
+    [
+        (spaces.Tuple(()), "has an empty part"),
+        (spaces.Tuple((TWO, spaces.Dict({}))), "has an empty part"),
+        (spaces.Dict({1: TWO}), "has a key that is no text"),
+        (spaces.Dict({"a.0": TWO, "a": spaces.Tuple((TWO,))}), r"has two parts of one name: a\.0"),
+    ],
+)
+def test_a_composite_action_that_cannot_be_named_is_refused(space, what):
+    with pytest.raises(SpaceError, match=rf"^action space .* {what}"):
         spaces_of(TWO, space)
 
 

@@ -1,4 +1,4 @@
-"""Stacks of frames: who says that its observations are some, and a source of which the newest frames are handed out."""
+"""Stacks of frames: how an environment declares them, and a source that hands out only the newest frames."""
 
 import gymnasium
 import numpy as np
@@ -87,7 +87,7 @@ def test_without_stacks_it_is_the_source_itself() -> None:
 
 
 class Liar(gymnasium.Env):
-    """Says that it stacks three frames, and does something else at a step or at its beginning."""
+    """Declares stacks of three frames, but shows something else at a step or at an episode's begin."""
 
     metadata = {"frame_stack": {"frames": 3, "padding": "first"}}  # noqa: RUF012
     observation_space = Box(0.0, 100.0, (3, 1), np.float32)

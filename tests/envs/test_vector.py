@@ -1,4 +1,4 @@
-"""Vector sources in every autoreset mode: Gymnasium's own, and ones that do as their metadata allow."""
+"""Vector sources in every autoreset mode: Gymnasium's own, and others that follow their metadata."""
 
 import copy
 
@@ -170,7 +170,7 @@ PAIR = Box(-1, 1, (2,))
 
 
 class Batch(gymnasium.vector.VectorEnv):
-    """Gives what it was told to give."""
+    """Gives prepared results."""
 
     num_envs = 2
 

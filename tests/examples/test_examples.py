@@ -90,8 +90,9 @@ def make_env():
 
 @pytest.fixture
 def penstock(tmp_path):
-    """Runs a command where the example lies as ``my_package.my_algorithm``, and gives what it printed."""
+    """Runs a command beside the examples ``my_package.my_algorithm`` and ``own_network``, and gives what it printed."""
     shutil.copytree(ROOT / "examples" / "own_algorithm", tmp_path / "my_package" / "my_algorithm")
+    shutil.copytree(ROOT / "examples" / "own_network", tmp_path / "own_network")
     (tmp_path / "watched.py").write_text(WATCHED)
 
     def call(line: str, code: int = 0) -> str:
@@ -151,6 +152,17 @@ def test_own_algorithm_says_in_one_line_that_its_learn_cannot_be_imported(pensto
     (line,) = [line for line in said.splitlines() if line.startswith("penstock: error:")]
     assert "ModuleNotFoundError: No module named 'no_such_module' (" in line
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ["make_policy", "Remembering"])
+def test_own_network(penstock, tmp_path, name):
+    """It learns and is evaluated by the line that the example names; acting processes import no torch."""
+    printed = penstock(
+        f"train --env watched:make_env --model own_network.nets:{name} --num_steps 128 --timesteps 40_960"
+    )
+    assert number(r"return ([\d.]+) ± ", printed) > 50
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert (folder / "policy.onnx").is_file()
 
 
 def test_own_algorithm_is_short():

@@ -1,4 +1,4 @@
-"""Which checkpoint is the best, which are kept: by evaluations on the way, else by training episodes."""
+"""Which checkpoint is the best and which are kept: by evaluations during the run, else by training episodes."""
 
 import json
 
@@ -68,10 +68,10 @@ def test_the_last_and_the_best_are_kept(tmp_path):
 def test_evaluations_decide_where_there_were_some_on_the_way(tmp_path):
     for update, trained in ((4, 5.0), (8, 1.0), (10, 9.0), (12, 1.0)):
         save(tmp_path, update, return_mean=trained, evaluation_asked=update in {4, 8, 12})
-    # Of 6 there is no checkpoint, 10 was not evaluated, what came of 12 is no number.
+    # There is no checkpoint of 6, 10 was not evaluated, and the return of 12 is NaN.
     log(tmp_path, (4, 20.0), (6, 90.0), (8, 30.0), (12, None))
     assert best_checkpoint(tmp_path) == (tmp_path / "checkpoints/update-00000008", True)
-    # Of equals the latest; what was evaluated at the end counts as well.
+    # The latest of equal ones is the best. The evaluation at the end counts as well.
     log(tmp_path, (12, 30.0))
     assert find_checkpoint(tmp_path, "best").name == "update-00000012"
     log(tmp_path, (10, 31.0))
@@ -105,7 +105,7 @@ def test_what_waits_for_its_evaluation_is_kept(tmp_path):
 
 
 class Worsening(gymnasium.Env):
-    """Two steps an episode; each environment that is made gives less than those before, in training or evaluation."""
+    """Episodes of two steps. Each new environment gives less reward than those before, in training or evaluation."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,))
     action_space = gymnasium.spaces.Discrete(2)

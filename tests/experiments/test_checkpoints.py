@@ -190,7 +190,7 @@ def test_saving_again_keeps_a_whole_one_and_replaces_a_damaged_one(tmp_path):
 
 
 class Death(BaseException):
-    """Stands for a kill: nothing may clean up after it."""
+    """Stands for a kill: no code may clean up after it."""
 
 
 def dying_at(monkeypatch, step):
@@ -227,7 +227,7 @@ def test_a_death_between_any_two_changes_of_the_disk_leaves_whole_checkpoints_on
             dying_at(patch, step)
             with pytest.raises(Death):
                 save(run, 2, seed=2)
-        # Whatever is listed is whole, and the one before is there still.
+        # All listed checkpoints are whole, and the one before is still there.
         assert [int(load_checkpoint(path).arrays["adam_step"]) for path in list_checkpoints(run)] in ([1], [1, 2])
         sweep(run / "checkpoints")
         assert all(path in list_checkpoints(run) for path in (run / "checkpoints").iterdir())

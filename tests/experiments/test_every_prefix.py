@@ -1,4 +1,4 @@
-"""A checkpointer's real file operations, recorded and cut off anywhere: by a kill, and by a power cut that forgets."""
+"""A checkpointer's real file operations, recorded and cut off at any place: by a kill, and by a loss of power."""
 
 import itertools
 import os
@@ -108,7 +108,7 @@ def recorded(run: Path) -> Iterator[list[Operation]]:
 
 
 def replay(run: Path, operations: list[Operation], *, data_lost: bool, names_lost: bool) -> None:
-    """Do the operations; a power cut loses what was not synced: contents, and names of files that were created."""
+    """Do the operations. A loss of power loses all that was not synced: contents, and names of new files."""
     unsynced_data: set[Path] = set()
     unsynced_names: set[Path] = set()
     for kind, name, target, content in operations:

@@ -1,4 +1,4 @@
-"""Altered files of a run folder: what reads them refuses them in one line, or reads what was written.
+"""Altered files of a run folder: a reader refuses them in one line, or reads the original content.
 
 ``make fuzz`` runs this for long.
 """
@@ -56,7 +56,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @st.composite
 def alterations(draw: st.DrawFn) -> list[tuple[float, int, bytes]]:
-    """Where in the file, how many bytes go, what comes in their place."""
+    """Offset in the file, number of removed bytes, bytes that take their place."""
     return draw(
         st.lists(st.tuples(st.floats(0, 1), st.integers(0, 64), st.binary(max_size=24)), min_size=1, max_size=4)
     )
@@ -106,7 +106,7 @@ def test_a_manifest_that_is_signed_but_says_anything(pristine, tmp_path, facts):
 
 
 def signed(body: dict) -> bytes:
-    """A manifest whose own hash is right, whatever it says."""
+    """A manifest with any content and a correct hash of itself."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return json.dumps({**body, "manifest_sha256": hashlib.sha256(text.encode()).hexdigest()}).encode()
 

@@ -1,4 +1,4 @@
-"""All backends mean the same: each against float64 numpy on the same graphs."""
+"""All backends compute the same: each is compared with float64 NumPy on the same graphs."""
 
 import subprocess
 import sys
@@ -8,16 +8,18 @@ import onnxruntime
 import pytest
 
 from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
+from penstock.envs.actions import batched
 from penstock.errors import DeviceError
 from penstock.inference import native, onnx
 from penstock.inference import torch as torch_backend
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.policies import Categorical, Deterministic, Encoding, Gaussian, SquashedGaussian
+from penstock.policies import Categorical, Deterministic, Gaussian, SquashedGaussian
+from penstock.policies.architecture import head_of
 from penstock.policies.native import supports
-from penstock.types import Box, Discrete, Spaces
+from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
 from tests.inference import reference
 
-EVERY = reference.GRAPHS | reference.IMAGES
+EVERY = reference.GRAPHS | reference.COMPOSED | reference.IMAGES | reference.BRANCHED
 
 
 def agree(out, expected, tolerance=1e-5):
@@ -27,7 +29,7 @@ def agree(out, expected, tolerance=1e-5):
 
 def acted(backend, graph, obs, noise, explore):
     out = reference.outputs_for(graph, len(explore))
-    backend.act(obs, noise, explore, out)
+    backend.act({**obs, "noise": noise, "explore": explore}, out)
     return out
 
 
@@ -53,7 +55,16 @@ def test_onnx_agrees_with_the_reference(name, n):
     agrees_with_the_reference(onnx.build, EVERY[name], n)
 
 
-ROW_BY_ROW = ["gaussian", "categorical", "image, channels last", "squashed", "deterministic", "values, dueling, atoms"]
+ROW_BY_ROW = [
+    "composed, mixed, shared trunk",
+    "masked",
+    "gaussian",
+    "categorical",
+    "image, channels last",
+    "squashed",
+    "deterministic",
+    "values, dueling, atoms",
+]
 
 
 @pytest.mark.parametrize("name", ROW_BY_ROW)
@@ -64,7 +75,9 @@ def test_onnx_rows_do_not_depend_on_how_many_are_in_the_call(name):
     obs, noise = reference.observations(graph, generator, 40), reference.noise_of(graph, generator, 40)
     whole = acted(backend, graph, obs, noise, np.ones(40, np.float32))
     for n in (1, 2, 3, 5, 8, 17, 32):
-        part = acted(backend, graph, {"obs": obs["obs"][:n]}, noise[:n], np.ones(n, np.float32))
+        part = acted(
+            backend, graph, {name: values[:n] for name, values in obs.items()}, noise[:n], np.ones(n, np.float32)
+        )
         for name, values in part.items():
             np.testing.assert_array_equal(values, whole[name][:n])
 
@@ -140,6 +153,49 @@ def test_the_exported_policy_counts_discrete_actions_from_start():
     np.testing.assert_array_equal(action, 10 + logits.argmax(axis=1))
 
 
+SHOT = Composite(
+    (
+        (("which",), Discrete(3, 5)),
+        (("how", 0), Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0))),
+        (("how", 1), MultiDiscrete((4, 2), (1, 0), (2, 1), "int16")),
+        (("free",), Box((), "float64", (-np.inf,), (np.inf,))),
+    )
+)
+
+
+def test_the_exported_policy_has_an_output_for_each_leaf_and_masks_its_choices():
+    head = head_of(SHOT)
+    graph, generator = reference.actor_critic(reference.FLAT, head, mask="action_mask"), np.random.default_rng(2)
+    mask = Box((9,), "uint8", (0.0,), (1.0,))
+    spaces = Spaces((("action_mask", mask), ("obs", Box((3,), "float32", (-1.0,), (1.0,)))), SHOT, "action_mask")
+    published = reference.record(graph, generator)
+    obs = reference.observations(graph, generator, 40)
+    session = onnxruntime.InferenceSession(onnx.export(graph, spaces, published))
+    names = ["action.which", "action.how.0", "action.how.1", "action.free"]
+    assert [output.name for output in session.get_outputs()] == ["value", *names]
+    found = session.run(names, obs)
+    nothing = np.zeros((40, *head.noise.shape), np.float32)
+    greedy = reference.act(graph, published, obs, nothing, np.zeros(40, np.float32))["action"]
+    expected = batched(SHOT, to_environment(greedy, SHOT, environment_array(SHOT, 40)))
+    for one, other in zip(found, (expected["which"], *expected["how"], expected["free"]), strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    assert obs["action_mask"][np.arange(40), found[0] - 5].all()
+
+
+def test_the_exported_policy_gives_multi_discrete_actions_in_their_shape():
+    space = MultiDiscrete((4, 2, 3), (1, 0, -3), (3, 1), "int16")
+    graph, generator = reference.actor_critic(reference.FLAT, head_of(space)), np.random.default_rng(2)
+    spaces = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), space)
+    published = reference.record(graph, generator)
+    obs = reference.observations(graph, generator, 7)
+    (action,) = onnxruntime.InferenceSession(onnx.export(graph, spaces, published)).run(["action"], obs)
+    logits, _ = reference.head_and_value(graph, published, obs)
+    best = np.stack([logits[:, :4].argmax(1) + 1, logits[:, 4:6].argmax(1), logits[:, 6:].argmax(1) - 3], 1)
+    assert action.dtype == np.int16
+    np.testing.assert_array_equal(action, best[..., None])
+
+
 @pytest.mark.parametrize("name", [name for name, space in BOXES.items() if space.bounded])
 @pytest.mark.parametrize("kind", [SquashedGaussian, Deterministic])
 def test_an_exported_actor_gives_its_greedy_action_alone(kind, name):
@@ -168,15 +224,9 @@ def test_exported_action_values_give_the_best_action(name):
     np.testing.assert_array_equal(action, 10 + reference.action_values(graph.head, outputs).argmax(axis=1))
 
 
-def test_an_image_with_normalised_observations_is_refused():
-    graph = reference.actor_critic((Encoding("obs", "image", 12),), Gaussian(1), normalize_obs=True)
-    with pytest.raises(ValueError, match="image"):
-        onnx.write(graph, reference.record(graph, np.random.default_rng(0)))
-
-
 def test_native_says_what_it_does_not_run():
     assert all(map(supports, reference.GRAPHS.values()))
-    assert not any(map(supports, reference.IMAGES.values()))
+    assert not any(map(supports, (reference.IMAGES | reference.COMPOSED | reference.BRANCHED).values()))
     with pytest.raises(ValueError, match="native"):
         native.build(reference.IMAGES["image, channels last"])
 
@@ -204,7 +254,7 @@ def test_torch_runs_the_act_that_it_loads_by_name():
     out = {"action": np.zeros((2, 1), np.float32), "value": np.zeros(2, np.float32)}
     # 2 (1 + 2) = 6 and 2 (3 + 4) = 14; noise 1 and 10 with explore 1 and 0.
     obs, noise = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[1.0], [10.0]], np.float32)
-    backend.act({"obs": obs}, noise, np.array([1.0, 0.0], np.float32), out)
+    backend.act({"obs": obs, "noise": noise, "explore": np.array([1.0, 0.0], np.float32)}, out)
     np.testing.assert_array_equal(out["value"], [6.0, 14.0])
     np.testing.assert_array_equal(out["action"], [[7.0], [14.0]])
 
@@ -266,7 +316,9 @@ for module in (native, onnx):
     backend.load({"actor": np.ones(5, np.float32), "critic": np.ones(4, np.float32)})
     value = np.zeros(1, np.float32)
     obs = {"obs": np.ones((1, 3), np.float32)}
-    backend.act(obs, np.zeros((1, 1), np.float32), np.zeros(1, np.float32), {"value": value})
+    backend.act(
+        {**obs, "noise": np.zeros((1, 1), np.float32), "explore": np.zeros(1, np.float32)}, {"value": value}
+    )
     assert value[0] == 4.0
 assert "torch" not in sys.modules
 """

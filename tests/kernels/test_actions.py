@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.kernels.actions import environment_array, to_environment
-from penstock.types import Box, Discrete
+from penstock.kernels.actions import environment_array, generate_actions, to_environment
+from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
 
 
 def converted(action, space):
@@ -47,3 +47,47 @@ def test_an_unbounded_box_gets_the_sample():
 @pytest.mark.parametrize("start", [0, 5, -2])
 def test_discrete_counts_from_start(start):
     assert converted(np.array([0, 2], np.int64), Discrete(3, start)).tolist() == [start, start + 2]
+
+
+CHOICES = MultiDiscrete((3, 4), (1, -2), (2, 1), "int16")
+
+
+def test_a_multi_discrete_counts_each_element_from_its_start():
+    found = converted(np.array([[[0], [0]], [[2], [3]]]), CHOICES)
+    assert found.dtype == np.int16
+    assert found.tolist() == [[[1], [-2]], [[3], [1]]]
+
+
+MIXED = Composite(
+    (
+        (("which",), Discrete(3, 5)),
+        (("how", 0), Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0))),
+        (("how", 1), CHOICES),
+        (("free",), Box((), "float64", (-np.inf,), (np.inf,))),
+    )
+)
+
+
+def test_each_leaf_of_a_composite_is_in_its_own_units():
+    # 2 + 5; (0 + 1) / 2 * 4 - 2 and (0.5 + 1) / 2 * 10; 1 + 1 and 3 - 2; the sample itself.
+    found = converted(np.array([[2.0, 0.0, 0.5, 1.0, 3.0, 9.25]], np.float32), MIXED)
+    assert found.dtype == np.float64
+    assert found.tolist() == [[7.0, 0.0, 7.5, 2.0, 1.0, 9.25]]
+
+
+@pytest.mark.parametrize("space", [Discrete(4, 7), CHOICES, MIXED, Box((2,), "float32", (-1.0,), (1.0,))])
+def test_no_actions_are_converted_to_none(space):
+    assert len(converted(np.empty(0), space)) == 0
+
+
+def test_random_actions_are_spread_over_every_element():
+    spec = Spaces((), MIXED).action_spec()
+    out = np.zeros((5000, *spec.shape), spec.dtype)
+    generate_actions(MIXED, 3, np.arange(5000), 0, out)
+    # The standard error of a share of 1/4 is 0.006.
+    for column, choices in ((0, 3), (3, 3), (4, 4)):
+        shares = np.bincount(out[:, column].astype(np.int64), minlength=choices) / 5000
+        np.testing.assert_allclose(shares, 1 / choices, atol=0.03)
+    for column in (1, 2, 5):
+        assert -1.0 <= out[:, column].min() < -0.99
+        assert 0.99 < out[:, column].max() <= 1.0

@@ -1,4 +1,4 @@
-"""Heads of policies without a value, natively: what they choose at the edges, and which graphs they are of."""
+"""Native heads of policies without a value: their actions in edge cases, and the graphs that have them."""
 
 import numpy as np
 import pytest

@@ -41,7 +41,7 @@ def test_the_reference_gives_the_known_answers(counter, key, words):
 
 
 def words_of(seed, lane, step, size):
-    """What the kernel should generate: counter (block, lane, step low, step high), four words a block."""
+    """The words that the kernel should generate: counter (block, lane, step low, step high), four for each block."""
     key = (seed & MASK, seed >> 32)
     blocks = [philox((block, lane, step & MASK, step >> 32), key) for block in range((size + 3) // 4)]
     return [word for block in blocks for word in block]
@@ -121,3 +121,18 @@ def test_generate_shapes_the_noise_input_of_act():
 
 def test_no_lanes_generate_nothing():
     assert normal(0, np.zeros(0, np.int64), 0, 3).shape == (0, 3)
+
+
+def test_composed_noise_has_independent_parts():
+    parts = (NoiseSpec("gumbel", (3,)), NoiseSpec("normal", (2,)), NoiseSpec("gumbel", (3,)), NoiseSpec("normal", (2,)))
+    lanes = np.arange(20_000)
+    found = generate(NoiseSpec("composed", (10,), parts), 5, lanes, 2)
+    assert found.shape == (20_000, 10)
+    # The first part is what it would be alone.
+    np.testing.assert_array_equal(found[:, :3], gumbel(5, lanes, 2, 3))
+    # Standard error of a correlation of independent numbers: 1 / sqrt(20,000) = 0.007.
+    assert np.abs(np.corrcoef(found.T) - np.eye(10)).max() < 0.035
+    assert np.abs(np.corrcoef(np.abs(found).T) - np.eye(10)).max() < 0.035
+    np.testing.assert_allclose(found.mean(axis=0), [0.5772] * 3 + [0.0] * 2 + [0.5772] * 3 + [0.0] * 2, atol=0.05)
+    # A lane does not see the others.
+    np.testing.assert_array_equal(generate(NoiseSpec("composed", (10,), parts), 5, lanes[7:9], 2), found[7:9])

@@ -1,4 +1,4 @@
-"""The number of threads follows what calls took."""
+"""The number of threads follows the times of calls."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The native policy: row by row the same bits, in place, bound to slots, safe with numbers that are not numbers."""
+"""The native policy: the same bits for each row, in place, bound to slots, and safe with NaN and infinity."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def loaded(graph, level=None, seed=0):
 
 def acted(graph, kernel, obs, noise, explore):
     out = reference.outputs_for(graph, len(explore))
-    kernel.act(obs, noise, explore, out)
+    kernel.act({**obs, "noise": noise, "explore": explore}, out)
     return out
 
 
@@ -92,7 +92,10 @@ def test_outputs_are_written_in_place_into_rows_of_a_larger_array():
     obs, noise = reference.observations(graph, generator, 4), reference.noise_of(graph, generator, 4)
     expected = acted(graph, kernel, obs, noise, np.ones(4, np.float32))
     big = {"action": np.zeros((4, 3, 6), np.float32), "value": np.zeros((4, 5), np.float32)}
-    kernel.act(obs, noise, np.ones(4, np.float32), {"action": big["action"][:, 1], "value": big["value"][:, 2]})
+    kernel.act(
+        {**obs, "noise": noise, "explore": np.ones(4, np.float32)},
+        {"action": big["action"][:, 1], "value": big["value"][:, 2]},
+    )
     np.testing.assert_array_equal(big["action"][:, 1], expected["action"])
     np.testing.assert_array_equal(big["value"][:, 2], expected["value"])
     assert not big["action"][:, [0, 2]].any()
@@ -116,7 +119,7 @@ def test_any_output_may_be_absent(name, wanted):
     obs, noise = reference.observations(graph, generator, 4), reference.noise_of(graph, generator, 4)
     whole = acted(graph, kernel, obs, noise, np.ones(4, np.float32))
     out = {output: np.zeros_like(whole[output]) for output in wanted}
-    kernel.act(obs, noise, np.ones(4, np.float32), out)
+    kernel.act({**obs, "noise": noise, "explore": np.ones(4, np.float32)}, out)
     for output in wanted:
         np.testing.assert_array_equal(out[output], whole[output])
 
@@ -130,7 +133,7 @@ def test_an_output_that_the_head_does_not_give_is_refused(name, output):
     kernel, _ = loaded(graph)
     obs, noise = {"obs": np.zeros((1, 3), np.float32)}, reference.noise_of(graph, np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match=f"this policy gives .*{output}"):
-        kernel.act(obs, noise, np.ones(1, np.float32), {output: np.zeros(1, np.float32)})
+        kernel.act({**obs, "noise": noise, "explore": np.ones(1, np.float32)}, {output: np.zeros(1, np.float32)})
     with pytest.raises(ValueError, match="value"):
         kernel.bind({"obs": np.zeros((2, 1, 3), np.float32)}, {}).value(0)
 
@@ -180,7 +183,7 @@ def bound_to(graph, lanes=3, rows=2, **changes):
     kernel, _ = loaded(graph)
     obs = {"obs": np.zeros((rows, lanes, 3), np.float32)}
     out = {"action": np.zeros((rows, lanes, 1), np.float32), "value": np.zeros((rows, lanes), np.float32)}
-    arguments = {"lanes": np.arange(lanes), "obs": obs, "out": out} | changes
+    arguments = {"lanes": np.arange(lanes), "given": obs, "out": out} | changes
     return kernel.bind(**arguments), out
 
 

@@ -60,7 +60,7 @@ def test_terminated_wins_over_truncated():
 
 
 def test_a_truncated_row_of_a_same_step_source_bootstraps_from_its_final_value():
-    # Row 1 ends; its last observation is worth 10, row 2 is another episode's first.
+    # Row 1 ends an episode; its last observation has value 10. Row 2 is the first of another episode.
     # delta_1 = 1 + 0.5 * 10 - 2 = 4 = A_1. A_0 = 1 + 0.25 * 4 = 2.
     rollout = {"reward": column(1, 1, 1), "value": column(1, 2, 3, 4), "truncated": column(0, 1, 0)}
     advantage, _ = estimated(rollout, 0.5, 0.5, finals=[(1, 0, 10.0)])

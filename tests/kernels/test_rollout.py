@@ -1,4 +1,4 @@
-"""The rollout writer against what its rows should hold, from sources with staging arrays, new ones and strided ones."""
+"""The rows of the rollout writer, from sources with staging arrays, with new arrays, and with strided arrays."""
 
 import numpy as np
 import pytest
@@ -208,7 +208,7 @@ def test_what_is_not_there_is_named(writer):
             writer.store(t, result)
     with pytest.raises(ValueError, match="StepResult"):
         writer.store(0, tuple(result[:5]))
-    # A refused result leaves nothing behind that the next call could mistake for checked.
+    # After a refused result the next call must check its arrays again.
     assert writer.store(0, result) == (0, 1)
 
 

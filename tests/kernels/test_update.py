@@ -316,7 +316,7 @@ def test_what_it_does_not_train():
 
 @pytest.mark.parametrize("level", levels())
 def test_every_row_that_is_named_counts_and_no_other(level):
-    """A row that is NaN spoils what names it: found by naming all rows but one, and by spoiling each that is named."""
+    """A NaN row spoils minibatches that name it. Shown by naming all rows but one, and by spoiling each named row."""
     graph, config = GRAPHS["gaussian"], PPOConfig()
     state, rows = batch(graph)
     named = np.arange(3, 3 + 70).reshape(1, -1)

@@ -1,4 +1,4 @@
-"""Processes of the build with fault points die where ``PENSTOCK_FAULT`` says, and nowhere else."""
+"""Processes of the build with fault points die only at the place that ``PENSTOCK_FAULT`` names."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What loading the native module does to a process, and what it does not."""
+"""Loading the native module does not change how a process computes."""
 
 import subprocess
 import sys

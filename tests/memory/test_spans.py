@@ -1,4 +1,4 @@
-"""A ring of spans: the latest stay, whoever wrote them."""
+"""A ring of spans keeps the latest spans of all nodes."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""How far an evaluation is: a line now and then, or one that is drawn over itself."""
+"""The progress of an evaluation: a line from time to time, or one line that is overwritten."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""From rings of spans to a timeline: what nests stands on one track, what was idle shows."""
+"""From rings of spans to a timeline: nested spans are on one track, and idle time is shown."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_what_took_several_turns_has_a_track_of_its_own(tmp_path: Path) -> None:
         ("env.0", STEP, 0, 50),
         ("env.0", "rollout", 1, 60),
         ("env.0", STEP, 51, 61),
-        # This one fits into one turn; a name stands on the same track everywhere all the same.
+        # This span fits into one turn. All spans of one name are on the same track anyway.
         ("env.0", "rollout", 71, 72),
         ("env.0", STEP, 70, 73),
     )

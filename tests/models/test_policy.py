@@ -1,4 +1,4 @@
-"""The policy as torch functions: what act gives, and the units of its value."""
+"""The policy as torch functions: the outputs of act, and the units of its value."""
 
 import math
 
@@ -61,7 +61,7 @@ def test_an_image_policy_reads_its_value_from_the_last_output():
     published = {"actor": torch.from_numpy(graph.actor.initial(np.random.default_rng(0)))}
     published["actor"][-3:] = torch.tensor([0.0, 0.0, 5.0])
     obs = {"obs": torch.zeros(2, 36, 36, 3, dtype=torch.uint8)}
-    distribution, value = Policy(graph)(published, obs)
+    distribution, value, _ = Policy(graph)(published, obs)
     assert value.tolist() == pytest.approx([5.0, 5.0])
     assert distribution.entropy().tolist() == pytest.approx([math.log(2.0)] * 2)
 
@@ -100,7 +100,7 @@ def test_targets_and_values_change_units_both_ways():
 
 
 def without_value(head, *outputs, last=()):
-    """A policy whose outputs are those numbers, whatever it sees."""
+    """A policy whose outputs are these numbers for any observation."""
     network = Network("actor", (Linear(1, len(outputs), 1.0), *last))
     graph = PolicyGraph((Encoding("obs", "flat", 1),), network, None, head, gives_value=False)
     return Policy(graph), {"actor": torch.tensor([0.0] * len(outputs) + list(outputs))}
@@ -169,9 +169,10 @@ def test_a_dueling_layer_makes_the_values():
         (Gaussian(1), {"gives_value": False}, "Gaussian cannot give no value"),
         (SquashedGaussian(1), {}, "SquashedGaussian cannot give a value"),
         (Deterministic(1), {"gives_value": False, "normalize_value": True}, "neither a critic nor statistics"),
+        (Gaussian(1), {"encoding": (Encoding("obs", "image", 12),), "normalize_obs": True}, "there are none"),
     ],
 )
 def test_a_graph_that_nothing_could_run_is_refused(head, arguments, text):
     network = Network("actor", (Linear(1, head.outputs, 1.0),))
     with pytest.raises(ValueError, match=text):
-        PolicyGraph((Encoding("obs", "flat", 1),), network, None, head, **arguments)
+        PolicyGraph(**({"encoding": (Encoding("obs", "flat", 1),)} | arguments), actor=network, critic=None, head=head)

@@ -1,4 +1,4 @@
-"""Rows that another run has kept, learned from beside a run's own."""
+"""Learning from another run's rows beside a run's own."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def sampler(table):
 
 
 def own(reward):
-    """A table all of whose rewards are the same."""
+    """A table in which all rewards are the same."""
     specs = table_specs(SPACES, (), T, LANES, same_step=True)
     table = Table(Segment.create(Table.required(specs, 1, SLOTS), "table").bytes, specs, 1, SLOTS)
     for sequence in range(SLOTS - 1):
@@ -68,7 +68,7 @@ def test_each_minibatch_holds_its_share_and_no_rank_of_the_others_is_ever_change
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """A run whose table is there to be learned from."""
+    """A run whose table another run can learn from."""
     return penstock.train({**SMALL, "log_dir": str(tmp_path_factory.mktemp("first"))}, quiet=True).run_folder
 
 

@@ -1,4 +1,4 @@
-"""EnvNode with a policy port that answers late, and what it writes into a rollout."""
+"""EnvNode with a policy port that answers late, and the rollouts that it writes."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ class BrokenEnv(CountingEnv):
 
 
 class BrokenOnce(CountingEnv):
-    """In every other one the reward is not a number in the first step of the third episode."""
+    """Every other environment gives a NaN reward in the first step of its third episode."""
 
     episodes = 0
     made = itertools.count()
@@ -74,7 +74,7 @@ class BrokenOnce(CountingEnv):
 
 
 class BrokenLastRow(CountingEnv):
-    """What it shows after two steps of its second episode, row T of the first rollout, is not a number."""
+    """Its observation after two steps of its second episode, row T of the first rollout, is NaN."""
 
     episodes = 0
 
@@ -91,19 +91,20 @@ class BrokenLastRow(CountingEnv):
 
 
 class BrokenLastObservation(BrokenLastRow):
-    """What it shows as its first episode is cut is not a number."""
+    """The last observation of its first, truncated episode is NaN."""
 
     def broken(self) -> bool:
         return self.episodes == 1 and self.count == 4
 
 
 class LatePolicy:
-    """Answers each question only after it has been asked ``late`` times whether it has."""
+    """Answers each question only after ``late`` calls that ask for the answer."""
 
     def __init__(self, late: int) -> None:
         self.version = 3
         self.environment_action = np.zeros(LANES, np.int64)
         self.stacks: Arrays = {}
+        self.carry: Arrays = {}
         self.late = late
         self.left = 0
         self.slots: list[Arrays] = []
@@ -325,11 +326,12 @@ def stacked_counting() -> FrameStackObservation:
 
 
 class StackedPolicy(LatePolicy):
-    """Is asked about stacks, and keeps what it was asked about."""
+    """A policy port that acts on stacks, and keeps the stacks of its questions."""
 
     def __init__(self, late: int) -> None:
         super().__init__(late)
         self.stacks = {"obs": np.zeros((LANES, 3, 1), np.float32)}
+        self.carry: Arrays = {}
         self.seen: list[list[float]] = []
 
     def ask(self, handle: int, row: int, step: int) -> None:

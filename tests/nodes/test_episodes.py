@@ -8,15 +8,16 @@ import pytest
 
 from penstock.envs.sources import open_source
 from penstock.errors import BadDataError
-from penstock.nodes.evaluation.episodes import Episode, play
-from penstock.types import Array, NoiseSpec
+from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
+from penstock.policies import Deterministic, Network, PolicyGraph
+from penstock.types import Array, BackendSpec
 from tests.environments import ClockVectorEnv
 
 
 class ScriptedEnv(gymnasium.Env):
-    """Its seed, less 100, is the number of the episode: the first is one step long, the next two, each step worth 1.
+    """The number of an episode is its seed less 100. Episode n has n + 1 steps of reward 1.
 
-    In those of ``spoilt_at``, number -> step, that step's reward is NaN; at step 0 the first observation is.
+    ``spoilt_at`` is episode -> step: the reward of that step is NaN. At step 0 the first observation is NaN.
     """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
@@ -36,21 +37,30 @@ class ScriptedEnv(gymnasium.Env):
 class FirstAction:
     def load(self, published) -> None: ...
 
-    def act(self, obs, noise, explore, out: dict[str, Array]) -> None:
+    def act(self, inputs, out: dict[str, Array]) -> None:
         out["action"][...] = 0
 
 
 def played(lanes: int, numbers: Iterable[int], *, bad_numbers="skip", env=ScriptedEnv) -> list[Episode]:
     source, left = open_source(env, False, lanes), iter(numbers)
+    settings = PlaySettings(
+        env="Scripted",
+        vector=False,
+        ignore_obs=(),
+        spaces=source.spaces,
+        policy=PolicyGraph((), Network("actor", ()), None, Deterministic(1), gives_value=False),
+        backend=BackendSpec(f"{__name__}:FirstAction", ()),
+        lanes=lanes,
+        seed=0,
+        bad_numbers=bad_numbers,
+        open_limit_s=10.0,
+    )
     playing = play(
+        settings,
         source,
         FirstAction(),
-        source.spaces,
-        noise=NoiseSpec("normal", ()),
-        name="Scripted",
         seed_of=lambda number: number + 100,
         next_number=lambda lane: next(left, None),
-        bad_numbers=bad_numbers,
     )
     return sorted(episode for episode in playing if episode is not None)
 
@@ -68,7 +78,7 @@ def test_each_episode_that_is_begun_is_played_once_whatever_the_lanes(lanes: int
 @pytest.mark.parametrize("lanes", [1, 2, 4])
 @pytest.mark.parametrize("step", [0, 1, 3])
 def test_a_nan_spoils_its_own_episode_and_no_other(monkeypatch, lanes: int, step: int) -> None:
-    # Of episode 2 the first observation, the reward of a step, the reward of the step that ends it.
+    # In episode 2: the first observation, the reward of a step, the reward of the last step.
     monkeypatch.setattr(ScriptedEnv, "spoilt_at", {2: step})
     others = [(0, 1.0, 1, False), (1, 2.0, 2, False), (3, 4.0, 4, False)]
     assert played(lanes, range(4)) == sorted([*others, (2, 0.0, 0, True)])
@@ -86,7 +96,7 @@ def test_a_nan_is_refused_where_it_is_not_skipped(monkeypatch) -> None:
 
 
 def test_a_nan_in_an_episode_that_does_not_count_disturbs_nobody(monkeypatch) -> None:
-    # What a lane without an episode goes on with is seeded as episode 0.
+    # A lane without an episode goes on with the seed of episode 0.
     monkeypatch.setattr(ScriptedEnv, "spoilt_at", {0: 1})
     assert played(2, [3], bad_numbers="stop") == [(3, 4.0, 4, False)]
 

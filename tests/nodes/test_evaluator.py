@@ -8,7 +8,7 @@ import pytest
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream
 from penstock.metrics.report import report_specs
-from penstock.nodes.evaluation import EvaluatorNode, EvaluatorSettings
+from penstock.nodes.evaluation import EvaluatorNode, EvaluatorSettings, PlaySettings
 from penstock.nodes.learner import VERDICT
 from penstock.policies import Categorical
 from penstock.types import Array, ArraySpec, BackendSpec, Box, Discrete, Spaces
@@ -40,7 +40,7 @@ class FirstAction:
 
     def load(self, published: Mapping[str, Array]) -> None: ...
 
-    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+    def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         out["action"][...] = 0
 
 
@@ -107,20 +107,20 @@ def _stream(specs: tuple[ArraySpec, ...]) -> Stream:
 
 @pytest.fixture
 def asked() -> tuple[EvaluatorNode, Ports]:
-    """A node that has begun the evaluation it was asked for."""
-    settings = EvaluatorSettings(
+    """A node that has begun the requested evaluation."""
+    played = PlaySettings(
         env=f"{__name__}:WatchedClock",
         vector=False,
         ignore_obs=(),
         spaces=SPACES,
         policy=NoParameters(),  # type: ignore[arg-type]
         backend=BackendSpec(f"{__name__}:FirstAction", ()),
-        episodes=1,
         lanes=4,
         seed=0,
         bad_numbers="stop",
         open_limit_s=10.0,
     )
+    settings = EvaluatorSettings(played, episodes=1)
     node, ports = EvaluatorNode(settings), Ports()
     node.open(ports)  # type: ignore[arg-type]
     index = ports.requests.claim(2, 7)
@@ -134,9 +134,10 @@ def asked() -> tuple[EvaluatorNode, Ports]:
 
 
 class NoParameters:
-    """A policy graph that publishes nothing."""
+    """A policy that publishes nothing."""
 
-    head = Categorical(2)
+    carry = ()
+    noise = Categorical(2).noise
 
     def published(self) -> tuple[ArraySpec, ...]:
         return ()

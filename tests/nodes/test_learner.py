@@ -25,7 +25,7 @@ def test_parameters_that_are_no_numbers_are_never_committed(tmp_path: Path) -> N
 
 
 class LoudEnv(ClockEnv):
-    """Its hundredth step is worth more than the square of a float32 can say."""
+    """The reward of its hundredth step is so large that its square is no float32."""
 
     total = 0
 

@@ -1,4 +1,4 @@
-"""Several learners of one table: gradients and rows add up, whoever is killed in between."""
+"""Several learners of one table: the counts of gradients and rows are right after any kill."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_each_gradient_that_is_due_is_applied_once(tmp_path) -> None:
     found = [line for line in lines if "gradients/lag" in line]
     assert {"loss/value", "loss/entropy", "replay/ratio"} <= set(found[-1])
     assert all(0 <= line["gradients/lag_max"] <= LAG for line in found)
-    # The last line is of the last gradient step, though more of them are taken behind the last rollout.
+    # The last line is that of the last gradient step, although some steps come after the last rollout.
     updates = [line for line in lines if "gradients/applied" in line]
     assert updates[-1]["gradients/applied"] == int(arrays["applied"])
     assert updates[-1]["gradients/owed"] == 0

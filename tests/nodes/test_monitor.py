@@ -1,4 +1,4 @@
-"""MonitorNode: what it tells of restarts, life after life, and where it goes on in the log."""
+"""MonitorNode: its reports of restarts over several lives, and the place where it goes on in the log."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""PolicyNode with a port that says what waits: batches, versions, and where each number is written."""
+"""PolicyNode with a port that lists the waiting questions: batches, versions, and the place of each answer."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -46,14 +46,15 @@ class Backend:
     def load(self, published: Mapping[str, Array]) -> None:
         self.version = int(published["actor"][0])
 
-    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+    def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
+        obs, noise, explore = inputs["obs"], inputs["noise"], inputs["explore"]
         Backend.calls.append((self.version, len(noise)))
-        assert len(noise) == len(explore) == len(obs["obs"])
+        assert len(noise) == len(explore) == len(obs)
         for name, array in out.items():
             if name == "value":
-                array[...] = 10 * obs["obs"][:, 0] + self.version
+                array[...] = 10 * obs[:, 0] + self.version
             elif name == "action":
-                array[...] = obs["obs"][:, 0].astype(np.int64) % 7
+                array[...] = obs[:, 0].astype(np.int64) % 7
             else:
                 array[...] = noise[:, 0] * explore
 
@@ -117,6 +118,12 @@ class Ports:
     def stacks(self, asker: int) -> Arrays:
         return self.stacked[asker]
 
+    def carry(self, asker: int) -> Arrays:
+        return {}
+
+    def next_carry(self, asker: int) -> Arrays:
+        return {}
+
     def answer(self, asker: int, version: int) -> None:
         self.answered.append((asker, version))
 
@@ -135,7 +142,7 @@ def open_node(exploration: Exploration) -> tuple[PolicyNode, Ports]:
     actor = Network("actor", (), (("only", 1, 0.0),))
     graph = PolicyGraph((Encoding("obs", "flat", 1),), actor, None, Categorical(7))
     backend = BackendSpec(f"{__name__}:Backend", ())
-    node = PolicyNode(PolicyNodeSettings(PolicySettings(backend, graph, NOISE, SPACES, ROW, SEED, exploration), 10.0))
+    node = PolicyNode(PolicyNodeSettings(PolicySettings(backend, graph, SPACES, ROW, SEED, exploration), 10.0))
     ports = Ports()
     node.open(ports)  # type: ignore[arg-type]
     return node, ports
@@ -150,7 +157,7 @@ def test_rows_that_wait_are_answered_by_one_call_each_in_its_place(opened: tuple
     node.step()
     assert Backend.calls == [(0, 4)]
     assert ports.answered == [(0, 0), (1, 0)]
-    # An observation counts the lanes before it: ten a slot, two a row.
+    # An observation is the number of lanes before it: ten in each slot, two in each row.
     np.testing.assert_array_equal(ports.arrays["obs"][1, 2, :, 0], [14, 15])
     np.testing.assert_array_equal(ports.arrays["action"][1, 2], [0, 1])
     np.testing.assert_array_equal(ports.arrays["value"][1, 2], [140, 150])

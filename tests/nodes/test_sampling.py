@@ -1,4 +1,4 @@
-"""Minibatches that are sampled when they are wanted, or while the learner uses the one before."""
+"""Minibatches that are sampled on demand, or ahead of time while the learner uses the one before."""
 
 import threading
 
@@ -15,7 +15,7 @@ SIZE = 4
 
 
 class Numbers:
-    """Stands in for a sampler: each minibatch says what it was asked for."""
+    """Takes the place of a sampler: each minibatch holds the arguments of its request."""
 
     def __init__(self):
         self.asked = []

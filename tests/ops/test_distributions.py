@@ -7,10 +7,14 @@ import torch
 
 from penstock.ops.distributions import (
     CategoricalDistribution,
+    CategoricalRow,
     DiagonalGaussian,
+    Joint,
+    JointPart,
     TanhGaussian,
     epsilon_greedy,
     expected_value,
+    masked,
     perturbed,
 )
 
@@ -140,3 +144,73 @@ def test_epsilon_greedy_by_hand():
 def test_an_expected_value_by_hand():
     # Atoms 2, 4, 6 with probabilities 1/8, 2/8, 5/8: 2/8 + 8/8 + 30/8 = 5.
     assert expected_value(torch.log(rows([1.0, 2.0, 5.0])), 2.0, 6.0).tolist() == pytest.approx([5.0])
+
+
+def test_a_masked_choice_has_probability_zero_and_gets_no_gradient():
+    # Logits log 1, log 2, log 5, log 3 without the third: probabilities 1/6, 2/6, 0, 3/6.
+    logits = torch.log(rows([1.0, 2.0, 5.0, 3.0])).requires_grad_()
+    distribution = CategoricalDistribution(masked(logits, torch.tensor([[1, 1, 0, 1]], dtype=torch.uint8)))
+    probabilities = [distribution.log_prob(torch.tensor([action])).exp().item() for action in range(4)]
+    assert probabilities == pytest.approx([1 / 6, 2 / 6, 0.0, 3 / 6])
+    assert probabilities[2] == 0.0
+    entropy = distribution.entropy()
+    assert entropy.item() == pytest.approx(-sum(p * math.log(p) for p in (1 / 6, 2 / 6, 3 / 6)))
+    (gradient,) = torch.autograd.grad(distribution.log_prob(torch.tensor([1])) + entropy, logits)
+    assert gradient[0, 2].item() == 0.0
+    # Of log p_1: 1 - p_1 for itself, -p_i for the others; of the entropy: -p_i (log p_i + S).
+    p = torch.tensor([1 / 6, 2 / 6, 3 / 6], dtype=torch.float64)
+    expected = torch.tensor([0.0, 1.0, 0.0]) - p - p * (p.log() + entropy.item())
+    torch.testing.assert_close(gradient[0, [0, 1, 3]], expected)
+
+
+def test_no_noise_makes_a_masked_choice():
+    logits = masked(rows([0.0, 50.0]).expand(2, 2), torch.tensor([[1, 0], [1, 0]]))
+    sampled = CategoricalDistribution(logits).sample(rows([0.0, 1e4], [-100.0, 17.0]), rows(1.0, 1.0))
+    assert sampled.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mask_that_forbids_everything_makes_no_nan(dtype):
+    logits = torch.tensor([[1.0, 2.0]], dtype=dtype, requires_grad=True)
+    distribution = CategoricalDistribution(masked(logits, torch.zeros(1, 2)))
+    loss = distribution.log_prob(torch.tensor([0])) + distribution.entropy()
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert torch.isfinite(loss).all()
+    assert gradient.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("choices", [(2, 2, 2), (3, 1, 4)])
+def test_a_row_of_choices_is_the_product_of_its_parts(choices):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(5, sum(choices), generator=generator, dtype=torch.float64)
+    noise = torch.rand(5, sum(choices), generator=generator, dtype=torch.float64)
+    explore = torch.rand(5, generator=generator, dtype=torch.float64)
+    row = CategoricalRow(logits, choices)
+    parts = [CategoricalDistribution(part) for part in torch.split(logits, choices, 1)]
+    expected = [part.sample(own, explore) for part, own in zip(parts, torch.split(noise, choices, 1), strict=True)]
+    action = row.sample(noise, explore)
+    torch.testing.assert_close(action, torch.stack(expected, 1))
+    log_prob = sum(part.log_prob(action[:, index]) for index, part in enumerate(parts))
+    torch.testing.assert_close(row.log_prob(action), log_prob)
+    # A stored action may hold its choices as numbers.
+    torch.testing.assert_close(row.log_prob(action.double()), log_prob)
+    torch.testing.assert_close(row.entropy(), sum(part.entropy() for part in parts))
+
+
+def test_a_joint_log_prob_sums_to_one_over_all_choices():
+    choices = CategoricalRow(rows([0.3, -1.0, 0.4, 0.2, 2.0]), (2, 3))
+    total = sum(choices.log_prob(torch.tensor([[i, j]])).exp().item() for i in range(2) for j in range(3))
+    assert total == pytest.approx(1.0)
+
+
+def test_a_choice_and_its_numbers_add_up():
+    choice, number = CategoricalRow(torch.log(rows([1.0, 3.0])), (2,)), DiagonalGaussian(rows([1.0]), rows(0.0))
+    joint = Joint((JointPart(choice, slice(0, 2), slice(0, 1)), JointPart(number, slice(2, 3), slice(1, 2))))
+    # p = 3/4; density of 2 at mean 1 and sigma 1.
+    expected = math.log(3 / 4) - 0.5 - 0.5 * LOG_TWO_PI
+    assert joint.log_prob(rows([1.0, 2.0])).item() == pytest.approx(expected)
+    entropy = -(1 / 4 * math.log(1 / 4) + 3 / 4 * math.log(3 / 4)) + 0.5 + 0.5 * LOG_TWO_PI
+    assert joint.entropy().item() == pytest.approx(entropy)
+    # Noise 2 for the first choice: log 1 + 2 > log 3. Noise 0.5 for the number: 1 + 0.5.
+    assert joint.sample(rows([2.0, 0.0, 0.5]), rows(1.0)).tolist() == [[0.0, 1.5]]
+    assert joint.sample(rows([2.0, 0.0, 0.5]), rows(0.0)).tolist() == [[1.0, 1.0]]

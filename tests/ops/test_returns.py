@@ -1,4 +1,4 @@
-"""Advantages of a whole slot: which value a cut episode bootstraps from is read from the slot itself."""
+"""Advantages of a whole slot: the value from which a truncated episode bootstraps is read from the slot."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""LocalPolicy: what a node that steps environments is told, with backends that bind arrays and ones that do not."""
+"""LocalPolicy: its answers to an environment node, with backends that bind arrays and with others."""
 
 import numpy as np
 import pytest
@@ -37,12 +37,12 @@ class Board:
 
 
 def asked(name, build, exploration, steps=(0, 1, 2)):
-    """Ask for those steps; what the rows hold, what the environment was told, and what a kernel says at full length."""
+    """Ask for these steps. Returns the rows, the environment's actions, and a kernel's answer for whole arrays."""
     graph, (space, row) = reference.GRAPHS[name], CASES[name]
     published = reference.record(graph, np.random.default_rng(0))
     noise = graph.head.noise
     spaces = Spaces(OBS, space)
-    settings = PolicySettings(BackendSpec(build, (graph,)), graph, noise, spaces, row, SEED, exploration)
+    settings = PolicySettings(BackendSpec(build, (graph,)), graph, spaces, row, SEED, exploration)
     policy = LocalPolicy(settings, Board(published), FIRST, LANES)
     specs = (*spaces.obs_specs(), spaces.action_spec(), *row)
     rows = {spec.name: np.zeros((STEPS, LANES, *spec.shape), spec.dtype) for spec in specs}
@@ -125,12 +125,10 @@ def test_it_sees_stacks_that_stand_beside_the_rows(build):
     stacks = (ArraySpec("obs", (3,), "float32"),)
     exploration = Exploration(Constant(), 0, 5, 4.0)
     spaces = Spaces(OBS, space)
-    settings = PolicySettings(
-        BackendSpec(build, (graph,)), graph, graph.head.noise, spaces, row, SEED, exploration, stacks
-    )
+    settings = PolicySettings(BackendSpec(build, (graph,)), graph, spaces, row, SEED, exploration, stacks)
     policy = LocalPolicy(settings, Board(published), FIRST, LANES)
     rows = {spec.name: np.zeros((STEPS, LANES, *spec.shape), spec.dtype) for spec in (spaces.action_spec(), *row)}
-    rows["obs"] = np.zeros((STEPS, LANES), np.float32)  # a frame, which nobody acts on
+    rows["obs"] = np.zeros((STEPS, LANES), np.float32)  # a single frame, on which the policy cannot act
     policy.refresh()
     handle = policy.bind(rows)
     for t in range(2):

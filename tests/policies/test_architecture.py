@@ -1,22 +1,25 @@
-"""Which networks which spaces get, and what is refused."""
+"""The networks for each kind of spaces, and the spaces that are refused."""
 
 import numpy as np
 import pytest
 
-from penstock.errors import SpaceError
+from penstock.errors import ConfigError, SpaceError
 from penstock.policies import (
     Categorical,
+    Composed,
     Deterministic,
     Dueling,
     Encoding,
     EpsilonGreedy,
     Gaussian,
     Linear,
+    Network,
+    PolicyGraph,
     SquashedGaussian,
 )
 from penstock.policies.architecture import Body, actor_critic, deterministic_actor, q_network, squashed_actor
 from penstock.registry import Registry
-from penstock.types import Box, Discrete, Spaces
+from penstock.types import Box, Composite, Discrete, MultiDiscrete, NoiseSpec, Spaces
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
 IMAGE = Box((84, 84, 4), "uint8", (0.0,), (255.0,))
@@ -49,6 +52,47 @@ def test_a_dict_is_flattened():
     assert found.head == Categorical(3)
 
 
+def test_a_composite_gets_a_head_for_each_element_and_a_spread_for_each_number():
+    leaves = (
+        (("which",), Discrete(3)),
+        (("how",), Box((2,), "float32", (-1.0,), (1.0,))),
+        (("more",), MultiDiscrete((4, 5), (0, 0), (2,), "int8")),
+        (("how much",), Box((), "float32", (-1.0,), (1.0,))),
+    )
+    found = graph({"obs": VECTOR}, Composite(leaves))
+    assert found.head == Composed((Categorical(3), Gaussian(2), Categorical(4), Categorical(5), Gaussian(1)))
+    assert (found.head.outputs, found.head.size, found.head.deviations) == (15, 6, 3)
+    assert found.head.choices == (3, 4, 5)
+    assert found.actor.free == (("log_std", 3, -0.5),)
+    kinds = [(part.distribution, part.shape) for part in found.noise.parts]
+    assert kinds == [("gumbel", (3,)), ("normal", (2,)), ("gumbel", (9,)), ("normal", (1,))]
+    whole = (("which",), Box((1,), "int64", (0.0,), (9.0,)))
+    with pytest.raises(SpaceError, match=r"a Box of int64 \[1\]"):
+        graph({"obs": VECTOR}, Composite((whole,)))
+
+
+def test_choices_alone_take_the_noise_of_one_choice():
+    found = graph({"obs": VECTOR}, MultiDiscrete((4, 2), (0, 0), (2,), "int64"))
+    assert found.noise == NoiseSpec("gumbel", (6,))
+    assert not found.actor.free
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_no_network_sees_the_mask(image):
+    obs = (("obs.action_mask", Box((3,), "uint8", (0.0,), (1.0,))), ("obs.x", IMAGE if image else VECTOR))
+    spaces = Spaces(obs, Discrete(3), "obs.action_mask")
+    found = actor_critic(spaces, BODY, 0.0, normalize_obs=False, normalize_value=False)
+    assert [part.field for part in found.encoding] == ["obs.x"]
+    assert found.fields == ("obs.x", "obs.action_mask")
+    assert (found.mask, found.mask_size) == ("obs.action_mask", 3)
+
+
+def test_a_head_without_choices_has_nothing_to_mask():
+    network = Network("actor", (Linear(3, 3, 1.0),))
+    with pytest.raises(ValueError, match="Gaussian has no choices to mask"):
+        PolicyGraph((Encoding("obs", "flat", 3),), network, None, Gaussian(2), mask="m")
+
+
 def test_an_image_gets_the_nature_network_with_a_shared_trunk():
     found = graph({"obs": IMAGE})
     assert found.critic is None
@@ -64,10 +108,84 @@ def test_channels_may_come_first():
 
 
 @pytest.mark.parametrize(
-    ("box", "nature"), [((36, 36, 3), True), ((35, 36, 3), False), ((36, 36), False), ((8, 8, 3), False)]
+    ("box", "features"),
+    [
+        ((36, 36, 3), 512),
+        ((36, 36, 9), 512),
+        ((35, 36, 3), 256),
+        ((1, 8, 8), 256),
+        ((36, 36), None),
+        ((7, 7, 3), None),
+        ((8, 8, 12), None),
+    ],
 )
-def test_only_what_the_convolutions_can_eat_is_an_image(box, nature):
-    assert (graph({"obs": Box(box, "uint8", (0.0,), (255.0,))}).critic is None) is nature
+def test_large_images_get_the_nature_network_and_small_ones_the_resnet(box, features):
+    found = graph({"obs": Box(box, "uint8", (0.0,), (255.0,))})
+    assert [branch.features for branch in found.actor.branches] == ([features] if features else [])
+
+
+def test_impalas_resnet_has_three_sections_of_two_blocks():
+    (branch,) = graph({"obs": Box((72, 96, 3), "uint8", (0.0,), (255.0,))}, model="resnet").actor.branches
+    # Sections of 16, 32 and 32 filters: a convolution and two blocks of two; 72 x 96 becomes 9 x 12.
+    sections = [(3, 16), (16, 32), (32, 32)]
+    convolutions = sum(9 * a * b + b + 4 * (9 * b * b + b) for a, b in sections)
+    network = Network("n", branch.layers)
+    assert network.num_parameters == convolutions + 32 * 9 * 12 * 256 + 256
+
+
+def test_images_and_vectors_are_joined_in_one_network():
+    found = graph({"obs.eye": IMAGE, "obs.hand": Box((16, 16, 3), "uint8", (0.0,), (255.0,)), "obs.x": VECTOR})
+    branches = [(branch.fields, branch.features) for branch in found.actor.branches]
+    assert branches == [(("obs.eye",), 512), (("obs.hand",), 256), (("obs.x",), 3)]
+    assert found.actor.layers[0] == Linear(512 + 256 + 3, 64, 2.0**0.5)
+    assert (found.critic, found.features) == (None, 3)
+    assert graph({"obs.eye": IMAGE, "obs.x": VECTOR}, normalize_obs=True).published()[1].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "carry"),
+    [
+        ("lstm", 512, ["h", "c"]),
+        ("nature_cnn+gru", 512, ["h"]),
+        ("resnet+lstm", 256, ["h", "c"]),
+        ("mlp+gru", 32, ["h"]),
+    ],
+)
+def test_a_memory_stands_behind_an_encoder(model, features, carry):
+    spaces = Spaces((("obs", IMAGE),), Discrete(3))
+    flags = {"normalize_obs": False, "normalize_value": False}
+    found = actor_critic(spaces, Body(model, (64, 32), "tanh", 16), 0.0, **flags)
+    cell, last = found.actor.layers[-2:]
+    # Images are seen by one network for both; else actor and critic remember apart.
+    shared = model != "mlp+gru"
+    assert (found.critic is None) == shared
+    assert (cell.inputs, cell.size, last) == (features, 16, Linear(16, 3 + shared, 0.01))
+    assert [spec.name.rpartition(".")[2] for spec in found.carry] == carry * (2 - shared)
+
+
+def test_a_memory_is_shared_if_it_is_asked_for():
+    spaces, flags = Spaces((("obs", VECTOR),), Discrete(3)), {"normalize_obs": False, "normalize_value": False}
+    found = actor_critic(spaces, Body("lstm", (8,), "tanh", 16, share_memory=True), 0.0, **flags)
+    assert (found.critic, found.actor.layers[-1]) == (None, Linear(16, 4, 0.01))
+
+
+def test_dropout_is_for_what_learns_on_policy():
+    body = Body("auto", (8, 4), "tanh", dropout=0.1)
+    found = actor_critic(Spaces((("obs", VECTOR),), BOUNDED), body, 0.0, normalize_obs=False, normalize_value=False)
+    named = [(spec.name, spec.shape) for spec in found.dropout]
+    shapes = [("0", (8,)), ("1", (4,))]
+    assert named == [(f"dropout.{name}.{number}", shape) for name in ("actor", "critic") for number, shape in shapes]
+    with pytest.raises(ConfigError, match="dropout is for ppo and a2c; sac learns without it"):
+        squashed_actor(Spaces((("obs", VECTOR),), BOUNDED), body, "sac")
+
+
+def test_layer_norm_stands_before_each_activation():
+    spaces = Spaces((("obs", VECTOR),), Discrete(3))
+    found = actor_critic(
+        spaces, Body("auto", (8, 4), "tanh", layer_norm=True), 0.0, normalize_obs=False, normalize_value=False
+    )
+    kinds = [type(layer).__name__ for layer in found.actor.layers]
+    assert kinds == ["Linear", "LayerNorm", "Activation", "Linear", "LayerNorm", "Activation", "Linear"]
 
 
 def test_an_image_may_be_flattened_on_request():
@@ -78,12 +196,13 @@ def test_an_image_may_be_flattened_on_request():
     ("arguments", "text"),
     [
         (
-            {"obs": {"obs.eye": IMAGE, "obs.x": VECTOR}},
-            "the image obs.eye must stand alone, but there are obs.eye, obs.x",
-        ),
-        (
             {"obs": {"obs": VECTOR}, "model": "nature_cnn"},
-            "nature_cnn needs one uint8 image of at least 36 x 36, not obs",
+            "nature_cnn needs a uint8 image of at least 36 x 36, not obs",
+        ),
+        ({"obs": {"obs": VECTOR}, "model": "resnet"}, "resnet needs a uint8 image of at least 8 x 8, not obs"),
+        (
+            {"obs": {"obs": Box((9, 9, 3), "uint8", (0.0,), (255.0,))}, "model": "nature_cnn+lstm"},
+            "nature_cnn needs images of at least 36 x 36, and obs has 9 x 9: pass --model resnet",
         ),
         ({"obs": {"obs": IMAGE}, "normalize_obs": True}, "leave --normalize_obs off"),
         ({"obs": {"obs": VECTOR}, "action": Box((2,), "int64", (0.0,), (9.0,))}, r"a Box of int64 \[2\]"),
@@ -94,6 +213,27 @@ def test_what_nothing_here_serves_is_refused_in_one_line(arguments, text):
     with pytest.raises(SpaceError, match=text) as caught:
         graph(**arguments)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("restnet", "there is no model 'restnet'; did you mean resnet"),
+        ("lstm+resnet", "write one encoder and one memory, as resnet\\+lstm"),
+        ("mlp+lstm+gru", "write one encoder and one memory"),
+    ],
+)
+def test_a_model_that_is_not_known_is_named(model, text):
+    with pytest.raises(ConfigError, match=text) as caught:
+        graph({"obs": VECTOR}, model=model)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("build", [squashed_actor, deterministic_actor])
+def test_what_learns_from_single_rows_has_no_memory(build):
+    spaces = Spaces((("obs", VECTOR),), BOUNDED)
+    with pytest.raises(ConfigError, match="--model lstm has a memory, and sac learns from single rows: ppo and a2c"):
+        build(spaces, Body("lstm", (8,), "tanh", 8), "sac")
 
 
 BODY = Body("auto", (64, 32), "relu")

@@ -1,4 +1,4 @@
-"""How much noise counts at which step, and until when actions are generated blindly."""
+"""How much noise counts at each step, and until which step actions are generated blindly."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
-"""What of these tests a system can run at all."""
+"""Selects the tests of this folder that a system can run."""
 
 from penstock.processes.starts import FORKS
 
-# Where nothing is forked from a template (see FORKS) there is nothing to test; test_warden.py has how processes start.
-# Not collected instead of skipped, so that a skipped test is always a mistake.
+# Some systems fork no processes from a template (see FORKS), so there is nothing to test. test_warden.py tests how
+# processes start. Such tests are not collected instead of skipped, so that a skipped test is always a mistake.
 collect_ignore = [] if FORKS else ["test_template.py"]

@@ -1,4 +1,4 @@
-"""An environment is looked at in a process of its own: nothing of it stays, and its end is not the launcher's."""
+"""An environment is probed in a process of its own: nothing of it stays, and its death does not end the launcher."""
 
 import os
 import signal
@@ -15,6 +15,7 @@ from penstock.envs.sources import probe
 from penstock.errors import EnvError, NodeError, SpaceError
 from penstock.planning import prepare
 from penstock.processes.probing import probe_apart
+from penstock.processes.starts import Processes
 from tests.environments import ClockEnv, TupleEnv
 
 HERE = __name__
@@ -37,6 +38,11 @@ class DyingEnv(ClockEnv):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
+class LeavingEnv(ClockEnv):
+    def __init__(self) -> None:
+        os._exit(0)
+
+
 class BrokenSpaces(ClockEnv):
     @property
     def observation_space(self):
@@ -44,7 +50,7 @@ class BrokenSpaces(ClockEnv):
 
 
 class DeafEnv(ClockEnv):
-    """Hangs as native code does, which no signal breaks off."""
+    """Hangs like native code, which no signal interrupts."""
 
     def __init__(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
@@ -56,6 +62,12 @@ class TalkingEnv(ClockEnv):
         print("loading")
 
 
+@pytest.fixture
+def processes():
+    with Processes() as made:
+        yield made
+
+
 def alive(pid: int) -> bool:
     try:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -63,17 +75,17 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_it_says_what_a_probe_in_this_process_says() -> None:
-    assert probe_apart("tests.environments:DictEnv", False) == probe("tests.environments:DictEnv")
-    found = probe_apart("tests.environments:TupleEnv", False, ignore_obs=("1.2",))
+def test_it_says_what_a_probe_in_this_process_says(processes) -> None:
+    assert probe_apart(processes, "tests.environments:DictEnv", False) == probe("tests.environments:DictEnv")
+    found = probe_apart(processes, "tests.environments:TupleEnv", False, ignore_obs=("1.2",))
     assert found == probe("tests.environments:TupleEnv", ignore_obs=["1.2"])
 
 
-def test_what_an_environment_starts_is_ended_and_nothing_else(tmp_path, monkeypatch) -> None:
+def test_what_an_environment_starts_is_ended_and_nothing_else(processes, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("CHILDREN", str(tmp_path / "children"))
     own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        prepare(from_mapping({"env": f"{HERE}:ServedEnv"}))
+        prepare(from_mapping({"env": f"{HERE}:ServedEnv"}), processes)
         child, orphan = map(int, (tmp_path / "children").read_text().split())
         assert not alive(child)
         assert not alive(orphan)
@@ -83,32 +95,37 @@ def test_what_an_environment_starts_is_ended_and_nothing_else(tmp_path, monkeypa
         own.wait()
 
 
-def test_what_can_be_mended_comes_as_it_was_said() -> None:
+def test_what_can_be_mended_comes_as_it_was_said(processes) -> None:
     with pytest.raises(SpaceError, match=r"--ignore_obs 1\.2\.said$"):
-        probe_apart(reference(TupleEnv), False)
+        probe_apart(processes, reference(TupleEnv), False)
     with pytest.raises(EnvError, match=r"^unknown environment 'CartPol-v1'; did you mean"):
-        probe_apart("CartPol-v1", False)
+        probe_apart(processes, "CartPol-v1", False)
 
 
-def test_an_environment_that_ends_its_process_is_one_line() -> None:
+def test_an_environment_that_ends_its_process_is_one_line(processes) -> None:
     with pytest.raises(EnvError, match=f"^environment {HERE}:DyingEnv cannot be made and reset: it ended .* SIGSEGV$"):
-        probe_apart(f"{HERE}:DyingEnv", False)
+        probe_apart(processes, f"{HERE}:DyingEnv", False)
 
 
-def test_another_error_brings_its_traceback() -> None:
+def test_an_environment_that_leaves_without_a_word_is_named(processes) -> None:
+    with pytest.raises(NodeError, match=f"environment {HERE}:LeavingEnv ended its process"):
+        probe_apart(processes, f"{HERE}:LeavingEnv", False)
+
+
+def test_another_error_brings_its_traceback(processes) -> None:
     with pytest.raises(NodeError, match="no spaces today") as caught:
-        probe_apart(f"{HERE}:BrokenSpaces", False)
+        probe_apart(processes, f"{HERE}:BrokenSpaces", False)
     assert "Traceback" in caught.value.detail
 
 
-def test_one_that_does_not_come_back_is_given_up(monkeypatch) -> None:
+def test_one_that_does_not_come_back_is_given_up(processes, monkeypatch) -> None:
     for limit in ("START_LIMIT_S", "MAKE_LIMIT_S"):
         monkeypatch.setattr(f"penstock.processes.probing.{limit}", 1.0)
     with pytest.raises(EnvError, match=r"^making, resetting and closing environment .*:DeafEnv takes more than 3 s$"):
-        probe_apart(f"{HERE}:DeafEnv", False, reset_limit_s=1.0)
+        probe_apart(processes, f"{HERE}:DeafEnv", False, reset_limit_s=1.0)
 
 
-def test_what_it_prints_is_no_part_of_the_answer(capfd) -> None:
-    probe_apart(f"{HERE}:TalkingEnv", False)
+def test_what_it_prints_is_no_part_of_the_answer(processes, capfd) -> None:
+    probe_apart(processes, f"{HERE}:TalkingEnv", False)
     said = capfd.readouterr()
     assert (said.out, said.err) == ("", "loading\n")

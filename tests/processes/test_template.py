@@ -1,4 +1,4 @@
-"""Processes forked from a template: what they share, what each has of its own, and what becomes of them without it."""
+"""Processes forked from a template: what they share, what each has of its own, and what happens after its death."""
 
 import json
 import os
@@ -27,7 +27,7 @@ HERE = Path(__file__)
 def table():
     made = Processes()
     yield made
-    made.kill_all()
+    made.close()
 
 
 def said(table: Processes, path, what: str, group: str = "one", imports: Sequence[str] = ()):
@@ -37,7 +37,7 @@ def said(table: Processes, path, what: str, group: str = "one", imports: Sequenc
 
 
 def template(table: Processes) -> psutil.Process:
-    """The child of the warden that is no node."""
+    """The warden's child that runs no nodes."""
     run(table, "import time; time.sleep(60)", "asleep")
     node = psutil.Process(table.pid("asleep"))
     (found,) = (child for child in node.parent().children() if child != node)
@@ -96,10 +96,19 @@ def test_a_template_that_dies_when_it_is_asked_leaves_no_process_that_nobody_kno
     assert wait_until(lambda: {child.pid for child in warden.children()} == {pid, table.pid("asleep")})
 
 
+def test_the_template_forks_for_the_next_program_as_well(table) -> None:
+    mold = template(table)
+    table.clear()
+    assert mold.parent().children() == [mold]
+    run(table, "import time; time.sleep(60)", "next")
+    assert psutil.Process(table.pid("next")) in mold.parent().children()
+    assert mold.parent().children()[0] == mold
+
+
 def test_the_template_ends_with_the_table() -> None:
     made = Processes()
     mold = template(made)
-    made.kill_all()
+    made.close()
     assert not mold.is_running()
 
 
@@ -134,11 +143,22 @@ def test_who_is_killed_while_its_template_imports_never_is(table, tmp_path, impo
     run(table, f"open({str(stray)!r}, 'w')", "slow", imports=[SLOW])
     table.kill("slow")
     assert table.running() == ()
-    # Forked behind the stray one, if that still were.
+    # It would be forked after the stray process, if that still existed.
     run(table, f"open({str(wanted)!r}, 'w'); import time; time.sleep(0.5)", "slow", imports=[SLOW])
     import_ends.touch()
     assert exits(table) == [Exit("slow", 0, "")]
     assert wanted.exists()
+    assert not stray.exists()
+
+
+def test_no_start_is_left_over_for_the_next_program(table, tmp_path, import_ends) -> None:
+    stray = tmp_path / "stray"
+    run(table, f"open({str(stray)!r}, 'w')", "slow", imports=[SLOW])
+    table.clear()
+    assert table.running() == ()
+    import_ends.touch()
+    run(table, "import time; time.sleep(0.5)", "slow", imports=[SLOW])
+    assert exits(table) == [Exit("slow", 0, "")]
     assert not stray.exists()
 
 
@@ -169,7 +189,7 @@ def test_nobody_runs_before_it_is_known(table, tmp_path, import_ends) -> None:
     warden, ran = mold.parent(), tmp_path / "ran"
     mold.suspend()
     run(table, f"open({str(ran)!r}, 'w'); import time; time.sleep(60)")
-    # The warden does one thing after the other: it has asked for that one when this one ends.
+    # The warden works in order: when this process ends, it has already asked for the other one.
     import_ends.touch()
     run(table, "pass", "another", imports=[SLOW])
     assert exits(table)[0].group == "another"
@@ -178,7 +198,7 @@ def test_nobody_runs_before_it_is_known(table, tmp_path, import_ends) -> None:
     mold.resume()
     assert wait_until(lambda: any(child.pid not in known for child in warden.children()))
     (forked,) = (child for child in warden.children() if child.pid not in known)
-    # Whether it runs by now or waits, as it should.
+    # The forked process may run by now, or wait as it should.
     wait_until(ran.exists, 0.1)
     forked.kill()
     warden.resume()
@@ -218,7 +238,7 @@ def test_more_than_may_wait_for_a_template_start_by_themselves(table, import_end
 def test_what_the_system_keeps_back_is_said(table, come: int) -> None:
     """A process is given four descriptors, and fewer come."""
     warden = template(table).parent()
-    # Once this one has ended, the warden has closed all that it gave away.
+    # When this process has ended, the warden has closed all descriptors that it handed over.
     run(table, "pass", "another")
     exits(table)
     taken = {int(path.name) for path in Path(f"/proc/{warden.pid}/fd").iterdir()}
@@ -237,7 +257,7 @@ from penstock.processes.starts import Processes
 from tests.processes.test_template import template
 made = Processes()
 template(made)
-made.kill_all()
+made.close()
 """
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, preexec_fn=lambda: os.close(1), cwd=HERE.parents[2], check=False)
@@ -253,4 +273,4 @@ def test_a_file_of_the_users_stands_in_the_place_of_no_library(tmp_path, monkeyp
     made = Processes()
     what = "hasattr(__import__('colorsys'), 'here')"
     assert said(made, tmp_path / "said", what, imports=["colorsys"]) == on_the_path
-    made.kill_all()
+    made.close()

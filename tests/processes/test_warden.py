@@ -1,4 +1,4 @@
-"""The warden: what is left of a process's children after its end, and of everything after the launcher's."""
+"""The warden ends a process's children after the process, and all processes after the launcher."""
 
 import contextlib
 import os
@@ -18,13 +18,14 @@ from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.scheduler.lives import Exit
 from penstock.wiring.edges import Placement
+from tests.children import left_behind
 from tests.runtime.nodes import wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
 class Code(WorkerSpec):
-    """What a process is told in place of nodes: code, which runs when it is read."""
+    """Takes the place of nodes: code that runs when a process reads it."""
 
     code: str
 
@@ -38,7 +39,7 @@ def processes(monkeypatch, request):
     monkeypatch.setattr("penstock.processes.starts.FORKS", request.param)
     table = Processes()
     yield table
-    table.kill_all()
+    table.close()
 
 
 def run(table: Processes, code: str, group: str = "one", imports: Sequence[str] = ()) -> None:
@@ -93,7 +94,7 @@ def test_the_children_of_a_process_end_with_it(processes, tmp_path, apart: str) 
 
 
 def test_the_children_of_another_process_stay(processes, tmp_path) -> None:
-    # A child that a living process has let go of is the warden's as well.
+    # A child that a living process has detached belongs to the warden as well.
     path, code = tmp_path / "pid", CHILD.format(", start_new_session=True")
     daemon = "if os.fork() == 0: exec({!r}); os._exit(0)\nos.wait(); import time; time.sleep(60)"
     run(processes, daemon.format(code + TELL.format(str(path))))
@@ -101,8 +102,27 @@ def test_the_children_of_another_process_stay(processes, tmp_path) -> None:
     run(processes, "os._exit(1)", "two")
     assert exits(processes)[0].group == "two"
     assert alive(child)
-    processes.kill_all()
+    processes.close()
     assert not alive(child)
+
+
+def test_between_two_programs_all_that_runs_is_ended(processes, tmp_path) -> None:
+    # The child is in a session of its own, and its environment shows no mark: it has started no program.
+    path = tmp_path / "pid"
+    child = f"os.setsid(); open({str(path)!r}, 'w').write(str(os.getpid()))"
+    run(processes, f"import time\nif os.fork() == 0: {child}\ntime.sleep(60)")
+    pids = (processes.pid("one"), told(path))
+    processes.clear()
+    assert not any(map(alive, pids))
+    assert processes.running() == ()
+    assert processes.exits() == []
+    run(processes, "os._exit(3)")
+    assert exits(processes) == [Exit("one", 3, "")]
+
+
+def test_nothing_starts_before_the_first_process() -> None:
+    with Processes():
+        assert left_behind() == []
 
 
 def test_without_its_warden_a_run_ends(processes, monkeypatch) -> None:
@@ -115,19 +135,20 @@ def test_without_its_warden_a_run_ends(processes, monkeypatch) -> None:
 
 def test_a_process_that_cannot_be_started_is_named(monkeypatch) -> None:
     monkeypatch.setattr("penstock.processes.starts.FORKS", False)
-    processes = Processes()
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    run(processes, "")
-    with pytest.raises(ResourceError, match="process one cannot be started: No such file"):
-        wait_until(processes.exits)
-    processes.kill_all()
+    with Processes() as processes:
+        run(processes, "pass", "before")
+        assert exits(processes)[0].status == 0
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        run(processes, "")
+        with pytest.raises(ResourceError, match="process one cannot be started: No such file"):
+            wait_until(processes.exits)
 
 
 LAUNCHER = """
 import os, sys, time
 from penstock.runtime.local import launch
-from tests.runtime.nodes import counting
-launch(counting(5, "bear children", 50))
+from tests.runtime.nodes import counting, launched
+launched(launch, counting(5, "bear children", 50))
 """
 
 

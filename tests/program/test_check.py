@@ -1,4 +1,4 @@
-"""A program that cannot run is refused before anything starts, with every fault named."""
+"""A program that cannot run is refused before anything starts. The error names every fault."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the native sampler does, row by row in plain Python and NumPy; slow, and meant to be read."""
+"""The native sampler in plain Python and NumPy, row by row. It is slow, and easy to read."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ class Reference:
         return written if before is None else min(before[writer], written)
 
     def low(self, writer: int, before: list[int] | None) -> int:
-        """The slot that is filled next is never drawn from."""
+        """The slot that is filled next is never sampled from."""
         return max(self.high(writer, before) - (self.table.slots - 1), self.table.claimed(writer) - self.table.slots, 0)
 
     def draw(self, key: tuple[int, int], position: int, before: list[int] | None = None) -> Row:
@@ -74,7 +74,7 @@ class Reference:
         return None
 
     def follow(self, row: Row, before: list[int] | None = None) -> dict | None:
-        """Reward, discount and next observation; ``None`` where the row cannot be drawn."""
+        """Reward, discount and next observation; ``None`` if the row cannot be sampled."""
         if not self.field("valid", row) or self.stack(row, before) is None:
             return None
         reward, at = 0.0, row
@@ -100,7 +100,7 @@ class Reference:
         raise AssertionError("a chain has an end")
 
     def stack(self, row: Row, before: list[int] | None = None) -> list[Row] | None:
-        """The rows whose frames make up the row's stack, oldest first; ``None`` where one is gone."""
+        """The rows whose frames make up the row's stack, oldest first; ``None`` if a row is gone."""
         rows = [row]
         while len(rows) < self.frames:
             first = rows[0]
@@ -127,7 +127,7 @@ class Reference:
         return not self.field("valid", row) or bool(ended and "final.obs" in self.table.arrays)
 
     def batch(self, key: tuple[int, int], m: int, before: list[int] | None = None) -> Arrays:
-        """What ``Sampler.sample`` fills in."""
+        """The batch that ``Sampler.sample`` fills."""
         rows = [self.draw(key, position, before) for position in range(m)]
         chains = [self.follow(row, before) for row in rows]
         slots = [self.table.index(row.writer, row.sequence) for row in rows]

@@ -1,4 +1,4 @@
-"""What a table held comes back: row for row, whatever number of writers share the lanes."""
+"""A table's content is restored row by row, for any number of writers that share the lanes."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def memory(nbytes: int) -> np.ndarray:
 
 
 def filled(writers: int, count: int) -> Table:
-    """A table in which every number says where it stands: rollout, step and lane, the same for any ``writers``."""
+    """A table in which every number shows its place: rollout, step and lane, the same for any ``writers``."""
     table, lanes = empty(writers), NUM_ENVS // writers
     for sequence in range(count):
         for writer in range(writers):
@@ -120,7 +120,7 @@ def test_as_much_of_one_writer_as_of_another_is_kept() -> None:
     table.claim(1, 3)
     table.push(1, 3)
     assert contents(table, [3, 4])["obs"].shape[0] == 3
-    # What is being overwritten is left out: writer 0 is filling the slot of its oldest.
+    # The slot that is being overwritten is left out: writer 0 is filling the slot of its oldest sequence.
     for sequence in (3, 4):
         table.claim(0, sequence)
         table.push(0, sequence)

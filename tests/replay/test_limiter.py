@@ -45,7 +45,7 @@ def test_steps_go_on_while_no_row_comes_up_to_the_bound() -> None:
     assert reusing.due(140) == 10
     assert [reusing.spare(140, steps) for steps in (10, 29, 30, 31)] == [20, 1, 0, 0]
     assert reusing.spare(100, 0) == 0
-    # Without reuse nothing is spare, not even what was due and left out.
+    # Without reuse no step is spare, not even steps that were due and left out.
     assert LIMITER.spare(140, 10) == LIMITER.spare(140, 3) == 0
 
 

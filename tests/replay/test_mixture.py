@@ -5,7 +5,7 @@ from penstock.replay.mixture import Mixture
 
 
 class Numbered:
-    """Fills in its own number, and notes what it was asked for."""
+    """Fills in its own number, and notes the arguments of each call."""
 
     def __init__(self, number: int) -> None:
         self.number, self.asked = number, []

@@ -70,7 +70,7 @@ def test_a_batch_by_hand() -> None:
     out = arrays(4)
     key = (11, 22)
     sampler.sample(key, out)
-    # Rows 0, 2 and 5 hold 1, 3 and 4 of 8; position i draws from [2 i, 2 i + 2).
+    # Rows 0, 2 and 5 hold 1, 3 and 4 of 8. Position i samples from [2 i, 2 i + 2).
     unit = 2.0**-22
     for position in range(4):
         word = words(key, position, 0)
@@ -111,7 +111,7 @@ def test_rows_whose_priorities_are_rare_are_found_and_drawn_by_them() -> None:
     able = np.array([reference.follow(Row(0, 0, row // 2, row % 2)) is not None for row in range(8)])
     first, second = np.flatnonzero(able)[:2]
     assert not able.all()
-    # What cannot be drawn yet has a million times the priority of what can.
+    # Rows that cannot be sampled yet have a million times the priority of the others.
     priorities = np.where(able, 0.0, 10_000.0)
     priorities[[first, second]] = 2.0**-10, 3 * 2.0**-10
     tree.set(0, 0, priorities)

@@ -1,4 +1,4 @@
-"""A table's file goes on from a checkpoint: what is the checkpoint's is there, what was overwritten is left out."""
+"""A table's file goes on from a checkpoint: it has the checkpoint's rows, without those that were overwritten."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from penstock.types import Box, Discrete, Spaces
 
 NUM_ENVS, T, SLOTS = 4, 3, 5
 ROWS = NUM_ENVS * T
-"""That carry transitions, in one slot of every writer."""
+"""Number of rows with transitions in one slot of every writer."""
 SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))
 
 
@@ -47,7 +47,7 @@ def first_priority(slot: dict, config: None) -> np.ndarray:
 
 
 def write(path: Path, own: Rings, ends: Sequence[int], life: int = 0) -> None:
-    """Fill each ring on to an end, with numbers that say where they stand: life, rollout, step and lane."""
+    """Fill each ring up to an end, with numbers that show their place: life, rollout, step and lane."""
     table, tree = opened(path, own)
     lanes = table.arrays["valid"].shape[2]
     for writer, end in enumerate(ends):
@@ -65,14 +65,14 @@ def write(path: Path, own: Rings, ends: Sequence[int], life: int = 0) -> None:
 
 
 def checkpoint(path: Path, own: Rings, taken: Sequence[int], update: int = 7, files: Sequence[str] = ()) -> Checkpoint:
-    """As the checkpointer writes it: where each writer was, and what it says of the file."""
+    """A checkpoint as the checkpointer writes it: the position of each writer, and the note about the file."""
     mark = marked(path, opened(path, own)[0])
     manifest = {"update": update, "files": dict.fromkeys(files), MARK: json.loads(json.dumps(mark))}
     return Checkpoint(path.parent, manifest, {"taken": np.array(taken)})
 
 
 def held(path: Path, own: Rings) -> list[list[int]]:
-    """Lane -> the sequences that it has rows of; each row is where it says that it is."""
+    """Lane -> the sequences of its rows. Checks that each row is at the place that its numbers show."""
     table, tree = opened(path, own)
     lanes = table.arrays["valid"].shape[2]
     found = []
@@ -123,7 +123,7 @@ def test_rows_that_came_since_are_forgotten_and_those_they_replaced_left_out(pat
     begin(path, own, None)
     write(path, own, [9, 9])
     saved = checkpoint(path, own, [9, 9])
-    # The checkpoint could draw from 5 to 8. Writer 0 pushes 9 and 10 and is killed in 11, which replaces 6.
+    # The checkpoint could sample from 5 to 8. Writer 0 pushes 9 and 10 and is killed in 11, which replaces 6.
     write(path, own, [11, 10])
     opened(path, own)[0].claim(0, 11)
     # 5 and 6 of two lanes; writer 1 had a slot to spare.
@@ -137,7 +137,7 @@ def test_rows_that_came_since_are_forgotten_and_those_they_replaced_left_out(pat
     assert tree.total() == pytest.approx(
         ranks.sum() + sum(tree.read(leaves(table, 1, 5))) + sum(tree.read(leaves(table, 1, 6)))
     )
-    # It goes round, and has all of its ring again.
+    # After one round the whole ring can be sampled again.
     write(path, own, [13, 13])
     assert held(path, own) == [[9, 10, 11, 12]] * NUM_ENVS
 
@@ -155,11 +155,11 @@ def test_resumed_twice_from_one_checkpoint_both_lives_count(path: Path) -> None:
     write(path, own, [11, 11], life=1)
     assert begin(path, own, saved).left_out == ROWS
     write(path, own, [10, 10], life=2)
-    # What the first of them had overwritten is not there the second time either.
+    # Rows that the first resumed run had overwritten are not there the second time either.
     assert begin(path, own, saved) == Found(4 * ROWS, ROWS, same_ranks=False)
     assert held(path, own) == [[6, 7, 8]] * NUM_ENVS
     write(path, own, [10, 10])
-    # A checkpoint of this life counts from what it had.
+    # A checkpoint of this life counts from the rows that this life began with.
     assert begin(path, own, checkpoint(path, own, [10, 10], update=8)) == Found(4 * ROWS)
 
 
@@ -261,7 +261,7 @@ def test_once_the_machine_was_restarted_only_what_was_on_the_disk_counts(
 
 
 def refused(path: Path, own: Rings, saved: Checkpoint) -> str:
-    """The line; the file is as it was."""
+    """The line of the error. Checks that the file did not change."""
     before = path.read_bytes() if path.is_file() else b""
     with pytest.raises(RunFolderError) as error:
         begin(path, own, saved)

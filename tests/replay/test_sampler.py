@@ -96,7 +96,7 @@ def hand_made(
 
 
 def drawn(sampler: Sampler, frames: int = 1) -> dict[int, tuple]:
-    """Index -> reward, discount, next observation, observation; of so many draws that all rows have come."""
+    """Index -> reward, discount, next observation, observation, from so many samples that every row occurs."""
     out = batch(512, frames)
     sampler.sample((3, 0), out)
     obs, behind = out["obs"][..., 0].tolist(), out["next.obs"][..., 0].tolist()
@@ -106,7 +106,7 @@ def drawn(sampler: Sampler, frames: int = 1) -> dict[int, tuple]:
 
 def test_one_step_by_hand() -> None:
     _, sampler = hand_made(same_step=True)
-    # Flat rows: slot 0 has 0..3, slot 1 has 4..7; rows 3 and 7 are the bootstrap and are not drawn.
+    # Flat rows: slot 0 has 0..3, slot 1 has 4..7. Rows 3 and 7 are bootstrap rows and are not sampled.
     assert drawn(sampler) == {
         0: (10, 0.5, 2, 1),
         1: (20, 0.5, 3, 2),

@@ -1,4 +1,4 @@
-"""A made-up world: lanes whose every observation and reward is a number of its own, written into tables as rollouts."""
+"""A made-up world: lanes in which all observations and rewards are different, written into tables as rollouts."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Step:
 
 
 def lane_steps(lane: int, count: int, seed: int, same_step: bool, end: float = 0.15) -> list[Step]:
-    """So many steps of a lane, in episodes that end by chance."""
+    """This many steps of a lane, in episodes that end at random."""
     random = np.random.default_rng([seed, lane])
     steps: list[Step] = []
     number = 1000 * lane
@@ -59,7 +59,7 @@ def make_table(num_steps: int, lanes: int, writers: int, slots: int, same_step: 
 
 
 def steps_before(steps: list[Step], same_step: bool) -> int:
-    """How many steps the episode has that goes on behind these."""
+    """Number of steps so far of the episode that goes on behind these steps."""
     count = 0
     for step in reversed(steps):
         if not step.valid or (same_step and (step.terminated or step.truncated)):

@@ -5,20 +5,23 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from penstock.nodes.contract import Ports
+from penstock.processes.starts import Processes
 from penstock.program.graph import NodeSpec, Program, Record, Stream
+from penstock.scheduler.outcome import Outcome
 from penstock.types import ArraySpec
 
 HERE = __name__
 
 
 def cores() -> list[int]:
-    """The cores that this process may run on: all, where a system does not say."""
+    """The cores that this process may run on; all cores, if the system does not tell."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
@@ -82,7 +85,7 @@ class Source:
 
 
 class Sink:
-    """Adds up what comes, and has had enough after so many numbers (or when the run stops)."""
+    """Adds up the numbers that come, and finishes after so many numbers, or when the run stops."""
 
     def __init__(self, settings: Count) -> None:
         self.settings = settings
@@ -131,6 +134,12 @@ def counting(numbers: int, then: str = "go on", wanted: int | None = None) -> Pr
         ),
         ends_with=("sink",),
     )
+
+
+def launched(launch: Callable[[Program, Processes], Outcome], program: Program) -> Outcome:
+    """The outcome of a program in processes of its own."""
+    with Processes() as processes:
+        return launch(program, processes)
 
 
 def wait_until(condition: object, limit_s: float = 5.0) -> bool:

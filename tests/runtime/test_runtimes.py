@@ -15,7 +15,7 @@ from penstock.errors import NodeError
 from penstock.metrics.trace import OPEN, STEP, read_timeline
 from penstock.runtime import inline, local
 from tests.children import left_behind
-from tests.runtime.nodes import cores, counting, wait_until
+from tests.runtime.nodes import cores, counting, launched, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def shared_memory() -> set[str]:
 
 @pytest.mark.parametrize("launch", [inline.launch, local.launch])
 def test_a_program_runs_to_its_end(launch) -> None:
-    outcome = launch(counting(100))
+    outcome = launched(launch, counting(100))
     assert outcome.record["total"] == sum(range(100))
     assert not outcome.interrupted
     assert outcome.counters["sink"]["checkpoints"] == 100
@@ -34,7 +34,7 @@ def test_a_program_runs_to_its_end(launch) -> None:
 
 @pytest.mark.parametrize(("launch", "processes"), [(inline.launch, ["inline"]), (local.launch, ["sink", "source"])])
 def test_a_program_that_is_traced_keeps_what_each_node_did(launch, processes, tmp_path: Path) -> None:
-    launch(replace(counting(20), trace=tmp_path))
+    launched(launch, replace(counting(20), trace=tmp_path))
     timeline = read_timeline(tmp_path)
     assert timeline is not None
     assert sorted({node.process for node in timeline.nodes}) == processes
@@ -46,7 +46,7 @@ def test_a_program_that_is_traced_keeps_what_each_node_did(launch, processes, tm
 
 def test_a_node_that_dies_leaves_its_trace(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="SIGKILL"):
-        local.launch(replace(counting(5, "die", wanted=50), trace=tmp_path))
+        launched(local.launch, replace(counting(5, "die", wanted=50), trace=tmp_path))
     timeline = read_timeline(tmp_path)
     assert timeline is not None
     # It dies in the middle of its fifth turn.
@@ -56,14 +56,14 @@ def test_a_node_that_dies_leaves_its_trace(tmp_path: Path) -> None:
 
 @pytest.mark.alone
 def test_local_leaves_nothing_behind() -> None:
-    local.launch(counting(10))
+    launched(local.launch, counting(10))
     assert left_behind() == []
     assert shared_memory() == set()
 
 
 def test_an_error_in_a_process_comes_with_its_own_traceback() -> None:
     with pytest.raises(NodeError, match="the source is broken") as caught:
-        local.launch(counting(5, "raise", wanted=50))
+        launched(local.launch, counting(5, "raise", wanted=50))
     assert caught.value.node == "source"
     assert 'raise ValueError("the source is broken")' in caught.value.detail
     assert left_behind() == []
@@ -73,7 +73,7 @@ def test_a_process_steps_back_as_far_as_its_nodes_ask_for() -> None:
     program = counting(5, "say its niceness", wanted=50)
     nodes = tuple(replace(node, niceness=3 * (node.name == "source")) for node in program.nodes)
     with pytest.raises(NodeError) as caught:
-        local.launch(replace(program, nodes=nodes))
+        launched(local.launch, replace(program, nodes=nodes))
     assert f"ValueError: niceness {min(19, os.nice(0) + 3)}\n" in caught.value.detail
 
 
@@ -82,7 +82,7 @@ def test_a_process_keeps_to_the_core_that_its_node_names(core: int | None) -> No
     program, all_cores = counting(5, "say its cores", wanted=50), cores()
     nodes = tuple(replace(node, core=core if node.name == "source" else None) for node in program.nodes)
     with pytest.raises(NodeError) as caught:
-        local.launch(replace(program, nodes=nodes))
+        launched(local.launch, replace(program, nodes=nodes))
     # macOS lets no process choose: there the name of a core changes nothing.
     kept = core is not None and hasattr(os, "sched_setaffinity")
     expected = [all_cores[core % len(all_cores)]] if kept else all_cores
@@ -91,14 +91,14 @@ def test_a_process_keeps_to_the_core_that_its_node_names(core: int | None) -> No
 
 def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
     with pytest.raises(NodeError, match="process source was ended by SIGKILL"):
-        local.launch(counting(5, "die", wanted=50))
+        launched(local.launch, counting(5, "die", wanted=50))
     assert left_behind() == []
 
 
 @pytest.mark.alone
 def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
     with pytest.raises(NodeError, match="no sign of life from source") as caught:
-        local.launch(counting(5, "hang", wanted=50))
+        launched(local.launch, counting(5, "hang", wanted=50))
     assert "in end" in caught.value.detail  # the function that sleeps
     assert left_behind() == []
 
@@ -106,7 +106,7 @@ def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
 @pytest.mark.alone
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
     with pytest.raises(NodeError, match="the run came no further for") as caught:
-        local.launch(replace(counting(5, wanted=50), stall_limit_s=3.0))
+        launched(local.launch, replace(counting(5, wanted=50), stall_limit_s=3.0))
     assert "2 of 2 slots of numbers to fill" in caught.value.detail
     assert "0 of 2 slots of numbers to read" in caught.value.detail
     assert caught.value.detail.count("in run_nodes") == 2  # the stacks of both
@@ -114,13 +114,13 @@ def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
 
 def test_an_error_inline_is_raised_as_it_is() -> None:
     with pytest.raises(ValueError, match="the source is broken"):
-        inline.launch(counting(5, "raise"))
+        launched(inline.launch, counting(5, "raise"))
 
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_run_in_order() -> None:
     handler = signal.getsignal(signal.SIGINT)
-    outcome = local.launch(counting(5, "interrupt launcher", wanted=50))
+    outcome = launched(local.launch, counting(5, "interrupt launcher", wanted=50))
     assert outcome.interrupted
     assert int(outcome.record["total"]) in {0, 1, 3, 6, 10}  # as far as it had come
     assert left_behind() == []
@@ -130,8 +130,8 @@ def test_an_interrupt_ends_the_run_in_order() -> None:
 @pytest.mark.alone
 def test_when_the_launcher_is_killed_its_processes_end() -> None:
     code = (
-        "from penstock.runtime.local import launch; from tests.runtime.nodes import counting; "
-        "launch(counting(5, 'go on', 50))"
+        "from penstock.runtime.local import launch; from tests.runtime.nodes import counting, launched; "
+        "launched(launch, counting(5, 'go on', 50))"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     process = psutil.Process(launcher.pid)
@@ -146,15 +146,15 @@ def test_when_the_launcher_is_killed_its_processes_end() -> None:
 def test_an_error_is_told_at_once_though_an_environments_child_lives_on() -> None:
     begun = time.monotonic()
     with pytest.raises(NodeError, match="the source is broken"):
-        local.launch(counting(5, "fork and raise", wanted=50))
+        launched(local.launch, counting(5, "fork and raise", wanted=50))
     assert time.monotonic() - begun < 20  # the child sleeps for 30
 
 
 @pytest.mark.usefixtures("interruptible")
 def test_inline_a_second_interrupt_ends_what_stands_still() -> None:
     code = (
-        "from penstock.runtime.inline import launch; from tests.runtime.nodes import counting; "
-        "launch(counting(5, 'hang', 50))"
+        "from penstock.runtime.inline import launch; from tests.runtime.nodes import counting, launched; "
+        "launched(launch, counting(5, 'hang', 50))"
     )
     stuck = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     process = psutil.Process(stuck.pid)

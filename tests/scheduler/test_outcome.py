@@ -1,4 +1,4 @@
-"""The signs that a supervisor goes by, read from a run's shared memory."""
+"""The signs of life that a supervisor reads from a run's shared memory."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_while_a_run_stops_silence_is_borne_for_a_shorter_time(monkeypatch) -> N
     assert run.signs.silent(["monitor", "learner"]) is not None
     run.at(4.9, monitor=0.0)
     assert run.signs.silent(["monitor", "learner"]) is None
-    # Work that was announced has its time all the same.
+    # Announced work still has its whole time.
     run.wiring.counters.set("monitor", "busy_until_ns", 300 * SECOND)
     run.at(200.0, monitor=0.0)
     assert run.signs.silent(["monitor", "learner"]) is None

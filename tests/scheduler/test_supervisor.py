@@ -289,7 +289,7 @@ def test_a_run_that_is_stopping_starts_only_whom_it_needs() -> None:
     table.end("learner", -9)
     assert supervisor.tick(0.1) is State.STOPPING
     assert table.started == ["learner"]
-    # What it held is taken back all the same: somebody may wait for it.
+    # The slots that it held are recovered anyway, because other nodes may wait for them.
     assert sorted(table.recovered) == ["env.0", "learner"]
     signs.learner_finished = signs.all_drained = True
     assert supervisor.tick(0.2) is State.ENDING

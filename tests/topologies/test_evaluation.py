@@ -4,21 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.sources import from_mapping
 from penstock.evaluation import Asked, _plan
-from penstock.planning import prepare
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.topologies.evaluation import build
+from tests.planned import prepared
 
 
 def program(episodes: int, **settings: object) -> Program:
-    prepared = prepare(from_mapping({"env": "tests.environments:ClockEnv", "num_envs": 8, **settings}))
-    return check(build(_plan(prepared, {}, Asked(episodes, 0, None, quiet=True), Path("deaths.log"))))
+    found = prepared(**{"num_envs": 8, **settings})
+    return check(build(_plan(found, {}, Asked(episodes, 0, None, quiet=True), Path("deaths.log"))))
 
 
 def players(found: Program) -> list[tuple[str, int]]:
-    return [(node.name, node.settings.lanes) for node in found.nodes if node.kind == "player"]
+    return [(node.name, node.settings.play.lanes) for node in found.nodes if node.kind == "player"]
 
 
 def test_as_many_play_as_training_has_environment_processes() -> None:

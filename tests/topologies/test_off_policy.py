@@ -1,22 +1,22 @@
-"""Learning from a table as values: its size, what joins several learners, and how far they may run apart."""
+"""Programs that learn from a table: the table's size, the edges between learners, and how far they may run apart."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
-from penstock.planning import plan, prepare
+from penstock.planning import plan
 from penstock.program.check import check
 from penstock.program.draw import draw
 from penstock.program.graph import Board, Program, Rounds, Stream, Table
 from penstock.topologies import async_off_policy, off_policy
+from tests.planned import prepared
 
 
 def program(pattern, **settings: object) -> Program:
-    prepared = prepare(from_mapping({"env": "Pendulum-v1", "algo": "sac", "num_workers": 2, "num_envs": 4, **settings}))
-    return check(pattern.build(plan(prepared, Path("run"), quiet=True)))
+    found = prepared(**{"env": "Pendulum-v1", "algo": "sac", "num_workers": 2, "num_envs": 4, **settings})
+    return check(pattern.build(plan(found, Path("run"), quiet=True)))
 
 
 def rollouts(of: Program) -> Table:
@@ -98,7 +98,7 @@ def test_a_writer_that_is_faster_than_all_others_overwrites_nothing_that_was_not
     assert isinstance(table, Table)
     assert table.limiter is not None
     rows_of_slot = 16 * 4 // 8
-    # The limiter lets it begin another slot until it is as many rows ahead; one slot is being filled meanwhile.
+    # The limiter lets a node begin another slot until it is this many rows ahead. One more slot is being filled then.
     inserted = slots = 0
     while table.limiter.may_insert(inserted, 0):
         inserted += rows_of_slot

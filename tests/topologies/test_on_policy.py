@@ -1,24 +1,22 @@
-"""The two data patterns as values: what is wired to what, how far anybody may run ahead."""
+"""The programs of both on-policy patterns: their edges, and how far a node may run ahead."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
-from penstock.planning import plan, prepare
+from penstock.planning import plan
 from penstock.program.check import check
 from penstock.program.draw import draw
 from penstock.program.graph import Ask, Board, Program, Stream
 from penstock.topologies import async_on_policy, on_policy
+from tests.planned import prepared
 
 
 def program(pattern, **settings: object) -> Program:
-    prepared = prepare(
-        from_mapping({"env": "tests.environments:ClockEnv", "num_workers": 2, "num_envs": 4, **settings})
-    )
-    return check(pattern.build(plan(prepared, Path("run"), quiet=True)))
+    found = prepared(**{"num_workers": 2, "num_envs": 4, **settings})
+    return check(pattern.build(plan(found, Path("run"), quiet=True)))
 
 
 def stream(of: Program, name: str) -> Stream:
@@ -47,6 +45,16 @@ def test_without_lock_step_each_worker_has_two_slots_and_never_waits() -> None:
     assert overlapping.node("learner").settings.assemble == "by_arrival"
 
 
+def test_a_minibatch_of_whole_lanes_takes_the_memory_of_its_rows() -> None:
+    settings = {"num_steps": 64, "mini_batch_size": 128, "model": "lstm", "backend": "eager"}
+    lanes = program(on_policy, **settings).node("learner").minibatch
+    rows = program(on_policy, **{**settings, "model": "mlp"}).node("learner").minibatch
+    assert lanes is not None
+    assert rows is not None
+    assert lanes.size == rows.size == 128
+    assert lanes.nbytes > rows.nbytes
+
+
 def test_a_trace_is_kept_in_the_run_folder_where_it_is_asked_for() -> None:
     assert program(on_policy, trace=True).trace == Path("run") / "trace"
     assert program(on_policy).trace is None
@@ -60,8 +68,8 @@ def test_where_collection_overlaps_learning_the_learner_goes_first() -> None:
 
 
 def test_environment_processes_have_cores_of_their_own_where_the_plan_says_so() -> None:
-    prepared = prepare(from_mapping({"env": "tests.environments:ClockEnv", "num_workers": 2, "num_envs": 4}))
-    asked = on_policy.build(replace(plan(prepared, Path("run"), quiet=True), own_cores=True))
+    found = prepared(num_workers=2, num_envs=4)
+    asked = on_policy.build(replace(plan(found, Path("run"), quiet=True), own_cores=True))
     assert [asked.node(name).core for name in ("env.0", "env.1", "learner")] == [0, 1, None]
     assert program(on_policy).node("env.1").core is None
 

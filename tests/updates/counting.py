@@ -1,4 +1,4 @@
-"""An algorithm of two phases that learns nothing but which rows it has seen, and how often each phase has run."""
+"""An algorithm of two phases. It only counts the rows that it has seen, and the runs of each phase."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import torch
 
 from penstock.algorithm import Algorithm, AlgorithmSpec, Gradients, Phase, Schedule, UpdaterSettings
 from penstock.policies import Categorical, Linear, Network, PolicyGraph
-from penstock.types import ArraySpec, Discrete, NoiseSpec, Spaces
+from penstock.types import ArraySpec, Discrete, Spaces
 
 ROWS = 2 * 6 * 4
 """Two slots of 5 + 1 rows of 4 lanes."""
@@ -16,7 +16,7 @@ SPACES = Spaces((("obs", Discrete(2)),), Discrete(2))
 
 @dataclass(frozen=True)
 class Tuning:
-    """Of this algorithm: nothing."""
+    """This algorithm has no hyper-parameters."""
 
 
 def spec(size):
@@ -25,7 +25,6 @@ def spec(size):
         topology="on_policy",
         row=(),
         policy=PolicyGraph((), Network("actor", (Linear(1, 1, 1.0),)), None, Categorical(1)),
-        noise=NoiseSpec("gumbel", (1,)),
         state=(
             ArraySpec("seen", (ROWS,), "float32"),
             ArraySpec("ran", (2,), "float32"),
@@ -39,7 +38,7 @@ def spec(size):
 
 
 def settings(size):
-    """Of an updater of minibatches of ``size`` rows."""
+    """The settings of an updater with minibatches of ``size`` rows."""
     return UpdaterSettings("", Tuning(), spec(size), SPACES, "cpu", threads=1, seed=0)
 
 

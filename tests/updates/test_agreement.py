@@ -1,4 +1,4 @@
-"""Every update of PPO against a float64 reference, from the same states along a run; and each against itself."""
+"""Every backend of PPO's update against a float64 reference, from the same states of a run; and against itself."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -94,7 +94,7 @@ def test_one_update_agrees_with_float64_along_a_run(backend, rollout):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_bits_repeat_and_do_not_depend_on_how_calls_are_cut(backend, rollout):
-    """LearnerNode cuts an epoch by the clock, so the cut must not show."""
+    """LearnerNode cuts an epoch into calls by the clock, so the cuts must not change the result."""
     states = []
     for cuts in ([0, 5], [0, 1, 2, 3, 4, 5], [0, 3, 5]):
         updater = make(backend, rollout)
@@ -123,7 +123,7 @@ def test_metrics_agree(rollout):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_minibatch_in_parts_gives_what_it_gives_whole(backend, rollout):
-    """Advantages are normalised over all of it. The last minibatch of an epoch, of 8 rows of 64, has empty parts."""
+    """Advantages are normalised over the whole minibatch. The last one of an epoch, 8 rows of 64, has empty parts."""
     whole, parts = make(backend, rollout), make(backend, rollout, parts=4)
     begun = {name: whole.state()[name].copy() for name in ("actor", "critic")}
     indices, weights = flat_rows(rollout, np.random.default_rng(6), CONFIG.mini_batch_size)

@@ -1,4 +1,4 @@
-"""What the fused updater does for any algorithm, with an update that learns nothing but which rows it was given."""
+"""The fused updater for any algorithm, with an update that only counts its rows."""
 
 import numpy as np
 import pytest

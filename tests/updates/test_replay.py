@@ -1,4 +1,4 @@
-"""What every updater over a table does for any algorithm: phases in turn, noise by counter, parts, an exchange."""
+"""Every updater over a table, for any algorithm: phases in turn, noise by counter, parts, an exchange."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.updates import tracking
 
 ROWS = 8
 PART = 4
-"""Where gradients are exchanged or averaged; one size, because each is compiled."""
+"""Rows of a minibatch if gradients are exchanged or averaged. There is one size only, because each is compiled."""
 NAMES = ("actor", "critic", "target")
 
 
@@ -166,7 +166,7 @@ def test_an_exchange_stands_between_gradients_and_step_once_a_phase_that_has_gra
 
 
 def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
-    """By hand: the actor's gradient is that on the critic before its step, and who is handed both steps by both."""
+    """By hand: the actor's gradient uses the critic from before its step. The applier takes both steps."""
     _, build_finder, build_applier = builders
     found, config, state = {}, tracking.Config(), tracking.init_state(0)
 
@@ -239,7 +239,7 @@ def test_parts_of_a_minibatch_are_handed_on_as_one(builders):
 
 
 def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):
-    """K times B/K is 1 times B: the noise of a row is that of its place among all learners' rows."""
+    """K learners with B/K rows each do the same as one with B: a row's noise depends on its place among all rows."""
     minibatch = tracking.minibatch(ROWS)
     halves = [{name: values[part] for name, values in minibatch.items()} for part in (slice(0, 4), slice(4, 8))]
     met = {}

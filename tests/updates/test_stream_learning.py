@@ -1,4 +1,4 @@
-"""What a learner from a stream brings from the state's device, and what it sends there."""
+"""The arrays that a learner from a stream copies from the state's device, and to it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ from tests.updates import counting
 
 
 class Watched(Mapping):
-    """A state whose arrays are noted when somebody looks at them."""
+    """A state that notes each array that is read."""
 
     def __init__(self) -> None:
         self.values = {"ran": torch.zeros(2), "seen": torch.zeros(counting.ROWS)}

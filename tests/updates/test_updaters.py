@@ -1,4 +1,4 @@
-"""What every updater does for any algorithm: rows, phases, metrics, statistics, chunks."""
+"""Every updater, for any algorithm: rows, phases, metrics, statistics, chunks."""
 
 import numpy as np
 import pytest

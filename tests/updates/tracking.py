@@ -1,7 +1,8 @@
-"""An algorithm over a table: a linear critic, an actor that is delayed, a target that is copied; known by hand.
+"""An algorithm over a table that can be computed by hand: a linear critic, a delayed actor, a copied target.
 
-Critic: ``1/2 mean((w . obs + noise - reward)^2)``, plain steps down its gradient, which is also the priority's error.
-Actor: towards the critic that the phase before left, every second step. Target: a copy, every second, no gradient.
+- Critic: ``1/2 mean((w . obs + noise - reward)^2)``, plain gradient steps. A row's error is also its priority.
+- Actor: moves every second step towards the critic that the phase before left.
+- Target: a copy every second step, without a gradient.
 """
 
 from dataclasses import dataclass
@@ -29,19 +30,18 @@ SPACES = Spaces((("obs", Box((SIZE,), "float32", (-1.0,), (1.0,))),), Box((1,), 
 
 @dataclass(frozen=True)
 class Config:
-    """What is tuned."""
+    """The hyper-parameters."""
 
     lr: float = 0.1
     noise: float = 0.5
 
 
 def spec(rows):
-    """For minibatches of so many rows."""
+    """The spec, with minibatches of this many rows."""
     return AlgorithmSpec(
         topology="off_policy",
         row=(),
         policy=PolicyGraph((), Network("actor", (Linear(SIZE, 1, 1.0),)), None, Categorical(1)),
-        noise=NOISE,
         state=(
             *(ArraySpec(name, (SIZE,), "float32") for name in ("actor", "critic", "target")),
             ArraySpec("gradient_steps", (), "int64"),
@@ -55,13 +55,13 @@ def spec(rows):
 
 
 def settings(rows, **changed):
-    """Of an updater."""
+    """The settings of an updater."""
     values = {"config": Config(), "device": "cpu", "threads": 1, "seed": 3, **changed}
     return UpdaterSettings(learn="tests.updates.tracking:build", spec=spec(rows), spaces=SPACES, **values)
 
 
 def build(spaces, config):
-    """Pure functions."""
+    """The algorithm as pure functions."""
 
     def share(minibatch):
         return minibatch["weight"] / minibatch["weight"].sum()

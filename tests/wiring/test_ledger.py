@@ -1,4 +1,4 @@
-"""The balance of transitions, wherever its writers and readers are interrupted."""
+"""The balance of transitions holds wherever its writers and readers are interrupted."""
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_rows_are_learned_by_the_commit_not_by_the_freeing() -> None:
     assert run.ledger.balance() == Balance(12, 0, 12, 0, 0)
     run.commit(slots, 12)
     assert run.ledger.balance() == Balance(12, 12, 0, 0, 0)
-    # Dead between the two: the slots wait again, and are known to be used up.
+    # It died between the two. Its slots are ready again, and the record says that they are used up.
     run.stream.recover(LEARNER)
     assert run.ledger.balance() == Balance(12, 12, 0, 0, 0)
     assert run.ledger.returned(LEARNER) == 0
@@ -105,7 +105,7 @@ def test_what_a_dead_learner_was_at_is_in_flight_and_counted_as_redone() -> None
     run.stream.recover(LEARNER)
     assert run.ledger.balance() == Balance(12, 0, 12, 0, 0)
     assert run.ledger.returned(LEARNER) == 6
-    # The next one dies before it has taken anything: nothing is redone for that.
+    # The next one dies before it has taken a slot, so nothing has to be repeated.
     run.stream.recover(NEXT)
     assert run.ledger.returned(NEXT) == 0
 
@@ -125,7 +125,7 @@ def test_a_record_that_changes_meanwhile_is_looked_at_again(monkeypatch: pytest.
     seen = run.stream.written
 
     def commit_and_go_on() -> dict[int, int]:
-        """Between the copy of the record and the look at the slots, an update ends and a rollout comes."""
+        """An update ends and a rollout comes after the record was copied and before the slots are read."""
         monkeypatch.undo()
         slots = [run.take(), run.take()]
         run.commit(slots, 12)
@@ -199,7 +199,7 @@ def test_rows_of_a_table_are_in_flight_until_a_commit_takes_note_of_them() -> No
     assert run.ledger.balance() == Balance(collected=18, learned=0, in_flight=18, stale=0, spoilt=0)
     run.commit([1, 1])
     assert run.ledger.balance() == Balance(collected=18, learned=12, in_flight=6, stale=0, spoilt=0)
-    # A slot that is being filled is nobody's yet; who fills it may die.
+    # A slot that is being filled does not count yet, because its writer may die.
     run.table.claim(1, 1)
     assert run.ledger.balance() == Balance(collected=18, learned=12, in_flight=6, stale=0, spoilt=0)
     run.push(1)

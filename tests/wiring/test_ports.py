@@ -1,4 +1,4 @@
-"""A node's vitals, all of whose time is either work or idle, and when its end of a board is new enough."""
+"""A node's vitals, which split all its time into work and idle time; and when its end of a board is new enough."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from penstock.wiring.ports import NodePorts
 
 
 class Clock:
-    """Nanoseconds that pass only where the test says so."""
+    """A clock in nanoseconds that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 1_000
@@ -24,7 +24,7 @@ class Clock:
 
 
 class Working:
-    """A node whose turns take so long each."""
+    """A node whose turns take this long each."""
 
     def __init__(self, clock: Clock, *turns: int) -> None:
         self.clock = clock
@@ -42,7 +42,7 @@ class Working:
 
 
 class Sleep:
-    """A bell that rings after so long."""
+    """A bell that rings after this time."""
 
     def __init__(self, clock: Clock, *sleeps: int) -> None:
         self.clock = clock
@@ -70,7 +70,7 @@ def test_a_nodes_time_is_work_or_idle_and_nothing_else(monkeypatch) -> None:
     nodes = [Working(clock, 10, 20), Working(clock, 5), Working(clock)]
     placed = [Placed(node, one) for node, one in zip(nodes, ports, strict=True)]
     Loop(placed, bell, lambda: not bell.sleeps).run()
-    # 10 + 5 + 20 of work, one after the other, and 1,000 of sleep: what one of them does the others wait for.
+    # 10 + 5 + 20 of work, one node after the other, and 1,000 of sleep. While one node works, the others wait.
     assert [(wiring.counters.get(name, "busy_ns"), wiring.counters.get(name, "idle_ns")) for name in "abc"] == [
         (30, 1_005),
         (5, 1_030),

@@ -1,4 +1,4 @@
-"""Both ends of an ask edge over shared memory: one question open at a time, nothing torn whoever dies."""
+"""Both ends of an ask edge over shared memory: one open question at a time, and no torn answer after any death."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What keeps the spans of a process: a ring, or nothing."""
+"""The spans of a process are kept in a ring, or not at all."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-// Checks numpy arrays at the border and turns them into plain rows. Copies nothing.
+// Checks NumPy arrays from Python and turns them into plain rows. Copies nothing.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -53,7 +53,7 @@ std::int64_t inner_size(const Array& array, std::size_t leading, const std::stri
     return size;
 }
 
-// An array [rows, lanes, ...], of which one call takes row t.
+// An array [rows, lanes, ...]. Each call uses row t of it.
 struct Field {
     std::byte* data = nullptr;
     std::int64_t rows = 0;
@@ -68,7 +68,7 @@ struct Field {
     }
 };
 
-// `batched` arrays are [rows, lanes, ...]; others are [lanes, ...] and stand for a single row.
+// `batched` arrays are [rows, lanes, ...]. Other arrays are [lanes, ...], a single row.
 template <typename Array>
 Field field_of(const Array& array, bool batched, const std::string& name) {
     Field field;

@@ -1,4 +1,4 @@
-// Python's view of the rollout writer: checks a slot's arrays once, and a source's whenever they are other ones.
+// The Python class of the rollout writer. It checks a slot's arrays once, and a source's arrays each time they change.
 #include "bind_rollout.hpp"
 
 #include <nanobind/stl/string.h>
@@ -15,11 +15,12 @@ namespace {
 
 using Block = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
-// Never a converted copy: what is written must arrive.
+// Never a converted copy: the rows must be written into the caller's array.
 Block block(nb::handle array) { return nb::cast<Block>(array, false); }
 
-// A Python buffer with its strides. A DLPack exchange, which nb::ndarray makes, costs three times as much, and asking for
-// the format as well twice: NumPy writes a string for it. Its dtypes are objects that it makes once.
+// A Python buffer with its strides. A DLPack exchange, as nb::ndarray does it, costs three times as much. A request that
+// includes the format costs twice as much, because NumPy writes a string for it. NumPy's dtypes are objects that exist
+// once, so they are compared instead.
 class View {
 public:
     explicit View(nb::handle source) : source_(source) {
@@ -44,7 +45,7 @@ private:
     Py_buffer view_{};
 };
 
-// Its text is put together only where it is wanted: `require` would do so for every array of every vector step.
+// The error text is built only when it is needed. `require` would build it for every array of every vector step.
 [[noreturn]] void refuse(const char* what, const std::string& why) { throw std::invalid_argument(what + why); }
 
 struct ObsField {
@@ -53,7 +54,7 @@ struct ObsField {
     std::vector<std::ptrdiff_t> shape;  // [B, ...]
 };
 
-// A dict of one array for each field, all of them as the rollout's.
+// A dict with one array for each field, of the same dtypes and shapes as the rollout's arrays.
 std::vector<LaneArray> lane_arrays(nb::handle arrays, const std::vector<ObsField>& fields, const char* what) {
     if (!PyDict_Check(arrays.ptr())) refuse(what, " must be a dict");
     std::vector<LaneArray> found;
@@ -70,7 +71,7 @@ std::vector<LaneArray> lane_arrays(nb::handle arrays, const std::vector<ObsField
 
 class PyRolloutWriter {
 public:
-    // The slot's arrays by name, the names of the observation fields, and the running episodes.
+    // Takes the slot's arrays by name, the names of the observation fields, and the running episodes.
     PyRolloutWriter(nb::dict slot, const std::vector<std::string>& fields, bool same_step, Block running_return,
                     Block running_length)
         : float32_(slot["reward"].attr("dtype")), bool_(slot["valid"].attr("dtype")) {
@@ -171,7 +172,7 @@ private:
     std::vector<ObsField> fields_;
     std::vector<Block> owners_;
     StepRows step_{};
-    nb::object seen_;  // keeps alive what step_ points to
+    nb::object seen_;  // keeps the arrays alive that step_ points to
     std::vector<std::int64_t> begun_;
 };
 

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "arrays.hpp"
+#include "bind_sequence.hpp"
 #include "bind_rollout.hpp"
 #include "bound.hpp"
 #include "gae.hpp"
@@ -38,15 +39,23 @@ Distribution distribution_of(const std::string& name) {
     throw std::invalid_argument("unknown distribution " + name);
 }
 
-using LayerTuple = std::tuple<std::int32_t, std::int32_t, std::string>;
+// kind, inputs, outputs, activation
+using LayerTuple = std::tuple<std::string, std::int32_t, std::int32_t, std::string>;
 // kind, size, offset of log_std, atoms, low, high, dueling
 using HeadTuple = std::tuple<std::string, std::int32_t, std::int64_t, std::int32_t, double, double, bool>;
 using EncodingTuple = std::tuple<bool, std::int32_t, std::int64_t>;
 
+LayerKind layer_kind_of(const std::string& name) {
+    if (name == "linear") return LayerKind::linear;
+    if (name == "lstm") return LayerKind::lstm;
+    if (name == "gru") return LayerKind::gru;
+    throw std::invalid_argument("unknown layer " + name);
+}
+
 std::vector<LayerShape> layers_of(const std::vector<LayerTuple>& tuples) {
     std::vector<LayerShape> layers;
-    for (const auto& [inputs, outputs, activation] : tuples)
-        layers.push_back({inputs, outputs, elementwise_of(activation)});
+    for (const auto& [kind, inputs, outputs, activation] : tuples)
+        layers.push_back({inputs, outputs, elementwise_of(activation), layer_kind_of(kind)});
     return layers;
 }
 
@@ -60,8 +69,8 @@ Head head_of(const HeadTuple& tuple) {
 
 void init_policy(Policy* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
                  const std::vector<LayerTuple>& critic, const HeadTuple& head, bool normalize_obs, bool normalize_value,
-                 const std::optional<std::string>& level_name) {
-    Graph graph{{}, layers_of(actor), layers_of(critic), head_of(head), normalize_obs, normalize_value};
+                 bool masked, const std::optional<std::string>& level_name) {
+    Graph graph{{}, layers_of(actor), layers_of(critic), head_of(head), normalize_obs, normalize_value, masked};
     for (const auto& [one_hot, width, start] : encoding) graph.encoding.push_back({one_hot, width, start});
     new (self) Policy(std::move(graph), level_or_best(level_name));
 }
@@ -80,25 +89,29 @@ void load_policy(Policy& self, const Vector32& actor, const std::optional<Vector
     self.load(actor.data(), critic ? critic->data() : nullptr, statistics);
 }
 
-void act_once(nb::handle_t<Policy> self, std::vector<Readable> obs, const Flat<const float>& noise, const Vector32& explore,
-              std::optional<Writable> action, std::optional<Writable> log_prob, std::optional<Writable> value,
-              std::optional<Writable> q) {
+void act_once(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optional<Readable> first,
+              std::vector<Readable> carry, std::vector<Writable> next_carry, std::optional<Readable> mask,
+              const Flat<const float>& noise, const Vector32& explore, std::optional<Writable> action,
+              std::optional<Writable> log_prob, std::optional<Writable> value, std::optional<Writable> q) {
     Bound bound(nb::borrow(self), nb::cast<Policy&>(self),
-                {std::move(obs), std::move(action), std::move(log_prob), std::move(value), std::move(q), {}, {}, {}},
+                {std::move(obs), std::move(first), std::move(carry), std::move(next_carry), std::move(mask),
+                 std::move(action), std::move(log_prob), std::move(value), std::move(q), {}, {}, {}},
                 false, {}, 0);
     require(static_cast<std::int64_t>(noise.size()) == bound.lanes() * bound.noise_size(), "noise must be [n, size]");
     require(static_cast<std::int64_t>(explore.shape(0)) == bound.lanes(), "explore must be [n]");
     bound.act_on(0, noise.data(), explore.data());
 }
 
-Bound* bind(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optional<Writable> action,
+Bound* bind(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optional<Readable> first,
+            const std::vector<Writable>& carry, std::optional<Readable> mask, std::optional<Writable> action,
             std::optional<Writable> log_prob, std::optional<Writable> value, std::optional<Writable> q,
             std::optional<Writable> environment, std::optional<Flat<const std::int64_t, nb::ndim<1>>> lanes,
             std::optional<Vector32> explore, bool bounded, std::vector<double> low, std::vector<double> high,
             std::int64_t start, std::uint64_t seed) {
     return new Bound(nb::borrow(self), nb::cast<Policy&>(self),
-                     {std::move(obs), std::move(action), std::move(log_prob), std::move(value), std::move(q),
-                      std::move(environment), std::move(lanes), std::move(explore)},
+                     {std::move(obs), std::move(first), {carry.begin(), carry.end()}, carry, std::move(mask),
+                      std::move(action), std::move(log_prob), std::move(value), std::move(q), std::move(environment),
+                      std::move(lanes), std::move(explore)},
                      true, {bounded, std::move(low), std::move(high), start}, seed);
 }
 
@@ -238,14 +251,15 @@ NB_MODULE(_native, module) {
                "target"_a);
     nb::class_<Policy>(module, "Policy")
         .def("__init__", &init_policy, "encoding"_a, "actor"_a, "critic"_a, "head"_a, "normalize_obs"_a,
-             "normalize_value"_a, "level"_a = nb::none())
+             "normalize_value"_a, "masked"_a, "level"_a = nb::none())
         .def_prop_ro("level", [](const Policy& self) { return self.level().name; })
         .def("load", &load_policy, "actor"_a, "critic"_a.none(), "obs_mean"_a.none(), "obs_var"_a.none(),
              "value_mean"_a, "value_var"_a)
-        .def("act", &act_once, "obs"_a, "noise"_a, "explore"_a, "action"_a.none(), "log_prob"_a.none(),
-             "value"_a.none(), "q"_a.none())
-        .def("bind", &bind, "obs"_a, "action"_a.none(), "log_prob"_a.none(), "value"_a.none(), "q"_a.none(),
-             "environment"_a.none(), "lanes"_a.none(), "explore"_a.none(), "bounded"_a, "low"_a, "high"_a, "start"_a, "seed"_a);
+        .def("act", &act_once, "obs"_a, "first"_a.none(), "carry"_a, "next_carry"_a, "mask"_a.none(), "noise"_a,
+             "explore"_a, "action"_a.none(), "log_prob"_a.none(), "value"_a.none(), "q"_a.none())
+        .def("bind", &bind, "obs"_a, "first"_a.none(), "carry"_a, "mask"_a.none(), "action"_a.none(),
+             "log_prob"_a.none(), "value"_a.none(), "q"_a.none(), "environment"_a.none(), "lanes"_a.none(),
+             "explore"_a.none(), "bounded"_a, "low"_a, "high"_a, "start"_a, "seed"_a);
     nb::class_<Bound>(module, "BoundPolicy")
         .def("act", &Bound::act, "t"_a, "step"_a)
         .def("value", &Bound::value, "t"_a);
@@ -257,6 +271,7 @@ NB_MODULE(_native, module) {
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
         .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
         .def("metrics", &metrics_of);
+    bind_sequence(module);
     bind_rollout(module);
 }
 

@@ -6,6 +6,8 @@ Bound::Bound(nb::object owner, Policy& policy, Arrays arrays, bool batched, Acti
     : owner_(std::move(owner)), policy_(policy), arrays_(std::move(arrays)), batched_(batched), map_(std::move(map)),
       seed_(seed) {
     bind_obs();
+    bind_carry();
+    bind_mask();
     const Head& head = policy.graph().head;
     require(head.gives_value() || !(arrays_.log_prob || arrays_.value), "this policy gives neither log_prob nor value");
     require(head.gives_q() || !arrays_.q, "this policy gives no q");
@@ -40,6 +42,45 @@ void Bound::bind_obs() {
     obs_rows_.resize(obs_.size());
 }
 
+void Bound::bind_carry() {
+    const std::size_t arrays = policy_.carried().size();
+    // Unbound calls pass here each time; the texts below would cost them more than the checks.
+    if (arrays == 0 && arrays_.carry.empty() && arrays_.next_carry.empty() && !arrays_.first) return;
+    require(arrays_.carry.size() == arrays, "the carry has another number of arrays than the policy's");
+    require(arrays_.next_carry.empty() || arrays_.next_carry.size() == arrays, "the next carry is wanted whole or not at all");
+    require(arrays_.first.has_value() == (arrays > 0), "`first` belongs to a policy with a carry");
+    carry_ = carried(arrays_.carry);
+    next_carry_ = carried(arrays_.next_carry);
+    if (!arrays_.first) return;
+    first_ = field_of(*arrays_.first, batched_, "first");
+    require(first_.dtype == Dtype::boolean && first_.size == 1 && first_.lanes == lanes_ && first_.rows == rows_,
+            "first must be bool, one for each lane of the observations' rows");
+}
+
+void Bound::bind_mask() {
+    if (!policy_.graph().masked && !arrays_.mask) return;
+    require(policy_.graph().masked && arrays_.mask, "an action mask belongs to a policy that is laid out with one");
+    mask_ = field_of(*arrays_.mask, batched_, "the action mask");
+    require(mask_.dtype == Dtype::boolean || mask_.dtype == Dtype::u8 || mask_.dtype == Dtype::i8,
+            "the action mask must be bool, uint8 or int8");
+    require(mask_.size == policy_.graph().head.size && mask_.lanes == lanes_ && mask_.rows == rows_,
+            "the action mask must have one number for each action, in the observations' rows");
+}
+
+template <typename Array>
+std::vector<Rows> Bound::carried(const std::vector<Array>& arrays) const {
+    const std::vector<std::int32_t>& sizes = policy_.carried();
+    std::vector<Rows> found;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+        const std::string name = "array " + std::to_string(i) + " of the carry";
+        const Field field = field_of(arrays[i], false, name);
+        require(field.dtype == Dtype::f32 && arrays[i].ndim() == 2 && field.lanes == lanes_ && field.size == sizes[i],
+                name + " must be float32 [" + std::to_string(lanes_) + ", " + std::to_string(sizes[i]) + "]");
+        found.push_back(field.at(0));
+    }
+    return found;
+}
+
 Field Bound::output(const std::optional<Writable>& array, Dtype dtype, std::int64_t size, const char* name) {
     if (!array) return {};
     Field field = field_of(*array, batched_, name);
@@ -49,10 +90,11 @@ Field Bound::output(const std::optional<Writable>& array, Dtype dtype, std::int6
     return field;
 }
 
-const Rows* Bound::rows_of_obs(std::int64_t t) {
+Inputs Bound::inputs(std::int64_t t, const float* noise, const float* explore) {
     if (t < 0 || t >= rows_) throw std::out_of_range("row " + std::to_string(t) + " of " + std::to_string(rows_));
     for (std::size_t i = 0; i < obs_.size(); ++i) obs_rows_[i] = obs_[i].at(t);
-    return obs_rows_.data();
+    const Rows* const next = next_carry_.empty() ? nullptr : next_carry_.data();
+    return {obs_rows_.data(), noise, explore, {first_.at(t), carry_.data(), next}, mask_.at(t)};
 }
 
 void Bound::act(std::int64_t t, std::int64_t step) {
@@ -64,19 +106,17 @@ void Bound::act(std::int64_t t, std::int64_t step) {
 }
 
 void Bound::act_on(std::int64_t t, const float* noise, const float* explore) {
-    const Rows* obs = rows_of_obs(t);
-    if (action_.data == nullptr && log_prob_.data == nullptr && q_.data == nullptr) {
-        if (value_.data != nullptr) policy_.values(obs, value_.at(t), lanes_);
+    const Inputs in = inputs(t, noise, explore);
+    if (action_.data == nullptr && log_prob_.data == nullptr && q_.data == nullptr && next_carry_.empty()) {
+        if (value_.data != nullptr) policy_.values(in, value_.at(t), lanes_);
         return;
     }
-    const Outputs out{action_.at(t), log_prob_.at(t), value_.at(t), q_.at(t), environment_.at(0), &map_};
-    policy_.act(obs, noise, explore, out, lanes_);
+    policy_.act(in, {action_.at(t), log_prob_.at(t), value_.at(t), q_.at(t), environment_.at(0), &map_}, lanes_);
 }
 
 void Bound::value(std::int64_t t) {
     require(value_.data != nullptr, "bind with value to compute it");
-    const Rows* obs = rows_of_obs(t);
-    policy_.values(obs, value_.at(t), lanes_);
+    policy_.values(inputs(t, nullptr, nullptr), value_.at(t), lanes_);
 }
 
 }  // namespace penstock::kernels

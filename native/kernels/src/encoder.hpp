@@ -1,4 +1,4 @@
-// Observation fields as the features of a network: see penstock.policies.Encoding and PolicyGraph.
+// Turns observation fields into the features of a network: see penstock.policies.Encoding and PolicyGraph.
 // Does not read images.
 #pragma once
 
@@ -30,7 +30,7 @@ public:
     std::int32_t features() const { return features_; }
     std::size_t statistics() const { return mean_.size(); }
 
-    // Mean and variance of each feature, where the encoder normalises.
+    // Sets mean and variance of each feature, if the encoder normalises.
     void load(const double* mean, const double* variance) {
         for (std::size_t i = 0; i < mean_.size(); ++i) {
             mean_[i] = static_cast<float>(mean[i]);
@@ -38,7 +38,7 @@ public:
         }
     }
 
-    // Row `index` of every field, `obs[i]` being that of encoding i.
+    // Encodes row `index` of every field. `obs[i]` is the field of encoding i.
     void encode(const Rows* obs, std::int64_t index, float* to) const {
         float* at = to;
         for (const Encoding& part : parts_) {

@@ -9,7 +9,7 @@ namespace penstock::kernels {
 
 namespace {
 
-// Puts each final value where its row's target will be, so that the backward pass finds it in place.
+// Puts each final value into the place of its row's target, where the backward pass reads it.
 void place_finals(const Rollout& rollout, float* target) {
     const auto cut = [&](std::int64_t row) {
         return rollout.valid[row] && rollout.truncated[row] && !rollout.terminated[row];

@@ -1,4 +1,4 @@
-// Generalised advantage estimation over one rollout of lanes. Runs no network: every value it needs is given.
+// Generalised advantage estimation over one rollout. Runs no network: it is given all values.
 #pragma once
 
 #include <cstdint>

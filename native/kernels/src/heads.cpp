@@ -1,6 +1,8 @@
-// What a policy makes of its network's outputs: see penstock.policies.heads. A row's bits depend on that row alone.
+// From a network's outputs to actions, log-probabilities and values: see penstock.policies.heads. A row's bits depend only
+// on that row.
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "policy.hpp"
 
@@ -8,19 +10,45 @@ namespace penstock::kernels {
 
 namespace {
 
-// NaN comes through.
+// NaN gives NaN.
 float clipped(float x, float low, float high) { return x > high ? high : (x < low ? low : x); }
+
+// Which actions of one row are allowed; see Inputs::mask.
+class Allowed {
+public:
+    Allowed(const Inputs& in, std::int64_t row, std::int32_t size)
+        : mask_(in.mask ? &in.mask.at<std::uint8_t>(row) : nullptr), size_(size) {}
+
+    bool operator[](std::int64_t action) const { return mask_ == nullptr || mask_[action] != 0; }
+    std::int32_t count() const {
+        if (mask_ == nullptr) return size_;
+        std::int32_t found = 0;
+        for (std::int32_t k = 0; k < size_; ++k) found += mask_[k] != 0 ? 1 : 0;
+        return found;
+    }
+    // The allowed action number `index`; 0 if nothing is allowed.
+    std::int64_t at(std::int64_t index) const {
+        if (mask_ == nullptr) return index;
+        for (std::int32_t k = 0; k < size_; ++k)
+            if (mask_[k] != 0 && index-- == 0) return k;
+        return 0;
+    }
+
+private:
+    const std::uint8_t* mask_;
+    std::int32_t size_;
+};
 
 }  // namespace
 
-void Policy::gaussian(const float* mean, const float* noise, const float* explore, const Outputs& out,
-                      std::int64_t first, std::int32_t rows) const {
+void Policy::gaussian(const float* mean, const Inputs& in, const Outputs& out, std::int64_t first,
+                      std::int32_t rows) const {
     const std::int32_t size = graph_.head.size;
     for (std::int32_t r = 0; r < rows; ++r) {
         const std::int64_t row = first + r;
         float squares = 0.0F;
         for (std::int32_t k = 0; k < size; ++k) {
-            const float z = explore[row] * noise[row * size + k];
+            const float z = in.explore[row] * in.noise[row * size + k];
             squares += z * z;
             if (out.action)
                 (&out.action.at<float>(row))[k] = mean[r * stride_ + k] + z * std_[static_cast<std::size_t>(k)];
@@ -30,12 +58,14 @@ void Policy::gaussian(const float* mean, const float* noise, const float* explor
     }
 }
 
-void Policy::categorical(const float* logits, const float* noise, const float* explore, const Outputs& out,
-                         std::int64_t first, std::int32_t rows) {
+void Policy::categorical(const float* logits, const Inputs& in, const Outputs& out, std::int64_t first,
+                         std::int32_t rows) {
     const std::int32_t size = graph_.head.size;
+    const std::ptrdiff_t stride = in.mask ? size : stride_;
+    if (in.mask) logits = masked_logits(logits, in, first, rows);
     float* shifted = scratch_.data();
     for (std::int32_t r = 0; r < rows; ++r) {
-        const float* row_logits = logits + r * stride_;
+        const float* row_logits = logits + r * stride;
         float top = row_logits[0];
         for (std::int32_t k = 1; k < size; ++k) top = row_logits[k] > top ? row_logits[k] : top;
         for (std::int32_t k = 0; k < size; ++k) shifted[r * size + k] = row_logits[k] - top;
@@ -43,12 +73,13 @@ void Policy::categorical(const float* logits, const float* noise, const float* e
     if (out.log_prob) level_.elementwise(Elementwise::exp, shifted, static_cast<std::size_t>(rows * size));
     for (std::int32_t r = 0; r < rows; ++r) {
         const std::int64_t row = first + r;
-        const float* row_logits = logits + r * stride_;
-        std::int64_t chosen = 0;
-        float best = row_logits[0] + explore[row] * noise[row * size];
-        float top = row_logits[0];
-        for (std::int32_t k = 1; k < size; ++k) {
-            const float score = row_logits[k] + explore[row] * noise[row * size + k];
+        const float* row_logits = logits + r * stride;
+        // Begins with an allowed action, so that none other is chosen even where its score is not a number.
+        std::int64_t chosen = Allowed(in, row, size).at(0);
+        float best = row_logits[chosen] + in.explore[row] * in.noise[row * size + chosen];
+        float top = row_logits[chosen];
+        for (std::int64_t k = chosen + 1; k < size; ++k) {
+            const float score = row_logits[k] + in.explore[row] * in.noise[row * size + k];
             if (score > best) {
                 best = score;
                 chosen = k;
@@ -64,8 +95,19 @@ void Policy::categorical(const float* logits, const float* noise, const float* e
     }
 }
 
-void Policy::squashed_gaussian(const float* outputs, const float* noise, const float* explore, const Outputs& out,
-                               std::int64_t first, std::int32_t rows) {
+const float* Policy::masked_logits(const float* logits, const Inputs& in, std::int64_t first, std::int32_t rows) {
+    const std::int32_t size = graph_.head.size;
+    float* to = masked_.data();
+    for (std::int32_t r = 0; r < rows; ++r) {
+        const Allowed allowed(in, first + r, size);
+        for (std::int32_t k = 0; k < size; ++k)
+            *to++ = allowed[k] ? logits[r * stride_ + k] : -std::numeric_limits<float>::infinity();
+    }
+    return masked_.data();
+}
+
+void Policy::squashed_gaussian(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first,
+                               std::int32_t rows) {
     const std::int32_t size = graph_.head.size;
     const auto low = static_cast<float>(graph_.head.low);
     const auto high = static_cast<float>(graph_.head.high);
@@ -77,15 +119,15 @@ void Policy::squashed_gaussian(const float* outputs, const float* noise, const f
     for (std::int32_t r = 0; r < rows; ++r)
         for (std::int32_t k = 0; k < size; ++k) {
             const std::int32_t at = r * size + k;
-            const float z = explore[first + r] * noise[first * size + at];
+            const float z = in.explore[first + r] * in.noise[first * size + at];
             action[at] = outputs[r * stride_ + k] + z * action[at];
         }
     level_.elementwise(Elementwise::tanh, action, count);
     for (std::int32_t r = 0; r < rows; ++r) write_action(action + r * size, out, first + r);
 }
 
-void Policy::deterministic(const float* outputs, const float* noise, const float* explore, const Outputs& out,
-                           std::int64_t first, std::int32_t rows) {
+void Policy::deterministic(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first,
+                           std::int32_t rows) {
     const std::int32_t size = graph_.head.size;
     float* action = scratch_.data();
     for (std::int32_t r = 0; r < rows; ++r)
@@ -93,26 +135,30 @@ void Policy::deterministic(const float* outputs, const float* noise, const float
     level_.elementwise(Elementwise::tanh, action, static_cast<std::size_t>(rows * size));
     for (std::int32_t r = 0; r < rows; ++r) {
         for (std::int32_t at = r * size; at < (r + 1) * size; ++at)
-            action[at] = clipped(action[at] + explore[first + r] * noise[first * size + at], -1.0F, 1.0F);
+            action[at] = clipped(action[at] + in.explore[first + r] * in.noise[first * size + at], -1.0F, 1.0F);
         write_action(action + r * size, out, first + r);
     }
 }
 
-void Policy::epsilon_greedy(const float* outputs, const float* noise, const float* explore, const Outputs& out,
-                            std::int64_t first, std::int32_t rows) {
+void Policy::epsilon_greedy(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first,
+                            std::int32_t rows) {
     const std::int32_t size = graph_.head.size;
     for (std::int32_t r = 0; r < rows; ++r) {
         const std::int64_t row = first + r;
         action_values(outputs + r * stride_, q_.data());
         if (out.q) std::memcpy(out.q.row(row), q_.data(), q_.size() * sizeof(float));
+        const Allowed allowed(in, row, size);
         std::int64_t chosen = 0;
-        if (noise[2 * row] < explore[row]) {
-            // The product may round up to `size`; the caller's noise may be anything.
-            const float number = noise[2 * row + 1] * static_cast<float>(size);
-            if (number > 0.0F) chosen = number < static_cast<float>(size) ? static_cast<std::int64_t>(number) : size - 1;
+        if (in.noise[2 * row] < in.explore[row]) {
+            // The product may round up to `count`, and the caller may give any noise.
+            const std::int32_t count = allowed.count();
+            const float number = in.noise[2 * row + 1] * static_cast<float>(count);
+            if (number > 0.0F) chosen = number < static_cast<float>(count) ? static_cast<std::int64_t>(number) : count - 1;
+            chosen = allowed.at(chosen);
         } else {
-            for (std::int32_t k = 1; k < size; ++k)
-                if (q_[static_cast<std::size_t>(k)] > q_[static_cast<std::size_t>(chosen)]) chosen = k;
+            chosen = allowed.at(0);
+            for (std::int64_t k = chosen + 1; k < size; ++k)
+                if (q_[static_cast<std::size_t>(k)] > q_[static_cast<std::size_t>(chosen)] && allowed[k]) chosen = k;
         }
         write_chosen(chosen, out, row);
     }

@@ -19,6 +19,17 @@ Floats::Floats(std::size_t count) {
 
 void Floats::Free::operator()(float* values) const { ::operator delete[](values, std::align_val_t{kLine}); }
 
+std::int64_t LayerShape::parameters() const {
+    const std::int64_t in = inputs;
+    const std::int64_t out = outputs;
+    switch (kind) {
+        case LayerKind::lstm: return (in + out + 1) * 4 * out;  // W, U, b
+        case LayerKind::gru: return (in + out + 2) * 3 * out;   // W, U, b, d
+        case LayerKind::linear: break;
+    }
+    return (in + 1) * out;  // W, b
+}
+
 Linear packed(const LayerShape& shape, const Level& level) {
     return {shape.inputs, shape.outputs, round_up(shape.outputs, level.width), round_up(shape.inputs, level.width),
             shape.outputs <= kNarrowOutputs, nullptr, nullptr};

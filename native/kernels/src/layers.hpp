@@ -1,5 +1,5 @@
-// What networks are made of: the shape of a layer, how it is packed for a level, and the memory that it is packed into.
-// Knows neither what acts nor what learns.
+// The parts of networks: the shape of a layer, how it is packed for a level, and the memory that it is packed into.
+// Both acting and learning use them.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace penstock::kernels {
 
-// Rows that go through a network together: their activations stay in the first two caches.
+// Number of rows that go through a network together, so that their activations stay in the first two caches.
 inline constexpr std::int32_t kRowsAtOnce = 64;
 
 inline std::int32_t round_up(std::int32_t count, std::int32_t step) { return (count + step - 1) / step * step; }
@@ -29,22 +29,27 @@ private:
     std::unique_ptr<float[], Free> values_;
 };
 
+// See penstock.policies.layers.
+enum class LayerKind : std::int32_t { linear, lstm, gru };
+
 struct LayerShape {
     std::int32_t inputs;
     std::int32_t outputs;
-    Elementwise activation;
+    Elementwise activation;  // of the outputs
+    LayerKind kind = LayerKind::linear;
 
-    // In a network's flat vector: W [in, out], then b.
-    std::int64_t parameters() const { return (std::int64_t{inputs} + 1) * outputs; }
+    // Length of its part of a network's flat vector.
+    std::int64_t parameters() const;
 };
 
-// A layer as a level takes it, its weight and bias not placed yet.
+// A linear layer in the form of a level. Its weight and bias have no memory yet.
 Linear packed(const LayerShape& shape, const Level& level);
 
 // How many floats a packed weight takes.
 std::size_t packed_weight(const Linear& linear);
 
-// Calls copy(packed offset, flat offset, count) for every contiguous run, or number, of a layer's weight.
+// Calls copy(packed offset, flat offset, count) for each contiguous run of a linear layer's weight. A run may be a single
+// number.
 template <typename Copy>
 void each_run(const Linear& linear, Copy&& copy) {
     const auto inputs = static_cast<std::size_t>(linear.inputs);

@@ -1,4 +1,4 @@
-// Where two threads meet once a minibatch and exchange a number. Not a lock: nothing is guarded but the number.
+// Two threads meet here once in each minibatch and exchange a number. It is no lock: it guards only the number.
 #pragma once
 
 #include <atomic>
@@ -13,21 +13,23 @@ namespace penstock::kernels {
 
 class Meeting {
 public:
-    // Thread `side` (0 or 1) brings `value` to meeting `number` (1, 2, ...) and gets the other's.
+    // Thread `side` (0 or 1) brings `value` to meeting `number` (1, 2, ...) and gets the value of the other thread.
     double exchange(int side, std::uint64_t number, double value) {
-        // Two places a side, used in turn: a thread can bring the next number while the other still reads this one,
-        // but not the one after, since for that it must have met the other at the next.
+        // Each side has two places and uses them in turn. Why the other thread always reads the right value:
+        //   1. A thread may bring its next value while the other still reads this one: it goes into the other place.
+        //   2. Before it brings the value after that, it has met the other at the next meeting. So the other has read this
+        //      one.
         Place& mine = places_[side][number % 2];
         Place& other = places_[1 - side][number % 2];
         mine.value = value;
-        // Release: who sees the number sees the value.
+        // release: a thread that sees the number sees the value.
         mine.number.store(number, std::memory_order_release);
-        // Acquire: pairs with the other's release.
+        // acquire: pairs with the release of the other thread.
         for (int spins = 0; other.number.load(std::memory_order_acquire) != number; ++spins) {
             if (spins < 2000)
                 pause();
             else
-                std::this_thread::yield();  // the other may not be running at all
+                std::this_thread::yield();  // the other thread may not have a core
         }
         return other.value;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 namespace penstock::kernels {
 
@@ -21,6 +22,7 @@ TrainedMlp::TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free,
     : level_(level), free_(free) {
     std::int32_t widest = 0;
     for (const LayerShape& shape : shapes) {
+        if (shape.kind != LayerKind::linear) throw std::invalid_argument("the native update trains linear layers only");
         Layer layer;
         Linear& linear = layer.linear;
         linear = packed(shape, level);
@@ -48,7 +50,7 @@ TrainedMlp::TrainedMlp(const std::vector<LayerShape>& shapes, std::int32_t free,
     }
 }
 
-// Calls copy(packed offset, flat offset, count) for every contiguous run, or number, of the flat vector.
+// Calls copy(packed offset, flat offset, count) for each contiguous run of the flat vector, which may be a single number.
 template <typename Copy>
 void TrainedMlp::each_weight(Copy&& copy) const {
     std::size_t flat = 0;
@@ -127,7 +129,7 @@ void TrainedMlp::weight_gradient(Layer& layer, const float* x, std::ptrdiff_t x_
         return;
     }
     level_.product({d, 1, linear.padded, x, x_stride, to, linear.depth, to, linear.depth, linear.outputs, rows, linear.depth});
-    // A sigmoid's padding is one half, not zero; its weights must stay zero.
+    // The padding of a sigmoid's outputs is one half, not zero. The padding of its weights must stay zero.
     for (std::int32_t o = 0; o < linear.outputs; ++o)
         std::fill(to + static_cast<std::ptrdiff_t>(o) * linear.depth + linear.inputs,
                   to + static_cast<std::ptrdiff_t>(o + 1) * linear.depth, 0.0F);

@@ -1,4 +1,5 @@
-// One network that learns: its parameters, moments and gradient, packed for a level, and the passes over them.
+// One network of linear layers that learns: its parameters, moments and gradient, packed for a level, and its forward and
+// backward pass.
 // Knows no loss: it is given the gradient of its outputs.
 #pragma once
 
@@ -19,17 +20,17 @@ public:
     std::int32_t input_stride() const { return layers_.front().linear.depth; }
     std::int32_t output_stride() const { return layers_.back().linear.padded; }
 
-    // Between flat vectors [flat_size] and the packed form, where padding is zero. `m` is null for RMSprop.
+    // Copies between flat vectors [flat_size] and the packed form, where padding is zero. `m` is null for RMSprop.
     void load(const float* parameters, const float* m, const float* v);
     void store(float* parameters, float* m, float* v) const;
 
-    // Parameters of the next minibatch: transposes weights, zeroes the gradient.
+    // Begins a minibatch: transposes the weights and sets the gradient to zero.
     void begin();
-    // rows <= kRowsAtOnce rows of x [rows, input_stride], zero beyond the inputs; returns y [rows, output_stride].
+    // Takes rows <= kRowsAtOnce rows of x [rows, input_stride], zero beyond the inputs. Returns y [rows, output_stride].
     const float* forward(const float* x, std::int32_t rows);
-    // Where the gradient of y is to be written, [rows, output_stride], zero beyond the outputs.
+    // The caller writes the gradient of y here: [rows, output_stride], zero beyond the outputs.
     float* output_gradient() { return gradient_[0].data(); }
-    // Adds this chunk's gradient; x and rows as in the forward pass before.
+    // Adds this chunk's gradient. x and rows must be those of the last forward pass.
     void backward(const float* x, std::int32_t rows);
 
     const float* free_parameters() const { return parameters_.data() + free_offset_; }
@@ -44,8 +45,8 @@ private:
         Elementwise activation;
         std::size_t weight, bias;   // offsets in the packed vectors
         Floats output;              // [kRowsAtOnce, padded]
-        Floats before;              // the same before the activation, where its slope needs it
-        Floats transposed;          // [outputs, depth]: wide layers but the first
+        Floats before;              // the same before the activation, if its slope needs it
+        Floats transposed;          // [outputs, depth]: for all wide layers but the first
     };
     template <typename Copy>
     void each_weight(Copy&& copy) const;

@@ -8,56 +8,12 @@
 
 namespace penstock::kernels {
 
-Mlp::Mlp(const std::vector<LayerShape>& shapes, const Level& level) {
-    for (const LayerShape& shape : shapes) {
-        Layer layer;
-        Linear& linear = layer.linear;
-        linear = packed(shape, level);
-        layer.weight = Floats(packed_weight(linear));
-        layer.bias = Floats(static_cast<std::size_t>(linear.padded));
-        linear.weight = layer.weight.data();
-        linear.bias = layer.bias.data();
-        layer.activation = shape.activation;
-        layers_.push_back(std::move(layer));
-        widest_ = std::max({widest_, linear.padded, linear.depth});
-        layer_parameters_ += shape.parameters();
-    }
-}
-
-void Mlp::load(const float* flat) {
-    for (Layer& layer : layers_) {
-        float* weight = layer.weight.data();
-        each_run(layer.linear, [&](std::size_t to, std::size_t from, std::size_t count) {
-            std::memcpy(weight + to, flat + from, count * sizeof(float));
-        });
-        const auto outputs = static_cast<std::size_t>(layer.linear.outputs);
-        flat += static_cast<std::size_t>(layer.linear.inputs) * outputs;
-        std::memcpy(layer.bias.data(), flat, outputs * sizeof(float));
-        flat += outputs;
-    }
-}
-
-const float* Mlp::run(const Level& level, const float* from, float* to, float* other, std::ptrdiff_t stride,
-                      std::int32_t rows) const {
-    for (const Layer& layer : layers_) {
-        level.linear(layer.linear, from, stride, rows, to, stride);
-        if (layer.activation != Elementwise::none) {
-            const auto columns = static_cast<std::size_t>(layer.linear.narrow ? layer.linear.outputs : layer.linear.padded);
-            if (static_cast<std::ptrdiff_t>(columns) == stride)
-                level.elementwise(layer.activation, to, columns * static_cast<std::size_t>(rows));
-            else
-                for (std::int32_t r = 0; r < rows; ++r) level.elementwise(layer.activation, to + r * stride, columns);
-        }
-        from = to;
-        std::swap(to, other);
-    }
-    return from;
-}
-
 Policy::Policy(Graph graph, const Level& level)
-    : graph_(std::move(graph)), level_(level), actor_(graph_.actor, level), encoder_(graph_.encoding, graph_.normalize_obs) {
+    : graph_(std::move(graph)), level_(level), actor_(graph_.actor, level), carried_(actor_.carried()),
+      encoder_(graph_.encoding, graph_.normalize_obs) {
     if (graph_.actor.empty()) throw std::invalid_argument("the actor has no layers");
-    if (!graph_.critic.empty()) critic_ = std::make_unique<Mlp>(graph_.critic, level);
+    if (!graph_.critic.empty()) critic_ = std::make_unique<PackedNetwork>(graph_.critic, level);
+    if (critic_) carried_.insert(carried_.end(), critic_->carried().begin(), critic_->carried().end());
     const auto fits = [&](const std::vector<LayerShape>& layers, std::int32_t outputs) {
         std::int32_t width = encoder_.features();
         for (const LayerShape& layer : layers) {
@@ -69,6 +25,7 @@ Policy::Policy(Graph graph, const Level& level)
     };
     const Head& head = graph_.head;
     if (critic_ && !head.gives_value()) throw std::invalid_argument("a critic is of heads that give a value");
+    if (graph_.masked && !head.discrete()) throw std::invalid_argument("an action mask is of heads that choose an action");
     if (head.size < 1 || head.atoms < 1) throw std::invalid_argument("a head has actions");
     fits(graph_.actor, head.outputs() + (head.gives_value() && !critic_ ? 1 : 0));
     if (critic_) fits(graph_.critic, 1);
@@ -79,6 +36,7 @@ Policy::Policy(Graph graph, const Level& level)
     first_ = Floats(rows);
     second_ = Floats(rows);
     scratch_ = Floats(static_cast<std::size_t>(std::max(kRowsAtOnce * head.size, head.size * head.atoms)));
+    if (graph_.masked) masked_ = Floats(static_cast<std::size_t>(kRowsAtOnce * head.size));
     std_.assign(static_cast<std::size_t>(head.size), 1.0F);
     q_.assign(static_cast<std::size_t>(head.size), 0.0F);
     for (std::int32_t i = 0; i < head.atoms && head.atoms > 1; ++i)
@@ -120,35 +78,45 @@ void Policy::encode(const Rows* obs, std::int64_t first, std::int32_t rows) {
     for (std::int32_t r = 0; r < rows; ++r) encoder_.encode(obs, first + r, encoded_.data() + r * stride_);
 }
 
-const float* Policy::run(const Mlp& network, std::int32_t rows) {
-    return network.run(level_, encoded_.data(), first_.data(), second_.data(), stride_, rows);
+const float* Policy::run(PackedNetwork& network, const Carry& carry, std::int64_t first, std::int32_t rows) {
+    return network.run(level_, encoded_.data(), first_.data(), second_.data(), stride_, carry, first, rows);
+}
+
+const float* Policy::run_critic(const Carry& carry, std::int64_t first, std::int32_t rows) {
+    return run(*critic_, carry.without(actor_.arrays()), first, rows);
 }
 
 void Policy::write_values(const Rows& value, std::int64_t first, std::int32_t rows, const float* from) const {
     for (std::int32_t r = 0; r < rows; ++r) value.at<float>(first + r) = from[r * stride_] * value_scale_ + value_mean_;
 }
 
-void Policy::values(const Rows* obs, Rows value, std::int64_t n) {
+void Policy::values(const Inputs& in, Rows value, std::int64_t n) {
+    const Carry carry{in.carry.first, in.carry.before, nullptr};
     for (std::int64_t first = 0; first < n; first += kRowsAtOnce) {
         const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kRowsAtOnce, n - first));
-        encode(obs, first, rows);
-        write_values(value, first, rows, critic_ ? run(*critic_, rows) : run(actor_, rows) + graph_.head.outputs());
+        encode(in.obs, first, rows);
+        const float* outputs = critic_ ? run_critic(carry, first, rows) : run(actor_, carry, first, rows) + graph_.head.outputs();
+        write_values(value, first, rows, outputs);
     }
 }
 
-void Policy::act(const Rows* obs, const float* noise, const float* explore, const Outputs& out, std::int64_t n) {
+void Policy::act(const Inputs& in, const Outputs& out, std::int64_t n) {
+    const bool runs_critic = critic_ && (out.value || (in.carry.after != nullptr && critic_->arrays() > 0));
     for (std::int64_t first = 0; first < n; first += kRowsAtOnce) {
         const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kRowsAtOnce, n - first));
-        encode(obs, first, rows);
-        if (out.value && critic_) write_values(out.value, first, rows, run(*critic_, rows));
-        const float* outputs = run(actor_, rows);
+        encode(in.obs, first, rows);
+        if (runs_critic) {
+            const float* value = run_critic(in.carry, first, rows);
+            if (out.value) write_values(out.value, first, rows, value);
+        }
+        const float* outputs = run(actor_, in.carry, first, rows);
         if (out.value && !critic_) write_values(out.value, first, rows, outputs + graph_.head.outputs());
         switch (graph_.head.kind) {
-            case HeadKind::gaussian: gaussian(outputs, noise, explore, out, first, rows); break;
-            case HeadKind::categorical: categorical(outputs, noise, explore, out, first, rows); break;
-            case HeadKind::squashed_gaussian: squashed_gaussian(outputs, noise, explore, out, first, rows); break;
-            case HeadKind::deterministic: deterministic(outputs, noise, explore, out, first, rows); break;
-            case HeadKind::epsilon_greedy: epsilon_greedy(outputs, noise, explore, out, first, rows); break;
+            case HeadKind::gaussian: gaussian(outputs, in, out, first, rows); break;
+            case HeadKind::categorical: categorical(outputs, in, out, first, rows); break;
+            case HeadKind::squashed_gaussian: squashed_gaussian(outputs, in, out, first, rows); break;
+            case HeadKind::deterministic: deterministic(outputs, in, out, first, rows); break;
+            case HeadKind::epsilon_greedy: epsilon_greedy(outputs, in, out, first, rows); break;
         }
     }
 }

@@ -1,5 +1,5 @@
-// Runs `act` of a policy of linear layers and activations: encoding, normalisation, networks, head.
-// Knows no Python and no environment. One policy serves one thread at a time: its buffers are its own.
+// Runs `act` of a policy of linear and recurrent layers: encoding, normalisation, networks, head.
+// Knows no Python and no environment. Only one thread at a time may use a policy, because it has one set of buffers.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "encoder.hpp"
 #include "layers.hpp"
+#include "packed_network.hpp"
 #include "penstock/kernels/level.hpp"
 #include "penstock/kernels/rows.hpp"
 
@@ -19,7 +20,7 @@ enum class HeadKind : std::int32_t { gaussian, categorical, squashed_gaussian, d
 
 struct Head {
     HeadKind kind;
-    std::int32_t size;         // elements of an action, or how many actions there are to choose from
+    std::int32_t size;         // elements of an action, or number of discrete actions
     std::int64_t log_std = 0;  // offset in the actor's flat vector (Gaussian only)
     std::int32_t atoms = 1;
     double low = 0.0;   // of log_std, or of the atoms
@@ -28,10 +29,10 @@ struct Head {
 
     bool gaussian() const { return kind == HeadKind::gaussian; }
     bool discrete() const { return kind == HeadKind::categorical || kind == HeadKind::epsilon_greedy; }
-    // Then it gives log_prob, too.
+    // True if the head gives values. Such a head gives log_prob, too.
     bool gives_value() const { return kind == HeadKind::gaussian || kind == HeadKind::categorical; }
     bool gives_q() const { return kind == HeadKind::epsilon_greedy; }
-    // What it takes of the network's outputs.
+    // Number of network outputs that the head uses.
     std::int32_t outputs() const {
         if (kind == HeadKind::squashed_gaussian) return 2 * size;
         return (dueling ? size + 1 : size) * atoms;
@@ -50,14 +51,23 @@ struct Graph {
     Head head;
     bool normalize_obs;
     bool normalize_value;
+    bool masked = false;  // whether each row says which actions are allowed
 };
 
-// How a stored action becomes the environment's: see penstock.policies.Gaussian.
+// From a stored action to the environment's action: see penstock.policies.Gaussian.
 struct ActionMap {
     bool bounded = false;
     std::vector<double> low;
     std::vector<double> high;
     std::int64_t start = 0;
+};
+
+struct Inputs {
+    const Rows* obs = nullptr;       // one for each encoding
+    const float* noise = nullptr;    // [n, head.noise_size()]
+    const float* explore = nullptr;  // [n]
+    Carry carry{};                   // of the actor, then of the critic
+    Rows mask{};                     // [n, actions] of one byte each, not zero: allowed; none: all are
 };
 
 struct Outputs {
@@ -67,30 +77,6 @@ struct Outputs {
     Rows q;
     Rows environment;
     const ActionMap* map = nullptr;
-};
-
-// The layers of one network, packed for a level.
-class Mlp {
-public:
-    Mlp(const std::vector<LayerShape>& shapes, const Level& level);
-    // `flat` holds W [in, out] and b of each layer, in order.
-    void load(const float* flat);
-    // Runs the rows of `from`, alternating between two buffers; returns the one that holds the outputs.
-    const float* run(const Level& level, const float* from, float* to, float* other, std::ptrdiff_t stride,
-                     std::int32_t rows) const;
-    std::int32_t widest() const { return widest_; }
-    std::int64_t layer_parameters() const { return layer_parameters_; }
-
-private:
-    struct Layer {
-        Linear linear;
-        Elementwise activation;
-        Floats weight;
-        Floats bias;
-    };
-    std::vector<Layer> layers_;
-    std::int32_t widest_ = 0;
-    std::int64_t layer_parameters_ = 0;
 };
 
 struct Statistics {
@@ -110,25 +96,24 @@ public:
     // Throws std::invalid_argument unless the arrays to be loaded have these lengths.
     void check_load(std::size_t actor, std::size_t critic, std::size_t obs_mean, std::size_t obs_var) const;
     void load(const float* actor, const float* critic, const Statistics& statistics);
-    // `obs[i]` belongs to encoding i; `noise` is [n, head.noise_size()], `explore` [n].
-    void act(const Rows* obs, const float* noise, const float* explore, const Outputs& out, std::int64_t n);
-    // The values alone.
-    void values(const Rows* obs, Rows value, std::int64_t n);
+    void act(const Inputs& in, const Outputs& out, std::int64_t n);
+    // The values alone, of observations and carry; writes no carry.
+    void values(const Inputs& in, Rows value, std::int64_t n);
+    // How many numbers of a lane each array of the carry holds.
+    const std::vector<std::int32_t>& carried() const { return carried_; }
 
 private:
     void encode(const Rows* obs, std::int64_t first, std::int32_t rows);
-    const float* run(const Mlp& network, std::int32_t rows);
+    const float* run(PackedNetwork& network, const Carry& carry, std::int64_t first, std::int32_t rows);
+    const float* run_critic(const Carry& carry, std::int64_t first, std::int32_t rows);
     void write_values(const Rows& value, std::int64_t first, std::int32_t rows, const float* from) const;
-    void gaussian(const float* mean, const float* noise, const float* explore, const Outputs& out, std::int64_t first,
-                  std::int32_t rows) const;
-    void categorical(const float* logits, const float* noise, const float* explore, const Outputs& out,
-                     std::int64_t first, std::int32_t rows);
-    void squashed_gaussian(const float* outputs, const float* noise, const float* explore, const Outputs& out,
-                           std::int64_t first, std::int32_t rows);
-    void deterministic(const float* outputs, const float* noise, const float* explore, const Outputs& out,
-                       std::int64_t first, std::int32_t rows);
-    void epsilon_greedy(const float* outputs, const float* noise, const float* explore, const Outputs& out,
-                        std::int64_t first, std::int32_t rows);
+    void gaussian(const float* mean, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows) const;
+    void categorical(const float* logits, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);
+    void squashed_gaussian(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);
+    void deterministic(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);
+    void epsilon_greedy(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);
+    // The logits [rows, size], minus infinity where an action is forbidden.
+    const float* masked_logits(const float* logits, const Inputs& in, std::int64_t first, std::int32_t rows);
     // q [size] of one row's outputs.
     void action_values(const float* outputs, float* q);
     void write_action(const float* action, const Outputs& out, std::int64_t row) const;
@@ -137,15 +122,16 @@ private:
 
     Graph graph_;
     const Level& level_;
-    Mlp actor_;
-    std::unique_ptr<Mlp> critic_;
+    PackedNetwork actor_;
+    std::unique_ptr<PackedNetwork> critic_;
+    std::vector<std::int32_t> carried_;
     Encoder encoder_;
     std::ptrdiff_t stride_ = 0;
     float value_mean_ = 0.0F, value_scale_ = 1.0F;
     std::vector<float> std_;
     float log_prob_constant_ = 0.0F;
     std::vector<float> atoms_, q_;
-    Floats encoded_, first_, second_, scratch_;
+    Floats encoded_, first_, second_, scratch_, masked_;
 };
 
 }  // namespace penstock::kernels

@@ -131,7 +131,7 @@ void PolicyLoss::categorical(const Sample& rows, const Chunk& chunk, const float
     const auto size = static_cast<std::size_t>(head_.size);
     const auto stride = static_cast<std::size_t>(stride_);
     const auto count = static_cast<std::size_t>(chunk.rows);
-    // `d` holds log-probabilities at first, at last the gradient.
+    // `d` holds log-probabilities at first, and the gradient at the end.
     float* probability = standard_.data();
     for (std::size_t r = 0; r < count; ++r) {
         const float top = *std::max_element(logits + r * stride, logits + r * stride + size);

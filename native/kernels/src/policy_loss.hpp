@@ -1,5 +1,5 @@
 // The loss of a policy and its gradient with respect to the actor's outputs: the clipped surrogate or the plain policy
-// gradient, and the entropy. Knows no network: it is given outputs and gives gradients, a chunk of rows at a time.
+// gradient, and the entropy. Knows no network: it turns outputs into gradients, a chunk of rows at a time.
 #pragma once
 
 #include <cstddef>
@@ -33,22 +33,22 @@ struct Metrics {
 
 class PolicyLoss {
 public:
-    // `stride`: floats a row of the actor's outputs. Adds to policy_loss, entropy, approx_kl and clip_fraction of `metrics`.
+    // `stride`: floats in a row of the actor's outputs. Adds to policy_loss, entropy, approx_kl and clip_fraction of `metrics`.
     PolicyLoss(const Head& head, const Loss& loss, const Records::Columns& columns, std::ptrdiff_t stride,
                const Level& level, Metrics& metrics);
 
-    // A minibatch begins. `free`: the numbers behind the actor's layers (a Gaussian head's log_std).
+    // Begins a minibatch. `free`: the numbers behind the actor's layers (a Gaussian head's log_std).
     void begin(const Sample& rows, const float* free);
-    // From the actor's outputs of a chunk to their gradient `d`, zero at first; both [rows, stride].
+    // Computes the gradient `d` of the actor's outputs of a chunk. `d` is zero at first; both are [rows, stride].
     void gradient(const Sample& rows, const Chunk& chunk, const float* outputs, float* d);
-    // Once all chunks are through: the gradient of the free numbers.
+    // Computes the gradient of the free numbers. Call it after all chunks.
     void free_gradient(float* free) const;
 
 private:
     // Shifts and scales the advantages of the whole minibatch by their weighted mean and deviation.
     void normalise(const Sample& rows);
     void begin_spread(const float* free);
-    // From log_ratio_ to slope_: the gradient of the policy's loss with respect to each row's log-probability.
+    // Computes slope_ from log_ratio_: the gradient of the policy's loss with respect to each row's log-probability.
     void slopes(const Sample& rows, const Chunk& chunk);
     void surrogate(const Sample& rows, const Chunk& chunk);
     void plain(const Sample& rows, const Chunk& chunk);

@@ -34,10 +34,10 @@ void Records::pack(const Fields& fields, const Statistics& statistics, bool with
         if (graph_.head.gaussian())
             read_floats(fields.action.row(row), Dtype::f32, graph_.head.size, record + columns_.action);
         else
-            // Rows that carry no transition may hold anything; they are never asked for.
+            // Rows without a transition may hold any numbers; no minibatch contains them.
             record[columns_.action] = static_cast<float>(
                 std::clamp<std::int64_t>(fields.action.at<std::int64_t>(row), 0, graph_.head.size - 1));
-        // Without a ratio the policy's own log-probability is what counts.
+        // Without a ratio only the current policy's log-probability counts.
         record[columns_.log_prob] = with_ratio ? fields.log_prob.at<float>(row) : 0.0F;
         record[columns_.advantage] = fields.advantage.at<float>(row);
         const float target = fields.target.at<float>(row);

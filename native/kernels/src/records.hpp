@@ -1,5 +1,5 @@
-// The rows of a batch as records: observations encoded, targets normalised, each row's numbers side by side, so that a
-// minibatch is one gather. Knows no loss and no network.
+// The rows of a batch as records. Observations are encoded, targets are normalised, and the numbers of each row lie side by
+// side. So a minibatch is one gather. Knows no loss and no network.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace penstock::kernels {
 
-// Minibatches as rows of records; a row of weight 0 is not there.
+// Minibatches as rows of records. Rows of weight 0 do not count.
 struct Minibatches {
     const std::int64_t* indices;  // [count, size]
     const float* weights;         // [count, size]
     std::int64_t count, size;
 };
 
-// The rows of a batch by flat index, each field as one array over all of them.
+// The rows of a batch by flat index. Each field is one array over all rows.
 struct Fields {
     const Rows* obs;
     Rows action, log_prob, advantage, target;
 };
 
-// What one thread works with for one minibatch.
+// The working memory of one thread for one minibatch.
 struct Sample {
     std::vector<const float*> records;
     std::vector<float> shares;  // weight over the sum of weights
@@ -38,7 +38,7 @@ struct Chunk {
 
 class Records {
 public:
-    // What follows the encoded features in a record.
+    // The columns behind the encoded features in a record.
     struct Columns {
         std::int32_t action, log_prob, advantage, target, size;
     };
@@ -49,10 +49,10 @@ public:
     std::size_t statistics() const { return encoder_.statistics(); }
     const Columns& columns() const { return columns_; }
 
-    // Makes records of rows first, ..., first + count - 1. `with_ratio`: of the policy that acted, whose log-probability
-    // is kept; else it is 0, and the policy's own is what counts.
+    // Makes records of rows first, ..., first + count - 1. `with_ratio`: keeps the log-probability of the policy that
+    // acted. Otherwise it is 0, and only the current policy's log-probability counts.
     void pack(const Fields& fields, const Statistics& statistics, bool with_ratio, std::int64_t first, std::int64_t count);
-    // The rows of one minibatch; false if none of them counts.
+    // Collects the rows of one minibatch. False if none of them counts.
     bool collect(const Minibatches& minibatches, std::int64_t number, Sample& rows) const;
     // Copies the features of a chunk into `to`, `stride` floats a row.
     void features(const Sample& rows, const Chunk& chunk, float* to, std::ptrdiff_t stride) const;

@@ -30,7 +30,7 @@ std::byte* LaneArray::copy_from(std::size_t depth, const std::byte* from, std::b
     }
     const auto [count, stride] = loops_[depth];
     if (depth + 1 == loops_.size() && run_ == sizeof(float)) {
-        // A constant size makes it a move; transposed float32 is what vector environments of columns give.
+        // With a constant size the copy is one move. Vector environments that store columns give transposed float32.
         for (std::ptrdiff_t i = 0; i < count; ++i, to += sizeof(float)) std::memcpy(to, from + i * stride, sizeof(float));
         return to;
     }
@@ -51,7 +51,7 @@ void RolloutRows::store(std::int64_t t, const StepRows& step, std::vector<std::i
         running_return[lane] += static_cast<double>(reward[row]);
         running_length[lane] += 1;
         const bool ended = terminated[row] || truncated[row];
-        // A reset row ends nothing, whatever its flags say: whoever reads the list takes valid rows only.
+        // A reset row ends no episode, whatever its flags say: readers of the list of ends take only valid rows.
         if (ended && !was_reset) end_episode(lane);
         if (ended && same_step && !terminated[row]) keep_final(t, lane, step);
         if (same_step ? ended : was_reset) {

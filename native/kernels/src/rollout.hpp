@@ -1,4 +1,4 @@
-// Writes one vector step into a rollout: its rows, each lane's episode so far, and what ends in it.
+// Writes one vector step into a rollout: its rows, each lane's running episode, and the episodes that end.
 // Runs no environment and knows no Python.
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace penstock::kernels {
 
-// An array [lanes, ...] with any strides; a lane is loops around runs of contiguous bytes.
+// An array [lanes, ...] with any strides. A lane is copied by loops around runs of contiguous bytes.
 class LaneArray {
 public:
     // `shape` and `strides` (bytes) have `ndim` numbers each, at least one.
     LaneArray(const std::byte* data, std::size_t itemsize, std::size_t ndim, const std::ptrdiff_t* shape,
               const std::ptrdiff_t* strides);
 
-    // Both copy the numbers in C order.
+    // Both functions copy the numbers in C order.
     void copy(std::byte* to) const;
     void copy_lane(std::int64_t lane, std::byte* to) const { copy_from(0, data_ + lane * lane_stride_, to); }
 
@@ -33,7 +33,7 @@ private:
     std::vector<Loop> loops_;  // of a lane, outermost first
 };
 
-// One number a lane, with any stride.
+// One number for each lane, with any stride.
 template <typename T>
 struct PerLane {
     const std::byte* data = nullptr;
@@ -42,7 +42,7 @@ struct PerLane {
     T operator[](std::int64_t lane) const { return *reinterpret_cast<const T*>(data + lane * stride); }
 };
 
-// What a source gave; see penstock.types.StepResult.
+// The arrays that a source returned; see penstock.types.StepResult.
 struct StepRows {
     PerLane<float> reward;
     PerLane<bool> terminated;
@@ -52,7 +52,7 @@ struct StepRows {
     std::vector<LaneArray> final_obs;  // same-step sources only
 };
 
-// Where it goes; see penstock.program.rollout. All arrays are contiguous. T steps, B lanes, room for F ends.
+// The arrays of the rollout; see penstock.program.rollout. All are contiguous. T steps, B lanes, space for F ends.
 struct RolloutRows {
     struct Field {
         std::byte* rows;          // [T + 1, B, ...]
@@ -78,8 +78,8 @@ struct RolloutRows {
     double* running_return;
     std::int64_t* running_length;
 
-    // Row t of reward, flags and validity, row t + 1 of the observations; 0 <= t < T. Appends to `begun` the lanes whose
-    // next episode begins with row t + 1. Throws std::out_of_range if a side area is full.
+    // Writes row t of reward, flags and validity, and row t + 1 of the observations; 0 <= t < T. Appends to `begun` the
+    // lanes whose next episode begins with row t + 1. Throws std::out_of_range if a side area is full.
     void store(std::int64_t t, const StepRows& step, std::vector<std::int64_t>& begun) const;
 
 private:

@@ -87,7 +87,7 @@ double Update::actor_gradient(const Sample& rows) {
     return actor_.squared_norm();
 }
 
-// Clips by the norm over both networks and takes a step of those asked for.
+// Clips by the norm over both networks, then takes a step of each network that is asked for.
 void Update::finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic) {
     const double norm = std::sqrt(actor_norm + critic_norm);
     const auto scale = static_cast<float>(std::min(1.0, loss_.max_grad_norm / (norm + 1e-6)));

@@ -1,5 +1,5 @@
-// The minibatch update of an actor-critic of two networks: gather, losses, gradients, clip, Adam, metrics.
-// Computes no targets and owns no schedule: it is given the rows of each minibatch. See penstock.kernels.update.
+// The minibatch update of an actor-critic with two networks: gather, losses, gradients, clip, Adam, metrics.
+// Computes no targets and has no schedule: it is given the rows of each minibatch. See penstock.kernels.update.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace penstock::kernels {
 
-// One network's share of a state, as flat vectors that are read and written; `m` is null for RMSprop.
+// The part of a state that belongs to one network, as flat vectors that are read and written. `m` is null for RMSprop.
 struct Vectors {
     float* parameters;
     float* m;
@@ -36,7 +36,7 @@ public:
     void pack(const Fields& fields, const Statistics& statistics, std::int64_t first, std::int64_t count);
     void load(const Vectors& actor, const Vectors& critic);
     void store(const Vectors& actor, const Vectors& critic) const;
-    // Runs all minibatches, `step` being Adam's count before the first; returns the count after the last.
+    // Runs all minibatches. `step` is Adam's count before the first one. Returns the count after the last one.
     std::int64_t run(const Minibatches& minibatches, std::int64_t step, double lr, int threads);
     Metrics take_metrics();
 

@@ -1,4 +1,4 @@
-// Heads of policies without a value, on one linear layer, against plain loops in double.
+// Heads on one linear layer: those of policies without a value against plain loops in double, and action masks.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int32_t kFeatures = 5;
 
-// What the layer gives for one row.
+// The layer's outputs for one row.
 std::vector<double> plain_outputs(const std::vector<float>& flat, const float* x, std::size_t outputs) {
     std::vector<double> y(outputs);
     for (std::size_t o = 0; o < outputs; ++o) {
@@ -54,7 +54,7 @@ std::vector<double> plain_values(const Head& head, std::vector<double> y) {
 
 }  // namespace
 
-// Arrays end exactly where their numbers do, so that the address sanitizer sees any step too far.
+// Arrays end exactly behind their last number, so that the address sanitizer finds each access behind it.
 void heads_agree(const Level& level, const Head& head, std::int64_t rows) {
     const auto n = static_cast<std::size_t>(rows), outputs = static_cast<std::size_t>(head.outputs());
     const auto size = static_cast<std::size_t>(head.size), draws = static_cast<std::size_t>(head.noise_size());
@@ -74,7 +74,7 @@ void heads_agree(const Level& level, const Head& head, std::int64_t rows) {
     Outputs out;
     out.action = head.discrete() ? rows_of(chosen.data(), sizeof(std::int64_t)) : rows_of(action.data(), size * sizeof(float));
     if (head.gives_q()) out.q = rows_of(q.data(), size * sizeof(float));
-    policy.act(&field, noise.data(), explore.data(), out, rows);
+    policy.act({&field, noise.data(), explore.data()}, out, rows);
     const std::string name = std::string(level.name) + " head " + std::to_string(static_cast<int>(head.kind)) + " of " +
                              std::to_string(head.size) + " rows " + std::to_string(rows);
     for (std::size_t r = 0; r < n; ++r) {
@@ -96,5 +96,38 @@ void heads_agree(const Level& level, const Head& head, std::int64_t rows) {
                                       : std::tanh(y[k] + z * std::exp(std::clamp(y[size + k], head.low, head.high)));
             check(std::abs(wanted - action[r * size + k]) < 1e-4, "action " + name);
         }
+    }
+}
+
+// Every other action of a row is allowed, beginning with the row's number. Arrays end where their numbers do, as above.
+void masks_forbid(const Level& level, const Head& head, std::int64_t rows) {
+    const auto n = static_cast<std::size_t>(rows), size = static_cast<std::size_t>(head.size);
+    const auto draws = static_cast<std::size_t>(head.noise_size());
+    const std::int32_t outputs = head.outputs() + (head.gives_value() ? 1 : 0);
+    Numbers numbers;
+    const std::vector<float> flat = numbers.many((kFeatures + 1) * static_cast<std::size_t>(outputs));
+    const std::vector<float> obs = numbers.many(n * kFeatures), noise = numbers.many(n * draws), explore(n, 0.5F);
+    Policy policy({{{false, kFeatures, 0}}, {{kFeatures, outputs, Elementwise::none}}, {}, head, false, false, true}, level);
+    policy.load(flat.data(), nullptr, {});
+    std::vector<std::uint8_t> mask(n * size);
+    for (std::size_t at = 0; at < mask.size(); ++at) mask[at] = at / size % 2 == at % size % 2 ? 1 : 0;
+    std::vector<std::int64_t> chosen(n, -1);
+    std::vector<float> log_prob(n);
+    const auto rows_of = [](const void* data, std::size_t bytes, Dtype dtype) {
+        return Rows{static_cast<std::byte*>(const_cast<void*>(data)), static_cast<std::ptrdiff_t>(bytes), dtype};
+    };
+    const Rows field = rows_of(obs.data(), kFeatures * sizeof(float), Dtype::f32);
+    Outputs out;
+    out.action = rows_of(chosen.data(), sizeof(std::int64_t), Dtype::i64);
+    if (head.gives_value()) out.log_prob = rows_of(log_prob.data(), sizeof(float), Dtype::f32);
+    policy.act({&field, noise.data(), explore.data(), {}, rows_of(mask.data(), size, Dtype::u8)}, out, rows);
+    for (std::size_t r = 0; r < n; ++r) {
+        const std::string name = std::string(level.name) + " mask of " + std::to_string(head.size) + " row " + std::to_string(r);
+        check(mask[r * size + static_cast<std::size_t>(chosen[r])] == 1, "allowed " + name);
+        if (!head.gives_value()) continue;
+        const std::vector<double> y = plain_outputs(flat, &obs[r * kFeatures], static_cast<std::size_t>(outputs));
+        double total = 0.0;
+        for (std::size_t k = 0; k < size; ++k) total += mask[r * size + k] == 1 ? std::exp(y[k]) : 0.0;
+        check(std::abs(log_prob[r] - (y[static_cast<std::size_t>(chosen[r])] - std::log(total))) < 1e-4, "log_prob " + name);
     }
 }

@@ -21,7 +21,10 @@ extern const Level wide;
 
 void update_is_the_same_on_two_threads(const penstock::kernels::Level& level);
 void a_rollout_keeps_what_ends_in_it();
+void cells_agree(const penstock::kernels::Level& level, const penstock::kernels::LayerShape& shape, std::int32_t rows);
 void heads_agree(const penstock::kernels::Level& level, const penstock::kernels::Head& head, std::int64_t rows);
+void masks_forbid(const penstock::kernels::Level& level, const penstock::kernels::Head& head, std::int64_t rows);
+void sequences_agree(const penstock::kernels::Level& level, bool lstm, std::size_t steps, std::size_t lanes, std::size_t size);
 
 namespace {
 
@@ -51,7 +54,7 @@ struct Shape {
     std::int32_t features, hidden, actions;
 };
 
-// Arrays end exactly where their numbers do, so that the address sanitizer sees any step too far.
+// Arrays end exactly behind their last number, so that the address sanitizer finds each access behind it.
 void forward_agrees(const Level& level, const Shape& shape, std::int64_t rows, bool gaussian) {
     const std::vector<LayerShape> actor{{shape.features, shape.hidden, Elementwise::tanh},
                                         {shape.hidden, shape.actions, Elementwise::none}};
@@ -82,7 +85,7 @@ void forward_agrees(const Level& level, const Shape& shape, std::int64_t rows, b
     out.action = gaussian ? rows_of(action.data(), actions * 4) : rows_of(chosen.data(), 8);
     out.log_prob = rows_of(log_prob.data(), 4);
     out.value = rows_of(value.data(), 4);
-    policy.act(&field, noise.data(), explore.data(), out, rows);
+    policy.act({&field, noise.data(), explore.data()}, out, rows);
     const std::string name = std::string(level.name) + " " + std::to_string(shape.features) + " " +
                              std::to_string(shape.hidden) + " " + std::to_string(shape.actions) + " rows " + std::to_string(rows);
     for (std::size_t r = 0; r < n; ++r) {
@@ -114,7 +117,7 @@ std::uint64_t hash_of(const std::vector<float>& values) {
     return hash;
 }
 
-// The bits of 7 numbers for each of 1,000 lanes, hashed: the same wherever this runs.
+// The hash of 7 numbers for each of 1,000 lanes. It is the same on every machine.
 void noise_is_the_same_everywhere(const Level& level) {
     const struct {
         Distribution distribution;
@@ -167,6 +170,19 @@ int main() {
                     for (const bool dueling : {false, true})
                         heads_agree(*level, {HeadKind::epsilon_greedy, size, 0, atoms, -2.0, 3.0, dueling}, rows);
             }
+        for (const std::int32_t size : {2, 5, 18})
+            for (const std::int64_t rows : {1, 64, 130})
+                for (const HeadKind kind : {HeadKind::categorical, HeadKind::epsilon_greedy})
+                    masks_forbid(*level, {kind, size}, rows);
+        for (const LayerKind kind : {LayerKind::lstm, LayerKind::gru})
+            for (const std::int32_t size : {1, 5, 16, 33})
+                for (const std::int32_t rows : {1, 7, 64}) cells_agree(*level, {3, size, Elementwise::none, kind}, rows);
+        for (const bool lstm : {true, false}) {
+            for (const std::size_t size : {1, 5, 16, 33}) sequences_agree(*level, lstm, 4, 3, size);
+            sequences_agree(*level, lstm, 1, 1, 17);
+            sequences_agree(*level, lstm, 3, 67, 9);
+            sequences_agree(*level, lstm, 2, 2, 70);
+        }
         noise_is_the_same_everywhere(*level);
         update_is_the_same_on_two_threads(*level);
     }

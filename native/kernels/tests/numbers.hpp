@@ -1,4 +1,4 @@
-// What the tests need: a check that ends them, and numbers.
+// Tools of the tests: a check that ends the program, and a source of numbers.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline void check(bool holds, const std::string& what) {
     std::exit(1);
 }
 
-// Numbers in [-1, 1) that need no library.
+// Pseudo-random numbers in [-1, 1), without a library.
 class Numbers {
 public:
     float next() {

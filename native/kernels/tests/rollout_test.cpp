@@ -65,7 +65,7 @@ void a_rollout_keeps_what_ends_in_it() {
     check(slot.final_count == 1 && slot.final_t[0] == 1 && slot.final_lane[0] == 1, "where it was cut");
     check(slot.finals[0] == 110 && slot.finals[1] == 111 && slot.finals[2] == 112, "its last observation");
     check(slot.running_return == std::vector<double>{2.0, 0.0}, "the other goes on");
-    // A source that resets in a step of its own: the flags of its reset row end no second episode.
+    // A source that uses a step of its own for a reset. The flags of this reset row end no second episode.
     Slot apart;
     RolloutRows of_its_own = apart.rows();
     of_its_own.same_step = false;

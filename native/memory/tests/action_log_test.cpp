@@ -63,7 +63,7 @@ TEST(action_log, an_episode_can_be_read_back) {
     append(log, 1, 7);
     CHECK(holds(log, 1, at, 0));
     append(log, 1, 8);
-    CHECK(!holds(log, 1, at, 0));           // the ring has come round
+    CHECK(!holds(log, 1, at, 0));           // the ring has been overwritten
     CHECK(log.position(0).steps == 0);
 }
 
@@ -95,7 +95,7 @@ TEST(action_log, a_new_writer_goes_on_from_an_earlier_position) {
     log.rewind(0, boundary);
     CHECK(log.position(0).hash == boundary.hash && log.position(0).steps == 2 && log.position(0).episode == 0);
     append(log, 0, 2);
-    CHECK(!holds(log, 0, log.position(0), 0));  // the mark of what was overwritten is never taken back
+    CHECK(!holds(log, 0, log.position(0), 0));  // the mark of overwritten actions is never lowered
 }
 
 TEST(action_log, an_action_that_is_being_written_is_not_there_yet) {
@@ -114,7 +114,7 @@ TEST(action_log, an_action_that_is_being_written_is_not_there_yet) {
     }
     penstock::memory::fault_hook = nullptr;
     CHECK(!holds(log, 0, early, 0));
-    log.rewind(0, {0, 0, 0, 0});  // a new writer goes back, and what was whole stays readable
+    log.rewind(0, {0, 0, 0, 0});  // a new writer goes back; actions that were whole stay readable
     CHECK(holds(log, 0, {0, 0, 2, 0}, 0) && !holds(log, 0, early, 0));
 }
 
@@ -137,7 +137,7 @@ TEST(action_log, the_hash_follows_the_observations) {
     CHECK(log.position(0).hash == log.position(1).hash);
 }
 
-// These numbers are written into checkpoints: they may never change.
+// These numbers are written into checkpoints, so they must never change.
 TEST(action_log, the_hash_is_the_same_everywhere) {
     unsigned char bytes[200];
     for (std::size_t i = 0; i < sizeof bytes; ++i) {

@@ -115,14 +115,14 @@ TEST(board, what_somebody_else_wrote_is_found) {
         for (std::size_t bit = 0; bit < 64; ++bit) {
             *head ^= std::uint64_t{1} << bit;
             CHECK(!board.read(none).whole);
-            CHECK(head != at - 8 || !board.version().whole);  // nobody waits for a stamp that no writer will set
+            CHECK(head != at - 8 || !board.version().whole);  // a reader does not wait for a stamp that no writer will set
             *head ^= std::uint64_t{1} << bit;
         }
     }
     CHECK(board.read(all) == whole && board.version() == whole);
 }
 
-// Zeros, ones and signs: what sums alone would mix up.
+// Words that plain sums would mix up: zeros, ones and signs.
 TEST(board, words_in_the_wrong_place_are_found) {
     constexpr std::size_t many = 4099;
     constexpr std::uint64_t sign = std::uint64_t{1} << 63;
@@ -150,7 +150,7 @@ TEST(board, words_in_the_wrong_place_are_found) {
     }
 }
 
-// A copy sums up two words at a time where it may, one at a time elsewhere, and pieces of any length.
+// A copy adds up pieces of any length, two words at a time where it can, otherwise one at a time.
 TEST(board, a_checksum_does_not_depend_on_how_it_is_added_up) {
     std::vector<std::uint64_t> record(words);
     for (std::size_t i = 0; i < words; ++i) {
@@ -173,12 +173,12 @@ TEST(board, a_checksum_does_not_depend_on_how_it_is_added_up) {
 }
 
 TEST(board, readers_never_see_a_torn_record) {
-    const Memory memory(Board<>::required(words, 2));  // two buffers: the most disturbance that there can be
+    const Memory memory(Board<>::required(words, 2));  // two buffers: readers are disturbed as often as possible
     std::atomic<bool> done{false};
     std::thread writer([&] {
         Board<> board(memory.get(), words, 2);
         for (std::int64_t version = 0; version < 20000; ++version) {
-            // A version comes twice, with another value, as when an update is redone after a death.
+            // Each version is published twice, with different values, as when an update is repeated after a death.
             publish(board, version / 2, static_cast<std::uint64_t>(version));
             if (version % 64 == 0) {
                 std::this_thread::yield();

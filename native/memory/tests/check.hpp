@@ -1,4 +1,4 @@
-// The few things that these tests need: TEST(suite, name) { CHECK(...); }, zeroed memory, and deaths at fault points.
+// Tools of these tests: TEST(suite, name) { CHECK(...); }, zeroed memory, and deaths at fault points.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct Registered {
     Registered(const char* suite, const char* name, void (*run)()) { tests().push_back({suite, name, run}); }
 };
 
-// Not an exception: a thread or a forked process that fails must fail the test as well.
+// It throws no exception, because a thread or a forked process that fails must fail the test as well.
 [[noreturn]] inline void fail(const char* file, int line, const char* text) {
     std::fprintf(stderr, "%s:%d: failed: %s\n", file, line, text);
     std::fflush(stderr);
@@ -39,7 +39,7 @@ struct Free {
     void operator()(unsigned char* memory) const { std::free(memory); }
 };
 
-// Zeroed memory that starts at a cache line, as a fresh segment does.
+// Zeroed memory that starts at a cache line, like a new segment.
 class Memory {
   public:
     explicit Memory(std::size_t nbytes) : bytes_(static_cast<unsigned char*>(std::aligned_alloc(64, (nbytes + 63) / 64 * 64))) {
@@ -51,7 +51,7 @@ class Memory {
     std::unique_ptr<unsigned char, Free> bytes_;
 };
 
-// Thrown at a fault point: the operation ends there and then, as a process would. No structure cleans up on the way out.
+// Thrown at a fault point. The operation ends at once, as if its process died. No structure cleans up.
 struct Died {};
 
 inline thread_local int points_left = 0;
@@ -64,8 +64,8 @@ inline void die_at_last_point(const char* name) {
     }
 }
 
-// Runs script on fresh memory again and again and lets it die at its first fault point, its second, ..., each time
-// followed by check(memory, name of the point). Returns how many points there are.
+// Runs the script on new memory again and again. It dies at its first fault point, then at its second, and so on. Calls
+// check(memory, name of the point) after each death. Returns the number of points.
 template <class Script, class Check>
 int die_at_each_point(std::size_t nbytes, Script script, Check check) {
     for (int point = 0;; ++point) {

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 TEST(doorbell, a_ring_changes_the_word_of_one_bell) {
     const Memory memory(Doorbells<>::required(2));
     Doorbells<> bells(memory.get());
-    CHECK(!bells.ring(1));  // nobody sleeps: no system call
+    CHECK(!bells.ring(1));  // no process sleeps, so there is no system call
     CHECK(bells.word(0) == 0 && bells.word(1) == 1);
     CHECK(bells.wait(1, 0, 100ms, 0ns));
     CHECK(!bells.wait(1, 1, 0ns, 0ns));
@@ -48,8 +48,8 @@ void ring_once(const char* point) {
 
 }  // namespace
 
-// A lost wake would only show as a sleep of 100 ms. So the ring is placed exactly where it could be lost, and the sleep
-// must not begin: a sleep that began would be counted by the kernel, not by a clock.
+// A lost wake-up would only show as a sleep of 100 ms. So the test rings exactly where a ring could be lost, and then the
+// sleep must not begin. The kernel counts sleeps; the test uses no clock.
 TEST(doorbell, a_ring_between_the_look_and_the_sleep_is_not_lost) {
     for (const char* point : {"doorbell.arm.between", "doorbell.wait.before"}) {
         const Memory memory(Doorbells<>::required(1));
@@ -90,7 +90,7 @@ TEST(doorbell, a_sleeper_that_comes_between_the_ring_and_its_look_stays_awake) {
 
 TEST(doorbell, threads_wake_each_other) {
     const Memory memory(Doorbells<>::required(2));
-    std::uint64_t ball = 0;  // plain: the bell carries it
+    std::uint64_t ball = 0;  // plain memory: the bell makes it visible
     constexpr std::uint64_t rounds = 4000;
     const auto play = [&](std::size_t own, std::chrono::nanoseconds spin) {
         Doorbells<> bells(memory.get());

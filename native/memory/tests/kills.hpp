@@ -44,7 +44,7 @@ class Fallible {
 };
 static_assert(sizeof(Fallible<std::uint64_t>) == sizeof(std::atomic<std::uint64_t>));
 
-// Where processes were killed so far.
+// Names of the points at which processes were killed so far.
 inline std::set<std::string> killed_at;
 
 struct Place {
@@ -59,8 +59,9 @@ inline void kill_at_last_point(const char* name) {
     }
 }
 
-// Runs script in a process of its own, on memory that prepare has seen, again and again, and kills it at its first
-// point, its second, ..., each time followed by check(memory, name of the point). Returns how many points there are.
+// Runs the script again and again, in a process of its own, on memory that `prepare` has filled. Kills it at its first
+// point, then at its second, and so on. Calls check(memory, name of the point) after each kill. Returns the number of
+// points.
 template <class Prepare, class Script, class Check>
 int kill_at_each_point(std::size_t nbytes, Prepare prepare, Script script, Check check) {
     for (int point = 0;; ++point) {
@@ -87,7 +88,7 @@ inline void leave_zero(unsigned char*) {}
 
 inline constexpr std::size_t few = 4;  // words of a payload: each has a fault point
 
-// Word by word, as in the middle of a slot write.
+// Writes word by word, so that a kill can come in the middle of a payload.
 inline void write_payload(std::uint64_t* to, std::uint64_t value) {
     for (std::size_t i = 0; i < few; ++i) {
         to[i] = value + i;

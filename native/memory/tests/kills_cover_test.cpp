@@ -10,7 +10,7 @@
 
 using penstock::test::killed_at;
 
-// It looks at what the suite's other tests have done: this file comes last in CMakeLists.txt.
+// It uses the results of the suite's other tests, so this file comes last in CMakeLists.txt.
 TEST(kills, every_fault_point_in_the_headers) {
     const std::regex point("PENSTOCK_FAULT_POINT\\(\"([^\"]+)\"\\)");
     std::size_t points = 0;

@@ -1,5 +1,5 @@
-// Streams, bells and counters whose processes are killed at each place in turn. The parent reaps, recovers, checks what
-// must hold, and goes on.
+// Streams, bells and counters whose processes are killed at each place in turn. After each kill the parent reaps, recovers,
+// checks the structure, and goes on.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -35,7 +35,7 @@ void send(unsigned char* memory, std::uint64_t owner, std::uint64_t sequence) {
     CHECK(slots.push(*index, owner));
 }
 
-// Takes all that is there, in the order of sequences, each whole, and frees it.
+// Takes all ready slots, checks that they come in order and whole, and frees them.
 void drain(unsigned char* memory, std::uint64_t owner) {
     Slots<> slots(memory, slots_count);
     std::uint64_t last = 0;
@@ -48,7 +48,7 @@ void drain(unsigned char* memory, std::uint64_t owner) {
     CHECK(slots.count(SlotState::free) == slots_count);
 }
 
-// Owner 1 is dead: nothing of it stays held, what is ready is whole, and the stream goes on.
+// Owner 1 is dead. Checks that it holds no slot, that ready slots are whole, and that the stream goes on.
 void check_stream(unsigned char* memory, const std::string&) {
     Slots<> slots(memory, slots_count);
     slots.recover(1);
@@ -115,13 +115,13 @@ TEST(kills, a_sleeper) {
         Doorbells<> bells(memory);
         CHECK(bells.sleepers(0) == 1 || point == "test.atomic.after");
         bells.recover(0);
-        CHECK(!bells.ring(0));  // nobody sleeps any more
+        CHECK(!bells.ring(0));  // no process sleeps now
         CHECK(bells.wait(0, 0, 100ms, 0ns) && bells.sleepers(0) == 0);
     };
     CHECK(kill_at_each_point(Doorbells<>::required(1), leave_zero, script, check) > 6);
 }
 
-// Who recovers a process rings all bells, since the dead may have owed a ring.
+// A recovery rings all bells, because the dead process may have died before a ring.
 TEST(kills, a_ringer) {
     const auto script = [](unsigned char* memory) { Doorbells<Fallible>(memory).ring(0); };
     const auto check = [](unsigned char* memory, const std::string&) {

@@ -1,5 +1,5 @@
-// Commit records, boards and action logs whose processes are killed at each place in turn. The parent reaps, recovers,
-// checks what must hold, and goes on.
+// Commit records, boards and action logs whose processes are killed at each place in turn. After each kill the parent
+// reaps, recovers, checks the structure, and goes on.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -37,7 +37,7 @@ void commit_and_publish(unsigned char* memory, std::int64_t number) {
     board.finish(number);
 }
 
-// The last commit and the last publication, each whole; the publication is no later.
+// Checks that the last commit and the last publication are whole, and that the publication is not the later one.
 std::int64_t check_published(unsigned char* memory) {
     Record<> record(memory, record_bytes);
     const Board<> board(memory + board_offset, few, 2);
@@ -82,7 +82,7 @@ TEST(kills, a_commit_and_a_publication) {
     CHECK(kill_at_each_point(published_bytes, leave_zero, script, check) > 60);
 }
 
-// Who copies leaves nothing behind that would disturb the writer.
+// A dead reader leaves nothing behind that disturbs the writer.
 TEST(kills, a_reader_of_record_and_board) {
     const auto prepare = [](unsigned char* memory) {
         commit_and_publish<std::atomic>(memory, 1);
@@ -144,7 +144,7 @@ TEST(kills, an_action_log) {
         append<Fallible>(memory, 1);
         log.begin_episode(0, 1);
         append<Fallible>(memory, 2);
-        note(memory) = log.position(0);  // as a commit record notes it
+        note(memory) = log.position(0);  // as in a commit record
         append<Fallible>(memory, 3);
         log.rewind(0, note(memory));
         append<Fallible>(memory, 3);

@@ -52,7 +52,7 @@ TEST(kills, a_member_of_rounds) {
         rounds.remove(0);
         Standing now = rounds.standing();
         CHECK(now.members == 0b10 && now.asking == 0 && now.round == (now.begun ? 1U : 0U));
-        if (now.begun) {  // it had brought its payload whole before
+        if (now.begun) {  // it had brought its whole payload before
             CHECK(now.last == 0b11 && holds(payload(memory, 0, 0), 200) && holds(payload(memory, 1, 0), 100));
             CHECK(rounds.join(0, true) == Joined::waiting && rounds.admit(1) == 0b01);
             CHECK(rounds.join(0, true) == Joined::admitted);

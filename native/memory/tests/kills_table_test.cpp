@@ -1,4 +1,4 @@
-// A table whose writer is killed at each place in turn. The parent reaps it, checks what can be read, and goes on.
+// A table whose writer is killed at each place in turn. The parent reaps it, checks all readable slots, and goes on.
 #include <cstdint>
 #include <string>
 
@@ -26,7 +26,7 @@ void write(unsigned char* memory, std::uint64_t sequence) {
     CHECK(table.push(0, sequence));
 }
 
-// All that can be read is whole; the next sequence.
+// Checks that all readable slots are whole. Returns the next sequence.
 std::uint64_t check_whole(unsigned char* memory) {
     Table<> table(memory, 1, slots);
     const std::uint64_t written = table.written(0);
@@ -54,7 +54,7 @@ TEST(kills, a_table) {
     CHECK(kill_at_each_point(nbytes, leave_zero, script, check) > 60);
 }
 
-// Who reads leaves nothing behind that would disturb the writer.
+// A dead reader leaves nothing behind that disturbs the writer.
 TEST(kills, a_reader_of_a_table) {
     const auto prepare = [](unsigned char* memory) {
         for (std::uint64_t sequence = 0; sequence < 5; ++sequence) {

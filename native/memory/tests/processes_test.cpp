@@ -22,8 +22,8 @@ using namespace penstock::memory;
 using namespace penstock::test;
 using namespace std::chrono_literals;
 
-// Two writers and a reader are killed at random moments, recovered and started again under new owners; the parent
-// supervises. Each sequence that was pushed is read at least once, whole; at the end all slots are free.
+// Two writers and a reader are killed at random moments. The parent recovers them and starts them again under new owners.
+// Each pushed sequence is read at least once, and whole. At the end all slots are free.
 TEST(processes, a_stream_survives_random_kills) {
     constexpr std::size_t slots_count = 4;
     constexpr std::size_t sequences = 4096;
@@ -87,7 +87,7 @@ TEST(processes, a_stream_survives_random_kills) {
         std::this_thread::sleep_for(std::chrono::microseconds(chance() % 4000));
         const std::size_t role = chance() % 3;
         kill(children[role].process, SIGKILL);
-        CHECK(was_killed(reap(children[role].process)));  // fenced: only now is anything taken back
+        CHECK(was_killed(reap(children[role].process)));  // fenced; its slots are taken back only after this
         slots.recover(children[role].owner);
         children[role] = begin(role);
     }
@@ -95,7 +95,7 @@ TEST(processes, a_stream_survives_random_kills) {
     for (const Child& child : children) {
         CHECK(ended_well(reap(child.process)));
     }
-    while (const auto index = slots.take(owners)) {  // pushed after the reader had looked for the last time
+    while (const auto index = slots.take(owners)) {  // slots that were pushed after the reader's last look
         check_and_tally(*index);
         CHECK(slots.release(*index, owners));
     }
@@ -170,7 +170,7 @@ TEST(processes, a_cut_lifeline_ends_the_process) {
     CHECK(pipe(ends) == 0);
     const pid_t child = start([&] {
         close(ends[1]);
-        std::thread([&] { watch_lifeline(ends[0], 113); }).join();  // the thread that asked for it is gone
+        std::thread([&] { watch_lifeline(ends[0], 113); }).join();  // the thread that started the lifeline has ended
         close(ends[0]);
         for (;;) {
             pause();

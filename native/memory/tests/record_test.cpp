@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t words = 40;
 constexpr std::size_t nbytes = words * sizeof(std::uint64_t);
 
-// In place, as the learner does. Relaxed words stand for its plain stores, which may run into a copy that is then thrown
-// away: harmless, but a race for ThreadSanitizer.
+// Fills the buffer in place, as the learner does. Relaxed words stand for the learner's plain stores. Those may race with a
+// copy that is then thrown away. The race is harmless, but ThreadSanitizer would report it.
 void fill(Record<>& record, std::size_t index, std::uint64_t value) {
     for (std::size_t i = 0; i < words; ++i) {
         record.words(index)[i].store(value, std::memory_order_relaxed);

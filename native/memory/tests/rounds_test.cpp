@@ -65,7 +65,7 @@ TEST(rounds, who_is_removed_is_waited_for_no_more) {
     rounds.join(1, false);
     arrive(memory.get(), 2, 0, 0);
     rounds.remove(1);
-    CHECK(!rounds.over(0));  // before the first round is over its place is kept
+    CHECK(!rounds.over(0));  // its place is kept until the first round is over
     CHECK(rounds.join(1, false) == Joined::founded);
     arrive(memory.get(), 2, 1, 0);
     CHECK(rounds.over(0));
@@ -87,14 +87,14 @@ TEST(rounds, the_first_member_lets_in_who_asks) {
         arrive(memory.get(), 3, member, 0);
     }
     rounds.remove(0);
-    CHECK(rounds.join(0, true) == Joined::waiting);  // anew, but others are there
+    CHECK(rounds.join(0, true) == Joined::waiting);  // anew, but there are other members
     CHECK(rounds.asking(2) == 0 && rounds.admit(2) == 0);
     CHECK(rounds.asking(1) == 0b001);
     arrive(memory.get(), 3, 2, 0);
     CHECK(rounds.admit(1) == 0b001);
     CHECK(rounds.join(0, true) == Joined::admitted);
     arrive(memory.get(), 3, 1, 0);
-    CHECK(!rounds.over(1));  // a round that was under way waits for the newcomer
+    CHECK(!rounds.over(1));  // a round that was under way waits for the new member
     CHECK(arrive(memory.get(), 3, 0, 0) == 1);
     CHECK(rounds.over(1) && rounds.standing().last == 0b111);
 }

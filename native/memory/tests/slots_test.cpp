@@ -168,7 +168,7 @@ constexpr std::uint64_t rounds = 2000;  // sequences of each writer
 
 TEST(slots, threads_lose_nothing_and_keep_each_writers_order) {
     const Memory memory(Slots<>::required(4));
-    std::vector<Payload> payloads(4);  // plain memory: ThreadSanitizer watches the word guard it
+    std::vector<Payload> payloads(4);  // plain memory: ThreadSanitizer checks that the word guards it
     std::vector<std::atomic<int>> seen(rounds * writers);
     std::atomic<std::uint64_t> left{rounds * writers};
     const auto write = [&](std::uint64_t writer) {
@@ -238,7 +238,7 @@ TEST(slots, threads_that_die_anywhere_lose_nothing) {
     std::atomic<std::uint64_t> owners{1};
     std::atomic<std::uint64_t> writing{writers};
     std::atomic<std::uint64_t> deaths{0};
-    // Each incarnation runs until it dies in a transition; then it is recovered and its successor goes on.
+    // Each incarnation runs until it dies in a transition. Then it is recovered, and its successor goes on.
     const auto live = [&](std::uint64_t seed, const auto& body) {
         chance.seed(static_cast<std::mt19937::result_type>(seed));
         for (;;) {

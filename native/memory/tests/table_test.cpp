@@ -27,8 +27,8 @@ constexpr std::size_t bytes_for(std::size_t writers) {
     return Table<>::required(writers) + writers * slots * words * sizeof(Word);
 }
 
-// Relaxed words stand for plain stores, which may run into a copy that is then thrown away: harmless, but a race for
-// ThreadSanitizer.
+// Relaxed words stand for plain stores. Those may race with a copy that is then thrown away. The race is harmless, but
+// ThreadSanitizer would report it.
 void fill(Word* to, std::size_t writer, std::uint64_t sequence) {
     for (std::size_t i = 0; i < words; ++i) {
         to[i].store(1000 * sequence + writer, std::memory_order_relaxed);
@@ -69,11 +69,11 @@ TEST(table, what_was_not_restored_cannot_be_read) {
     table.begin(0, 100, 98);
     CHECK(table.first(0) == 98 && table.written(0) == 100 && table.claimed(0) == 100);
     CHECK(table.claim(0, 100) && table.push(0, 100) && table.claim(0, 101) && table.first(0) == 98);
-    // From here on it is what the ring has room for: 103 - 4.
+    // From here on the size of the ring decides: 103 - 4.
     CHECK(table.push(0, 101) && table.claim(0, 102) && table.first(0) == 99);
 }
 
-// Four writers and four readers; what a reader takes for whole is whole.
+// Four writers and four readers. Each slot that a reader takes for whole is whole.
 TEST(table, copies_beside_writers_are_whole) {
     constexpr std::size_t writers = 4;
     constexpr std::uint64_t most = 3000;

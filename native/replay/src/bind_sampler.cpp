@@ -23,7 +23,7 @@ namespace {
 namespace nb = nanobind;
 using memory::raise;
 
-// A C-contiguous array of a dtype that is compared by NumPy's own object for it.
+// A C-contiguous array. Its dtype is compared by identity: NumPy has one object for each dtype.
 class View {
   public:
     View(nb::handle source, int access) : source_(nb::borrow(source)) {
@@ -46,12 +46,12 @@ class View {
     Py_buffer view_{};
 };
 
-// Field, frames, and whether zeros stand for those before an episode's first.
+// Field, number of frames, and whether zeros stand for the frames before an episode's first.
 using Stacks = std::vector<std::tuple<std::string, int, bool>>;
 
 using Before = std::optional<std::vector<std::uint64_t>>;
 
-// What a batch may hold under a name.
+// An array that a batch may hold under a name.
 struct Offered {
     Kind kind;
     const Column* column;
@@ -59,7 +59,7 @@ struct Offered {
     nb::object dtype;
 };
 
-// A batch's arrays, checked. Who passes the same arrays again is not checked again.
+// A batch's arrays after the check. If a caller passes the same arrays again, they are not checked again.
 struct Bound {
     std::vector<std::pair<nb::object, View>> arrays;  // name, array
     std::vector<Item> items;
@@ -206,7 +206,7 @@ class PySampler {
         return rows;
     }
 
-    // The array as the field of rows that it is, if it is one.
+    // Offers the array as a field of rows, if it is one.
     void offer(const std::string& name, const std::vector<std::string>& fields, const Stacks& stacks) {
         const View& view = views_.at(name);
         std::vector<std::int64_t> shape = view.shape();

@@ -1,4 +1,4 @@
-// Python's view of drawing from a table. Checks what it is given; no protocol lives there.
+// The Python class that samples from a table. It checks its arguments; the protocols are in the headers.
 #pragma once
 
 #include <nanobind/nanobind.h>

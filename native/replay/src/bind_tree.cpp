@@ -16,7 +16,7 @@ void PySumTree::to_fixed(const Vector<const double>& priorities) {
         if (!(priority >= 0.0) || std::isinf(priority))
             throw nb::value_error(("priority " + std::to_string(priority) + " is not a number from 0 on").c_str());
         const double most = static_cast<double>(SumTree<>::priorities - 1);
-        // What is above 0 stays above 0: a row with a priority can be drawn.
+        // A priority above 0 stays above 0, so that its row can be sampled.
         const double fixed = priority > 0.0 ? std::clamp(std::nearbyint(priority * units), 1.0, most) : 0.0;
         fixed_[i] = static_cast<std::uint64_t>(fixed);
         largest = std::max(largest, fixed_[i]);
@@ -49,7 +49,7 @@ std::size_t PySumTree::update(const Vector<const std::int64_t>& rows, const Vect
     return tree_.update({rows.data(), count}, {stamps.data(), count}, fixed_, touched_);
 }
 
-// Stratified, as penstock.replay.sampler draws at a first attempt; a row that could not be found is -1.
+// Samples stratified, as penstock.replay.sampler does at a first attempt. A row that could not be found is -1.
 void PySumTree::sample(std::uint64_t seed, std::uint64_t number, const Vector<std::int64_t>& rows,
                        const Vector<std::int64_t>& stamps, const Vector<double>& probabilities) {
     const std::size_t count = rows.shape(0);

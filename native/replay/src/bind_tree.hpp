@@ -1,4 +1,4 @@
-// Python's view of sum trees: priorities as numbers, checked.
+// The Python class of sum trees. Priorities are numbers, and are checked.
 #pragma once
 
 #include <nanobind/nanobind.h>

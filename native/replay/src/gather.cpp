@@ -1,4 +1,4 @@
-// Copies what was followed into a batch, one field after the other.
+// Copies the rows of candidates into a batch, one field after the other.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,7 +10,7 @@ namespace penstock::replay {
 
 namespace {
 
-// A constant size makes a copy a few moves.
+// With a constant size a copy is a few moves.
 template <class Copies>
 void with_size(std::size_t nbytes, const Copies& copies) {
     switch (nbytes) {
@@ -78,7 +78,8 @@ void Sampler::gather(const Item& item, std::span<const Candidate> candidates) {
 void Sampler::gather_stacks(const Item& item, std::size_t begin, std::size_t end) const {
     const Column& column = *item.column;
     const std::size_t nbytes = column.nbytes;
-    // Of the deepest stack's rows, the newest; before the next observation stand all but the oldest of these.
+    // The rows are those of the deepest stack; this column's stack is the newest of them. The stack of a next observation
+    // is that of the row before it without the oldest frame, and the next observation behind it.
     const std::size_t skipped = frames_ - column.frames;
     for (std::size_t i = begin; i < end; ++i) {
         const Sample& sample = candidates_[i].sample;
@@ -103,7 +104,7 @@ void Sampler::gather_stacks(const Item& item, std::size_t begin, std::size_t end
     }
 }
 
-// Schaul et al. 2016: (N P)^-beta over the largest of the batch, in which N cancels.
+// Schaul et al. 2016: (N P)^-beta, divided by the largest one of the batch. N cancels.
 void Sampler::weigh(std::span<const Item> items, double beta) const {
     const double least = *std::min_element(share_.begin(), share_.end());
     for (const Item& item : items)

@@ -1,5 +1,5 @@
-// Compiled once per instruction-set level, with PENSTOCK_LEVEL as its name. Includes no standard library code with
-// external linkage: the linker keeps one copy of such code, and it might keep one that this processor cannot run.
+// Compiled once for each instruction-set level, with PENSTOCK_LEVEL as the level's name. Includes no standard library code
+// with external linkage: the linker keeps one copy of such code, perhaps one that this processor cannot run.
 
 #include "penstock/replay/level.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 
 using kernels::kBatch;
 
-// The counter's second word is a lane where noise is drawn, so its highest bit keeps the two apart.
+// Noise has the lane in the counter's second word. The highest bit of that word keeps the counters of sampling apart.
 constexpr std::uint32_t kSampling = 0x80000000U;
 
 void draw(const Draw& draw, const std::uint32_t* positions, std::size_t count, std::uint32_t* words) {
@@ -32,8 +32,8 @@ void draw(const Draw& draw, const std::uint32_t* positions, std::size_t count, s
     }
 }
 
-// Loads of a node's children stay in order behind the load of the node itself: on x86 the processor sees to that, and
-// compilers move nothing over the call. Elsewhere the tree loads them as atomics.
+// The loads of a node's children must stay behind the load of the node itself. On x86 the processor keeps this order, and
+// compilers move no load over the call. On other processors the tree loads the children as atomics.
 #if defined(__x86_64__)
 constexpr std::size_t kChildren = 16;
 
@@ -44,10 +44,10 @@ std::uint64_t sum(const std::uint64_t* words, std::uint64_t mask) {
 }
 
 #if defined(__AVX512F__)
-// The forms with a mask of all lanes: gcc 12 takes the others for reads of something uninitialised.
+// The intrinsics have a mask of all lanes, because gcc 12 warns of uninitialised reads at those without a mask.
 constexpr __mmask8 kAll = 0xFF;
 
-// Sums of the first 1, 2, ..., 8 words: each step adds what stands 1, 2, 4 places before.
+// Sums of the first 1, 2, ..., 8 words. The three steps add the words 1, 2 and 4 places before.
 PENSTOCK_INLINE __m512i running(__m512i words) {
     const __m512i zero = _mm512_setzero_si512();
     words = _mm512_add_epi64(words, _mm512_maskz_alignr_epi64(kAll, words, zero, 7));
@@ -65,7 +65,7 @@ std::size_t find(const std::uint64_t* words, std::uint64_t mask, std::uint64_t& 
     before[0] = 0;
     _mm512_storeu_si512(before + 1, low);
     _mm512_storeu_si512(before + 9, high);
-    // Sums only grow, so those that do not pass the point come first.
+    // Sums only grow, so the sums that do not pass the point come first.
     const int passed = __builtin_popcount(_mm512_cmple_epu64_mask(low, points)) +
                        __builtin_popcount(_mm512_cmple_epu64_mask(high, points));
     point -= before[passed];
@@ -78,7 +78,7 @@ std::size_t find(const std::uint64_t* words, std::uint64_t mask, std::uint64_t& 
     std::size_t passed = 0;
     for (std::size_t i = 0; i < kChildren; ++i) {
         sum += words[i] & mask;
-        // Sums only grow, so those that do not pass the point come first.
+        // Sums only grow, so the sums that do not pass the point come first.
         const bool below = sum <= point;
         passed += below ? 1 : 0;
         before = below ? sum : before;

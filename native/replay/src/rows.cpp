@@ -33,11 +33,11 @@ bool Chains::follow_steps(const Window& window, Sample& sample, Place& last) con
             break;
         }
         if (n == static_cast<std::size_t>(n_step_)) break;
-        // Whether the lane goes on in the next slot is written there.
+        // Only the next slot says whether the lane goes on there.
         if (at.t + 1 == rows.steps && at.sequence + 1 >= window.high) return false;
         if (!advance(window, at)) break;
         row = rows.row(at.slot, at.t, at.lane);
-        // A row that is not valid carries no transition, but its observation is where this one led.
+        // A row that is not valid carries no transition. Its observation is the next observation of the row before.
         if (!rows.valid[row]) break;
     }
     sample.reward = static_cast<float>(reward);
@@ -66,7 +66,7 @@ bool Chains::frames(const Window& window, Place at, std::uint64_t& first, std::i
             --at.t;
         } else {
             if (rows.steps_before[lane] == 0) break;
-            // Its episode began before, where nothing (any more) says how.
+            // The episode began in an earlier slot that cannot be read.
             if (!rows.continues[lane] || at.sequence <= window.low) return false;
             at.slot = neighbour(at, -1);
             --at.sequence;
@@ -75,7 +75,7 @@ bool Chains::frames(const Window& window, Place at, std::uint64_t& first, std::i
         }
         const std::int64_t row = rows.row(at.slot, at.t, at.lane);
         if (ends(row)) {
-            // In the slot before, only where that was not restored: row 0 has steps before it.
+            // An end in the slot before contradicts steps_before of row 0: that slot was not restored.
             if (!inside) return false;
             break;
         }

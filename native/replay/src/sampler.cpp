@@ -9,20 +9,20 @@ namespace penstock::replay {
 
 namespace {
 
-// So many of them stay in the position's own part of all priorities.
+// The first attempts at a position, this many, sample from the position's own part of all priorities.
 constexpr std::uint32_t stratified = 8;
 constexpr std::size_t line = 64;
-// Rows that are looked at together.
+// Number of rows that are followed and copied together.
 constexpr std::size_t chunk = 128;
-// Lines of a row that are asked for ahead; behind these the processor reads on by itself.
+// Number of cache lines of a row that are prefetched. The processor itself reads on behind these.
 constexpr std::size_t lines_ahead = 4;
 
-// Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
+// Inlined by force: gcc removes calls of a function that only prefetches memory.
 [[gnu::always_inline]] inline void ask_for_row(const std::byte* from, std::size_t nbytes) {
     const std::size_t end = std::min(nbytes, lines_ahead * line);
     __builtin_prefetch(from);
     for (std::size_t at = line; at < end; at += line) __builtin_prefetch(from + at);
-    // Small rows seldom lie across two lines.
+    // Small rows seldom lie on two cache lines.
     if (nbytes > line / 4) __builtin_prefetch(from + end - 1);
 }
 
@@ -62,8 +62,8 @@ void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m
     if (tree_ != nullptr) weigh(items, beta);
 }
 
-// The slot that comes next is never drawn from, whether its writer has claimed it yet or not: so a batch does not depend
-// on how far a writer is that has pushed nothing since.
+// Never samples from the slot that a writer overwrites next, whether the writer has claimed it yet or not. So a batch
+// depends only on the slots that were pushed, not on the progress of writers since.
 void Sampler::look(std::span<const std::uint64_t> before) {
     largest_ = 0;
     const std::uint64_t slots = table_.slots();
@@ -77,7 +77,7 @@ void Sampler::look(std::span<const std::uint64_t> before) {
     if (largest_ == 0) throw Nothing("nothing can be drawn: no slot was pushed yet");
 }
 
-// By age and lane, whatever number of writers share the lanes.
+// Finds the place of a row by age and lane, which do not depend on the number of writers.
 bool Sampler::placed(std::uint64_t age, std::uint32_t t, std::uint32_t lane, Place& place) const {
     place = lanes_[lane];
     const Window& window = windows_[static_cast<std::size_t>(place.writer)];
@@ -117,8 +117,8 @@ void Sampler::begin(std::size_t m, bool by_priority) {
     std::iota(pending_.begin(), pending_.end(), 0U);
 }
 
-// Turns what is pending into candidates, and what could not be placed into what is pending. Looks each time anew: this
-// process may have slept while writers went round their rings.
+// Makes a candidate of each pending position. Positions without a place stay pending. Reads the windows anew each time:
+// this process may have slept while writers went round their rings.
 void Sampler::draw(const Draw& key, std::span<const std::uint64_t> before) {
     look(before);
     words_.resize(4 * pending_.size());
@@ -150,7 +150,7 @@ void Sampler::draw_by_age() {
     pending_.resize(failed);
 }
 
-// Stratified: each position of the batch has its own part of the sum of all priorities.
+// Stratified sampling: each position of the batch has its own part of the sum of all priorities.
 void Sampler::draw_by_priority(const Draw& key) {
     const std::size_t count = pending_.size();
     const std::uint64_t total = tree_->total();
@@ -206,8 +206,8 @@ inline void Sampler::ask_for(std::size_t begin, std::size_t end, std::span<const
     }
 }
 
-// Some candidates at a time, as many as the nearest cache holds: while these are followed and copied, memory is asked for
-// what the next ones will be read at.
+// Takes as many candidates at a time as the nearest cache holds. While these are followed and copied, the memory of the
+// next ones is prefetched.
 void Sampler::take(std::span<const Item> items) {
     stacks_.resize(2 * frames_ * candidates_.size());
     const std::size_t count = candidates_.size();
@@ -231,20 +231,20 @@ void Sampler::take(std::span<const Item> items) {
     check();
 }
 
-// What was copied counts only if nothing of it was being overwritten by now.
+// A copied row counts only if no slot that it came from was being overwritten by now.
 void Sampler::check() {
     constexpr std::uint64_t unasked = ~std::uint64_t{0};
     std::fill(oldest_.begin(), oldest_.end(), unasked);
     for (const Candidate& candidate : candidates_) {
-        if (candidate.position >= m_) continue;  // of a sequence, whose first row is the oldest
+        if (candidate.position >= m_) continue;  // a later row of a sequence; the sequence's first row is the oldest
         const auto writer = static_cast<std::size_t>(candidate.sample.place.writer);
         if (oldest_[writer] == unasked) oldest_[writer] = table_.oldest(writer);
         if (candidate.sample.first < oldest_[writer]) pending_.push_back(candidate.position);
     }
 }
 
-// Where rows that can be drawn are rare, or their priorities beside those of the rest: finds all of them, and draws from
-// these.
+// For tables in which rows that can be sampled are rare, or have only a small share of all priorities. Finds all of these
+// rows, and samples from them.
 void Sampler::draw_from_all(const Draw& key) {
     std::vector<Place> found;
     stacks_.resize(2 * frames_);
@@ -274,7 +274,7 @@ void Sampler::draw_from_all(const Draw& key) {
     pending_.clear();
 }
 
-// How likely each of these rows is together with all before it: by their priorities, or each as much as another.
+// Running sums of the weights of these rows: their priorities, or 1 for each row.
 std::vector<std::uint64_t> Sampler::sums_of(std::span<const Place> places) const {
     std::vector<std::uint64_t> sums;
     std::uint64_t sum = 0;

@@ -1,5 +1,5 @@
-// Draws rows of a table and gathers them, beside its writers: a row that was overtaken while it was copied is drawn again.
-// Knows no Python. One sample at a time.
+// Samples rows of a table and gathers them while writers write. A row that was overwritten during its copy is sampled again.
+// Knows no Python. One call at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace penstock::replay {
 
-// There is no row that can be drawn.
+// Thrown if no row can be sampled.
 struct Nothing : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -27,8 +27,8 @@ struct Column {
     const std::byte* rows;    // [writers * slots, T + 1, lanes, nbytes]
     const std::byte* finals;  // [writers * slots, ends, nbytes], or nothing
     std::size_t nbytes;
-    std::size_t frames;       // that a sample has of it; 1: no stack
-    bool zeros;               // stand for the frames before an episode's first, else that one does
+    std::size_t frames;       // number of frames in a sample; 1: no stack
+    bool zeros;               // frames before an episode's first are zeros; false: they repeat the first
 };
 
 enum class Kind { row, next, reward, discount, index, stamp, importance, weight };
@@ -36,36 +36,37 @@ enum class Kind { row, next, reward, discount, index, stamp, importance, weight 
 // One array of a batch: [m, ...] of `nbytes` each.
 struct Item {
     Kind kind;
-    const Column* column;  // of a row or next
+    const Column* column;  // for a row or a next observation
     std::byte* to;
 };
 
 class Sampler {
   public:
-    // tree: leaf = flat row; without one, every row is as likely.
-    // steps: as chains, but of one step.
+    // tree: leaf = flat row. Without a tree all rows are equally likely.
+    // steps: the same as chains, but with one step.
     Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Chains& steps, const SumTree<>* tree,
             const Level& level);
 
-    // Fills a batch of m samples. `before`: one sequence a writer, or nothing; only sequences below are drawn. `beta`: of
-    // importance weights, with a tree. Throws Nothing where no row can be drawn.
+    // Fills a batch of m samples. Throws Nothing if no row can be sampled.
+    // before: one sequence for each writer, or nothing. Only lower sequences are sampled.
+    // beta: the exponent of importance weights, with a tree.
     void sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                 double beta);
 
-    // Fills [length + 1, m] rows: so many in a row of one lane each, and the observation behind them. The first is valid;
-    // each is followed one step far. Uniformly, whatever the tree says.
+    // Fills [length + 1, m] rows: m sequences of `length` rows of one lane, and the observation behind each. The first row
+    // of a sequence is valid. Each row's reward is that of one step. Samples uniformly, also with a tree.
     void sample_sequences(const Draw& key, std::span<const Item> items, std::size_t m, std::size_t length,
                           std::span<const std::uint64_t> before);
 
-    // Fills a batch with the next m rows from a position on, oldest first; the position behind them. Positions count
-    // (step, lane) of all lanes from the table's beginning on. What was overwritten is skipped.
+    // Fills a batch with the next m rows from a position on, oldest first. Returns the position behind them. Positions count
+    // (step, lane) of all lanes from the table's beginning on. Overwritten rows are skipped.
     std::uint64_t take_in_order(std::uint64_t position, std::span<const Item> items, std::size_t m,
                                 std::span<const std::uint64_t> before);
 
   private:
-    // So many draws at one position of a batch before all rows are looked at.
+    // Number of attempts at one position of a batch before all rows are searched.
     static constexpr std::uint32_t attempts = 256;
-    // So often all rows are looked at, where writers overtake every one that is found.
+    // Number of searches through all rows, if writers overwrite each row that is found.
     static constexpr std::uint32_t searches = 16;
 
     struct alignas(memory::cache_line) Candidate {
@@ -73,7 +74,7 @@ class Sampler {
         std::uint32_t position;  // in the batch
     };
 
-    // Every position of a batch of m is pending.
+    // Makes all positions of a batch of m pending.
     void begin(std::size_t m, bool by_priority);
     void look(std::span<const std::uint64_t> before);
     void draw(const Draw& key, std::span<const std::uint64_t> before);
@@ -99,11 +100,11 @@ class Sampler {
     memory::Table<>& table_;
     Rows rows_;
     Chains chains_;
-    Chains steps_;  // of one step, for sequences
+    Chains steps_;  // with one step, for sequences
     const SumTree<>* tree_;
     const Level& level_;
-    std::size_t frames_;             // of the deepest stack; 0: none
-    std::vector<Place> lanes_;       // of all writers' lanes in order: writer and lane
+    std::size_t frames_;             // frames of the deepest stack; 0: there is no stack
+    std::vector<Place> lanes_;       // writer and lane of all lanes, in order
     std::vector<Window> windows_;
     std::int64_t largest_ = 0;       // window
     std::size_t m_ = 0;
@@ -112,12 +113,12 @@ class Sampler {
     std::vector<std::uint32_t> words_;
     std::vector<Candidate> candidates_;
     std::vector<Candidate> starts_;  // of sequences
-    std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: of the row, and of the one before the next observation;
-                                        // as Chains::frames gives them
+    std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: the frames of the row, and those of the row before the
+                                        // next observation; as Chains::frames gives them
     std::vector<std::uint64_t> oldest_;
     std::vector<std::uint64_t> points_;  // into the sum of all priorities
-    std::vector<std::size_t> found_;     // there
-    std::vector<double> share_;          // [m] of that sum
+    std::vector<std::size_t> found_;     // the rows at these points
+    std::vector<double> share_;          // [m], each row's share of that sum
 };
 
 }  // namespace penstock::replay

@@ -1,4 +1,4 @@
-// Rows that belong together: sequences of one lane, and all rows in their order.
+// Samples sequences of one lane, and takes all rows in their order.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -22,7 +22,7 @@ void Sampler::sample_sequences(const Draw& key, std::span<const Item> items, std
         check();
     }
     if (!pending_.empty()) throw Nothing("no lane has so many rows in a row that can be drawn");
-    // The row behind a sequence is an observation alone.
+    // The row behind a sequence has only an observation.
     for (const Item& item : items)
         if (item.column != nullptr && item.column->rows == reinterpret_cast<const std::byte*>(rows_.valid))
             std::memset(item.to + length * m, 0, m);
@@ -46,7 +46,7 @@ bool Sampler::unroll(const Candidate& start, std::size_t length) {
             } else if (j == 0) {
                 return false;
             } else {
-                // It carries no transition.
+                // The row carries no transition.
                 const std::int64_t next = place.t == rows_.steps ? row : row + rows_.lanes;
                 sample = {place, row, next, place.sequence, 0.0F, 0.0F};
             }
@@ -56,7 +56,7 @@ bool Sampler::unroll(const Candidate& start, std::size_t length) {
                 std::copy_n(stacks, frames_, stacks + frames_);
             }
             if (j + 1 == length && place.t + 1 == rows_.steps) {
-                ++place.t;  // the observation behind the slot's last row stands there
+                ++place.t;  // row T holds the observation behind the slot's last step
             } else if (j < length && !chains_.advance(window, place)) {
                 return false;
             }
@@ -90,7 +90,7 @@ void Sampler::find_in_order(std::uint64_t& position, std::size_t m) {
     std::uint64_t high = low;
     for (const Window& window : windows_) {
         low = std::min(low, window.low);
-        high = std::min(high, window.high);  // nobody is overtaken by the others
+        high = std::min(high, window.high);  // no writer's rows are taken before the other writers have theirs
     }
     candidates_.clear();
     stacks_.resize(2 * frames_ * (m + 1));
@@ -108,7 +108,7 @@ void Sampler::find_in_order(std::uint64_t& position, std::size_t m) {
         if (follow(candidate, candidates_.size())) {
             candidates_.push_back(candidate);
         } else if (rows_.valid[rows_.row(place.slot, place.t, place.lane)] && place.sequence + 1 == window.high) {
-            break;  // its successors are yet to come
+            break;  // the rows behind it are not written yet
         }
     }
     if (candidates_.size() < m)

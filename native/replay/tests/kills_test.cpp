@@ -51,7 +51,7 @@ TEST(kills, a_sum_tree) {
     }
 }
 
-// Who dies while it recovers leaves the rest to the next.
+// If a process dies during a recovery, the next recovery does the rest.
 TEST(kills, a_recovery) {
     const auto recover = [](unsigned char* memory) { SumTree<Fallible>(memory, capacity).recover(); };
     const auto check = [](unsigned char* memory, const std::string&) {

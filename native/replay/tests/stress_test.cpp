@@ -1,7 +1,7 @@
-// Four writers and four readers as processes, killed at random moments: every row that a reader is given is whole (it
-// carries a checksum), nobody is stuck, and in the end the tree's root is the sum of its leaves.
+// Four writers and four readers as processes that are killed at random moments. Every row that a reader gets is whole (it
+// has a checksum), no process is stuck, and at the end the tree's root is the sum of its leaves.
 //
-// PENSTOCK_STRESS_S says for how many seconds; for a soak: PENSTOCK_STRESS_S=600 replay_tests stress
+// PENSTOCK_STRESS_S is the number of seconds. For a soak: PENSTOCK_STRESS_S=600 replay_tests stress
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -30,10 +30,10 @@ constexpr std::size_t all_rows = all_slots * height;
 constexpr std::size_t batch = 64;
 constexpr int n_step = 3;
 
-// Each row knows whose it is, and carries a checksum.
+// Each row holds its step and its lane, and a checksum.
 struct Observation {
-    std::uint64_t step;  // of the lane
-    std::uint64_t lane;  // of all
+    std::uint64_t step;  // number of the step in its lane
+    std::uint64_t lane;  // number of the lane among all lanes
     std::uint64_t checksum;
 
     static Observation of(std::uint64_t step, std::uint64_t lane) {
@@ -49,7 +49,7 @@ struct Tallies {
     std::atomic<std::uint64_t> pushed[writers];
 };
 
-// Not once the parent has failed, either.
+// It also ends if the parent has failed.
 bool goes_on(const Tallies& tallies) { return !tallies.stop.load() && getppid() == tallies.parent; }
 
 // Everything in shared memory, in this order.
@@ -84,7 +84,7 @@ struct World {
     }
 
     [[nodiscard]] Rows rows() const {
-        // Nobody asks for stacks here, so nobody asks how many steps lie before a slot.
+        // There are no stacks here, so the number of steps before a slot is not needed.
         return {writers, slots, steps, lanes, ends, true, valid, terminated, truncated, reward, continues, nullptr, final_count, final_t, final_lane};
     }
 
@@ -119,7 +119,7 @@ void fill(const World& world, std::int64_t writer, std::uint64_t sequence) {
                 const std::size_t entry = slot * ends + static_cast<std::size_t>(world.final_count[slot]++);
                 world.final_t[entry] = static_cast<std::int64_t>(t);
                 world.final_lane[entry] = static_cast<std::int64_t>(lane);
-                // As a source that resets in the same step, the lane's step after the cut stands twice.
+                // As with a source that resets in the same step, the lane's step after the cut is there twice.
                 world.finals[entry] = Observation::of(step + 1, all_lane);
             }
         }
@@ -161,7 +161,7 @@ struct Batch {
         for (std::size_t i = 0; i < batch; ++i) {
             obs[i].check();
             next[i].check();
-            // A reward of 1 a step: the sum tells how far the next observation is.
+            // Each step has reward 1, so the sum is the number of steps to the next observation.
             const auto n = static_cast<std::uint64_t>(reward[i]);
             CHECK(n >= 1 && n <= n_step && next[i].lane == obs[i].lane && next[i].step == obs[i].step + n);
             CHECK(discount[i] == 1.0F);
@@ -192,7 +192,7 @@ void read(const World& world, std::int64_t reader, std::uint64_t seed) {
             Sampler& sampler = number % 2 == 0 ? uniform : prioritised;
             sampler.sample({seed, number, 0}, items, batch, {}, 0.5);
         } catch (const Nothing&) {
-            continue;  // at the beginning, and where writers that race round six slots leave nothing
+            continue;  // at the beginning, or when fast writers have just overwritten all six slots
         }
         drawn.check();
         for (std::size_t i = 0; i < batch; ++i) {
@@ -232,11 +232,11 @@ TEST(stress, writers_and_readers_are_killed) {
         kill(processes[role], SIGKILL);
         CHECK(was_killed(reap(processes[role])));
         if (lives % 4 == 0) {
-            SumTree<>(world.tree, all_rows).recover();  // beside the others
+            SumTree<>(world.tree, all_rows).recover();  // while the others work
         }
         processes[role] = begin(role);
     }
-    // Whoever was started last still gets somewhere.
+    // The processes that were started last still make progress.
     for (std::size_t role = 0; role < processes.size(); ++role) {
         const auto& counted = role < writers ? world.tallies->pushed[role] : world.tallies->batches[role - writers];
         const std::uint64_t before = counted.load();

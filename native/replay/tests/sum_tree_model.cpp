@@ -1,5 +1,7 @@
-// The sum tree under every schedule: when nobody is at work the sums are exact, whoever died; a leaf is never changed
-// under another stamp; a draw finds what some process has stored.
+// The sum tree under every schedule:
+//   - whenever no process is at work, the sums are exact, after any death;
+//   - a leaf is never changed under another stamp;
+//   - a sampler finds only priorities that some process has stored.
 #include "penstock/replay/sum_tree.hpp"
 
 #include <array>
@@ -21,7 +23,7 @@ struct Change {
     std::uint64_t priority;
 };
 
-// Each process changes rows of its own; the last one may draw instead.
+// Each process changes its own rows. The last process may sample instead.
 template <unsigned priority_bits>
 class Shares final : public Scenario {
   public:
@@ -35,7 +37,7 @@ class Shares final : public Scenario {
             tree_.recover();
         }
         for (std::size_t& next = next_[process]; next < changes_[process].size();) {
-            const Change& change = changes_[process][next++];  // who dies over it goes on with the next one
+            const Change& change = changes_[process][next++];  // a process that dies during a change goes on with the next one
             stored_[change.row][change.priority] = true;
             const auto row = static_cast<std::int64_t>(change.row);
             const std::int64_t stamp = 0;
@@ -147,7 +149,7 @@ TEST(sum_tree, every_operation_is_needed) {
     every_operation_is_needed("sum_tree.hpp", {siblings(), three(), stamps()}, {});
 }
 
-// With sums so wide that the root has no bit left for a version.
+// Sums are so wide that the root has no bit for a version.
 TEST(sum_tree, a_missing_version_is_found) {
     fails(shares<62>("sum tree, without versions", {{{{0, 5}, {0, 0}, {0, 5}}, {{2, 3}, {2, 0}, {2, 3}}, {}}}, 2, 0,
                      {4, 0, 0, 4}));

@@ -45,7 +45,7 @@ TEST(sum_tree, every_level_agrees_with_single_words) {
         plain.find(again, rows_again);
         CHECK(rows == rows_again && points == again);
         for (std::size_t i = 0; i < rows.size(); ++i) {
-            CHECK(points[i] < tree.leaf(rows[i]).priority);  // what is left of it lies in the leaf
+            CHECK(points[i] < tree.leaf(rows[i]).priority);  // the rest of the point lies within the leaf
         }
         points.assign(1, tree.total());
         rows.resize(1);

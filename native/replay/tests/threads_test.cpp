@@ -1,5 +1,5 @@
-// Four writers and four readers at once, on a table and its tree: rows are drawn by priority, copied, checked, and their
-// priorities changed. Relaxed words stand for plain memory, which ThreadSanitizer would see races in.
+// Four writers and four readers at once, on a table and its tree. Rows are sampled by priority, copied and checked, and
+// their priorities are changed. Relaxed words stand for plain memory, in which ThreadSanitizer would report races.
 #include <atomic>
 #include <array>
 #include <cstdint>
@@ -63,7 +63,7 @@ void write(unsigned char* memory, std::size_t writer) {
     }
 }
 
-// True if the row was whole when its copy was.
+// Copies a row. True if the row was whole at the time of the copy.
 bool copied(Shared& shared, std::size_t row, std::uint64_t tag, std::uint64_t& sequence) {
     const std::size_t writer = row / (slots * rows);
     const std::size_t slot = row / rows % slots;
@@ -146,5 +146,5 @@ TEST(threads, four_writers_and_four_readers) {
     for (std::size_t row = 0; row < capacity; ++row) {
         sum += tree.leaf(row).priority;
     }
-    CHECK(tree.total() == sum);  // nobody died: exact without a recovery
+    CHECK(tree.total() == sum);  // no process died, so sums are exact without a recovery
 }

@@ -1,1 +1,1 @@
-"""What is learned: one folder per algorithm, ``spec.py`` (plain data, no torch) and ``learn.py`` (the mathematics)."""
+"""The algorithms: a folder for each, with ``spec.py`` (plain data, no torch) and ``learn.py`` (the mathematics)."""

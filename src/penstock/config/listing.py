@@ -1,17 +1,20 @@
 """The text of `penstock algos`: one line for each algorithm, from its entry, package and spec. Prints nothing."""
 
-from penstock.algorithm_package import ActionKind, find_algorithm
+from penstock.algorithm_package import ACTION_KINDS, ActionKind, find_algorithm
 from penstock.registry import ALGORITHMS, load
-from penstock.types import Box, Discrete, Space, Spaces
+from penstock.types import ActionSpace, Box, Composite, Discrete, MultiDiscrete, Spaces
 
 __all__ = ["algorithm_lines"]
 
-_EXAMPLES: dict[ActionKind, Space] = {
+_EXAMPLES: dict[ActionKind, ActionSpace] = {
     "discrete": Discrete(2),
     "bounded": Box((1,), "float32", (-1.0,), (1.0,)),
     "unbounded": Box((1,), "float32", (float("-inf"),), (float("inf"),)),
+    "multi_discrete": MultiDiscrete((2, 2), (0, 0), (2,), "int64"),
+    "composite": Composite(((("one",), Discrete(2)),)),
 }
 _KINDS: dict[tuple[ActionKind, ...], str] = {
+    ACTION_KINDS: "any",
     ("discrete", "bounded", "unbounded"): "Discrete, Box",
     ("bounded", "unbounded"): "Box",
     ("bounded",): "Box with bounds",

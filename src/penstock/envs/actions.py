@@ -1,26 +1,37 @@
-"""Cuts the actions of one step of all lanes into one action for each environment.
+"""Cuts the actions of one step of all lanes into one action for each environment, or into one batch for all of them.
 
 An environment may keep its action, for a penalty on changes or a queue of delays. So an array is never written again
 while an environment holds it.
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.types import Array, Discrete, Space
+from penstock.types import ActionSpace, Array, Composite, Discrete, Leaf, LeafPath
 
-__all__ = ["Cut", "cutter"]
+__all__ = ["Cut", "batched", "cutter"]
 
 Cut: TypeAlias = Callable[[Array], Iterable[Any]]
 """``[B, ...]`` to one action a lane."""
 
 
-def cutter(space: Space, num_lanes: int) -> Cut:
+def cutter(space: ActionSpace, num_lanes: int) -> Cut:
     """A function that cuts actions ``[B, ...]``, in the environment's own units, into one for each lane."""
-    return _integers(space) if isinstance(space, Discrete) else _boxes(space.shape, space.dtype, num_lanes)
+    match space:
+        case Discrete():
+            return _integers(space)
+        case Composite():
+            return _structures(space)
+        case _:
+            return _boxes(space.shape, space.dtype, num_lanes)
+
+
+def batched(space: Composite, action: Array) -> Any:
+    """Actions ``[B, size]`` in the environment's own units as one dict or tuple of new arrays ``[B, ...]``."""
+    return _built([path for path, _ in space.leaves], _arrays(space, action))
 
 
 def _integers(space: Discrete) -> Cut:
@@ -33,6 +44,45 @@ def _integers(space: Discrete) -> Cut:
         return map(lookup, action.tolist())
 
     return cut
+
+
+def _structures(space: Composite) -> Cut:
+    """Give each lane a dict or tuple of its own. Its arrays are made anew in each step."""
+    paths = [path for path, _ in space.leaves]
+    scalar = [isinstance(leaf, Discrete) for _, leaf in space.leaves]
+
+    def cut(action: Array) -> Iterable[Any]:
+        arrays = _arrays(space, action)
+        for lane in range(len(action)):
+            # `array[lane]` is a scalar, as a Discrete wants it; `array[lane, ...]` is always an array.
+            values = [array[lane] if one else array[lane, ...] for array, one in zip(arrays, scalar, strict=True)]
+            yield _built(paths, values)
+
+    return cut
+
+
+def _arrays(space: Composite, action: Array) -> list[Array]:
+    """The leaves ``[B, ...]`` of actions ``[B, size]``, in their own shapes and dtypes."""
+    return [_shaped(leaf, action[:, columns]) for leaf, columns in space.columns()]
+
+
+def _shaped(leaf: Leaf, values: Array) -> Array:
+    if isinstance(leaf, Discrete):
+        return values[:, 0].astype(np.int64)
+    return values.astype(leaf.dtype).reshape(len(values), *leaf.shape)
+
+
+def _built(paths: Sequence[LeafPath], values: Sequence[Any]) -> Any:
+    """The nested dict or tuple whose leaves have these paths and values, in this order."""
+    if not paths[0]:
+        return values[0]
+    inner: dict[str | int, tuple[list[LeafPath], list[Any]]] = {}
+    for (key, *rest), value in zip(paths, values, strict=True):
+        below = inner.setdefault(key, ([], []))
+        below[0].append(tuple(rest))
+        below[1].append(value)
+    built = {key: _built(*below) for key, below in inner.items()}
+    return tuple(built.values()) if isinstance(paths[0][0], int) else built
 
 
 def _boxes(shape: tuple[int, ...], dtype: str, num_lanes: int) -> Cut:

@@ -13,6 +13,7 @@ import numpy as np
 from penstock.envs.actions import cutter
 from penstock.envs.fields import field_paths, one_line
 from penstock.envs.legacy import OlderEnv, is_current, reset_values
+from penstock.envs.masks import Masks, with_mask
 from penstock.envs.rows import ObservationRows, Store, as_number
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
@@ -25,11 +26,15 @@ __all__ = ["ScalarSource"]
 class ScalarSource(EnvSource):
     """Steps a list of environments, one for each lane.
 
+    Attributes:
+        first_info: the info with which the latest episode began.
+
     Args:
         name: of the environment, for error texts.
         envs: the environments. The source owns and closes them.
         first_lane: number of the first one, for error texts.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
+        mask: the field of the action mask, if it is used, as `mask_given` finds it.
 
     Raises:
         ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
@@ -39,15 +44,29 @@ class ScalarSource(EnvSource):
 
     same_step = True
 
-    def __init__(self, name: str, envs: Sequence[Any], first_lane: int = 0, *, ignore_obs: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        envs: Sequence[Any],
+        first_lane: int = 0,
+        *,
+        ignore_obs: Sequence[str] = (),
+        mask: str | None = None,
+    ) -> None:
         self._envs = [env if is_current(env) else OlderEnv(env) for env in envs]
-        self.spaces = spaces_of(envs[0].observation_space, envs[0].action_space, stack_of(envs[0]), ignore_obs)
+        spaces = spaces_of(envs[0].observation_space, envs[0].action_space, stack_of(envs[0]), ignore_obs)
+        self.spaces = with_mask(spaces, mask)
         self.num_lanes = len(envs)
         self.restorable = all(env.seeded for env in self._envs if isinstance(env, OlderEnv))
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(len(envs))]
         paths = field_paths(envs[0].observation_space)
         rows = ObservationRows(self.spaces, paths, self._lane_names)
         self._obs, self._stores = rows.arrays, rows.stores
+        self._masks: Masks | None = None
+        if mask is not None:
+            self._masks = Masks(self.spaces, self._lane_names)
+            self._obs[mask] = self._masks.rows
+        self.first_info: Any = None
         self._cut = cutter(self.spaces.action, self.num_lanes)
         self._reward = np.zeros(self.num_lanes, np.float32)
         # A memoryview stores any Python or numpy number in 30 ns and refuses None. The array takes 120 ns, and stores
@@ -143,6 +162,8 @@ class ScalarSource(EnvSource):
     def _stepped(self, lane: int) -> tuple[int, Callable[[Any], Any], Store]:
         """A lane, the function that steps its environment, and the function that stores its observation."""
         step: Callable[[Any], Any] = self._envs[lane].step
+        if self._masks is not None:
+            step = _masking(step, self._masks, lane)
         return lane, step if self._infos is None else _keeping(step, self._infos, lane), self._stores[lane]
 
     def _end(self, lane: int, terminated: bool, truncated: bool, seed: int) -> None:
@@ -161,6 +182,9 @@ class ScalarSource(EnvSource):
             self._envs[lane] = OlderEnv(self._envs[lane])
             self._lanes[lane] = self._stepped(lane)
         self._stores[lane](values[0])
+        self.first_info = values[1]
+        if self._masks is not None:
+            self._masks.take(lane, *values, goes_on=True)
 
     def _explain(self, error: Exception, lane: int, result: Any) -> None:
         """Raise BadDataError if the values of ``step`` could not be unpacked; otherwise add the lane to the error."""
@@ -178,6 +202,20 @@ class ScalarSource(EnvSource):
                 raise BadDataError(f"{field} of {name} is {one_line(value)}, neither true nor false") from cause
         if not isinstance(error, BadDataError):
             error.add_note(f"in {name}")
+
+
+def _masking(step: Callable[[Any], Any], masks: Masks, lane: int) -> Callable[[Any], Any]:
+    """``step`` that also takes the lane's action mask."""
+
+    def step_and_take(action: Any) -> Any:
+        result = step(action)
+        # The caller refuses any other result.
+        if isinstance(result, tuple) and len(result) == 5:
+            obs, _, terminated, truncated, info = result
+            masks.take(lane, obs, info, goes_on=not (terminated or truncated))
+        return result
+
+    return step_and_take
 
 
 def _keeping(step: Callable[[Any], Any], infos: list[Any], lane: int) -> Callable[[Any], Any]:

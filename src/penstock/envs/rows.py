@@ -24,8 +24,8 @@ class ObservationRows:
 
     Attributes:
         arrays: field -> ``[B, ...]``.
-        stores: for each lane, a function that copies its observation into its row of every field. It raises
-            BadDataError if the observation has another shape than its space, or does not fit its dtype.
+        stores: for each lane, a function that copies its observation into its row of every field but the action mask.
+            It raises BadDataError if the observation has another shape than its space, or does not fit its dtype.
     """
 
     def __init__(self, spaces: Spaces, paths: dict[str, FieldPath], lane_names: Sequence[str]) -> None:
@@ -35,7 +35,7 @@ class ObservationRows:
             _store_all(
                 [
                     (paths[name], _store(self.arrays[name], lane, space, f"{name} of {lane_name}"))
-                    for name, space in spaces.obs
+                    for name, space in spaces.seen
                 ],
                 lane_name,
             )

@@ -12,10 +12,11 @@ from penstock.envs.deadline import deadline
 from penstock.envs.fields import one_line
 from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.legacy import declares
+from penstock.envs.masks import check_mask, mask_given, with_mask
 from penstock.envs.names import display_name, find, reference
 from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvError, UsageError
-from penstock.types import EnvFactory, EnvReference, EnvSource, Spaces
+from penstock.types import EnvFactory, EnvReference, Spaces
 
 __all__ = ["EnvProfile", "display_name", "find", "open_source", "probe", "reference"]
 
@@ -30,6 +31,8 @@ class EnvProfile:
     same_step: bool
     restorable: bool
     kind: Literal["scalar", "vector"]
+    unused_mask: str | None = None
+    """The field of an action mask that the environment gives and the algorithm does not use."""
 
 
 def probe(
@@ -37,6 +40,7 @@ def probe(
     vector: bool = False,
     *,
     ignore_obs: Sequence[str] = (),
+    masks: bool = False,
     make_limit_s: float = 300.0,
     reset_limit_s: float = 60.0,
 ) -> EnvProfile:
@@ -46,6 +50,7 @@ def probe(
         env: as in ``find``.
         vector: as in ``find``.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
+        masks: use its action mask, if it gives one.
         make_limit_s: longest time for making it, in seconds.
         reset_limit_s: longest time for resetting it, in seconds.
 
@@ -63,16 +68,24 @@ def probe(
     try:
         with deadline(reset_limit_s, f"resetting environment {name}"):
             source.reset(range(source.num_lanes))
+        mask, spaces = mask_given(source.spaces, source.first_info), source.spaces
+        if masks:
+            check_mask(name, spaces, mask, source.first_info)
+            spaces = with_mask(spaces, mask)
         doing = "closed"
         source.close()
     except EnvError:
+        raise
+    except UsageError:
+        with contextlib.suppress(Exception):
+            source.close()
         raise
     except Exception as error:
         with contextlib.suppress(Exception):
             source.close()
         why = f"{type(error).__name__}: {one_line(error, 300)}"
         raise EnvError(f"environment {name} cannot be {doing}: {why}") from error
-    return EnvProfile(display_name(env), source.spaces, source.same_step, source.restorable, kind)
+    return EnvProfile(name, spaces, source.same_step, source.restorable, kind, None if masks else mask)
 
 
 def open_source(
@@ -83,7 +96,8 @@ def open_source(
     seed: int = 0,
     *,
     ignore_obs: Sequence[str] = (),
-) -> EnvSource:
+    mask: str | None = None,
+) -> ScalarSource | VectorSource:
     """Make the environments of some lanes.
 
     Args:
@@ -94,6 +108,7 @@ def open_source(
         first_lane: number of the first one, for error texts.
         seed: for a factory with the parameters ``num_envs`` and ``seed``: EnvPool can be seeded only when it is made.
         ignore_obs: as in ``probe``.
+        mask: the field of the action mask that is used, as ``Spaces.mask``.
 
     Raises:
         ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
@@ -107,11 +122,11 @@ def open_source(
             seeded = declares(factory, "seed")
             given = {"num_envs": num_lanes, "seed": seed} if seeded else {"num_envs": num_lanes}
             made.append(_made(name, factory, given))
-            return VectorSource(name, made[0], num_lanes, first_lane, seeded=seeded, ignore_obs=ignore_obs)
+            return VectorSource(name, made[0], num_lanes, first_lane, seeded=seeded, ignore_obs=ignore_obs, mask=mask)
         for _ in range(num_lanes):
             made.append(_made(name, factory, {}))
             _check_scalar(name, made)
-        return ScalarSource(name, made, first_lane, ignore_obs=ignore_obs)
+        return ScalarSource(name, made, first_lane, ignore_obs=ignore_obs, mask=mask)
     except BaseException:
         for one in made:
             if hasattr(one, "close"):

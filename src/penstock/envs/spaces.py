@@ -3,7 +3,8 @@
 Imports neither package. Does not decide which spaces a policy supports.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,24 @@ import numpy as np
 
 from penstock.envs.fields import kind_of, one_line, used_fields
 from penstock.errors import SpaceError
-from penstock.types import Box, Discrete, Space, Spaces, Stack
+from penstock.types import (
+    ActionSpace,
+    Array,
+    Box,
+    Composite,
+    Discrete,
+    Leaf,
+    LeafPath,
+    MultiDiscrete,
+    Space,
+    Spaces,
+    Stack,
+)
 
 __all__ = ["spaces_of"]
 
-_ACTIONS = "an action may be a Box or Discrete"
+_BRANCHES = ("Dict", "Tuple")
+_ACTIONS = "an action may be a Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of those"
 
 
 def spaces_of(
@@ -58,13 +72,47 @@ def _stacked(space: Space, stack: Stack | None) -> Space:
     return replace(space, stack=stack)
 
 
-def _acted(space: Any) -> Space:
+def _acted(space: Any) -> ActionSpace:
+    if kind_of(space) not in _BRANCHES:
+        return _leaf(space, space)
+    leaves = tuple((path, _leaf(leaf, space)) for path, leaf in _leaves(space, space))
+    names = {".".join(map(str, path)) for path, _ in leaves}
+    if len(names) < len(leaves):
+        raise SpaceError(f"action space {one_line(space)} has two parts of one name: {', '.join(sorted(names))}")
+    return Composite(leaves)
+
+
+def _leaves(space: Any, whole: Any, path: LeafPath = ()) -> Iterator[tuple[LeafPath, Any]]:
     kind = kind_of(space)
-    if kind == "Discrete":
-        return _discrete(space)
-    if kind == "Box":
-        return _box(space)
-    raise SpaceError(f"action space {one_line(space)} is not supported: {_ACTIONS}")
+    if kind not in _BRANCHES:
+        yield path, space
+        return
+    inner = list(space.spaces.items() if kind == "Dict" else enumerate(space.spaces))
+    if not inner or (kind == "Dict" and not all(isinstance(key, str) for key, _ in inner)):
+        what = "has a key that is no text" if inner else "has an empty part"
+        raise SpaceError(f"action space {one_line(whole)} {what}: {_ACTIONS}")
+    for key, part in inner:
+        yield from _leaves(part, whole, (*path, key))
+
+
+def _leaf(space: Any, whole: Any) -> Leaf:
+    match kind_of(space):
+        case "Discrete":
+            return _discrete(space)
+        case "Box":
+            return _box(space)
+        case "MultiDiscrete" if np.size(space.nvec):
+            sizes = np.asarray(space.nvec)
+            starts = np.broadcast_to(np.asarray(getattr(space, "start", 0)), sizes.shape)
+            return MultiDiscrete(_integers(sizes), _integers(starts), sizes.shape, np.dtype(space.dtype).name)
+        case "MultiBinary" if math.prod(space.shape):
+            count, shape = math.prod(space.shape), tuple(map(int, space.shape))
+            return MultiDiscrete((2,) * count, (0,) * count, shape, np.dtype(space.dtype).name)
+    raise SpaceError(f"action space {one_line(whole)} is not supported: {_ACTIONS}")
+
+
+def _integers(values: Array) -> tuple[int, ...]:
+    return tuple(map(int, values.ravel()))
 
 
 def _box(space: Any) -> Box:

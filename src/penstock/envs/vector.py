@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.actions import batched
 from penstock.envs.fields import field_paths, one_line
+from penstock.envs.masks import KEY, Masks, lane_of, with_mask
 from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
 from penstock.errors import BadDataError, EnvError
-from penstock.types import Array, Arrays, Box, Discrete, EnvSource, StepResult
+from penstock.types import Array, Arrays, Box, Composite, Discrete, EnvSource, StepResult
 
 __all__ = ["VectorSource", "is_vector"]
 
@@ -39,6 +41,10 @@ class VectorSource(EnvSource):
         first_lane: number of the first one, for error texts.
         seeded: the environment was seeded when it was made, so its first reset gets no seed.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
+        mask: the field of the action mask, if it is used, as `mask_given` finds it.
+
+    Attributes:
+        first_info: the action mask in the info with which the first lane began, if there is one.
 
     Raises:
         ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
@@ -56,6 +62,7 @@ class VectorSource(EnvSource):
         *,
         seeded: bool = False,
         ignore_obs: Sequence[str] = (),
+        mask: str | None = None,
     ) -> None:
         if not is_vector(env):
             raise EnvError(f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment")
@@ -64,19 +71,24 @@ class VectorSource(EnvSource):
         self._env = env
         self._seeded = seeded
         self._mode = _autoreset_mode(name, env)
-        self.spaces = spaces_of(env.single_observation_space, env.single_action_space, stack_of(env), ignore_obs)
+        spaces = spaces_of(env.single_observation_space, env.single_action_space, stack_of(env), ignore_obs)
+        self.spaces = with_mask(spaces, mask)
         self.num_lanes = num_lanes
         self.same_step = self._mode != "NextStep"
         self._name = f"lanes {first_lane} to {first_lane + num_lanes - 1} of {name}"
         paths = field_paths(env.single_observation_space)
         lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(num_lanes)]
         self._final = ObservationRows(self.spaces, paths, lane_names)
+        self._masks = None if mask is None else Masks(self.spaces, lane_names)
+        self.first_info: Any = None
+        specs = {spec.name: spec for spec in self.spaces.obs_specs()}
         self._fields = [
-            (field, paths[field], space, (num_lanes, *spec.shape), np.dtype(spec.dtype))
-            for (field, space), spec in zip(self.spaces.obs, self.spaces.obs_specs(), strict=True)
+            (field, paths[field], space, (num_lanes, *specs[field].shape), np.dtype(specs[field].dtype))
+            for field, space in self.spaces.seen
         ]
         self._action_dtype = env.single_action_space.dtype
         self._shape = (num_lanes,)
+        self._everyone = np.ones(num_lanes, np.bool_)
         self._reward = np.zeros(num_lanes, np.float32)
         self._ended = np.zeros(num_lanes, np.bool_)
         self._reset = np.zeros(num_lanes, np.bool_)
@@ -95,11 +107,14 @@ class VectorSource(EnvSource):
     def reset(self, seeds: Sequence[int]) -> Arrays:
         """Start an episode in every lane. ``seeds`` holds one seed a lane."""
         self._ended[:] = False
-        everyone = np.ones(self.num_lanes, np.bool_)
+        everyone = self._everyone
         if self._seed_form is not None:
-            return self._observed(self._env.reset(seed=self._seed_form(seeds, everyone))[0])
-        result = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
-        return self._observed(result[0])
+            obs, info = self._env.reset(seed=self._seed_form(seeds, everyone))
+        else:
+            obs, info = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
+        self.first_info = {KEY: lane_of(info[KEY], 0)} if KEY in info else {}
+        self._take_masks(obs, info, everyone, everyone)
+        return self._observed(obs)
 
     def step(self, action: Array, next_seeds: Callable[[int], int]) -> StepResult:
         """Step every lane.
@@ -107,8 +122,10 @@ class VectorSource(EnvSource):
         Raises:
             BadDataError: a value has a wrong type or shape. The text names environment and field.
         """
+        space = self.spaces.action
         # A copy, because an environment may keep its action.
-        obs, reward, terminated, truncated, infos = self._env.step(np.array(action, self._action_dtype))
+        given = batched(space, action) if isinstance(space, Composite) else np.array(action, self._action_dtype)
+        obs, reward, terminated, truncated, infos = self._env.step(given)
         if type(reward) is not np.ndarray or reward.dtype is not _FLOAT32 or reward.shape != self._shape:
             self._reward[...] = self._per_lane(reward, _FLOAT64, "reward")
             reward = self._reward
@@ -117,8 +134,10 @@ class VectorSource(EnvSource):
         if not self.same_step:
             self._reset, self._ended = self._ended, self._reset
             np.logical_or(terminated, truncated, self._ended)
+            self._take_masks(obs, infos, self._everyone, ~self._ended)
             return StepResult(self._observed(obs), reward, terminated, truncated, self._reset, {})
         np.logical_or(terminated, truncated, self._ended)
+        self._take_masks(obs, infos, self._everyone, self._everyone if self._mode == "SameStep" else ~self._ended)
         if self._ended.any():
             seeds = {int(lane): next_seeds(int(lane)) for lane in np.flatnonzero(self._ended)}
             if self._mode == "SameStep":
@@ -153,6 +172,8 @@ class VectorSource(EnvSource):
                     f"{space.start} .. {space.start + space.n - 1}"
                 )
             arrays[field] = value
+        if self._masks is not None and self.spaces.mask is not None:
+            arrays[self.spaces.mask] = self._masks.rows
         return arrays
 
     def _per_lane(self, values: Any, dtype: np.dtype[Any], field: str) -> Array:
@@ -167,29 +188,27 @@ class VectorSource(EnvSource):
             self._final.arrays[field][self._ended] = values[self._ended]
         options = {"reset_mask": self._ended.copy()}
         if self._seed_form is None:
-            return self._env.reset(options=options)[0]
-        lane_seeds = [seeds.get(lane, 0) for lane in range(self.num_lanes)]
-        return self._env.reset(seed=self._seed_form(lane_seeds, self._ended), options=options)[0]
+            first, infos = self._env.reset(options=options)
+        else:
+            lane_seeds = [seeds.get(lane, 0) for lane in range(self.num_lanes)]
+            first, infos = self._env.reset(seed=self._seed_form(lane_seeds, self._ended), options=options)
+        self._take_masks(first, infos, self._ended, self._ended)
+        return first
+
+    def _take_masks(self, obs: Any, infos: Any, of: Array, goes_on: Array) -> None:
+        if self._masks is not None:
+            self._masks.take_all(obs, infos, of=of, goes_on=goes_on)
 
     def _take_final(self, infos: Any, wanted: Array) -> None:
         """Copy the last observations of ended lanes from the infos. Those of ``wanted`` lanes must be there."""
         for lane in np.flatnonzero(self._ended):
-            obs = _of_lane(infos.get("final_obs"), int(lane))
+            obs = lane_of(infos.get("final_obs"), int(lane))
             if obs is not None:
                 self._final.stores[lane](obs)
             elif wanted[lane]:
                 raise BadDataError(
                     f"{self._name} resets in the same step, but its infos hold no final_obs of that lane"
                 )
-
-
-def _of_lane(final: Any, lane: int) -> Any:
-    """One lane of an array of objects, of a batched array, or of a dict or tuple of these."""
-    if isinstance(final, dict):
-        return {key: _of_lane(inner, lane) for key, inner in final.items()}
-    if isinstance(final, tuple):
-        return tuple(_of_lane(inner, lane) for inner in final)
-    return None if final is None else final[lane]
 
 
 def _autoreset_mode(name: str, env: Any) -> str:

@@ -29,11 +29,10 @@ class TorchPolicy:
         self._published = {name: torch.tensor(array, device=self._device) for name, array in published.items()}
 
     @torch.no_grad()
-    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+    def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         """Write the outputs of ``act`` for n lanes into ``out``. See `penstock.types.PolicyBackend`."""
-        arrays = {**obs, "noise": noise, "explore": explore}
-        inputs = {name: torch.as_tensor(array, device=self._device) for name, array in arrays.items()}
-        outputs = self._act(self._published, inputs)
+        tensors = {name: torch.as_tensor(array, device=self._device) for name, array in inputs.items()}
+        outputs = self._act(self._published, tensors)
         for name, array in out.items():
             array[...] = outputs[name].cpu().numpy().reshape(array.shape)
 

@@ -21,6 +21,61 @@ def gae(
     advantage: Array,
     target: Array,
 ) -> None: ...
+def lstm(
+    x: Array,
+    recurrent: Array,
+    first: Array,
+    h: Array,
+    c: Array,
+    output: Array,
+    last_h: Array,
+    last_c: Array,
+    gates: Array,
+    cells: Array,
+    level: str | None = None,
+) -> None: ...
+def lstm_backward(
+    d_output: Array,
+    d_last_h: Array,
+    d_last_c: Array,
+    recurrent: Array,
+    first: Array,
+    h: Array,
+    c: Array,
+    output: Array,
+    gates: Array,
+    cells: Array,
+    d_x: Array,
+    d_recurrent: Array,
+    d_h: Array,
+    d_c: Array,
+    level: str | None = None,
+) -> None: ...
+def gru(
+    x: Array,
+    recurrent: Array,
+    bias: Array,
+    first: Array,
+    h: Array,
+    output: Array,
+    last_h: Array,
+    gates: Array,
+    level: str | None = None,
+) -> None: ...
+def gru_backward(
+    d_output: Array,
+    d_last_h: Array,
+    recurrent: Array,
+    first: Array,
+    h: Array,
+    output: Array,
+    gates: Array,
+    d_x: Array,
+    d_recurrent: Array,
+    d_bias: Array,
+    d_h: Array,
+    level: str | None = None,
+) -> None: ...
 
 class BoundPolicy:
     def act(self, t: int, step: int) -> None: ...
@@ -30,11 +85,12 @@ class Policy:
     def __init__(
         self,
         encoding: Sequence[tuple[bool, int, int]],
-        actor: Sequence[tuple[int, int, str]],
-        critic: Sequence[tuple[int, int, str]],
+        actor: Sequence[tuple[str, int, int, str]],
+        critic: Sequence[tuple[str, int, int, str]],
         head: tuple[str, int, int, int, float, float, bool],
         normalize_obs: bool,
         normalize_value: bool,
+        masked: bool,
         level: str | None = None,
     ) -> None: ...
     @property
@@ -51,6 +107,10 @@ class Policy:
     def act(
         self,
         obs: Sequence[Array],
+        first: Array | None,
+        carry: Sequence[Array],
+        next_carry: Sequence[Array],
+        mask: Array | None,
         noise: Array,
         explore: Array,
         action: Array | None,
@@ -61,6 +121,9 @@ class Policy:
     def bind(
         self,
         obs: Sequence[Array],
+        first: Array | None,
+        carry: Sequence[Array],
+        mask: Array | None,
         action: Array | None,
         log_prob: Array | None,
         value: Array | None,
@@ -79,8 +142,8 @@ class Update:
     def __init__(
         self,
         encoding: Sequence[tuple[bool, int, int]],
-        actor: Sequence[tuple[int, int, str]],
-        critic: Sequence[tuple[int, int, str]],
+        actor: Sequence[tuple[str, int, int, str]],
+        critic: Sequence[tuple[str, int, int, str]],
         gaussian: bool,
         size: int,
         normalize_obs: bool,

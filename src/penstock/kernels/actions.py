@@ -6,7 +6,7 @@ The bound native policy converts its own actions without a call, bit for bit the
 import numpy as np
 
 from penstock.kernels.noise import uniform
-from penstock.types import Array, Box, Space
+from penstock.types import ActionSpace, Array, Box, Composite, Discrete, Leaf, MultiDiscrete
 
 __all__ = ["bounds_of", "environment_array", "generate_actions", "to_environment"]
 
@@ -19,56 +19,87 @@ def bounds_of(space: Box) -> tuple[Array, Array]:
     )
 
 
-def environment_array(space: Space, n: int) -> Array:
-    """An array for the actions of n lanes in the environment's units: ``[n, ...]`` of the space's dtype."""
-    if isinstance(space, Box):
-        return np.zeros((n, *space.shape), space.dtype)
-    return np.zeros(n, np.int64)
+def environment_array(space: ActionSpace, n: int) -> Array:
+    """An array for the actions of n lanes in the environment's units: ``[n, ...]`` of the space's dtype.
+
+    For a Composite it is float64 ``[n, size]``, with the elements of all leaves one after the other.
+    """
+    match space:
+        case Box() | MultiDiscrete():
+            return np.zeros((n, *space.shape), space.dtype)
+        case Discrete():
+            return np.zeros(n, np.int64)
+        case Composite():
+            return np.zeros((n, space.size), np.float64)
 
 
-def to_environment(action: Array, space: Space, out: Array) -> Array:
+def to_environment(action: Array, space: ActionSpace, out: Array) -> Array:
     """Write stored actions into ``out`` in the environment's units.
 
     - A bounded box: ``low + (clip(action, -1, 1) + 1) / 2 * (high - low)`` in float64, then cast. For a box of integers
       the result is rounded to the nearest, and a NaN becomes the lower bound.
     - Any other box: the action, cast.
-    - Discrete: ``action + start``.
+    - Discrete and MultiDiscrete: ``action + start``.
+    - Composite: each leaf as above.
 
     Args:
-        action: ``[n, ...]`` float32 policy units, or int64 from 0.
+        action: ``[n, ...]``, as `Spaces.action_spec` describes it.
         space: the environment's action space.
         out: ``[n, ...]``; see `environment_array`.
 
     Returns:
         ``out``.
     """
-    if not isinstance(space, Box):
+    if isinstance(space, Discrete):
         np.add(action, space.start, out=out, casting="unsafe")
         return out
-    values = action.astype(np.float64).reshape(len(action), space.size)
+    values = action.reshape(len(action), space.size)
+    if isinstance(space, Composite):
+        for leaf, columns in space.columns():
+            out[:, columns] = _in_units(values[:, columns], leaf)
+    else:
+        out[...] = _in_units(values, space).reshape(out.shape)
+    return out
+
+
+def _in_units(values: Array, space: Leaf) -> Array:
+    """Stored elements ``[n, size]`` of one leaf in the environment's units, before the cast to its dtype."""
+    if isinstance(space, Discrete):
+        return np.add(values, space.start)
+    if isinstance(space, MultiDiscrete):
+        return np.add(values, space.starts)
+    values = values.astype(np.float64)
     otherwise: Array | float = 0.0
     if space.bounded:
         low, high = bounds_of(space)
         values = np.minimum(low + (np.clip(values, -1.0, 1.0) + 1.0) / 2.0 * (high - low), high)
         otherwise = low
-    if not np.issubdtype(out.dtype, np.floating):
+    if not np.issubdtype(np.dtype(space.dtype), np.floating):
         values = np.rint(np.where(np.isnan(values), otherwise, values))
-    out[...] = values.reshape(out.shape)
-    return out
+    return values
 
 
-def generate_actions(space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
-    """Write uniform random actions as rows store them: -1 to 1 for a box, 0 to n - 1 for a Discrete.
+def generate_actions(space: ActionSpace, seed: int, lanes: Array, step: int, out: Array) -> None:
+    """Write uniform random actions as rows store them: -1 to 1 for a box, 0 to n - 1 for an element of n choices.
 
     Args:
         space: the environment's action space.
         seed: key of the numbers, together with lane and step.
         lanes: ``[n]`` int64.
         step: number of the lanes' step.
-        out: ``[n, ...]`` float32 for a box, else int64.
+        out: ``[n, ...]``, as `Spaces.action_spec` describes it.
     """
-    if isinstance(space, Box):
-        out[...] = (2.0 * uniform(seed, lanes, step, space.size) - 1.0).reshape(out.shape)
+    numbers = uniform(seed, lanes, step, space.size)
+    if isinstance(space, Composite):
+        for leaf, columns in space.columns():
+            out[:, columns] = _spread(numbers[:, columns], leaf)
     else:
-        # In float64 the product is exact: it never rounds up to n.
-        out[...] = np.floor(uniform(seed, lanes, step, 1)[:, 0].astype(np.float64) * space.n)
+        out[...] = _spread(numbers, space).reshape(out.shape)
+
+
+def _spread(numbers: Array, space: Leaf) -> Array:
+    """Uniform numbers ``[n, size]`` in [0, 1) as stored elements of one leaf."""
+    if isinstance(space, Box):
+        return np.subtract(np.multiply(2.0, numbers), 1.0)
+    # In float64 the product is exact: it never rounds up to the number of choices.
+    return np.floor(np.multiply(numbers, space.choices, dtype=np.float64))

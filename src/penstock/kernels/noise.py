@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from penstock.kernels import _native
+from penstock.seeding import part_seed
 from penstock.types import Array, NoiseSpec
 
 __all__ = ["generate", "gumbel", "normal", "uniform"]
@@ -40,7 +41,15 @@ def gumbel(seed: int, lanes: Array, step: int, size: int) -> Array:
 
 
 def generate(spec: NoiseSpec, seed: int, lanes: Array, step: int) -> Array:
-    """The noise input of ``act`` for these lanes at this step: float32 ``[n, *spec.shape]``."""
+    """The noise input of ``act`` for these lanes at this step: float32 ``[n, *spec.shape]``.
+
+    Each part of composed noise has a key of its own, so that the parts are independent.
+    """
+    if spec.parts:
+        keys = (part_seed(seed, index) for index in range(len(spec.parts)))
+        return np.concatenate(
+            [generate(part, key, lanes, step) for part, key in zip(spec.parts, keys, strict=True)], axis=1
+        )
     return _noise(spec.distribution, seed, lanes, step, math.prod(spec.shape)).reshape(len(lanes), *spec.shape)
 
 

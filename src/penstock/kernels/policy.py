@@ -1,7 +1,7 @@
-"""The native forward pass of a policy of linear layers and activations, alone or bound to fixed arrays.
+"""The native forward pass of a policy of linear and recurrent layers, alone or bound to fixed arrays.
 
 Runs every head, and a dueling layer at the end. Does not run images, convolutions, or an activation that follows no
-linear layer. Knows no policy graph: `penstock.policies.native` decides which graphs it runs and makes their layouts.
+other layer. Knows no policy graph: `penstock.policies.native` decides which graphs it runs and makes their layouts.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.kernels import _native
 from penstock.kernels.actions import bounds_of
-from penstock.types import Array, Box, Space
+from penstock.types import ActionSpace, Array, Box, Discrete
 
 __all__ = ["BoundPolicy", "HeadLayout", "NetworkLayout", "PolicyKernel", "PolicyLayout"]
 
@@ -20,12 +20,13 @@ BoundPolicy = _native.BoundPolicy
 
 
 class NetworkLayout(NamedTuple):
-    """A network of linear layers, each followed by an activation, in one flat vector."""
+    """A network of linear and recurrent layers, each followed by an activation, in one flat vector."""
 
     name: str
     """Name of its flat vector among the published arrays."""
-    layers: tuple[tuple[int, int, str], ...]
-    """``(inputs, outputs, activation)`` of each linear layer; the activation may be ``none``."""
+    layers: tuple[tuple[str, int, int, str], ...]
+    """``(kind, inputs, outputs, activation)`` of each layer: ``linear``, ``lstm`` or ``gru``; an activation or
+    ``none``."""
 
 
 class HeadLayout(NamedTuple):
@@ -60,6 +61,10 @@ class PolicyLayout(NamedTuple):
     """Number of the actor's outputs."""
     normalize_obs: bool
     normalize_value: bool
+    carry: tuple[str, ...]
+    """Names of the arrays that recurrent layers hand on: the actor's, then the critic's, in the order of the layers."""
+    mask: str | None = None
+    """The observation field that says which actions are allowed. Only for heads that choose one of some actions."""
 
 
 class PolicyKernel:
@@ -81,6 +86,7 @@ class PolicyKernel:
             layout.head,
             layout.normalize_obs,
             layout.normalize_value,
+            layout.mask is not None,
             level,
         )
 
@@ -102,19 +108,28 @@ class PolicyKernel:
             float(published["value_var"]) if normalized else 1.0,
         )
 
-    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+    def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         """Write the outputs of ``act`` for n lanes into ``out``.
 
         Args:
-            obs: field -> ``[n, ...]``, each row contiguous; numbers of any type.
-            noise: ``[n, k]`` float32, as described by the head's ``noise``.
-            explore: ``[n]`` float32; 0 is greedy.
+            inputs: name -> ``[n, ...]``: the observation fields, each row contiguous, numbers of any type; ``noise``
+                ``[n, k]`` float32, as described by the head's ``noise``; ``explore`` ``[n]`` float32, 0 is greedy. With
+                a carry also its arrays ``[n, size]`` float32, and ``first`` ``[n]`` bool: the carry of such a lane
+                counts as zero. With a mask also this field ``[n, actions]``, bool, uint8 or int8, not zero where an
+                action is allowed; of a row without such actions, ``action`` is 0 and ``log_prob`` is NaN.
             out: any of the policy's outputs: ``action`` (float32 policy units, or int64 from 0), the others float32.
+                Also all of the next carry, or nothing of it. Its arrays may be those of ``inputs``.
         """
+        layout, carry = self._layout, self._layout.carry
         self._policy.act(
-            [obs[field] for field in self._layout.fields],
-            noise,
-            explore,
+            [inputs[field] for field in layout.fields],
+            inputs["first"] if carry else None,
+            # An empty comprehension costs a call of its own.
+            [inputs[name] for name in carry] if carry else (),
+            [out[name] for name in carry if name in out] if carry else (),
+            inputs[layout.mask] if layout.mask is not None else None,
+            inputs["noise"],
+            inputs["explore"],
             out.get("action"),
             out.get("log_prob"),
             out.get("value"),
@@ -123,19 +138,21 @@ class PolicyKernel:
 
     def bind(
         self,
-        obs: Mapping[str, Array],
+        given: Mapping[str, Array],
         out: Mapping[str, Array],
         *,
         seed: int = 0,
         lanes: Array | None = None,
         explore: Array | None = None,
         environment: Array | None = None,
-        space: Space | None = None,
+        space: ActionSpace | None = None,
+        carry: Mapping[str, Array] | None = None,
     ) -> BoundPolicy:
         """Check arrays once, for a loop that calls one row at a time.
 
         Args:
-            obs: field -> ``[rows, lanes, ...]``.
+            given: observation field -> ``[rows, lanes, ...]``. With a carry also ``first`` ``[rows, lanes]`` bool: a
+                lane begins such a row with a carry of zero. With a mask also this field ``[rows, lanes, actions]``.
             out: any of the policy's outputs: ``[rows, lanes, ...]``, as in `act`.
             seed: key of the noise, together with lane and step.
             lanes: ``[lanes]`` int64 global lane numbers; ``None`` if only values are wanted.
@@ -143,19 +160,31 @@ class PolicyKernel:
             environment: ``[lanes, ...]`` array that receives each action in the environment's own units and dtype, as
                 `penstock.kernels.actions.to_environment` computes it; needs ``space``.
             space: the environment's action space.
+            carry: name -> ``[lanes, size]`` float32: the carry of each lane, which every ``act`` reads and updates in
+                place. ``None`` for a policy without one.
 
         Returns:
             ``act(t, step)`` reads the observations of row t, generates noise for (seed, lane, step), and writes ``out``
-            at row t and ``environment``. ``value(t)`` writes only ``value`` at row t. Both raise ``IndexError`` for a
-            row outside the arrays. They keep the arrays alive, and use the parameters that `load` took last.
+            at row t, ``environment`` and ``carry``. ``value(t)`` writes only ``value`` at row t. Both raise
+            ``IndexError`` for a row outside the arrays. They keep the arrays alive, and use the parameters that `load`
+            took last.
+
+        Raises:
+            ValueError: arrays that do not fit the policy or each other.
         """
+        layout, carried = self._layout, carry or {}
+        if set(carried) != set(layout.carry):
+            raise ValueError(f"the policy's carry is {sorted(layout.carry)}; the given one holds {sorted(carried)}")
         if environment is not None and space is None:
             raise ValueError("an environment array needs the environment's action space")
         bounded = isinstance(space, Box) and space.bounded
         low, high = bounds_of(space) if isinstance(space, Box) and bounded else (np.zeros(0), np.zeros(0))
-        start = 0 if space is None or isinstance(space, Box) else space.start
+        start = space.start if isinstance(space, Discrete) else 0
         return self._policy.bind(
-            [obs[field] for field in self._layout.fields],
+            [given[field] for field in layout.fields],
+            given["first"] if layout.carry else None,
+            [carried[name] for name in layout.carry],
+            given[layout.mask] if layout.mask is not None else None,
             out.get("action"),
             out.get("log_prob"),
             out.get("value"),

@@ -8,15 +8,15 @@ import contextlib
 import mmap
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from penstock.errors import ResourceError
+from penstock.memory.anonymous import anonymous_file
 from penstock.types import Array
 
-__all__ = ["Segment", "anonymous_file", "reserve"]
+__all__ = ["Segment", "reserve"]
 
 _LINUX = sys.platform == "linux"
 
@@ -97,19 +97,6 @@ class Segment:
         except BufferError:
             # Structures and arrays still point into the memory and would crash without it. The last one frees it.
             return
-
-
-def anonymous_file(name: str) -> int:
-    """The descriptor of a new, empty, unnamed file. The system frees it with the last process that holds it.
-
-    Raises:
-        OSError: the system has no space for it.
-    """
-    if _LINUX:
-        return os.memfd_create(f"penstock-{name}", os.MFD_CLOEXEC)
-    descriptor, path = tempfile.mkstemp(prefix="penstock-")
-    Path(path).unlink()
-    return descriptor
 
 
 def reserve(fd: int, nbytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Encodes observation fields as the input of a network. Does not choose the encoding: the algorithm's spec does."""
+"""Encodes observation fields as the inputs of networks. Does not choose the encoding: the algorithm's spec does."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from penstock.policies import Encoding
+from penstock.policies.encoding import VECTOR
 
-__all__ = ["encode", "input_scale", "normalise"]
+__all__ = ["encode", "normalise"]
 
 CLIP = 10.0
 EPSILON = 1e-8
@@ -16,34 +17,54 @@ IMAGE_FORMAT = torch.channels_last
 without (Zen 4)."""
 
 
-def encode(encoding: Sequence[Encoding], obs: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
-    """``[n, features]`` of concatenated flat and one-hot fields, or ``[n, C, H, W]`` of one image, from 0 to 255.
+def encode(encoding: Sequence[Encoding], obs: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """The inputs of networks: `VECTOR` ``[n, features]``, all vector fields concatenated, and the others by field.
 
-    An image is not scaled to [0, 1] here. The network's first layer scales its weights instead (`input_scale`), which
-    are fewer than the pixels. The image's channels are last in memory: see `IMAGE_FORMAT`.
+    An image ``[n, C, H, W]`` has values from 0 to 255. The network scales it to [0, 1], if it can by the weights of its
+    first layer, which are fewer than the pixels. The image's channels are last in memory: see `IMAGE_FORMAT`.
 
     Args:
-        encoding: encoding of each field.
+        encoding: encoding of each field; `Encoding` has the shapes.
         obs: field -> ``[n, ...]``.
-        dtype: dtype of the result. bfloat16 holds every byte exactly.
+        dtype: dtype of the result, but for numbers of embeddings. bfloat16 holds every byte exactly.
     """
-    parts = [_encode_field(part, obs[part.field], dtype) for part in encoding]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    vectors = [_vector(part, obs[part.field], dtype) for part in encoding if part.is_vector]
+    found = {VECTOR: vectors[0] if len(vectors) == 1 else torch.cat(vectors, 1)} if vectors else {}
+    for part in encoding:
+        if not part.is_vector:
+            found[part.field] = _field(part, obs[part.field], dtype)
+    return found
 
 
-def _encode_field(part: Encoding, values: Tensor, dtype: torch.dtype) -> Tensor:
+def _vector(part: Encoding, values: Tensor, dtype: torch.dtype) -> Tensor:
+    """``[n, size]``."""
     if part.kind == "flat":
         return values.to(dtype).flatten(1) if values.dim() > 1 else values.to(dtype).unsqueeze(1)
     if part.kind == "one_hot":
         numbers = torch.arange(part.start, part.start + part.size, device=values.device)
         return (values.unsqueeze(1) == numbers).to(dtype)
-    image = values if part.channels_first else values.permute(0, 3, 1, 2)
-    return image.contiguous(memory_format=IMAGE_FORMAT).to(dtype)
+    bits = torch.arange(part.size, device=values.device)
+    return ((values - part.start).unsqueeze(1) >> bits & 1).to(dtype)
 
 
-def input_scale(encoding: Sequence[Encoding]) -> float:
-    """Factor for the encoded input: 1/255 for an image, else 1."""
-    return 1.0 / 255.0 if encoding[0].kind == "image" else 1.0
+def _field(part: Encoding, values: Tensor, dtype: torch.dtype) -> Tensor:
+    """A field that is not concatenated with others; `Encoding` has the shapes."""
+    match part.kind:
+        case "image":
+            image = values if part.channels_first else values.permute(0, 3, 1, 2)
+            return image.contiguous(memory_format=IMAGE_FORMAT).to(dtype)
+        case "spatial":
+            grid = values.unsqueeze(3) if len(part.shape) == 2 else values
+            numbers = torch.arange(part.start, part.start + part.values, device=values.device)
+            planes = grid.permute(0, 3, 1, 2).unsqueeze(2) == numbers.view(-1, 1, 1)
+            return planes.flatten(1, 2).to(dtype)
+        case "embedding":
+            return values.to(torch.int64) - part.start
+        case "mask":
+            return values != 0
+        case "raw":
+            return values.to(dtype) if values.is_floating_point() else values
+    return values.to(dtype)
 
 
 def normalise(features: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -1,24 +1,18 @@
 """A `penstock.policies.PolicyGraph` as torch functions, for training and for serving. Holds no parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from penstock.models.encoding import EPSILON, encode, input_scale, normalise
-from penstock.models.forward import Forward
-from penstock.ops.distributions import (
-    CategoricalDistribution,
-    DiagonalGaussian,
-    Distribution,
-    TanhGaussian,
-    epsilon_greedy,
-    expected_value,
-    perturbed,
-)
-from penstock.policies import EpsilonGreedy, Gaussian, Head, PolicyGraph, SquashedGaussian
+from penstock.models.encoding import EPSILON, encode, normalise
+from penstock.models.forward import Forward, Memory
+from penstock.models.heads import distribution_of
+from penstock.ops.distributions import Distribution, TanhGaussian, epsilon_greedy, expected_value, perturbed
+from penstock.policies import EpsilonGreedy, Head, Network, PolicyGraph, SquashedGaussian
 from penstock.policies.architecture import PrecisionName
+from penstock.policies.encoding import VECTOR
 
 __all__ = ["Judgement", "Policy", "action_values", "denormalised_value", "normalised_target", "squashed"]
 
@@ -29,6 +23,8 @@ class Judgement(NamedTuple):
     distribution: Distribution
     value: Tensor
     """``[n]``; in the critic's own units if values are normalised."""
+    carry: dict[str, Tensor]
+    """Name -> ``[m, size]``: what a policy with memory hands on, behind the last row of each lane."""
 
 
 class Policy:
@@ -42,34 +38,38 @@ class Policy:
     def __init__(self, graph: PolicyGraph, precision: PrecisionName = "float32") -> None:
         self.graph = graph
         self._compute = torch.bfloat16 if precision == "bfloat16" else None
-        scale = input_scale(graph.encoding)
-        self._actor = Forward(graph.actor, scale)
-        self._critic = None if graph.critic is None else Forward(graph.critic, scale)
+        self._actor = Forward(graph.actor, graph.encoding)
+        self._critic = None if graph.critic is None else Forward(graph.critic, graph.encoding)
 
     def __call__(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Judgement:
         """Action distribution and value of each observation, for a policy that gives a value.
 
         Args:
             published: flat vectors by network name, and statistics if the graph normalises.
-            obs: field -> ``[n, ...]``.
+            obs: field -> ``[n, ...]``, the action mask included. For a policy with memory also ``first`` ``[n]`` and
+                its carry. Rows of m lanes over T steps are ``[m, T, ...]``, with ``first`` ``[m, T]`` and the carry
+                before their first rows, ``[m, size]``. The result is then of n = m T rows, lane after lane.
+                While learning also the noise of dropout.
         """
         graph = self.graph
-        x = self.features(published, obs)
-        output, free = self._actor(published[graph.actor.name], x)
+        memory = _memory(graph, obs)
+        rows = obs if memory is None or obs["first"].dim() == 1 else _flat(graph.fields, obs)
+        x = self.features(published, rows)
+        output, free, carry = self._actor(published[graph.actor.name], x, memory, _noise(graph.actor, obs))
         if graph.critic is None or self._critic is None:
             head, value = output[:, :-1], output[:, -1]
         else:
-            head, value = output, self._critic(published[graph.critic.name], x).output.squeeze(1)
-        if isinstance(graph.head, Gaussian):
-            return Judgement(DiagonalGaussian(head, free["log_std"]), value)
-        return Judgement(CategoricalDistribution(head), value)
+            judged = self._critic(published[graph.critic.name], x, memory, _noise(graph.critic, obs))
+            head, value, carry = output, judged.output.squeeze(1), {**carry, **judged.carry}
+        mask = None if graph.mask is None else rows[graph.mask]
+        return Judgement(distribution_of(graph.head, head, free.get("log_std"), mask), value, carry)
 
-    def features(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
-        """The input of the networks: encoded observations, normalised if the graph says so."""
+    def features(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The inputs of the networks: encoded observations, normalised if the graph says so."""
         graph = self.graph
         x = encode(graph.encoding, obs, self._compute or published[graph.actor.name].dtype)
-        if graph.normalize_obs:
-            x = normalise(x, published["obs_mean"], published["obs_var"])
+        if graph.normalize_obs and VECTOR in x:
+            x[VECTOR] = normalise(x[VECTOR], published["obs_mean"], published["obs_var"])
         return x
 
     def output(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
@@ -79,17 +79,40 @@ class Policy:
     def act(self, published: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """``graph.outputs``: the action; its log-probability and the value in the units of the rewards, or ``q``.
 
+        A policy with memory also gives its next carry.
+
         Args:
             published: as for calling the policy.
-            inputs: observation fields ``[n, ...]``, ``noise`` ``[n, k]``, ``explore`` ``[n]``.
+            inputs: observation fields ``[n, ...]``, ``noise`` ``[n, k]``, ``explore`` ``[n]``; for a policy with memory
+                also ``first`` ``[n]`` and its carry.
         """
         if not self.graph.gives_value:
             return _chosen(self.graph.head, self.output(published, inputs), inputs["noise"], inputs["explore"])
-        distribution, value = self(published, inputs)
+        distribution, value, carry = self(published, inputs)
         action = distribution.sample(inputs["noise"], inputs["explore"])
         if self.graph.normalize_value:
             value = denormalised_value(value, published)
-        return {"action": action, "log_prob": distribution.log_prob(action), "value": value}
+        return {"action": action, "log_prob": distribution.log_prob(action), "value": value, **carry}
+
+
+def _memory(graph: PolicyGraph, inputs: Mapping[str, Tensor]) -> Memory | None:
+    """What recurrent layers need of the inputs; ``None`` if the policy has none."""
+    if not graph.carry:
+        return None
+    first = inputs["first"]
+    carry = {spec.name: inputs[spec.name] for spec in graph.carry}
+    return Memory(first if first.dim() == 2 else first.unsqueeze(1), carry)
+
+
+def _noise(network: Network, inputs: Mapping[str, Tensor]) -> list[Tensor]:
+    """The noise of dropout ``[n, size]``, if the inputs have it."""
+    found = [inputs[spec.name] for spec in network.dropout if spec.name in inputs]
+    return [values.flatten(0, 1) if values.dim() == 3 else values for values in found]
+
+
+def _flat(fields: Sequence[str], rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Observation fields ``[m, T, ...]`` as ``[m * T, ...]``."""
+    return {name: rows[name].flatten(0, 1) for name in fields}
 
 
 def squashed(head: SquashedGaussian, output: Tensor) -> TanhGaussian:

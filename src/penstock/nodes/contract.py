@@ -4,7 +4,7 @@ The contracts of its ends of edges are in `penstock.nodes.ports`.
 """
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from penstock.memory.action_log import Position
@@ -20,7 +20,7 @@ from penstock.nodes.ports import (
     StreamReader,
     StreamWriter,
 )
-from penstock.types import Array
+from penstock.types import Array, Arrays
 
 __all__ = ["Balance", "LaneStart", "Node", "Ports"]
 
@@ -61,7 +61,10 @@ class Balance(NamedTuple):
 
 
 class Ports(Protocol):
-    """What a node gets when it opens: its ends of the program's edges, by the names of the edges."""
+    """What a node gets when it opens: its ends of the program's edges, by the role that each edge plays for it.
+
+    Unless the topology says otherwise (``NodeSpec.edges``), a role is played by the edge of that name.
+    """
 
     name: str
     """The node's name: its identity, which survives a restart."""
@@ -70,47 +73,47 @@ class Ports(Protocol):
     former: tuple[int, ...]
     """The incarnations of the node that have died. Their slots were recovered; their commits stand."""
 
-    def stream_writer(self, edge: str) -> StreamWriter:
+    def stream_writer(self, role: str) -> StreamWriter:
         """The writing end of a stream, or of this node's ring of a table."""
         ...
 
-    def stream_reader(self, edge: str) -> StreamReader:
+    def stream_reader(self, role: str) -> StreamReader:
         """The reading end of a stream."""
         ...
 
-    def table(self, edge: str) -> Table:
+    def table(self, role: str) -> Table:
         """A table, for reading."""
         ...
 
-    def priorities(self, edge: str) -> Array | None:
+    def priorities(self, role: str) -> Array | None:
         """The bytes of the sum tree of a table's priorities; ``None`` if all its rows are equally likely."""
         ...
 
-    def board_writer(self, edge: str) -> BoardWriter:
+    def board_writer(self, role: str) -> BoardWriter:
         """The writing end of a board."""
         ...
 
-    def board_reader(self, edge: str) -> BoardReader:
+    def board_reader(self, role: str) -> BoardReader:
         """A reading end of a board."""
         ...
 
-    def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
+    def policy(self, role: str, first_lane: int, lanes: int) -> PolicyPort:
         """The asking end of an ask edge, for these lanes."""
         ...
 
-    def questions(self, edge: str) -> QuestionPort:
+    def questions(self, role: str) -> QuestionPort:
         """The answering end of an ask edge, for this node's share of the askers."""
         ...
 
-    def record(self, edge: str) -> RecordPort:
+    def record(self, role: str) -> RecordPort:
         """The owner's end of a record."""
         ...
 
-    def rounds(self, edge: str) -> Rounds:
+    def rounds(self, role: str) -> Rounds:
         """This node's end of rounds."""
         ...
 
-    def action_log(self, edge: str) -> ActionLogPort:
+    def action_log(self, role: str) -> ActionLogPort:
         """The action log of one node's lanes."""
         ...
 
@@ -171,3 +174,5 @@ class LaneStart:
     """How many of them were dropped because of NaN or infinity."""
     actions: Array | None = None
     """``[n, ...]``: the lane's actions from the episode's reset to that position, in the policy's units."""
+    carry: Arrays = field(default_factory=dict)
+    """Name -> the lane's carry at that position; empty for a policy without memory."""

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.actions import environment_array, to_environment
-from penstock.kernels.noise import generate
 from penstock.nodes.contract import Ports
 from penstock.policies.acting import PolicySettings
+from penstock.policies.session import Session
 from penstock.registry import load
-from penstock.types import Array, Arrays, PolicyBackend, Question, Wanted
+from penstock.types import Arrays, PolicyBackend, Question, Wanted
 
 __all__ = ["PolicyNode", "PolicyNodeSettings"]
 
@@ -37,13 +36,13 @@ class _Model:
     version: int
 
 
-class _Place(NamedTuple):
-    """Where the rows of a question lie."""
+class _Call(NamedTuple):
+    """The part of one question in a call of the backend."""
 
-    obs: Arrays
-    """field -> ``[n, ...]``."""
+    inputs: Arrays
+    """name -> ``[n, ...]``."""
     out: Arrays
-    """output -> ``[n, ...]``."""
+    """Where the outputs are written: name -> ``[n, ...]``."""
 
 
 class PolicyNode:
@@ -51,14 +50,18 @@ class PolicyNode:
 
     From one ``refresh`` to the next an asker gets answers from one version. So each rollout is of one policy, even if
     another asker already uses a later one. At most one version per asker is held at a time.
+
+    The carry of a lane lies with its asker. So this node may die at any time: its successor reads the same carry and
+    writes the same answer.
     """
 
     def __init__(self, settings: PolicyNodeSettings) -> None:
         policy = self._policy = settings.policy
         self._open_limit_s = settings.open_limit_s
-        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in policy.graph.published()}
-        self._fields = tuple(name for name, _ in policy.spaces.obs)
-        self._outputs = ("action", *(spec.name for spec in policy.row))
+        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in policy.policy.published()}
+        self._memory = tuple(spec.name for spec in policy.policy.carry)
+        self._sessions: dict[int, Session] = {}
+        """By asker."""
         self._answering: dict[int, _Model] = {}
         """By asker."""
 
@@ -109,55 +112,78 @@ class PolicyNode:
         self._answering[asker] = self._latest
 
     def _answer_rows(self, model: _Model, questions: Sequence[Question]) -> None:
-        """Answer questions about rows: write all outputs of ``act``."""
-        settings, arrays = self._policy, self._questions.arrays
-        exploration, count = settings.exploration, arrays["action"].shape[2]
-        lanes = [question.first_lane + np.arange(count) for question in questions]
-        noise = [generate(settings.noise, settings.seed, own, q.step) for own, q in zip(lanes, questions, strict=True)]
-        explore = [exploration.scale(own, q.step) for own, q in zip(lanes, questions, strict=True)]
-        places = [self._row(question, self._outputs) for question in questions]
-        action = self._act(model, places, np.concatenate(noise), np.concatenate(explore))["action"]
-        for index, question in enumerate(questions):
-            if exploration.blind(question.step):
-                own = action[index * count : (index + 1) * count]
-                exploration.generate(settings.spaces.action, settings.seed, lanes[index], question.step, own)
-                places[index].out["action"][...] = own
-        environment = environment_array(settings.spaces.action, len(action))
-        to_environment(action, settings.spaces.action, environment)
-        for index, question in enumerate(questions):
-            own = environment[index * count : (index + 1) * count]
-            self._questions.environment_action(question.asker)[...] = own
+        """Answer questions about rows: write all outputs of ``act``, and the carry behind it."""
+        arrays = self._questions.arrays
+        calls = []
+        for question in questions:
+            outputs = self._row(question, self._policy.outputs)
+            handed_on = self._questions.next_carry(question.asker)
+            inputs = self._session(question).inputs(self._given(question), question.step)
+            calls.append(_Call(inputs, {**outputs, **handed_on}))
+        self._run(model, calls)
+        for question, call in zip(questions, calls, strict=True):
+            self._session(question).finish(call.out["action"], question.step)
             # The asker wrote the version that it knew. The version that answered may be later: it is written here.
             arrays["policy_version"][question.slot, question.row] = model.version
 
     def _answer_values(self, model: _Model, questions: Sequence[Question]) -> None:
-        """Answer questions about values alone. They need no noise."""
-        finals = Wanted.FINAL_VALUE
-        places = [self._finals(q) if q.wanted == finals else self._row(q, ("value",)) for q in questions]
-        count = sum(len(place.out["value"]) for place in places)
-        noise = np.zeros((count, *self._policy.noise.shape), np.float32)
-        self._act(model, places, noise, np.zeros(count, np.float32))
+        """Answer questions about values alone. They need no noise, and hand no carry on."""
+        calls = []
+        for question in questions:
+            if question.wanted == Wanted.FINAL_VALUE:
+                given, out = self._finals(question)
+            else:
+                carry = self._questions.carry(question.asker)
+                given, out = {**self._given(question), **carry}, self._row(question, ("value",))
+            count = len(out["value"])
+            noise = np.zeros((count, *self._policy.policy.noise.shape), np.float32)
+            calls.append(_Call({**given, "noise": noise, "explore": np.zeros(count, np.float32)}, out))
+        self._run(model, calls)
 
-    def _row(self, question: Question, outputs: Sequence[str]) -> _Place:
+    def _session(self, question: Question) -> Session:
+        """The session of the asker's lanes. It works on the asker's own arrays."""
+        asker = question.asker
+        if asker not in self._sessions:
+            policy, count = self._policy, self._questions.arrays["action"].shape[2]
+            self._sessions[asker] = Session(
+                policy.policy,
+                policy.spaces.action,
+                question.first_lane + np.arange(count),
+                exploration=policy.exploration,
+                seed=policy.seed,
+                environment_action=self._questions.environment_action(asker),
+                carry=self._questions.carry(asker),
+            )
+        return self._sessions[asker]
+
+    def _row(self, question: Question, names: Sequence[str]) -> Arrays:
         arrays, at = self._questions.arrays, (question.slot, question.row)
+        return {name: arrays[name][at] for name in names}
+
+    def _given(self, question: Question) -> Arrays:
+        """The row fields that an answer reads."""
         stacks = self._questions.stacks(question.asker)
-        obs = {name: stacks[name] if name in stacks else arrays[name][at] for name in self._fields}
-        return _Place(obs, {name: arrays[name][at] for name in outputs})
+        return {**self._row(question, [name for name in self._policy.given if name not in stacks]), **stacks}
 
-    def _finals(self, question: Question) -> _Place:
+    def _finals(self, question: Question) -> tuple[Arrays, Arrays]:
+        """The inputs for the last observations that a question is about, and where their values go."""
         arrays, at = self._questions.arrays, (question.slot, slice(question.finals))
-        obs = {name: arrays[f"final.{name}"][at] for name in self._fields}
-        return _Place(obs, {"value": arrays["final_value"][at]})
+        names = (*(name for name, _ in self._policy.spaces.obs), *self._memory)
+        given = {name: arrays[f"final.{name}"][at] for name in names}
+        if self._memory:
+            given["first"] = np.zeros(question.finals, np.bool_)
+        return given, {"value": arrays["final_value"][at]}
 
-    def _act(self, model: _Model, places: Sequence[_Place], noise: Array, explore: Array) -> Arrays:
-        """Gather the observations into one batch, run the policy once, and write each answer to its place."""
-        obs = {name: np.concatenate([place.obs[name] for place in places]) for name in self._fields}
-        out = {name: np.empty((len(noise), *like.shape[1:]), like.dtype) for name, like in places[0].out.items()}
-        model.backend.act(obs, noise, explore, out)
+    @staticmethod
+    def _run(model: _Model, calls: Sequence[_Call]) -> None:
+        """Gather the inputs into one batch, run the policy once, and write each answer to its place."""
+        inputs = {name: np.concatenate([call.inputs[name] for call in calls]) for name in calls[0].inputs}
+        count = len(inputs["explore"])
+        out = {name: np.empty((count, *like.shape[1:]), like.dtype) for name, like in calls[0].out.items()}
+        model.backend.act(inputs, out)
         for name, values in out.items():
             begin = 0
-            for place in places:
-                end = begin + len(place.out[name])
-                place.out[name][...] = values[begin:end]
+            for call in calls:
+                end = begin + len(call.out[name])
+                call.out[name][...] = values[begin:end]
                 begin = end
-        return out

@@ -118,6 +118,9 @@ class PolicyPort(Protocol):
     stacks: Arrays
     """Field -> ``[lanes, ...]``, for fields that are stacks: the asker puts the stacks here before it asks. Rows keep
     only the newest frame."""
+    carry: Arrays
+    """Name -> ``[lanes, ...]``: the carry that the next answer begins with. The asker may change it between two
+    answers; the field ``first`` of a row says for which lanes it counts as zero. Empty for a policy without memory."""
 
     def fresh(self, rollout: int) -> bool:
         """True if the latest version is new enough to begin this rollout, by the board's ``max_lag``."""
@@ -142,8 +145,13 @@ class PolicyPort(Protocol):
         """
         ...
 
-    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
-        """Ask only for the values of ``n`` observations ``[n, ...]``, written into ``value`` ``[n]``."""
+    def ask_value(self, given: Mapping[str, Array], value: Array) -> None:
+        """Ask only for the values of ``n`` observations ``[n, ...]``, written into ``value`` ``[n]``.
+
+        Args:
+            given: the observation fields; for a policy with memory also ``first`` and the carry.
+            value: a row's ``value``, or the first n of ``final_value``, of a slot that is bound.
+        """
         ...
 
     def answered(self) -> bool:
@@ -171,6 +179,14 @@ class QuestionPort(Protocol):
 
     def stacks(self, asker: int) -> Arrays:
         """Field -> ``[lanes, ...]``: the stacks of this asker, for fields of which rows keep only the newest frame."""
+        ...
+
+    def carry(self, asker: int) -> Arrays:
+        """Name -> ``[lanes, ...]``: the carry of this asker's lanes. The answerer only reads it."""
+        ...
+
+    def next_carry(self, asker: int) -> Arrays:
+        """Name -> ``[lanes, ...]``: where the answer to a question about a row puts the carry behind that row."""
         ...
 
     def answer(self, asker: int, version: int) -> None:

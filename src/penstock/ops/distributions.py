@@ -5,19 +5,26 @@ Algorithms that learn from replay need only the other functions here.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from penstock.policies.heads import FORBIDDEN
+
 __all__ = [
     "CategoricalDistribution",
+    "CategoricalRow",
     "DiagonalGaussian",
     "Distribution",
+    "Joint",
+    "JointPart",
     "TanhGaussian",
     "epsilon_greedy",
     "expected_value",
+    "masked",
     "perturbed",
 ]
 
@@ -86,6 +93,58 @@ class CategoricalDistribution(NamedTuple):
         return torch.argmax(self.logits + explore.unsqueeze(1) * noise, 1)
 
 
+class CategoricalRow(NamedTuple):
+    """Independent choices, element i one of ``choices[i]``. ``logits`` ``[n, sum(choices)]``: element after element."""
+
+    logits: Tensor
+    choices: tuple[int, ...]
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """The sum over elements of ``logits[a] - log sum exp(logits)`` for ``action`` ``[n, k]`` of whole numbers."""
+        _check_rank("action", action, 2)
+        log_p = torch.log_softmax(_padded(self.logits, self.choices), 2)
+        return log_p.gather(2, action.to(torch.int64).unsqueeze(2)).squeeze(2).sum(1)
+
+    def entropy(self) -> Tensor:
+        """The sum of the elements' entropies."""
+        log_p = torch.log_softmax(_padded(self.logits, self.choices), 2)
+        return -(log_p.exp() * log_p).sum((1, 2))
+
+    def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
+        """int64 ``[n, k]``: for each element as `CategoricalDistribution.sample`; ``noise`` is as the logits."""
+        return torch.argmax(_padded(self.logits + explore.unsqueeze(1) * noise, self.choices), 2)
+
+
+class JointPart(NamedTuple):
+    """Some elements of an action, independent of the others."""
+
+    distribution: Distribution
+    noise: slice
+    """Their place among the noise."""
+    elements: slice
+    """Their place among the elements of the action."""
+
+
+class Joint(NamedTuple):
+    """Independent parts of one action. Log-probabilities and entropies are sums over the parts."""
+
+    parts: tuple[JointPart, ...]
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """``[n]`` for ``action`` ``[n, ...]``. Its elements are those of the parts, one after the other."""
+        flat = action.flatten(1)
+        return torch.stack([part.distribution.log_prob(flat[:, part.elements]) for part in self.parts]).sum(0)
+
+    def entropy(self) -> Tensor:
+        """``[n]``."""
+        return torch.stack([part.distribution.entropy() for part in self.parts]).sum(0)
+
+    def sample(self, noise: Tensor, explore: Tensor) -> Tensor:
+        """``[n, size]``: int64 if no part is continuous, else in the type of the noise."""
+        found = [part.distribution.sample(noise[:, part.noise], explore) for part in self.parts]
+        return found[0] if len(found) == 1 else torch.cat([values.to(noise.dtype) for values in found], 1)
+
+
 class TanhGaussian(NamedTuple):
     """``tanh(u)`` of independent normal ``u``. Each row has its own spread: ``mean`` and ``log_std`` are ``[n, k]``."""
 
@@ -107,6 +166,20 @@ class TanhGaussian(NamedTuple):
         normal = -0.5 * noise.square() - self.log_std - HALF_LOG_TWO_PI
         slope = 2.0 * (LOG_TWO - u - functional.softplus(-2.0 * u))
         return torch.tanh(u), (normal - slope).sum(1)
+
+
+def masked(logits: Tensor, mask: Tensor) -> Tensor:
+    """Logits ``[n, k]`` with `FORBIDDEN` where ``mask`` ``[n, k]`` is 0: probability 0, and a gradient of exactly 0."""
+    return logits.masked_fill(mask == 0, FORBIDDEN)
+
+
+def _padded(logits: Tensor, choices: Sequence[int]) -> Tensor:
+    """``[n, sum(choices)]`` as ``[n, elements, max(choices)]``. What is added has probability 0."""
+    most = max(choices)
+    if min(choices) == most:
+        return logits.reshape(-1, len(choices), most)
+    parts = torch.split(logits, list(choices), 1)
+    return torch.stack([functional.pad(part, (0, most - part.shape[1]), value=FORBIDDEN) for part in parts], 1)
 
 
 def perturbed(action: Tensor, noise: Tensor, explore: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""How a policy acts: its settings, and `LocalPolicy`, which answers in the process of the asking node.
+"""LocalPolicy: a policy port that answers in the process of the asking node, and the settings of a policy that acts.
 
-An answer is a pure function of parameters, observation, seed, lane and step. So experience does not depend on the
-process that asks.
+An answer is a pure function of parameters, observation, carry, seed, lane and step. So experience does not depend on
+the process that asks.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from penstock.kernels.actions import environment_array, to_environment
-from penstock.kernels.noise import generate
+from penstock.policies.contract import PolicySpec
 from penstock.policies.exploration import Exploration
-from penstock.policies.graph import PolicyGraph
+from penstock.policies.session import Session
 from penstock.registry import load
-from penstock.types import Array, Arrays, ArraySpec, BackendSpec, NoiseSpec, PolicyBackend, Space, Spaces
+from penstock.types import ActionSpace, Array, Arrays, ArraySpec, BackendSpec, PolicyBackend, Spaces
 
 __all__ = ["LocalPolicy", "PolicySettings"]
 
@@ -26,8 +25,7 @@ class PolicySettings:
     """What a `LocalPolicy` or PolicyNode needs in order to answer. Holds no parameters: they are published."""
 
     backend: BackendSpec
-    graph: PolicyGraph
-    noise: NoiseSpec
+    policy: PolicySpec
     spaces: Spaces
     row: tuple[ArraySpec, ...]
     """The algorithm's own row fields. An answer writes them and ``action``."""
@@ -35,6 +33,16 @@ class PolicySettings:
     exploration: Exploration
     stacks: tuple[ArraySpec, ...] = ()
     """Observation fields whose rows keep only the newest frame, in the shape that the policy needs for one lane."""
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The row fields that an answer reads: the observation, and ``first`` if the policy has a carry."""
+        return (*(name for name, _ in self.spaces.obs), *(("first",) if self.policy.carry else ()))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The row fields that an answer writes."""
+        return ("action", *(spec.name for spec in self.row))
 
 
 class _Published(Protocol):
@@ -67,14 +75,15 @@ class _Binds(Protocol):
 
     def bind(
         self,
-        obs: Mapping[str, Array],
+        given: Mapping[str, Array],
         out: Mapping[str, Array],
         *,
         seed: int,
         lanes: Array,
         explore: Array,
         environment: Array,
-        space: Space,
+        space: ActionSpace,
+        carry: Mapping[str, Array],
     ) -> _Rows:
         """See ``kernels.policy.PolicyKernel.bind``."""
         ...
@@ -85,13 +94,19 @@ class LocalPolicy:
 
     def __init__(self, settings: PolicySettings, board: _Published, first_lane: int, lanes: int) -> None:
         self.version = -1
-        self.environment_action = environment_array(settings.spaces.action, lanes)
         self.stacks: Arrays = {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in settings.stacks}
         self._settings = settings
         self._board = board
-        self._lanes = np.arange(first_lane, first_lane + lanes, dtype=np.int64)
-        self._explore = settings.exploration.scale(self._lanes, 0)
-        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.graph.published()}
+        self._session = Session(
+            settings.policy,
+            settings.spaces.action,
+            np.arange(first_lane, first_lane + lanes, dtype=np.int64),
+            exploration=settings.exploration,
+            seed=settings.seed,
+        )
+        self.environment_action = self._session.environment_action
+        self.carry = self._session.carry
+        self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.policy.published()}
         self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
         self._bound: dict[int, _Rows] = {}
         self._handles = count()
@@ -108,27 +123,25 @@ class LocalPolicy:
 
     def bind(self, rows: Arrays) -> int:
         """Announce the arrays of a slot. Returns the handle for `ask`."""
-        settings = self._settings
-        obs = {name: rows[name] for name, _ in settings.spaces.obs if name not in self.stacks}
-        out = {name: rows[name] for name in ("action", *(spec.name for spec in settings.row))}
+        settings, session = self._settings, self._session
+        given = {name: rows[name] for name in settings.given if name not in self.stacks}
+        out = {name: rows[name] for name in settings.outputs}
         bound: _Rows
         if isinstance(self._backend, _Binds) and not self.stacks:
             bound = self._backend.bind(
-                obs,
+                given,
                 out,
                 seed=settings.seed,
-                lanes=self._lanes,
-                explore=self._explore,
+                lanes=session.lanes,
+                explore=session.explore,
                 environment=self.environment_action,
                 space=settings.spaces.action,
+                carry=self.carry,
             )
+            if settings.exploration.moves or settings.exploration.warmup:
+                bound = _ExploringRows(bound, session, out["action"])
         else:
-            bound = _PlainRows(
-                self._backend, obs, self.stacks, out, settings, self._lanes, self._explore, self.environment_action
-            )
-        if settings.exploration.moves or settings.exploration.warmup:
-            action = out["action"]
-            bound = _ExploringRows(bound, action, settings, self._lanes, self._explore, self.environment_action)
+            bound = _PlainRows(self._backend, session, given, self.stacks, out)
         handle = next(self._handles)
         self._bound[handle] = bound
         return handle
@@ -141,10 +154,10 @@ class LocalPolicy:
         """Answer at once, into the arrays of the slot."""
         self._bound[handle].act(row, step)
 
-    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+    def ask_value(self, given: Mapping[str, Array], value: Array) -> None:
         """Write the values at once. They depend on no noise."""
-        noise = np.zeros((len(value), *self._settings.noise.shape), np.float32)
-        self._backend.act(obs, noise, np.zeros(len(value), np.float32), {"value": value})
+        noise = np.zeros((len(value), *self._settings.policy.noise.shape), np.float32)
+        self._backend.act({**given, "noise": noise, "explore": np.zeros(len(value), np.float32)}, {"value": value})
 
     def answered(self) -> bool:
         """True: every answer is given at once."""
@@ -154,54 +167,27 @@ class LocalPolicy:
 class _PlainRows:
     """The rows of one slot, for a backend without ``bind`` or for observations that rows do not hold whole."""
 
-    def __init__(  # noqa: PLR0917 - made in one place
-        self,
-        backend: PolicyBackend,
-        obs: Arrays,
-        stacks: Arrays,
-        out: Arrays,
-        settings: PolicySettings,
-        lanes: Array,
-        explore: Array,
-        environment: Array,
-    ) -> None:
+    def __init__(self, backend: PolicyBackend, session: Session, given: Arrays, stacks: Arrays, out: Arrays) -> None:
         self._backend = backend
-        self._obs = obs
+        self._session = session
+        self._given = given
         self._stacks = stacks
         self._out = out
-        self._settings = settings
-        self._lanes = lanes
-        self._environment = environment
-        self._explore = explore
 
     def act(self, t: int, step: int) -> None:
-        settings = self._settings
-        noise = generate(settings.noise, settings.seed, self._lanes, step)
-        out = {name: values[t] for name, values in self._out.items()}
-        obs = {**{name: values[t] for name, values in self._obs.items()}, **self._stacks}
-        self._backend.act(obs, noise, self._explore, out)
-        to_environment(out["action"], settings.spaces.action, self._environment)
+        given = {**{name: values[t] for name, values in self._given.items()}, **self._stacks}
+        self._session.act(self._backend, given, {name: values[t] for name, values in self._out.items()}, step)
 
 
 class _ExploringRows:
-    """The rows of one slot, where exploration changes with the step or begins with random actions."""
+    """Rows bound by a backend, where exploration changes with the step or begins with random actions."""
 
-    def __init__(  # noqa: PLR0917 - made in one place
-        self, rows: _Rows, action: Array, settings: PolicySettings, lanes: Array, explore: Array, environment: Array
-    ) -> None:
+    def __init__(self, rows: _Rows, session: Session, action: Array) -> None:
         self._rows = rows
+        self._session = session
         self._action = action
-        self._settings = settings
-        self._lanes = lanes
-        self._explore = explore
-        self._environment = environment
 
     def act(self, t: int, step: int) -> None:
-        exploration, settings = self._settings.exploration, self._settings
-        if exploration.moves:
-            self._explore[...] = exploration.scale(self._lanes, step)
+        self._session.move(step)
         self._rows.act(t, step)
-        if exploration.blind(step):
-            space, action = settings.spaces.action, self._action[t]
-            exploration.generate(space, settings.seed, self._lanes, step, action)
-            to_environment(action, space, self._environment)
+        self._session.randomise(self._action[t], step)

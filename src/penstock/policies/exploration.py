@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.kernels.actions import generate_actions
 from penstock.seeding import warmup_seed
-from penstock.types import Array, Space
+from penstock.types import ActionSpace, Array
 
 __all__ = ["IN_FULL", "Constant", "Exploration", "Explore", "Falling", "Ladder"]
 
@@ -93,6 +93,6 @@ class Exploration:
         """True if the actions of this step are random and need no policy."""
         return step * self.num_lanes < self.warmup
 
-    def generate(self, space: Space, seed: int, lanes: Array, step: int, out: Array) -> None:
+    def generate(self, space: ActionSpace, seed: int, lanes: Array, step: int, out: Array) -> None:
         """Write uniform random actions ``[n, ...]`` in policy units. (seed, lane, step) is their key, as for noise."""
         generate_actions(space, warmup_seed(seed), lanes, step, out)

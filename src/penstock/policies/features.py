@@ -1,4 +1,4 @@
-"""Flat and one-hot features of stored rows in NumPy, for running statistics.
+"""The vector features of stored rows in NumPy, for running statistics.
 
 `penstock.models.encoding` computes the same in torch.
 """
@@ -14,13 +14,15 @@ __all__ = ["features_of"]
 
 
 def features_of(encoding: Sequence[Encoding], rows: Mapping[str, Array], steps: int) -> Array:
-    """The first ``steps`` rows of a rollout as float32 features: ``[steps, B, features]``."""
+    """The vector fields of the first ``steps`` rows of a rollout as float32 features: ``[steps, B, features]``."""
     parts = []
-    for part in encoding:
+    for part in filter(lambda part: part.is_vector, encoding):
         values = rows[part.field][:steps]
         if part.kind == "one_hot":
             numbers = np.arange(part.start, part.start + part.size)
             parts.append((values[..., None] == numbers).astype(np.float32))
+        elif part.kind == "binary":
+            parts.append(((values[..., None] - part.start) >> np.arange(part.size) & 1).astype(np.float32))
         else:
             parts.append(values.reshape(*values.shape[:2], -1).astype(np.float32))
     return np.concatenate(parts, axis=2)

@@ -1,40 +1,24 @@
 """A policy as one value of plain data: encoding of observations, networks, head, normalisation."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
-from penstock.policies.heads import Categorical, Gaussian, Head
-from penstock.policies.layers import Network
-from penstock.types import ArraySpec
+from penstock.policies.encoding import Encoding, width_of
+from penstock.policies.heads import Categorical, Composed, Gaussian, Head
+from penstock.policies.network import Network
+from penstock.types import ArraySpec, NoiseSpec
 
-__all__ = ["Encoding", "PolicyGraph"]
-
-
-class Encoding(NamedTuple):
-    """How one observation field enters the network.
-
-    ``flat``: cast to float32 and flattened. ``one_hot``: a Discrete of ``size`` values from ``start``.
-    ``image``: ``[H, W, C]`` or ``[C, H, W]`` (``channels_first``) uint8, to ``[C, H, W]`` float32 in [0, 1].
-    Flat and one-hot fields are concatenated in order. An image must be the only field.
-    """
-
-    field: str
-    kind: Literal["flat", "one_hot", "image"]
-    size: int
-    """Number of features: elements for ``flat`` and ``image``, values for ``one_hot``."""
-    start: int = 0
-    channels_first: bool = False
+__all__ = ["PolicyGraph"]
 
 
 @dataclass(frozen=True)
 class PolicyGraph:
-    """``act`` as data: an actor, a head, and a critic if the policy gives values.
+    """``act`` as data, a `PolicySpec`: an actor, a head, and a critic if the policy gives values.
 
     Published arrays: each network's flat vector by its name; with ``normalize_obs`` also ``obs_mean`` and ``obs_var``
     (float64 ``[features]``) and ``obs_count`` (int64 ``[]``); with ``normalize_value`` also ``value_mean``,
     ``value_var`` (float64 ``[]``) and ``value_count`` (int64 ``[]``).
 
-    With ``normalize_obs`` the encoded features become ``clip((x - mean) / sqrt(var + 1e-8), -10, 10)``; with
+    With ``normalize_obs`` the encoded vector fields become ``clip((x - mean) / sqrt(var + 1e-8), -10, 10)``; with
     ``normalize_value`` the critic's output ``v`` becomes ``v * sqrt(var + 1e-8) + mean``.
     """
 
@@ -47,19 +31,52 @@ class PolicyGraph:
     normalize_value: bool = False
     gives_value: bool = True
     """False: ``act`` gives no ``value``. There is no critic, and the head takes all outputs of the actor."""
+    mask: str | None = None
+    """The observation field that is the action mask: uint8 ``[choices]``. Only the head reads it; no network does."""
 
     def __post_init__(self) -> None:
         """Refuse a graph that no backend can run."""
-        if self.gives_value != isinstance(self.head, Gaussian | Categorical):
+        if self.mask is not None and not (isinstance(self.head, Categorical | Composed) and self.head.choices):
+            raise ValueError(f"a policy with the head {type(self.head).__name__} has no choices to mask")
+        if self.gives_value != isinstance(self.head, Gaussian | Categorical | Composed):
             given = "a value" if self.gives_value else "no value"
             raise ValueError(f"a policy with the head {type(self.head).__name__} cannot give {given}")
         if not self.gives_value and (self.critic is not None or self.normalize_value):
             raise ValueError("a policy that gives no value has neither a critic nor statistics of values")
+        if self.normalize_obs and not self.features:
+            raise ValueError("running statistics normalise flat and one-hot fields, and there are none")
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Outputs of ``act``: ``action``, and ``log_prob`` and ``value`` ``[n]`` or ``q`` ``[n, actions]``."""
         return ("action", *self.head.gives, *(("value",) if self.gives_value else ()))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The observation fields that the policy takes, the action mask last."""
+        return (*(part.field for part in self.encoding), *(() if self.mask is None else (self.mask,)))
+
+    @property
+    def mask_size(self) -> int:
+        """Number of choices in the action mask; 0 without one."""
+        if self.mask is None or not isinstance(self.head, Categorical | Composed):
+            return 0
+        return sum(self.head.choices)
+
+    @property
+    def carry(self) -> tuple[ArraySpec, ...]:
+        """The arrays of one lane that recurrent layers hand on, by network and layer; empty without such layers."""
+        return tuple(spec for network in self.networks for spec in network.carry)
+
+    @property
+    def dropout(self) -> tuple[ArraySpec, ...]:
+        """The uniform noise of one row that learning takes, where networks have dropout."""
+        return tuple(spec for network in self.networks for spec in network.dropout)
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """The noise input of one lane, which is the head's."""
+        return self.head.noise
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -68,13 +85,13 @@ class PolicyGraph:
 
     @property
     def sees_image(self) -> bool:
-        """True if the observation is one image, for convolutions."""
-        return self.encoding[0].kind == "image"
+        """True if a field of the observation is an image, for convolutions."""
+        return any(part.kind == "image" for part in self.encoding)
 
     @property
     def features(self) -> int:
-        """Width of the encoded observation."""
-        return sum(part.size for part in self.encoding)
+        """Width of the concatenated vector fields."""
+        return width_of(self.encoding)
 
     def published(self) -> tuple[ArraySpec, ...]:
         """Specs of the published record: parameters, then statistics."""

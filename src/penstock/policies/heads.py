@@ -2,14 +2,33 @@
 
 ``outputs`` counts the network's outputs that a head takes. ``noise`` describes its noise input. ``gives`` names its
 outputs besides ``action``.
+
+``Categorical`` and ``Composed`` take an action mask, if the policy has one: uint8 ``[n, sum(choices)]``. Before
+everything else, ``FORBIDDEN`` replaces the logit of each choice that is not possible. So the probability of such a
+choice is exactly 0, it gets no gradient, and the entropy counts possible choices only.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from itertools import groupby
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from penstock.types import NoiseSpec
 
-__all__ = ["Categorical", "Deterministic", "EpsilonGreedy", "Gaussian", "Head", "SquashedGaussian"]
+__all__ = [
+    "FORBIDDEN",
+    "Categorical",
+    "Composed",
+    "Deterministic",
+    "EpsilonGreedy",
+    "Gaussian",
+    "Head",
+    "SquashedGaussian",
+    "Stretch",
+]
+
+FORBIDDEN = -1e9
+"""The logit of a masked choice: finite, so that rows that nobody acts on (all choices masked) hold no NaN."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +57,12 @@ class Gaussian(_Continuous):
     """
 
     gives: ClassVar[tuple[str, ...]] = ("log_prob",)
+    choices: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def deviations(self) -> int:
+        """Length of ``log_std``."""
+        return self.size
 
 
 @dataclass(frozen=True)
@@ -46,6 +71,8 @@ class Categorical:
 
     n: int
     gives: ClassVar[tuple[str, ...]] = ("log_prob",)
+    size: ClassVar[int] = 1
+    deviations: ClassVar[int] = 0
 
     @property
     def outputs(self) -> int:
@@ -53,9 +80,75 @@ class Categorical:
         return self.n
 
     @property
+    def choices(self) -> tuple[int, ...]:
+        """The number of actions."""
+        return (self.n,)
+
+    @property
     def noise(self) -> NoiseSpec:
         """One Gumbel number for each action."""
         return NoiseSpec("gumbel", (self.n,))
+
+
+class Stretch(NamedTuple):
+    """Neighbouring parts of one kind in a composed head."""
+
+    choices: tuple[int, ...]
+    """The number of choices of each part; empty for Gaussian parts."""
+    outputs: slice
+    """Their place among the network's outputs, and among the noise."""
+    elements: slice
+    """Their place among the elements of the action."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Independent heads for the elements of one action: its parts.
+
+    Outputs, noise and elements of the action are those of the parts, one after the other. ``log_prob`` is the sum of
+    those of the parts. All Gaussian parts share one free vector ``log_std``, in their order. A stored action is
+    ``[n, size]``; choices count from 0.
+    """
+
+    parts: tuple[Gaussian | Categorical, ...]
+    gives: ClassVar[tuple[str, ...]] = ("log_prob",)
+
+    def stretches(self) -> Iterator[Stretch]:
+        """The parts, neighbours of one kind together."""
+        output = element = 0
+        for _, group in groupby(self.parts, type):
+            parts = tuple(group)
+            outputs, size = sum(part.outputs for part in parts), sum(part.size for part in parts)
+            choices = tuple(choice for part in parts for choice in part.choices)
+            yield Stretch(choices, slice(output, output + outputs), slice(element, element + size))
+            output, element = output + outputs, element + size
+
+    @property
+    def outputs(self) -> int:
+        """The outputs of all parts."""
+        return sum(part.outputs for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the action."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The number of choices of each categorical part."""
+        return tuple(choice for part in self.parts for choice in part.choices)
+
+    @property
+    def deviations(self) -> int:
+        """Length of ``log_std``."""
+        return sum(part.deviations for part in self.parts)
+
+    @property
+    def noise(self) -> NoiseSpec:
+        """One number for each output: Gumbel for a logit, normal for a mean."""
+        lengths = ((stretch.choices, stretch.outputs.stop - stretch.outputs.start) for stretch in self.stretches())
+        parts = tuple(NoiseSpec("gumbel" if choices else "normal", (length,)) for choices, length in lengths)
+        return parts[0] if len(parts) == 1 else NoiseSpec("composed", (self.outputs,), parts)
 
 
 @dataclass(frozen=True)
@@ -108,4 +201,4 @@ class EpsilonGreedy:
         return NoiseSpec("uniform", (2,))
 
 
-Head: TypeAlias = Gaussian | Categorical | SquashedGaussian | Deterministic | EpsilonGreedy
+Head: TypeAlias = Gaussian | Categorical | Composed | SquashedGaussian | Deterministic | EpsilonGreedy

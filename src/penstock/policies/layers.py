@@ -1,19 +1,35 @@
-"""Networks as lists of layers over one flat vector each. Computes only the initial values of parameters."""
+"""The layers of networks as plain data, and the arrays that each of them holds. Computes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
-import numpy as np
+__all__ = [
+    "GRU",
+    "LSTM",
+    "Activation",
+    "Attention",
+    "Conv2d",
+    "Dropout",
+    "Dueling",
+    "Embedding",
+    "Flatten",
+    "Layer",
+    "LayerNorm",
+    "Linear",
+    "MaxPool",
+    "MeanPool",
+    "OwnModule",
+    "Residual",
+    "parts_of",
+]
 
-from penstock.types import Array, ArraySpec
-
-__all__ = ["Activation", "Conv2d", "Dueling", "Flatten", "Layer", "Linear", "Network", "ParameterSlice"]
+LAYER_NORM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
 class Linear:
-    """``y = x W + b``; ``W`` is ``[inputs, outputs]``. ``gain`` scales its orthogonal initial value."""
+    """``y = x W + b`` over the last axis; ``W`` is ``[inputs, outputs]``. ``gain`` scales its initial value."""
 
     inputs: int
     outputs: int
@@ -22,13 +38,15 @@ class Linear:
 
 @dataclass(frozen=True)
 class Conv2d:
-    """A convolution without padding over ``[C, H, W]``; weights ``[out_channels, in_channels, kernel, kernel]``."""
+    """A convolution over ``[C, H, W]``; weights ``[out_channels, in_channels, kernel, kernel]``."""
 
     in_channels: int
     out_channels: int
     kernel: int
     stride: int
     gain: float
+    padding: int = 0
+    """Zeros around the image, on each side."""
 
 
 @dataclass(frozen=True)
@@ -55,81 +73,166 @@ class Dueling:
     atoms: int = 1
 
 
-Layer: TypeAlias = Linear | Conv2d | Activation | Flatten | Dueling
+@dataclass(frozen=True)
+class LSTM:
+    """A long short-term memory cell over ``[n, inputs]``. Its carry is ``h`` and ``c``, ``[n, size]`` each.
 
+    ``i, f, g, o = x W + h U + b``, with ``W`` ``[inputs, 4 size]`` and ``U`` ``[size, 4 size]``;
+    ``c' = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h' = sigmoid(o) tanh(c')``; the output is ``h'``. The forget gate's
+    bias begins at 1. Source: Hochreiter and Schmidhuber 1997, https://doi.org/10.1162/neco.1997.9.8.1735; Jozefowicz et
+    al. 2015 for the bias, https://proceedings.mlr.press/v37/jozefowicz15.html.
+    """
 
-class ParameterSlice(NamedTuple):
-    """The place of one array in its network's flat vector."""
-
-    name: str
-    offset: int
-    shape: tuple[int, ...]
+    inputs: int
+    size: int
+    carried: ClassVar[tuple[str, ...]] = ("h", "c")
 
 
 @dataclass(frozen=True)
-class Network:
-    """Layers over one flat float32 vector. It holds ``W`` and ``b`` of each layer in order, then the free vectors.
+class GRU:
+    """A gated recurrent unit over ``[n, inputs]``. Its carry is ``h`` ``[n, size]``.
 
-    ``free`` lists vectors that belong to no layer, such as a Gaussian head's ``log_std``: (name, size, initial value).
+    ``x W + b`` and ``h U + d`` each hold three parts r, z, n of ``size``; ``r = sigmoid(x_r + h_r)``,
+    ``z = sigmoid(x_z + h_z)``, ``n = tanh(x_n + r h_n)``, ``h' = (1 - z) n + z h``; the output is ``h'``.
+    Source: Cho et al. 2014, https://arxiv.org/abs/1406.1078, with the reset gate behind the product as in cuDNN.
     """
 
-    name: str
-    layers: tuple[Layer, ...]
-    free: tuple[tuple[str, int, float], ...] = ()
-
-    def slices(self) -> Iterator[ParameterSlice]:
-        """Every array of the flat vector, in order: ``"0.weight"``, ``"0.bias"``, ..., then the free vectors."""
-        offset = 0
-        for index, layer in enumerate(self.layers):
-            if isinstance(layer, Linear):
-                weight: tuple[int, ...] = (layer.inputs, layer.outputs)
-                outputs = layer.outputs
-            elif isinstance(layer, Conv2d):
-                weight = (layer.out_channels, layer.in_channels, layer.kernel, layer.kernel)
-                outputs = layer.out_channels
-            else:
-                continue
-            yield ParameterSlice(f"{index}.weight", offset, weight)
-            offset += int(np.prod(weight))
-            yield ParameterSlice(f"{index}.bias", offset, (outputs,))
-            offset += outputs
-        for name, size, _ in self.free:
-            yield ParameterSlice(name, offset, (size,))
-            offset += size
-
-    @property
-    def num_parameters(self) -> int:
-        """Length of the flat vector."""
-        return sum(int(np.prod(part.shape)) for part in self.slices())
-
-    @property
-    def spec(self) -> ArraySpec:
-        """The flat vector as an array spec."""
-        return ArraySpec(self.name, (self.num_parameters,), "float32")
-
-    def initial(self, generator: np.random.Generator) -> Array:
-        """Orthogonal weights scaled by each layer's gain, biases zero, free vectors at their initial value.
-
-        Returns:
-            float32 ``[num_parameters]``. Source: Saxe et al. 2014, https://arxiv.org/abs/1312.6120.
-        """
-        flat = np.zeros(self.num_parameters, np.float32)
-        gains = [layer.gain for layer in self.layers if isinstance(layer, Linear | Conv2d)]
-        weights = [part for part in self.slices() if part.name.endswith(".weight")]
-        for part, gain in zip(weights, gains, strict=True):
-            values = _orthogonal(part.shape, generator) * gain
-            flat[part.offset : part.offset + values.size] = values.ravel()
-        starts = {name: value for name, _, value in self.free}
-        for part in self.slices():
-            if part.name in starts:
-                flat[part.offset : part.offset + part.shape[0]] = starts[part.name]
-        return flat
+    inputs: int
+    size: int
+    carried: ClassVar[tuple[str, ...]] = ("h",)
 
 
-def _orthogonal(shape: tuple[int, ...], generator: np.random.Generator) -> Array:
-    """A matrix with orthonormal rows or columns; a convolution counts as ``[out, in * k * k]``."""
-    rows, columns = shape[0], int(np.prod(shape[1:]))
-    tall = generator.standard_normal((max(rows, columns), min(rows, columns)))
-    q, r = np.linalg.qr(tall)
-    q *= np.sign(np.diag(r))
-    return (q if rows >= columns else q.T).reshape(shape)
+@dataclass(frozen=True)
+class MaxPool:
+    """The largest value of each square of ``kernel`` pixels a side, for ``[n, C, H, W]``; padded by -inf."""
+
+    kernel: int
+    stride: int
+    padding: int
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """``(x - mean) / sqrt(var + 1e-5) * weight + bias`` over the last axis, of ``size`` elements.
+
+    Source: Ba et al. 2016, https://arxiv.org/abs/1607.06450.
+    """
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """``x / (1 - rate)`` where uniform noise is at least ``rate``, else 0; while acting it gives ``x``. ``[n, size]``.
+
+    Source: Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html.
+    """
+
+    size: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A number from 0 to ``values - 1`` ``[n]`` to its row of a table: ``[n, width]``. The rows begin normal."""
+
+    values: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Self-attention with ``heads`` heads over a set ``[n, entities, width]``. Padding is not seen.
+
+    ``q, k, v = x W + b`` with ``W`` ``[width, 3 width]``; each head has ``width / heads`` neighbouring columns of each.
+    ``softmax(q k^T / sqrt(width / heads)) v`` of all heads side by side, times ``[width, width]`` plus a bias.
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.
+    """
+
+    width: int
+    heads: int
+
+
+@dataclass(frozen=True)
+class MeanPool:
+    """``[n, entities, width]`` to the mean of the entities that are there: ``[n, width]``; 0 if none is."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """``x + layers(x)``. Source: He et al. 2016, https://arxiv.org/abs/1512.03385."""
+
+    layers: "tuple[Layer, ...]"
+
+
+@dataclass(frozen=True)
+class OwnModule:
+    """A user's own ``torch.nn.Module``, which takes the observation fields. It is the only layer of its network.
+
+    Its outputs are ``[n, outputs]``; with a value, the value is the last column. The carry of lanes is ``memory``.
+    """
+
+    reference: str
+    """``module:attribute`` of ``make_policy(spaces, outputs)``."""
+    outputs: int
+    """Number of the head's outputs, as ``make_policy`` is told."""
+    gives_value: bool
+    fields: tuple[str, ...]
+    """The observation fields in order."""
+    parameters: tuple[tuple[str, tuple[int, ...]], ...]
+    """Name and shape of each parameter, in the module's order."""
+    memory: tuple[tuple[str, int], ...]
+    """Name and width of each array of the carry; empty without memory."""
+    spaces: object
+    """`penstock.types.Spaces`, as ``make_policy`` is told."""
+
+
+Layer: TypeAlias = (
+    Linear
+    | Conv2d
+    | Activation
+    | Flatten
+    | Dueling
+    | LSTM
+    | GRU
+    | MaxPool
+    | LayerNorm
+    | Dropout
+    | Embedding
+    | Attention
+    | MeanPool
+    | Residual
+    | OwnModule
+)
+
+
+def parts_of(layers: "Sequence[Layer]", prefix: str = "") -> Iterator[tuple[str, tuple[int, ...], "Layer"]]:
+    """Name, shape and layer of each array, in order: ``"0.weight"``, or ``"3.0.weight"`` inside a residual layer."""
+    for index, layer in enumerate(layers):
+        if isinstance(layer, Residual):
+            yield from parts_of(layer.layers, f"{prefix}{index}.")
+        else:
+            yield from ((f"{prefix}{index}.{name}", shape, layer) for name, shape in _parts(layer))
+
+
+def _parts(layer: Layer) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and shape of each array of a layer that holds no other layers."""
+    match layer:
+        case Linear(inputs, outputs):
+            yield from (("weight", (inputs, outputs)), ("bias", (outputs,)))
+        case Conv2d(inputs, outputs, kernel):
+            yield from (("weight", (outputs, inputs, kernel, kernel)), ("bias", (outputs,)))
+        case LSTM(inputs, size):
+            yield from (("weight", (inputs, 4 * size)), ("recurrent", (size, 4 * size)), ("bias", (4 * size,)))
+        case GRU(inputs, size):
+            yield from (("weight", (inputs, 3 * size)), ("recurrent", (size, 3 * size)))
+            yield from (("bias", (3 * size,)), ("recurrent_bias", (3 * size,)))
+        case LayerNorm(size):
+            yield from (("weight", (size,)), ("bias", (size,)))
+        case Embedding(values, width):
+            yield ("weight", (values, width))
+        case Attention(width):
+            yield from (("weight", (width, 3 * width)), ("bias", (3 * width,)))
+            yield from (("output", (width, width)), ("output_bias", (width,)))
+        case OwnModule():
+            yield from layer.parameters

@@ -4,19 +4,23 @@ from collections.abc import Sequence
 
 from penstock.kernels.policy import HeadLayout, NetworkLayout, PolicyLayout
 from penstock.policies.graph import PolicyGraph
-from penstock.policies.heads import Categorical, EpsilonGreedy, Gaussian, Head, SquashedGaussian
-from penstock.policies.layers import Activation, Dueling, Layer, Linear, Network
+from penstock.policies.heads import Categorical, Composed, EpsilonGreedy, Gaussian, Head, SquashedGaussian
+from penstock.policies.layers import GRU, LSTM, Activation, Dueling, Layer, Linear
+from penstock.policies.network import Network
 
 __all__ = ["layout_of", "supports", "supports_update"]
 
 
 def supports(graph: PolicyGraph) -> bool:
-    """True if the native kernel can run ``graph``: no image, and networks of only linear layers and activations.
+    """True if the native kernel can run ``graph``: flat and one-hot fields, linear and recurrent layers, no branches.
 
-    The last layer may be a dueling layer that fits the head.
+    The last layer may be a dueling layer that fits the head. The kernel knows no composed heads.
     """
-    return all(part.kind != "image" for part in graph.encoding) and all(
-        _alternates(network.layers[:-1] if _ends_in_duel(network, graph.head) else network.layers)
+    if isinstance(graph.head, Composed):
+        return False
+    return all(part.kind in {"flat", "one_hot"} for part in graph.encoding) and all(
+        not network.branches
+        and _alternates(network.layers[:-1] if _ends_in_duel(network, graph.head) else network.layers)
         for network in graph.networks
     )
 
@@ -26,21 +30,22 @@ def _ends_in_duel(network: Network, head: Head) -> bool:
 
 
 def _alternates(layers: Sequence[Layer]) -> bool:
-    """True if the first layer is linear and every activation follows a linear layer."""
+    """True if all layers are linear, recurrent or activations, and every activation follows another layer."""
     before: object = None
     for layer in layers:
-        fits = isinstance(layer, Linear) or (isinstance(layer, Activation) and isinstance(before, Linear))
-        if not fits:
+        weighs = isinstance(layer, Linear | LSTM | GRU)
+        if not weighs and not (isinstance(layer, Activation) and isinstance(before, Linear | LSTM | GRU)):
             return False
         before = layer
     return before is not None
 
 
 def supports_update(graph: PolicyGraph) -> bool:
-    """True if the native update can train ``graph``: the kernel runs it, and its critic is a separate network."""
+    """True if the native update can train ``graph``: the kernel runs it, with a critic network, no carry, no mask."""
     free = (("log_std", graph.head.size),) if isinstance(graph.head, Gaussian) else ()
     own = tuple((name, size) for name, size, _ in graph.actor.free)
-    return supports(graph) and graph.critic is not None and own == free and not graph.critic.free
+    separate = graph.critic is not None and own == free and not graph.critic.free
+    return separate and not graph.carry and graph.mask is None and supports(graph)
 
 
 def layout_of(graph: PolicyGraph) -> PolicyLayout:
@@ -50,7 +55,7 @@ def layout_of(graph: PolicyGraph) -> PolicyLayout:
         ValueError: the kernels cannot run it. Check with `supports` first.
     """
     if not supports(graph):
-        raise ValueError("the native kernel runs only linear layers and activations, and no images")
+        raise ValueError("the native kernel runs only linear and recurrent layers, no images and no composed heads")
     return PolicyLayout(
         tuple(part.field for part in graph.encoding),
         tuple((part.kind == "one_hot", part.size, part.start) for part in graph.encoding),
@@ -60,17 +65,23 @@ def layout_of(graph: PolicyGraph) -> PolicyLayout:
         graph.head.outputs,
         graph.normalize_obs,
         graph.normalize_value,
+        tuple(spec.name for spec in graph.carry),
+        graph.mask,
     )
 
 
 def _network(network: Network) -> NetworkLayout:
-    layers: list[tuple[int, int, str]] = []
+    layers: list[tuple[str, int, int, str]] = []
     for layer in network.layers:
-        if isinstance(layer, Linear):
-            layers.append((layer.inputs, layer.outputs, "none"))
-        elif isinstance(layer, Activation):
-            inputs, outputs, _ = layers.pop()
-            layers.append((inputs, outputs, layer.name))
+        match layer:
+            case Linear(inputs, outputs):
+                layers.append(("linear", inputs, outputs, "none"))
+            case LSTM(inputs, size):
+                layers.append(("lstm", inputs, size, "none"))
+            case GRU(inputs, size):
+                layers.append(("gru", inputs, size, "none"))
+            case Activation(name):
+                layers.append((*layers.pop()[:3], name))
     return NetworkLayout(network.name, tuple(layers))
 
 
@@ -84,6 +95,8 @@ def _log_std(network: Network) -> int:
 
 def _head(graph: PolicyGraph) -> HeadLayout:
     head = graph.head
+    if isinstance(head, Composed):
+        raise TypeError("the native kernel has no composed head")
     size = head.n if isinstance(head, Categorical | EpsilonGreedy) else head.size
     log_std = _log_std(graph.actor) if isinstance(head, Gaussian) else 0
     atoms, low, high = 1, 0.0, 0.0

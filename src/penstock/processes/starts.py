@@ -1,6 +1,6 @@
-"""Starts the worker processes of a run, forked from templates where it can.
+"""The processes of a command, forked from templates where they can be: of the probe, the run and its final evaluation.
 
-A worker reads what it is to do from a file, and inherits file descriptors. Decides nothing about a run.
+A process reads what it is to do from a file, and inherits file descriptors. Decides nothing about a run.
 """
 
 import os
@@ -8,58 +8,91 @@ import pickle
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from penstock.memory.segment import Segment
-from penstock.processes import template
-from penstock.processes.template import GROUP
-from penstock.processes.warded import Warded, environment, in_a_file, python
-from penstock.processes.worker import COMMAND, STACKS_SIGNAL, WorkerSpec
+from penstock.processes.command import environment, in_a_file, python
+from penstock.processes.contract import GROUP, STACKS_SIGNAL, WORKER
+from penstock.processes.warded import Warded
 
-__all__ = ["SHARED", "Processes"]
+if TYPE_CHECKING:  # these import NumPy, and a template should start before the launcher imports that
+    from penstock.memory.segment import Segment
+    from penstock.processes.worker import WorkerSpec
+
+__all__ = ["Processes"]
 
 FORKS = sys.platform == "linux"
 """Whether templates fork processes. Other systems have no subreaper, and their libraries do not survive a fork."""
-SHARED = ("gymnasium",)
-"""Modules that every template imports beside penstock's own, if this process has imported them."""
+TEMPLATE = "import gc; gc.disable(); from penstock.processes.template import main; main()"
+"""While it imports, a search for garbage finds nothing and takes a tenth of the time."""
 STACKS_WAIT_S = 0.5
 
 
 class Processes(Warded):
-    """The processes of a run, by the name of their placement group."""
+    """The processes of a command by their names; those of a run have the names of their placement groups.
+
+    One program after the other runs in them. ``clear`` lies between two.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._templates: set[str] = set()
+
+    def get_ready(self) -> None:
+        """Start the warden and the template without imports now, so that the first process starts sooner."""
         self._have_template(())
 
-    def start(self, segment: Segment, spec: WorkerSpec, threads: int, imports: Sequence[str] = ()) -> None:
-        """Start the process of a placement group, and do not wait until it runs.
+    def start(self, segment: "Segment", spec: "WorkerSpec", threads: int, imports: Sequence[str] = ()) -> None:
+        """Start the worker of a placement group, and do not wait until it runs.
 
         Args:
             segment: the run's shared memory.
             spec: what the process has to do.
+            threads: as in ``run``.
+            imports: as in ``run``.
+
+        Raises:
+            ResourceError: as ``run``.
+        """
+        told = in_a_file(pickle.dumps(sys.path) + pickle.dumps(spec))
+        try:
+            group = spec.placement.group
+            self.run(group, WORKER, [segment.nbytes], (segment.fd, told), threads=threads, imports=imports)
+        finally:
+            os.close(told)
+
+    def run(
+        self,
+        name: str,
+        entry: str,
+        numbers: Sequence[int],
+        descriptors: Sequence[int],
+        *,
+        threads: int,
+        imports: Sequence[str] = (),
+    ) -> None:
+        """Start a process that runs a function, and do not wait until it runs.
+
+        Args:
+            name: of the process.
+            entry: its "module:function"; see ``begin``.
+            numbers: the function's first arguments.
+            descriptors: that it inherits; their numbers are the next arguments. The caller may close them.
             threads: at most so many threads for numerical libraries.
             imports: modules that take long to import. One template imports them for all processes that name the same.
 
         Raises:
             ResourceError: the system refuses another process. ``exits`` may raise this later.
         """
-        group = spec.placement.group
-        told = in_a_file(pickle.dumps(sys.path) + pickle.dumps(spec))
-        variables = {**environment(threads), GROUP: group.encode()}
-        try:
-            key = self._have_template(imports)
-            self.begin(group, python(COMMAND), [segment.nbytes], variables, (segment.fd, told), template=key)
-        finally:
-            os.close(told)
+        variables = {**environment(threads), GROUP: name.encode()}
+        key = self._have_template(imports)
+        self.begin(name, entry, numbers, variables, descriptors, template=key)
 
     def _have_template(self, imports: Sequence[str]) -> str:
         """The key of the template that has imported these modules. Starts that template at the first call."""
         key = " ".join(imports)
         if FORKS and key not in self._templates:
             self._templates.add(key)
-            shared = (name for name in SHARED if name in sys.modules)
-            self._ask("template", key, python(template.COMMAND, *shared, *imports), environment(1))
+            self._ask("template", key, python(TEMPLATE, *imports), environment(1))
         return key
 
     def stacks(self, group: str) -> str:

@@ -1,6 +1,6 @@
 """A template: a process that has imported what worker processes need, and forks them.
 
-Importing NumPy, Gymnasium and penstock takes 0.15 s of a core; torch and its compiler take 2.6 s more. A fork takes
+Importing NumPy, Gymnasium and penstock takes 0.2 s of a core; torch and its compiler take 2.6 s more. A fork takes
 2 ms and shares the memory. A template has one thread, holds no part of the run and imports nothing that a user wrote:
 the process that steps an environment imports and makes it. Templates exist on Linux only, where the warden adopts what
 they fork. Elsewhere every process starts by itself.
@@ -13,32 +13,31 @@ import os
 import sys
 from collections.abc import Callable
 from socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket
-from typing import NoReturn
 
 import numpy as np
 
-from penstock.processes.warden import PID_BYTES, START_FDS, take_message
-from penstock.processes.worker import work
-from penstock.registry import INFERENCE, NODES, load
+from penstock.processes.contract import GROUP, PROBE, WORKER
+from penstock.processes.warden.messages import PID_BYTES, START_FDS, take_message
+from penstock.registry import INFERENCE, NODES, UPDATES, load
 
-__all__ = ["COMMAND", "GROUP", "main"]
+__all__ = ["main"]
 
-GROUP = b"PENSTOCK_GROUP"
-"""Environment variable that names the process's placement group. Linux tools such as ``top`` show the same name."""
-COMMAND = "from penstock.processes.template import main; main()"
+MODULES = ("gymnasium",)
+"""Imported by every template, beside penstock's own: most environments need it."""
 
 
 def main() -> None:
     """Entry. ``argv`` holds modules to import and, last, the warden's socket. The template ends when that is closed."""
     *modules, control = sys.argv[1:]
-    for kind in NODES.names():
-        load(NODES[kind])
-    load(INFERENCE["native"].build)
-    for module in modules:
+    light = (INFERENCE["native"].build, UPDATES["fused"].stream)
+    for entry in (WORKER, PROBE, *light, *(NODES[kind] for kind in NODES.names())):
+        load(entry)
+    for module in (*MODULES, *modules):
         importlib.import_module(module)
     # Forks share these objects until one writes to them. The garbage collector would write: it leaves them out now.
     gc.collect()
     gc.freeze()
+    gc.enable()
     # Text that imports have printed and not flushed would be printed again by every fork.
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stdout.flush()
@@ -62,10 +61,10 @@ def _serve(warden: socket) -> int | None:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
                 descriptors += memoryview(data).cast("i").tolist()
     # The warden asks for one process at a time, so there is no second message.
-    (numbers, environment), _ = taken
+    (entry, numbers, environment), _ = taken
     *given, hold = descriptors
 
-    def begin() -> NoReturn:
+    def begin() -> None:
         warden.close()
         # The warden does not know this process yet. It waits for the byte that says it is known, or ends with the pipe.
         if not os.read(hold, 1):
@@ -77,7 +76,7 @@ def _serve(warden: socket) -> int | None:
         np.random.seed()
         with contextlib.suppress(OSError), open("/proc/self/comm", "wb") as name:  # noqa: PTH123
             name.write(environment[GROUP])
-        work(*numbers, *given)
+        load(entry)(*numbers, *given)
 
     try:
         return _fork(begin)
@@ -86,7 +85,7 @@ def _serve(warden: socket) -> int | None:
             os.close(descriptor)
 
 
-def _fork(begin: Callable[[], NoReturn]) -> int:
+def _fork(begin: Callable[[], None]) -> int:
     """Fork twice, so that the process is an orphan and the warden adopts it. Returns its process id.
 
     Raises:

@@ -1,6 +1,7 @@
 """Starts, signals and ends processes through a warden, which also ends whatever they have started.
 
 Decides nothing about what the processes do: they inherit file descriptors, and write their last words into a pipe.
+Imports nothing that takes time, so that the warden starts before the launcher imports the rest.
 """
 
 import contextlib
@@ -15,18 +16,21 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from penstock.errors import ResourceError
 from penstock.memory.lifeline import Lifeline
-from penstock.memory.segment import anonymous_file
-from penstock.processes import warden
+from penstock.processes.command import calling, python
+from penstock.processes.warden.messages import as_message, take_message
 from penstock.scheduler.lives import Exit
 
-__all__ = ["Warded", "environment", "in_a_file", "python"]
+__all__ = ["Warded"]
 
 END_LIMIT_S = 5.0
 """How long the warden may take to end all that is left."""
+WARDEN = "import sys; sys.path.append(sys.argv[1]); from warden.warden import main; main()"
+"""The warden imports its own package and nothing of penstock."""
 
 
 _OPEN: "weakref.WeakSet[Warded]" = weakref.WeakSet()
@@ -41,18 +45,8 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-SPINS = b"2000"
-"""How often a thread of OpenMP looks for work before it sleeps. A number that the user has set wins. With OpenMP's own
-default, two threads of a SAC update take the cores from each other while other programs run: 5 updates/s instead of 50.
-Alone on the machine, both numbers give 224.
-"""
-
-
 class Warded:
-    """Processes by name, under a warden of their own.
-
-    The warden takes 20 ms to be ready. So make this object first, and prepare the rest of the start meanwhile.
-    """
+    """Processes by name, under a warden of their own. It starts with the first of them, and takes 20 ms to be ready."""
 
     def __init__(self) -> None:
         self._lifeline = Lifeline()
@@ -61,42 +55,45 @@ class Warded:
         self._errors: dict[str, int] = {}
         self._ended: deque[Exit] = deque()
         self._received = b""
-        self._control, other = socket.socketpair()
-        with other:
-            self._warden = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(warden.__file__)), str(other.fileno())],
-                pass_fds=(other.fileno(),),
-                stdin=subprocess.DEVNULL,
-                # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
-                start_new_session=True,
-            )
+        self._clearing = False
+        self._control, self._other = socket.socketpair()
+        self._warden: subprocess.Popen[bytes] | None = None
         _OPEN.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def let_go(self) -> None:
         """Close the descriptors that keep a run alive, and end no process. For a child that this process has forked."""
         self._control.close()
+        self._other.close()
         self._lifeline.close()
 
     def begin(
         self,
         name: str,
-        program: Sequence[bytes],
+        entry: str,
         numbers: Sequence[int],
         variables: dict[bytes, bytes],
         descriptors: Sequence[int],
         *,
-        template: str = "",
+        template: str,
     ) -> None:
         """Start a process, and do not wait until it runs.
 
         Args:
             name: of the process.
-            program: its command line. ``numbers`` follow, and the numbers of its descriptors: those that are given,
-                then a lifeline, and a pipe for its last words.
-            numbers: see ``program``.
+            entry: the "module:function" that it runs. Its arguments are ``numbers``, and the numbers of its
+                descriptors: those that are given, then a lifeline, and a pipe for its last words.
+            numbers: see ``entry``.
             variables: its environment.
             descriptors: that it inherits; the caller may close them.
-            template: the key of the template that forks it. Without one, or where it is gone, it starts by itself.
+            template: the key of the template that forks it. Where there is none, it starts by itself.
 
         Raises:
             ResourceError: the system refuses another process. ``exits`` may raise this later.
@@ -105,7 +102,7 @@ class Warded:
         os.set_blocking(error_read, False)
         self._errors[name] = error_read
         given = (*descriptors, self._lifeline.fd, error_write)
-        details = list(program), list(numbers), variables, len(given)
+        details = python(calling(entry)), entry, list(numbers), variables, len(given)
         try:
             self._ask("start", name, template, *details, descriptors=given)
             self._pids[name] = None
@@ -149,12 +146,30 @@ class Warded:
             self._listen(None)
         self._ended = deque(ended for ended in self._ended if ended.group != group)
 
-    def kill_all(self) -> None:
+    def clear(self) -> None:
+        """Kill all processes with everything that they have started. The warden and its templates stay."""
+        # Where the warden was killed, the lifeline ends the processes.
+        with contextlib.suppress(ResourceError):
+            if self._warden is not None:
+                self._wake_warden()
+                self._ask("clear", "")
+                self._clearing = True
+                while self._clearing:
+                    self._listen(None)
+        self._forget()
+
+    def close(self) -> None:
         """Kill all processes with everything that they have started, then end the warden. May be called twice."""
         if self._control.fileno() < 0:
             return
-        self._wake_warden()
-        self._control.shutdown(socket.SHUT_WR)
+        if self._warden is not None:
+            self._wake_warden()
+            self._control.shutdown(socket.SHUT_WR)
+            self._await_end(self._warden)
+        self._forget()
+        self.let_go()
+
+    def _await_end(self, process: "subprocess.Popen[bytes]") -> None:
         begun = time.monotonic()
         # The socket's end of file says that the warden is done. Popen.wait with a time-out would poll instead.
         while select.select([self._control], [], [], max(0.0, begun + END_LIMIT_S - time.monotonic()))[0]:
@@ -164,21 +179,35 @@ class Warded:
             break
         else:
             # The kernel does not end one of the processes.
-            self._warden.kill()
-        self._warden.wait()
-        self._control.close()
+            process.kill()
+        process.wait()
+
+    def _forget(self) -> None:
         self._pids.clear()
+        self._ended.clear()
         for descriptor in self._errors.values():
             os.close(descriptor)
         self._errors.clear()
-        self._lifeline.close()
+
+    def _start_warden(self) -> "subprocess.Popen[bytes]":
+        with self._other:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", WARDEN, str(Path(__file__).parent), str(self._other.fileno())],
+                pass_fds=(self._other.fileno(),),
+                stdin=subprocess.DEVNULL,
+                # Ctrl-C at a terminal reaches the foreground session only, and must not reach the warden.
+                start_new_session=True,
+            )
 
     def _wake_warden(self) -> None:
         """Continue the warden: a user who stopped every process of a run (SIGSTOP) has stopped it, too."""
-        self._warden.send_signal(signal.SIGCONT)
+        if self._warden is not None:
+            self._warden.send_signal(signal.SIGCONT)
 
     def _ask(self, *message: Any, descriptors: Sequence[int] = ()) -> None:  # noqa: ANN401 - as marshal takes it
-        content = warden.as_message(message)
+        if self._warden is None:
+            self._warden = self._start_warden()
+        content = as_message(message)
         try:
             # Descriptors travel with the first bytes of their message.
             sent = socket.send_fds(self._control, [content], descriptors)
@@ -193,13 +222,18 @@ class Warded:
             if not content:
                 raise _no_warden()
             self._received += content
-            while (taken := warden.take_message(self._received)) is not None:
+            while (taken := take_message(self._received)) is not None:
                 message, self._received = taken
                 self._note(*message)
             timeout_s = 0.0
 
     def _note(self, what: str, group: str, detail: Any) -> None:  # noqa: ANN401 - each message has its own
         match what:
+            case "cleared":
+                self._clearing = False
+            case _ if self._clearing:
+                # What becomes of these processes concerns nobody any more.
+                return
             case "started":
                 self._pids[group] = detail
             case "ended":
@@ -219,43 +253,6 @@ class Warded:
             while part := os.read(reader, 65_536):
                 parts.append(part)
         return b"".join(parts).decode(errors="replace")
-
-
-def in_a_file(content: bytes) -> int:
-    """The descriptor of an unnamed file with this content. A pipe would hold 64 KB at most.
-
-    Raises:
-        ResourceError: the machine has no memory for it.
-    """
-    try:
-        descriptor = anonymous_file("spec")
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-    except OSError as error:
-        raise ResourceError(f"no memory for the {len(content)} bytes of a process's spec: {error.strerror}") from error
-    return descriptor
-
-
-def python(command: str, *arguments: str) -> list[bytes]:
-    """The command line of a Python interpreter. It imports from the working directory only if this process does.
-
-    Otherwise a user's file there, ``profile.py`` say, would be imported instead of a library's module of that name.
-    """
-    safe = () if _imports_from_here() else ("-P",)
-    return [os.fsencode(part) for part in (sys.executable, *safe, "-c", command, *arguments)]
-
-
-def _imports_from_here() -> bool:
-    # A working directory that was removed holds nothing.
-    with contextlib.suppress(OSError):
-        return str(Path.cwd()) in map(os.path.realpath, sys.path)
-    return False
-
-
-def environment(threads: int) -> dict[bytes, bytes]:
-    """The environment of this process, with bounds on the threads of numerical libraries and on how long they spin."""
-    bound = dict.fromkeys((b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"MKL_NUM_THREADS"), str(threads).encode())
-    return {b"GOMP_SPINCOUNT": SPINS, **os.environb, **bound}
 
 
 def _no_warden() -> ResourceError:

@@ -16,17 +16,14 @@ from typing import NamedTuple, NoReturn
 from penstock.errors import BadDataError, DamagedError, UsageError
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
+from penstock.processes.contract import STACKS_SIGNAL
 from penstock.scheduler.lives import HOPELESS
 from penstock.scheduler.loop import Loop, Placed
 from penstock.wiring.edges import Placement, Wiring, node_class
 from penstock.wiring.ports import NodePorts
 from penstock.wiring.trace import OPEN, traces
 
-__all__ = ["COMMAND", "STACKS_SIGNAL", "WorkerSpec", "leave", "main", "run_nodes", "work"]
-
-STACKS_SIGNAL = signal.SIGUSR1
-"""At this signal a process writes the stacks of all its threads to its error pipe."""
-COMMAND = "from penstock.processes.worker import main; main()"
+__all__ = ["WorkerSpec", "leave", "run_nodes", "work"]
 
 
 class WorkerSpec(NamedTuple):
@@ -51,11 +48,6 @@ class _OwnBell:
 
     def wait(self, seen: int, timeout_s: float) -> None:
         self._bells.wait(self._index, seen, timeout_s)
-
-
-def main() -> None:
-    """Entry of a process that no template forked. ``argv`` holds the arguments of ``work``."""
-    work(*map(int, sys.argv[1:6]))
 
 
 def work(nbytes: int, segment_fd: int, spec_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
@@ -119,7 +111,7 @@ def run_nodes(spec: WorkerSpec, segment: Segment) -> None:
             node = node_class(settings.kind)(settings.settings)
             name = settings.name
             lives = spec.incarnations[name], spec.former[name]
-            ports = NodePorts(wiring, name, placement.group, *lives, trace.node(name))
+            ports = NodePorts(wiring, name, placement.group, *lives, trace.node(name), settings.edges)
             placed.append(Placed(node, ports))
             with ports.span(OPEN):
                 node.open(ports)

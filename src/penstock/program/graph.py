@@ -73,6 +73,9 @@ class NodeSpec:
     imports: tuple[str, ...] = ()
     """Modules that it needs and that take long to import. On Linux, a template imports them once for all processes that
     name the same. Modules of a user are never among them."""
+    edges: tuple[tuple[str, str], ...] = ()
+    """``(role, edge)``: a node asks for its ports by role (``rollouts``, ``policy``). A role that is missing here is
+    played by the edge of that name. So a program may hold several policies, each with edges of its own."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,8 @@ class RemoteAnswer:
     """One asker's actions in the environment's own units, ``[lanes, ...]``."""
     stacks: tuple[ArraySpec, ...] = ()
     """Stacked observations that an asker sends with its question, ``[lanes, ...]``: rows hold only the newest frame."""
+    carry: tuple[ArraySpec, ...] = ()
+    """The carry of an asker's lanes, ``[lanes, ...]``."""
 
 
 @dataclass(frozen=True)

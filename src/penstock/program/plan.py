@@ -12,7 +12,23 @@ from penstock.policies import PolicyGraph
 from penstock.registry import UpdateBackend
 from penstock.types import Arrays, BackendSpec, EnvReference, Spaces
 
-__all__ = ["EvaluationPlan", "Plan"]
+__all__ = ["EvaluationPlan", "LearningPlan", "Plan"]
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """Everything that belongs to one policy and its learner. A program may hold several."""
+
+    spec: AlgorithmSpec
+    algorithm_config: Any
+    learn: str
+    """``module:build`` of the algorithm's pure functions."""
+    initial: str
+    """``module:init_state`` of the algorithm. Imports no torch."""
+    update: UpdateBackend
+    """The functions that build updaters, for each way of learning."""
+    inference: BackendSpec
+    """The backend that runs the policy."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +36,7 @@ class Plan:
     """Plain data that a topology turns into a program."""
 
     run: RunConfig
-    algorithm_config: Any
+    learning: LearningPlan
     env: EnvReference
     reward: str | bytes | None
     """The own reward, as a name or pickled. ``None``: the environment's rewards."""
@@ -30,19 +46,10 @@ class Plan:
     same_step: bool
     own_cores: bool
     """Whether each environment process is pinned to a core."""
-    spec: AlgorithmSpec
     num_steps: int
     """T: steps a rollout."""
     num_workers: int
     learner_threads: int
-    learn: str
-    """``module:build`` of the algorithm's pure functions."""
-    initial: str
-    """``module:init_state`` of the algorithm. Imports no torch."""
-    update: UpdateBackend
-    """The functions that build updaters, for each way of learning."""
-    inference: BackendSpec
-    """The backend that runs the policy."""
     folder: Path
     manifest: dict[str, Any]
     starts: tuple[LaneStart, ...]

@@ -6,7 +6,14 @@ __all__ = ["rollout_specs", "table_specs"]
 
 
 def rollout_specs(
-    spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool, shaped: bool = False
+    spaces: Spaces,
+    row: tuple[ArraySpec, ...],
+    num_steps: int,
+    lanes: int,
+    *,
+    same_step: bool,
+    shaped: bool = False,
+    carry: tuple[ArraySpec, ...] = (),
 ) -> tuple[ArraySpec, ...]:
     """The arrays of one slot that holds a rollout of ``num_steps`` steps of ``lanes`` lanes.
 
@@ -17,6 +24,8 @@ def rollout_specs(
         lanes: number of lanes in the slot.
         same_step: the source resets in the same step. Last observations of truncated episodes then need a side area.
         shaped: the run has an own reward. Its episodes then have two returns.
+        carry: the arrays that the policy hands on from row to row, for one lane. A slot has them for row 0, for the
+            last observations of truncated episodes, and for the row behind the rollout (``lane_carry``).
     """
     steps, ends = num_steps + 1, num_steps * lanes
     rows = (
@@ -27,10 +36,12 @@ def rollout_specs(
         ArraySpec("truncated", (), "bool"),
         ArraySpec("valid", (), "bool"),
         ArraySpec("policy_version", (), "int64"),
+        *(ArraySpec("first", (), "bool") for _ in carry[:1]),
         *row,
     )
     # Side areas are filled from the front. Pages behind the last episode's end are never touched and cost no memory.
-    final = tuple(ArraySpec(f"final.{s.name}", (ends, *s.shape), s.dtype) for s in spaces.obs_specs() if same_step)
+    lasts = (*spaces.obs_specs(), *carry) if same_step else ()
+    final = tuple(ArraySpec(f"final.{s.name}", (ends, *s.shape), s.dtype) for s in lasts)
     return (
         *(spec.within(steps, lanes) for spec in rows),
         *final,
@@ -48,6 +59,8 @@ def rollout_specs(
         # Rows of each lane in the whole run, this rollout included, and how many of them were dropped for bad numbers.
         ArraySpec("lane_collected", (lanes,), "int64"),
         ArraySpec("lane_spoilt", (lanes,), "int64"),
+        *(spec.within(lanes) for spec in carry),
+        *(ArraySpec(f"lane_{s.name}", (lanes, *s.shape), s.dtype) for s in carry),
     )
 
 

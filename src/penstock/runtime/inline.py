@@ -2,6 +2,7 @@
 
 from penstock.memory.segment import Segment
 from penstock.processes.interrupts import Interrupts
+from penstock.processes.starts import Processes
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.scheduler.loop import Loop, Placed
@@ -25,8 +26,8 @@ class _NoBell:
         """Return at once."""
 
 
-def launch(program: Program) -> Outcome:
-    """Run a program to its end in this process. An exception of a node is raised unchanged."""
+def launch(program: Program, _processes: Processes) -> Outcome:
+    """Run a program to its end in this process; it needs no other. An exception of a node is raised unchanged."""
     check(program)
     wiring = Wiring(program.edges, [(node.name, GROUP) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
@@ -38,7 +39,7 @@ def launch(program: Program) -> Outcome:
         with Interrupts(patience=1) as interrupts:
             for number, spec in enumerate(program.nodes, start=1):
                 node = node_class(spec.kind)(spec.settings)
-                ports = NodePorts(wiring, spec.name, GROUP, number, trace=trace.node(spec.name))
+                ports = NodePorts(wiring, spec.name, GROUP, number, trace=trace.node(spec.name), edges=spec.edges)
                 placed.append(Placed(node, ports))
                 with ports.span(OPEN):
                     node.open(ports)

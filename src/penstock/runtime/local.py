@@ -30,8 +30,12 @@ DRAIN_LIMIT_S = 120.0
 END_LIMIT_S = 10.0
 
 
-def launch(program: Program) -> Outcome:
+def launch(program: Program, processes: Processes) -> Outcome:
     """Run a program to its end, with one process for each placement group.
+
+    Args:
+        program: what to run.
+        processes: no other program runs in them. At the end none of them is left.
 
     Raises:
         NodeError: a process failed; with that process's traceback.
@@ -39,7 +43,6 @@ def launch(program: Program) -> Outcome:
     check(program)
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
-    processes = Processes()
     wiring.attach(segment.bytes)
     signs = SharedSigns(wiring, program)
     try:
@@ -61,7 +64,7 @@ def launch(program: Program) -> Outcome:
             raise NodeError(ended.group, ended.detail or describe(ended))
         return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())
     finally:
-        processes.kill_all()
+        processes.clear()
         segment.close()
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 from penstock.errors import RunFolderError
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.policies import PolicyGraph
+from penstock.registry import load
 from penstock.types import Array, Spaces
 
-__all__ = ["FILE_NAME", "export"]
+__all__ = ["FILE_NAME", "LIBRARY", "export"]
 
 FILE_NAME = "policy.onnx"
+LIBRARY = "onnx:ModelProto"
+"""The export needs this library. Importing it takes 50 ms."""
 
 
 def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[str, Array]) -> Path:
@@ -21,11 +24,14 @@ def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[
 
     Raises:
         RunFolderError: it cannot be written.
+        ConfigError: the policy is a user's own module that ONNX cannot express.
     """
     path = folder / FILE_NAME
     partial = path.with_suffix(".onnx.partial")
+    own = graph.actor.own
+    exported = b"" if own is None else load("penstock.models.own_export:exported")(own)
     try:
-        partial.write_bytes(onnx_bytes(graph, spaces, published))
+        partial.write_bytes(onnx_bytes(graph, spaces, published, exported))
         partial.replace(path)
     except OSError as error:
         raise RunFolderError(f"cannot write {path}: {error.strerror or error}") from error

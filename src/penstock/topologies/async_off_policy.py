@@ -23,15 +23,15 @@ def build(plan: Plan) -> Program:
     """The graph of ``off_policy`` without waiting for versions."""
     if plan.run.learners > 1:
         return _apart(plan)
-    schedule, _ = plan.spec.replay()
+    schedule, _ = plan.learning.spec.replay()
     return replayed(plan, max_lag=None, order="by_arrival", niceness=NICENESS, reuse=schedule.reuse)
 
 
 def _apart(plan: Plan) -> Program:
-    run, spec = plan.run, plan.spec
+    run, spec = plan.run, plan.learning.spec
     learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
-    team = "penstock.exchange.gradients:build"
-    finder, applier = required(plan, plan.update.finder), required(plan, plan.update.applier)
+    team = "penstock.gradient_exchange.gradients:build"
+    finder, applier = required(plan, plan.learning.update.finder), required(plan, plan.learning.update.applier)
     steps = [step_settings(plan, number, 1, finder, team) for number in range(run.learners)]
     schedule, _ = spec.replay()
     limits = limiter(plan, schedule.reuse)

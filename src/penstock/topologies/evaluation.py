@@ -4,7 +4,7 @@ judge --tickets--> player.0 .. player.n --episodes--> judge
 judge --policy--> player.0 .. player.n
 """
 
-from penstock.nodes.evaluation import EPISODE, TICKET, JudgeSettings, PlayerSettings, found_specs
+from penstock.nodes.evaluation import EPISODE, TICKET, JudgeSettings, PlayerSettings, PlaySettings, found_specs
 from penstock.program.graph import Board, NodeSpec, Program, Record, Stream
 from penstock.program.plan import EvaluationPlan
 from penstock.topologies.training import OPEN_LIMIT_S, policy_imports, step_limit_s
@@ -64,19 +64,18 @@ def _lanes(plan: EvaluationPlan, players: int) -> int:
 
 def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec:
     limit = step_limit_s(plan.run, plan.kind, lanes)
-    settings = PlayerSettings(
+    played = PlaySettings(
         env=plan.env,
         vector=plan.run.vector_env,
         ignore_obs=plan.run.ignore_obs or (),
         spaces=plan.spaces,
         policy=plan.policy,
         backend=plan.inference,
-        index=index,
         lanes=lanes,
         seed=plan.seed,
         bad_numbers=plan.run.bad_numbers,
-        env_timeout=limit,
         open_limit_s=OPEN_LIMIT_S,
     )
+    settings = PlayerSettings(played, index, env_timeout=limit)
     imports = policy_imports(plan.run, plan.inference)
     return NodeSpec(name, "player", settings, group=name, silence_limit_s=limit + ALARM_S, imports=imports)

@@ -49,7 +49,7 @@ def build(plan: Plan) -> Program:
     Raises:
         ConfigError: ``reuse`` is set. It adds gradient steps while rows are slow to come; in lock step there are none.
     """
-    schedule, _ = plan.spec.replay()
+    schedule, _ = plan.learning.spec.replay()
     if schedule.reuse != 1.0:
         raise ConfigError(
             f"--reuse {schedule.reuse:g} needs --sync_mode non_blocking: in lock step every turn brings new rows"
@@ -64,16 +64,16 @@ def replayed(
 
     Several learners share each minibatch and step together. ``niceness`` is that of environment processes.
     """
-    run, spec = plan.run, plan.spec
+    run, spec = plan.run, plan.learning.spec
     learners = learner_names(run.learners)
-    team = "penstock.exchange.all_reduce:build" if run.learners > 1 else None
-    update = required(plan, plan.update.replay)
+    team = "penstock.gradient_exchange.all_reduce:build" if run.learners > 1 else None
+    update = required(plan, plan.learning.update.replay)
     steps = [step_settings(plan, number, run.learners, update, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     limits = limiter(plan, reuse)
     settings = (
         ReplayLearnerSettings(keeper_settings(plan), steps[0], limits, order),
-        *(ReplicaSettings(own, plan.initial, plan.checkpoint) for own in steps[1:]),
+        *(ReplicaSettings(own, plan.learning.initial, plan.checkpoint) for own in steps[1:]),
     )
     together: tuple[Edge, ...] = ()
     if run.learners > 1:
@@ -117,7 +117,7 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     Raises:
         ConfigError: that takes more than ``table_bytes``.
     """
-    run, spec = plan.run, plan.spec
+    run, spec = plan.run, plan.learning.spec
     _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
     rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step, shaped=plan.shaped)
@@ -128,7 +128,7 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     file = RunFolder(plan.folder).table_path if large else None
     ranking = None
     if kept.priorities is not None:
-        ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.algorithm_config)
+        ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.learning.algorithm_config)
     found = Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file)
     if run.table_bytes is not None and (need := found.rings.nbytes) > run.table_bytes:
         raise ConfigError(
@@ -140,7 +140,7 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
 
 def limiter(plan: Plan, reuse: float) -> RateLimiter:
     """The rate limiter. Collection may be two turns ahead: one that is learned from, one that waits."""
-    (schedule, _), rows = plan.spec.replay(), plan.run.num_envs * plan.num_steps
+    (schedule, _), rows = plan.learning.spec.replay(), plan.run.num_envs * plan.num_steps
     return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * rows, reuse=reuse)
 
 
@@ -153,9 +153,9 @@ def step_settings(plan: Plan, learner: int, sharing: int, update: str, team: str
 def minibatch(plan: Plan, sharing: int) -> Minibatch:
     """Memory that one of ``sharing`` learners needs for its rows of a minibatch and for its networks' outputs."""
     part = part_rows(plan, sharing)
-    sampled = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.spec.sampled(plan.spaces))
+    sampled = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.learning.spec.sampled(plan.spaces))
     held = sampled * buffer_count(sampled, plan.run.device) + part * activation_bytes(plan)
-    return Minibatch(plan.spec.schedule.mini_batch_size, held)
+    return Minibatch(plan.learning.spec.schedule.mini_batch_size, held)
 
 
 def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
@@ -163,7 +163,7 @@ def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
     if found is None:
         return None
     # Fields of acting that this algorithm does not learn from may be missing: Ape-X may learn from a table of DQN.
-    row = tuple(part for part in plan.spec.row if part.name in plan.spec.minibatch)
+    row = tuple(part for part in plan.learning.spec.row if part.name in plan.learning.spec.minibatch)
     slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step)
     return DemonstrationSettings(found.checkpoint, slot, plan.run.demonstration_share)
 

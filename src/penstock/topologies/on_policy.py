@@ -38,11 +38,17 @@ def streamed(
     run = plan.run
     lanes = run.num_envs // plan.num_workers
     rollout = rollout_specs(
-        plan.spaces, plan.spec.row, plan.num_steps, lanes, same_step=plan.same_step, shaped=plan.shaped
+        plan.spaces,
+        plan.learning.spec.row,
+        plan.num_steps,
+        lanes,
+        same_step=plan.same_step,
+        shaped=plan.shaped,
+        carry=plan.learning.spec.policy.carry,
     )
     settings = LearnerSettings(
         keeper=keeper_settings(plan),
-        update=plan.update.stream,
+        update=plan.learning.update.stream,
         updater=updater_settings(plan, 0, 1),
         rollouts_per_batch=plan.num_workers,
         assemble=assemble,
@@ -50,7 +56,7 @@ def streamed(
     )
     pattern = Pattern(
         Stream("rollouts", env_names(plan), ("learner",), rollout, slots, "wait"),
-        record_specs(plan.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        record_specs(plan.learning.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         (
             NodeSpec(
                 "learner",
@@ -73,11 +79,12 @@ def _minibatch(plan: Plan, rollout: tuple[ArraySpec, ...]) -> Minibatch:
 
     The networks' outputs are counted for one part of the minibatch at a time.
     """
-    spec, size = plan.spec, plan.spec.schedule.mini_batch_size
+    spec = plan.learning.spec
+    size, part = (spec.rows(units, plan.num_steps) for units in (spec.schedule.mini_batch_size, part_rows(plan, 1)))
     row = NUMBER_BYTES
-    if not plan.update.native:
+    if not plan.learning.update.native:
         lanes = plan.run.num_envs // plan.num_workers
         kept = sum(part.nbytes for part in rollout if part.name in spec.minibatch)
         row += kept // ((plan.num_steps + 1) * lanes)
-        row += sum(part.nbytes for part in spec.targets if part.name in spec.minibatch)
-    return Minibatch(size, size * row + part_rows(plan, 1) * activation_bytes(plan))
+        row += sum(target.nbytes for target in spec.targets if target.name in spec.minibatch)
+    return Minibatch(size, size * row + part * activation_bytes(plan))

@@ -20,7 +20,7 @@ from penstock.metrics.report import report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
-from penstock.nodes.evaluation import EvaluatorSettings
+from penstock.nodes.evaluation import EvaluatorSettings, PlaySettings
 from penstock.nodes.learner import VERDICT, KeeperSettings
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy_node import PolicyNodeSettings
@@ -88,7 +88,7 @@ def env_names(plan: Plan) -> tuple[str, ...]:
 
 def wire(plan: Plan, pattern: Pattern) -> Program:
     """The whole graph of actor-learner training, in data-flow order."""
-    run, spec = plan.run, plan.spec
+    run, spec = plan.run, plan.learning.spec
     lanes = run.num_envs // plan.num_workers
     envs = env_names(plan)
     policies = tuple(f"policy.{index}" for index in range(run.policy_nodes if run.policy_placement == "node" else 0))
@@ -180,7 +180,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         silence_limit_s=limit,
         niceness=niceness,
         core=worker if plan.own_cores else None,
-        imports=policy_imports(plan.run, plan.inference),
+        imports=policy_imports(plan.run, plan.learning.inference),
     )
 
 
@@ -201,11 +201,10 @@ def _local(plan: Plan, stacks: tuple[ArraySpec, ...]) -> LocalAnswer:
 
 def _policy_settings(plan: Plan, stacks: tuple[ArraySpec, ...]) -> PolicySettings:
     return PolicySettings(
-        backend=plan.inference,
-        graph=plan.spec.policy,
-        noise=plan.spec.noise,
+        backend=plan.learning.inference,
+        policy=plan.learning.spec.policy,
         spaces=plan.spaces,
-        row=plan.spec.row,
+        row=plan.learning.spec.row,
         seed=plan.run.seed,
         exploration=_exploration(plan),
         stacks=stacks,
@@ -213,24 +212,26 @@ def _policy_settings(plan: Plan, stacks: tuple[ArraySpec, ...]) -> PolicySetting
 
 
 def _exploration(plan: Plan) -> Exploration:
-    run, spec = plan.run, plan.spec
+    run, spec = plan.run, plan.learning.spec
     return Exploration(spec.explore, spec.warmup, run.num_envs, run.timesteps / run.num_envs)
 
 
 def _remote(plan: Plan, policies: tuple[str, ...], lanes: int, stacks: tuple[ArraySpec, ...]) -> RemoteAnswer:
     array = environment_array(plan.spaces.action, lanes)
     action = ArraySpec("environment_action", array.shape, array.dtype.name)
-    return RemoteAnswer(policies, "rollouts", action, tuple(spec.within(lanes) for spec in stacks))
+    carry = tuple(spec.within(lanes) for spec in plan.learning.spec.policy.carry)
+    return RemoteAnswer(policies, "rollouts", action, tuple(spec.within(lanes) for spec in stacks), carry)
 
 
 def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
     settings = PolicyNodeSettings(_policy_settings(plan, stacks), OPEN_LIMIT_S)
-    return NodeSpec(name, "policy_node", settings, group=name, imports=policy_imports(plan.run, plan.inference))
+    imports = policy_imports(plan.run, plan.learning.inference)
+    return NodeSpec(name, "policy_node", settings, group=name, imports=imports)
 
 
 def learner_imports(plan: Plan) -> tuple[str, ...]:
     """Modules of a learner process that take seconds to import: torch and its compiler."""
-    return () if plan.update.native else _imports(plan.run, plan.update.stream)
+    return () if plan.learning.update.native else _imports(plan.run, plan.learning.update.stream)
 
 
 def policy_imports(run: RunConfig, inference: BackendSpec) -> tuple[str, ...]:
@@ -246,9 +247,9 @@ def _imports(run: RunConfig, reference: str) -> tuple[str, ...]:
 def keeper_settings(plan: Plan) -> KeeperSettings:
     """Settings of the keeper."""
     return KeeperSettings(
-        initial=plan.initial,
-        algorithm_config=plan.algorithm_config,
-        spec=plan.spec,
+        initial=plan.learning.initial,
+        algorithm_config=plan.learning.algorithm_config,
+        spec=plan.learning.spec,
         spaces=plan.spaces,
         run=plan.run,
         action_logs=tuple(f"actions.{env}" for env in env_names(plan)),
@@ -258,11 +259,11 @@ def keeper_settings(plan: Plan) -> KeeperSettings:
 
 def updater_settings(plan: Plan, learner: int, sharing: int) -> UpdaterSettings:
     """Settings of one learner's updater. If learners share each minibatch, it takes its part of the rows."""
-    schedule = replace(plan.spec.schedule, mini_batch_size=part_rows(plan, sharing))
+    schedule = replace(plan.learning.spec.schedule, mini_batch_size=part_rows(plan, sharing))
     return UpdaterSettings(
-        learn=plan.learn,
-        config=plan.algorithm_config,
-        spec=replace(plan.spec, schedule=schedule),
+        learn=plan.learning.learn,
+        config=plan.learning.algorithm_config,
+        spec=replace(plan.learning.spec, schedule=schedule),
         spaces=plan.spaces,
         device=plan.run.device,
         threads=plan.learner_threads,
@@ -278,10 +279,15 @@ def part_rows(plan: Plan, sharing: int) -> int:
     Raises:
         ConfigError: the minibatch cannot be split evenly.
     """
-    size, count = plan.spec.schedule.mini_batch_size, sharing * plan.run.accumulate
+    size, count = plan.learning.spec.schedule.mini_batch_size, sharing * plan.run.accumulate
     part, rest = divmod(size, count)
     if rest:
         sharers = [f"{sharing} learners"] * (sharing > 1) + [f"{plan.run.accumulate} parts"] * (plan.run.accumulate > 1)
+        if plan.learning.spec.unit == "lane":
+            raise ConfigError(
+                f"a minibatch of {size} whole lanes cannot be split evenly over {' of '.join(sharers)}: "
+                f"--mini_batch_size / --num_steps are its lanes, which must be a multiple of {count}"
+            )
         raise ConfigError(
             f"--mini_batch_size {size} cannot be split evenly over {' of '.join(sharers)}; give a multiple of {count}"
         )
@@ -306,29 +312,29 @@ def activation_bytes(plan: Plan) -> int:
     Counts the outputs of linear layers, which the backward pass needs. An algorithm's own networks (critics) are known
     by their size only.
     """
-    if plan.run.device != "cpu" or plan.update.native:
+    if plan.run.device != "cpu" or plan.learning.update.native:
         return 0
-    networks = plan.spec.policy.networks
+    networks = plan.learning.spec.policy.networks
     outputs = sum(layer.outputs for network in networks for layer in network.layers if isinstance(layer, Linear))
     own = max(network.num_parameters for network in networks)
-    largest = max(part.size for part in plan.spec.shared())
+    largest = max(part.size for part in plan.learning.spec.shared())
     return 4 * outputs * max(own, largest) // own
 
 
 def _evaluator(plan: Plan) -> NodeSpec:
-    settings = EvaluatorSettings(
+    played = PlaySettings(
         env=plan.env,
         vector=plan.run.vector_env,
         ignore_obs=plan.run.ignore_obs or (),
         spaces=plan.spaces,
-        policy=plan.spec.policy,
-        backend=plan.inference,
-        episodes=plan.run.eval_episodes,
+        policy=plan.learning.spec.policy,
+        backend=plan.learning.inference,
         lanes=plan.run.num_envs,
         seed=plan.run.seed,
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
     )
+    settings = EvaluatorSettings(played, plan.run.eval_episodes)
     limit = step_limit_s(plan.run, plan.kind, plan.run.num_envs)
     return NodeSpec(
         "evaluator",
@@ -336,7 +342,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
         settings,
         group="evaluator",
         silence_limit_s=limit,
-        imports=policy_imports(plan.run, plan.inference),
+        imports=policy_imports(plan.run, plan.learning.inference),
     )
 
 

@@ -1,7 +1,7 @@
 """THE contract of updaters, and of the exchange between several learners. Knows no algorithm and no device.
 
-``updates/`` has the `Updater`, `ReplayUpdater` and `Applier` of each backend. ``exchange/`` has each `Team`, which is
-also an `Exchange` or a `HandOn`.
+``updates/`` has the `Updater`, `ReplayUpdater` and `Applier` of each backend. ``gradient_exchange/`` has each `Team`,
+which is also an `Exchange` or a `HandOn`.
 """
 
 from collections.abc import Mapping, Sequence

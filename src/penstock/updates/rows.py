@@ -19,18 +19,27 @@ class Rows:
         arrays: field -> ``[slots, T + 1, lanes, ...]``.
         fields: fields of a minibatch, targets included.
         targets: specs of the target fields, per lane.
+        per_lane: those of the fields that a slot holds once for each lane, ``[slots, lanes, ...]``.
 
     Raises:
         KeyError: the stream lacks a field.
         ValueError: a field is not one contiguous array over all slots.
     """
 
-    def __init__(self, arrays: Mapping[str, Array], fields: Sequence[str], targets: Sequence[ArraySpec]) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        fields: Sequence[str],
+        targets: Sequence[ArraySpec],
+        per_lane: Sequence[str] = (),
+    ) -> None:
         self._arrays = dict(arrays)
         leading = arrays["reward"].shape
         self._targets = {spec.name: np.zeros((*leading, *spec.shape), spec.dtype) for spec in targets}
-        self.flat = {name: _flat(name, self._targets.get(name, arrays.get(name))) for name in fields}
-        """Field -> ``[slots * (T + 1) * lanes, ...]`` over the same memory."""
+        whole = {**arrays, **self._targets}
+        self.flat = {name: _flat(name, whole.get(name), 2 if name in per_lane else 3) for name in fields}
+        """Field -> ``[slots * (T + 1) * lanes, ...]``, or per lane ``[slots * lanes, ...]``, over the same memory."""
+        self.slots, self.steps, self.lanes = leading[0], leading[1] - 1, leading[2]
         self.per_slot = leading[1] * leading[2]
         self.count = leading[0] * self.per_slot
         self.learned_per_slot = self.per_slot - leading[2]
@@ -48,10 +57,10 @@ class Rows:
         return views | {name: values[slot, :-1] for name, values in self._targets.items()}
 
 
-def _flat(name: str, values: Array | None) -> Array:
+def _flat(name: str, values: Array | None, leading: int) -> Array:
     if values is None:
         raise KeyError(f"a minibatch needs {name}, which the stream does not have")
-    flat = values.reshape(-1, *values.shape[3:])
+    flat = values.reshape(-1, *values.shape[leading:])
     if not np.shares_memory(flat, values):
         raise ValueError(f"{name} is not one contiguous array over all slots")
     return flat

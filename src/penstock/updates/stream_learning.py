@@ -38,7 +38,7 @@ class StreamLearner:
     Args:
         algorithm: its functions that are not phases.
         batch: the stream's rows.
-        part_size: rows of one part of a minibatch.
+        part_size: units of one part of a minibatch.
         parts: parts of a minibatch, whose gradients are averaged before a step.
     """
 
@@ -69,11 +69,10 @@ class StreamLearner:
         capacity = len(self._rows["weight"])
         for start in range(0, len(indices), capacity):
             part = slice(start, start + capacity)
-            self._batch.gather(indices[part], weights[part], self._rows)
-            self._learn(weights[part])
+            self._learn(self._batch.gather(indices[part], weights[part], self._rows))
 
     def _learn(self, weights: Array) -> None:
-        """Take a gradient step by each gathered minibatch. Rows have these weights: ``[minibatches, rows]``."""
+        """Take a gradient step by each gathered minibatch. Its ``weight`` is ``weights[i]``."""
         columns = [values[: len(weights)].unbind() for values in self._rows.values()]
         of_parts = weights.reshape(len(weights), self._parts, -1).sum(2)
         for values, counts in zip(zip(*columns, strict=True), of_parts.tolist(), strict=True):

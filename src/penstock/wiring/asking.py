@@ -46,6 +46,7 @@ class AskingEnd:
         self.version = -1
         self.environment_action = slot.arrays["environment_action"]
         self.stacks = slot.stacks
+        self.carry = slot.carry
         self._version = slot.arrays["version"]
         self._words = slot.arrays["question"].data
         self._slot = slot
@@ -56,6 +57,7 @@ class AskingEnd:
         self._refresh = True
         self._number = 0
         self._open = True
+        self._asked_row = False
         if not self.answered():
             raise FencedError(f"a question about lane {first_lane} is still open, of a life that was not recovered")
 
@@ -82,16 +84,20 @@ class AskingEnd:
         """Ask for one row."""
         self._ask(Wanted.ROW, handle, row, 0, step)
 
-    def ask_value(self, obs: Mapping[str, Array], value: Array) -> None:
+    def ask_value(self, given: Mapping[str, Array], value: Array) -> None:
         """Ask for the values of a whole row, or of the first few last observations.
 
+        The answerer reads the carry of a row from the asker's slot, and the carry of last observations beside them.
+
         Raises:
-            ValueError: ``value`` lies in no slot of the stream, or ``obs`` does not lie beside it there.
+            ValueError: ``value`` lies in no slot of the stream, or an observation does not lie beside it there.
         """
         finals = not _within(value, self._arrays["value"])
         slot, row = _place(value, self._arrays["final_value" if finals else "value"])
-        for name, given in obs.items():
-            if _place(given, self._arrays[f"final.{name}" if finals else name]) != (slot, row):
+        for name, values in given.items():
+            if name == "first" or (name in self.carry and not finals):
+                continue
+            if _place(values, self._arrays[f"final.{name}" if finals else name]) != (slot, row):
                 raise ValueError(f"{name} and the value that is asked for lie in different places")
         self._ask(Wanted.FINAL_VALUE if finals else Wanted.VALUE, slot, row, len(value), 0)
 
@@ -100,6 +106,10 @@ class AskingEnd:
         if self._open and self._slot.claim(self._number):
             self._open = False
             self.version = self._version.item()
+            if self._asked_row:
+                # Only now: an answerer that is asked again after a death must find the carry of the first time.
+                for name, values in self._slot.next_carry.items():
+                    self.carry[name][...] = values
         return not self._open
 
     def _ask(self, wanted: Wanted, slot: int, row: int, finals: int, step: int) -> None:
@@ -109,6 +119,7 @@ class AskingEnd:
         self._slot.push()
         self._refresh = False
         self._open = True
+        self._asked_row = wanted == Wanted.ROW
         self._number += 1
         self._wake()
 
@@ -151,6 +162,14 @@ class AnsweringEnd:
     def stacks(self, asker: int) -> Arrays:
         """That asker's observations of the fields of which rows keep one frame only."""
         return self._slots[asker].stacks
+
+    def carry(self, asker: int) -> Arrays:
+        """The carry of that asker's lanes."""
+        return self._slots[asker].carry
+
+    def next_carry(self, asker: int) -> Arrays:
+        """Where an answer about a row of that asker puts the carry."""
+        return self._slots[asker].next_carry
 
     def answer(self, asker: int, version: int) -> None:
         """Give the answered question back to its asker."""

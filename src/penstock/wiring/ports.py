@@ -42,8 +42,10 @@ class NodePorts:
         incarnation: int,
         former: tuple[int, ...] = (),
         trace: NodeTrace | None = None,
+        edges: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.name = name
+        self._edges = dict(edges)
         self.incarnation = incarnation
         self.former = former
         self._wiring = wiring
@@ -55,8 +57,13 @@ class NodePorts:
         self._idle_ns = self._counters.cell(name, "idle_ns")
         self._accounted_ns = monotonic_ns()
 
-    def stream_writer(self, edge: str) -> StreamWriter:
+    def _edge(self, role: str) -> str:
+        """The name of the edge that plays a role for this node."""
+        return self._edges.get(role, role)
+
+    def stream_writer(self, role: str) -> StreamWriter:
         """The writing end of a stream, or of this node's ring of a table."""
+        edge = self._edge(role)
         table = self._wiring.edge(edge)
         if isinstance(table, Table):
             wake = self._waker(table.readers)
@@ -66,18 +73,18 @@ class NodePorts:
         stream = self._stream(edge)
         return self._stream_end(stream, stream.readers)
 
-    def stream_reader(self, edge: str) -> StreamReader:
+    def stream_reader(self, role: str) -> StreamReader:
         """The reading end of a stream."""
-        stream = self._stream(edge)
+        stream = self._stream(self._edge(role))
         return self._stream_end(stream, stream.writers)
 
-    def table(self, edge: str) -> TableMemory:
+    def table(self, role: str) -> TableMemory:
         """A table, to be looked at."""
-        return self._wiring.table_memory(edge)
+        return self._wiring.table_memory(self._edge(role))
 
-    def priorities(self, edge: str) -> Array | None:
+    def priorities(self, role: str) -> Array | None:
         """The bytes of the tree that ranks a table's rows; ``None`` if they are not ranked."""
-        return self._wiring.tree_bytes(edge)
+        return self._wiring.tree_bytes(self._edge(role))
 
     def _stream(self, name: str) -> Stream:
         edge = self._wiring.edge(name)
@@ -90,13 +97,13 @@ class NodePorts:
         handed_on = self._counters.cell(self.name, "handed_on")
         return StreamEnd(memory, self.incarnation, self.former, handed_on=handed_on, wake=self._waker(others))
 
-    def board_writer(self, edge: str) -> BoardWriter:
+    def board_writer(self, role: str) -> BoardWriter:
         """The writing end of a board."""
-        return self._board_end(edge)
+        return self._board_end(self._edge(role))
 
-    def board_reader(self, edge: str) -> BoardReader:
+    def board_reader(self, role: str) -> BoardReader:
         """A reading end of a board."""
-        return self._board_end(edge)
+        return self._board_end(self._edge(role))
 
     def _board_end(self, name: str) -> BoardEnd:
         edge = self._wiring.edge(name)
@@ -104,10 +111,10 @@ class NodePorts:
             raise TypeError(f"edge {name} is no board")
         return BoardEnd(self._wiring.board(name), self._waker(edge.readers), edge.max_lag)
 
-    def policy(self, edge: str, first_lane: int, lanes: int) -> PolicyPort:
+    def policy(self, role: str, first_lane: int, lanes: int) -> PolicyPort:
         """The asking end of an ask edge: a policy in this process, or the way to the node that answers."""
-        ask = self._ask(edge)
-        board = self.board_reader(ask.board)
+        ask = self._ask(self._edge(role))
+        board = self._board_end(ask.board)
         match ask.answer:
             case LocalAnswer(kind, settings):
                 policy: PolicyPort = node_class(kind)(settings, board, first_lane, lanes)
@@ -119,11 +126,11 @@ class NodePorts:
                 arrays = self._arrays(stream)
                 return AskingEnd(slot, arrays, board, first_lane=first_lane, wake=wake)
 
-    def questions(self, edge: str) -> QuestionPort:
+    def questions(self, role: str) -> QuestionPort:
         """The answering end of an ask edge, for this node's share of the askers."""
-        ask = self._ask(edge)
+        ask = self._ask(self._edge(role))
         if not isinstance(ask.answer, RemoteAnswer):
-            raise TypeError(f"the askers of {edge} answer themselves")
+            raise TypeError(f"the askers of {ask.name} answer themselves")
         questions, askers = self._wiring.questions(ask), ask.answered_by(self.name)
         slots = [questions.slot(asker, self.incarnation) for asker in askers]
         wakes = [self._bell_of(asker) for asker in askers]
@@ -156,17 +163,17 @@ class NodePorts:
 
         return wake
 
-    def record(self, edge: str) -> RecordPort:
+    def record(self, role: str) -> RecordPort:
         """The owner's end of a record."""
-        return self._wiring.record(edge)
+        return self._wiring.record(self._edge(role))
 
-    def rounds(self, edge: str) -> RoundsMemory:
+    def rounds(self, role: str) -> RoundsMemory:
         """This node's end of rounds."""
-        return self._wiring.rounds(edge, self.name)
+        return self._wiring.rounds(self._edge(role), self.name)
 
-    def action_log(self, edge: str) -> ActionLogPort:
+    def action_log(self, role: str) -> ActionLogPort:
         """The action log of one node's lanes."""
-        return self._wiring.action_log(edge)
+        return self._wiring.action_log(self._edge(role))
 
     @contextmanager
     def busy(self, name: str, limit_s: float) -> Iterator[None]:

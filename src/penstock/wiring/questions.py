@@ -12,7 +12,7 @@ stream's slot. Each is one compare-and-swap on a word that names the owner, and 
 Rings no bell.
 """
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.program.graph import Ask, RemoteAnswer
@@ -27,15 +27,19 @@ class QuestionSlot:
     """One asker's slot.
 
     Attributes:
-        arrays: ``question`` int64 ``[7]``, ``version`` int64, ``environment_action`` ``[lanes, ...]``, and ``stacks``.
+        arrays: ``question`` int64 ``[7]``, ``version`` int64, ``environment_action`` ``[lanes, ...]``, and the others.
         stacks: field -> ``[lanes, ...]``.
+        carry: name -> ``[lanes, ...]``: the carry of the asker's lanes. Only the asker writes it.
+        next_carry: name -> ``[lanes, ...]``: the carry behind the row that is asked about. Only the answerer writes it.
     """
 
-    def __init__(self, memory: StreamMemory, owner: int, stacks: Sequence[ArraySpec]) -> None:
+    def __init__(self, memory: StreamMemory, owner: int, answer: RemoteAnswer) -> None:
         self._memory = memory
         self._owner = owner
         self.arrays: Arrays = memory.slot(0)
-        self.stacks: Arrays = {spec.name: self.arrays[spec.name] for spec in stacks}
+        self.stacks: Arrays = {spec.name: self.arrays[spec.name] for spec in answer.stacks}
+        self.carry: Arrays = {spec.name: self.arrays[spec.name] for spec in answer.carry}
+        self.next_carry: Arrays = {spec.name: self.arrays[f"next.{spec.name}"] for spec in answer.carry}
 
     def claim(self, number: int) -> bool:
         """For the asker: claim the slot. False while its last question, ``number - 1``, is not answered."""
@@ -64,7 +68,7 @@ class Questions:
     def __init__(self, bytes: Array, edge: Ask) -> None:  # noqa: A002 - the room's word for a buffer
         """Attach to ``required(edge)`` bytes, uint8. They start at a multiple of 64 and were zero at first."""
         specs = _specs(edge)
-        self._stacks = _remote(edge).stacks
+        self._answer = _remote(edge)
         nbytes = StreamMemory.required(specs, 1)
         self._memory = {
             asker: StreamMemory(bytes[index * nbytes :], specs, 1) for index, asker in enumerate(edge.askers)
@@ -80,7 +84,7 @@ class Questions:
 
     def slot(self, asker: str, owner: int) -> QuestionSlot:
         """The slot of ``asker``, for one of its two ends. ``owner`` is the incarnation of the node at that end."""
-        return QuestionSlot(self._memory[asker], owner, self._stacks)
+        return QuestionSlot(self._memory[asker], owner, self._answer)
 
     def recover_asker(self, asker: str, owner: int) -> bool:
         """Withdraw the question of a dead asker. Call it after the asker's process was killed and reaped.
@@ -113,7 +117,8 @@ class Questions:
 def _specs(edge: Ask) -> tuple[ArraySpec, ...]:
     answer = _remote(edge)
     numbers = ArraySpec("question", (QUESTION_WORDS,), "int64"), ArraySpec("version", (), "int64")
-    return (*numbers, answer.action, *answer.stacks)
+    behind = (replace(spec, name=f"next.{spec.name}") for spec in answer.carry)
+    return (*numbers, answer.action, *answer.stacks, *answer.carry, *behind)
 
 
 def _remote(edge: Ask) -> RemoteAnswer:

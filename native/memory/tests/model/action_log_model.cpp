@@ -11,9 +11,11 @@ namespace {
 
 using SimLog = memory::ActionLog<SimAtomic>;
 
-// One lane. The writer notes its position now and then, as a commit record does, and appends; after its death the next
-// one goes back to the start of the episode that was noted, writes its actions over themselves and goes on with others.
-// The copier restores what was noted.
+// One lane:
+//   1. The writer appends actions. From time to time it notes its position, as a commit record does.
+//   2. After its death the next writer goes back to the start of the noted episode. It writes the same actions over
+//      themselves, and then goes on with others.
+//   3. The copier restores the noted episode.
 class Diary final : public Scenario {
   public:
     static constexpr std::size_t capacity = 3;
@@ -43,7 +45,7 @@ class Diary final : public Scenario {
         HOLDS(at.steps == expected_.steps && at.hash == expected_.hash);
         HOLDS(at.first_step + at.steps == actions_);
         std::array<unsigned char, most * action_bytes> bytes{};
-        HOLDS(log_.content(0, noted_[noted_count_], bytes.data()));  // the ring has not come round
+        HOLDS(log_.content(0, noted_[noted_count_], bytes.data()));  // the ring has not been overwritten
     }
 
   private:
@@ -125,12 +127,12 @@ Setting diary(const char* name, unsigned mortal, std::memory_order note_order, B
             [=](unsigned char* memory) { return std::make_unique<Diary>(memory, 6, 2, note_order); }};
 }
 
-// A position that another process goes by is carried to it by the commit record's release.
+// Another process gets a position through the release of a commit record.
 Setting with_deaths(unsigned deviations) {
     return diary("action log, a copier", 0b1, std::memory_order_acquire, {2, 2, 1, deviations});
 }
 
-// As long as the writer lives, a position that was merely guessed does as well.
+// While the writer lives, a guessed position is good enough.
 Setting without_deaths() { return diary("action log, positions guessed", 0, std::memory_order_relaxed, {2, 2, 0, 3}); }
 
 }  // namespace
@@ -142,11 +144,11 @@ TEST(action_log, copies_of_guessed_positions_are_whole) { holds(without_deaths()
 TEST(action_log, every_operation_is_needed) {
     every_operation_is_needed("action_log.hpp", {with_deaths(2), without_deaths()},
                               {
-                               // For the writer and its successor only; and a successor goes back to what was noted.
+                               // Only the writer and its successor read it, and a successor goes back to the noted position.
                                "action_log.hpp append store release -> relaxed",
-                               // For the writer and its successor only, who have synchronised already.
+                               // Only the writer and its successor read it, and these two have synchronised already.
                                "action_log.hpp position load acquire -> relaxed",
-                               // A copier's position has come by a commit record, and with it the actions.
+                               // A copier has its position from a commit record, which made the actions visible as well.
                                "action_log.hpp rewind store release -> relaxed"});
 }
 

@@ -1,5 +1,5 @@
-// The board under every schedule: never torn, never backwards, and a reader never waits for a writer, alive or dead. The
-// checksum finds what the protocol does not rule out: somebody else who writes.
+// The board under every schedule: no record is torn, versions never go back, and a reader never waits for a writer, alive
+// or dead. The protocol cannot rule out that another program writes into the board; the checksum finds it.
 #include "penstock/memory/board.hpp"
 
 #include <array>
@@ -14,7 +14,7 @@ namespace {
 using SimBoard = memory::Board<SimAtomic>;
 
 constexpr std::size_t words = 2;
-constexpr std::size_t buffers = 2;  // the most disturbance that there can be
+constexpr std::size_t buffers = 2;  // readers are disturbed as often as possible
 using Value = std::array<std::uint64_t, words>;
 
 // All but the first are wrong.
@@ -42,7 +42,7 @@ std::uint64_t checksum(const Value& value, std::int64_t version) {
     return sum.value(0, static_cast<std::uint64_t>(version));
 }
 
-// One process publishes, the others read. A version that was cut by a death is published again, with another value.
+// One process publishes, the others read. A version that a death has interrupted is published again, with another value.
 class Bulletin final : public Scenario {
   public:
     Bulletin(unsigned char* memory, std::int64_t versions, int reads, Reader reader)
@@ -85,10 +85,10 @@ class Bulletin final : public Scenario {
         for (int i = 0; i < reads_; ++i) {
             Value value{};
             const auto [version, whole] = load(board_, value, reader_);
-            HOLDS(whole);  // nobody but the writer writes
+            HOLDS(whole);  // only the writer writes
             HOLDS(version >= last_[reader]);
             last_[reader] = version;
-            // What is read under a version was published under it.
+            // A value that is read with a version was published with it.
             const auto published = checksums_.find({version, static_cast<unsigned>(value[0] % 10)});
             HOLDS(version < 0 || (published != checksums_.end() && published->second == checksum(value, version)));
             const SimBoard::Reading latest = board_.version();
@@ -106,7 +106,7 @@ class Bulletin final : public Scenario {
     std::array<std::int64_t, 4> last_{-1, -1, -1, -1};
 };
 
-// A third process writes into the record that is the latest, when it likes.
+// A third process writes into the latest record at any time.
 class Intruded final : public Scenario {
   public:
     Intruded(unsigned char* memory, Reader reader)
@@ -140,7 +140,7 @@ class Intruded final : public Scenario {
     }
 
   private:
-    static constexpr std::int64_t last = 1;  // publication 2, in buffer 0, which the writer leaves alone from there on
+    static constexpr std::int64_t last = 1;  // publication 2, in buffer 0; the writer no longer changes it
 
     static Value of(std::int64_t version) {
         const std::uint64_t first = static_cast<std::uint64_t>(version) * 10;
@@ -187,12 +187,12 @@ TEST(board, a_reader_without_the_checksum_is_found) {
     fails(intruded("board, somebody else writes and the stamp alone is trusted", Reader::trusts_the_stamp));
 }
 
-// One of them is a publication without its checksum.
+// One of these operations is the store of the checksum.
 TEST(board, every_operation_is_needed) {
     every_operation_is_needed("board.hpp", {bulletin("board, a reader", 4, 1, 2, {3, 2, 1, 3}),
                                bulletin("board, a slow reader", 3, 1, 1, {1, 4, 0, 5})},
                               {
-                               // Reaping has synchronised already.
+                               // The reaping has already synchronised.
                                "board.hpp recover load acquire -> relaxed"});
 }
 

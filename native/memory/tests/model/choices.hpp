@@ -1,6 +1,7 @@
-// Where a schedule may go more than one way, somebody picks: depth first, by chance, or as written down.
+// Where a schedule can go on in several ways, a Choices object picks one: depth first, at random, or from a list.
 //
-// Pick 0 is always the way without a deviation: the process goes on, the load returns the newest value, nobody dies.
+// Pick 0 is always the way without a deviation: the same process goes on, the load returns the newest value, no process
+// dies.
 #pragma once
 
 #include <array>
@@ -39,7 +40,7 @@ class Choices {
         return deviations;
     }
 
-    // On to another schedule; false where there is none left.
+    // Goes on to another schedule. False if there is none left.
     virtual bool next() = 0;
 
   protected:
@@ -49,7 +50,7 @@ class Choices {
     std::vector<std::uint8_t> picks_;
 };
 
-// Every schedule once, by re-execution: the last choice that has an option left takes it.
+// Every schedule once, by re-execution: the last choice with an untried option takes that option.
 class DepthFirst final : public Choices {
   public:
     bool next() override {
@@ -81,8 +82,8 @@ class DepthFirst final : public Choices {
     std::size_t replayed_ = 0;
 };
 
-// Deviates by chance: for each question one time in 2, 4, 8, 16 or 32, which of them is drawn anew for each schedule,
-// so that schedules of every temper come up.
+// Deviates at random, at each choice one time in 2, 4, 8, 16 or 32. Each schedule chooses one of these numbers at random.
+// So there are schedules with many deviations and schedules with few.
 class Chance final : public Choices {
   public:
     Chance(std::uint64_t seed, std::uint64_t schedules) : numbers_(seed), left_(schedules) { next(); }

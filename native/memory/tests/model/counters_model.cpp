@@ -1,4 +1,4 @@
-// Counters under every schedule: sums are exact after any death, and what arrives never exceeds what left.
+// Counters under every schedule: sums are exact after any death, and never more things are counted as arrived than as left.
 #include "penstock/memory/counters.hpp"
 
 #include <array>
@@ -11,8 +11,8 @@ namespace {
 
 using SimCounters = memory::Counters<SimAtomic>;
 
-// Two movers count a thing where it leaves and again where it arrives; the auditor reads the later counter first. One
-// cell is set, in each mover's own row.
+// Two movers count a thing when it leaves, and again when it arrives. The auditor reads the counter of arrivals first. Each
+// mover also sets one cell of its own row.
 class Audit final : public Scenario {
   public:
     static constexpr std::size_t rows = 2;

@@ -1,5 +1,5 @@
-// The doorbell under every schedule: who saw nothing to do and sleeps is woken by a ring that comes after. Simulated
-// sleeps have no time-out.
+// The doorbell under every schedule: a process that saw no work and sleeps is woken by any later ring. Simulated sleeps
+// have no time-out.
 #include "penstock/memory/doorbell.hpp"
 
 #include <array>
@@ -14,7 +14,8 @@ using SimBells = memory::Doorbells<SimAtomic>;
 
 enum class Sleep { on_the_word, on_a_descriptor, read_the_word_after_looking };
 
-// Producers add work and ring; one consumer does it, or sleeps. Work is found by relaxed loads: the bell carries it.
+// Producers add work and ring. One consumer does the work, or sleeps. It looks for work by relaxed loads, because the bell
+// makes the work visible.
 class Workshop final : public Scenario {
   public:
     static constexpr std::size_t work_offset = SimBells::required(1);
@@ -41,7 +42,7 @@ class Workshop final : public Scenario {
   private:
     void produce(std::size_t producer, unsigned life) {
         if (life > 0) {
-            ring();  // whoever recovers a dead one rings: it may have died between its work and its ring
+            ring();  // a recovery rings, because the dead process may have died between its work and its ring
         }
         for (; given_[producer] < pieces_; ring()) {
             work_[producer].store(given_[producer] + 1, std::memory_order_relaxed);
@@ -80,7 +81,7 @@ class Workshop final : public Scenario {
         }
     }
 
-    // As a process sleeps that also waits for sockets.
+    // The sleep of a process that also waits for sockets.
     void select(std::uint32_t seen) {
         if (bells_.arm(0, seen)) {
             explorer().sleep_while(&readable_, 0);

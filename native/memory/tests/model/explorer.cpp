@@ -55,13 +55,13 @@ void Explorer::body(void* explorer) {
     self.leave();
 }
 
-// Each life has a fiber of its own: the one that dies still stands on the old one.
+// Each life has a fiber of its own, because the dying life still runs on the old one.
 void Explorer::prepare(std::size_t process) {
     Process& prepared = processes_[process];
     CHECK(prepared.life < most_lives);
     fibers_.prepare(fiber(process));
     prepared.state = State::ready;
-    prepared.looking_since = places_.stores() - 1;  // it may not have seen the last ones: let it look twice
+    prepared.looking_since = places_.stores() - 1;  // it may not have seen the last stores, so it may look twice
 }
 
 bool Explorer::runnable(std::size_t process) const {
@@ -103,7 +103,8 @@ void Explorer::leave() {
     std::array<std::size_t, max_processes> able;
     const std::size_t count = candidates(able, current_);
     if (count > 0) {
-        // Who ends leaves the choice free; who only waits gives way to the next one, to another as a preemption.
+        // When a process ends, the choice of the next one is free. When it waits, the next process in order goes on; any
+        // other one counts as a preemption.
         const bool free = processes_[current_].state == State::ended;
         const std::size_t picked = choices_->pick(Question::who_goes_on, free || may_preempt() ? count : 1);
         if (picked > 0 && !free) {
@@ -197,7 +198,7 @@ bool Explorer::idle() {
     return !own.in_vain;
 }
 
-// As a futex: compares and falls asleep in one step. The kernel's look at the word is no stronger than a seq_cst load.
+// Like a futex, it compares and falls asleep in one step. The kernel's read of the word is no stronger than a seq_cst load.
 void Explorer::sleep_while(const void* word, std::uint64_t seen) {
     point();
     const std::size_t place = places_.place(word);

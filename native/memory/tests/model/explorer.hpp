@@ -1,5 +1,5 @@
-// Runs a scenario under one schedule after another. Its processes are fibers that can only be interrupted, or die,
-// right before an atomic operation (or a store into plain memory); which of them goes on is one of the choices.
+// Runs a scenario under one schedule after another. Its processes are fibers. A fiber can be interrupted, or die, only
+// right before an atomic operation or a store into plain memory. The schedule chooses which fiber goes on.
 #pragma once
 
 #include <array>
@@ -21,7 +21,8 @@
 
 namespace penstock::model {
 
-// How far a schedule may deviate from one process after the other, all seeing the newest values, nobody dying.
+// How far a schedule may deviate. Without deviations the processes run one after the other, all loads return the newest
+// values, and no process dies.
 struct Bounds {
     unsigned preemptions;
     unsigned stale;  // loads that return an older value
@@ -29,14 +30,14 @@ struct Bounds {
     unsigned together;  // of all three
 };
 
-// Two to four processes in shared memory. A scenario is constructed anew for each schedule; what it keeps beside the
-// simulated memory is its own knowledge of what must hold. `live` may be abandoned anywhere: own nothing there.
+// Two to four processes in shared memory. A scenario is constructed anew for each schedule. Beside the simulated memory it
+// keeps what it needs for its checks. `live` may be abandoned anywhere, so it must own no resources.
 class Scenario {
   public:
     virtual ~Scenario() = default;
-    // The body of a process. After its death it lives again, with the next number: recover first, then go on.
+    // The body of a process. After its death the process lives again, with the next number. Recover first, then go on.
     virtual void live(std::size_t process, unsigned life) = 0;
-    // What must hold when all have ended.
+    // Checks what must hold when all processes have ended.
     virtual void finish() = 0;
 };
 
@@ -57,7 +58,7 @@ struct Violation {
 
 class Explorer {
   public:
-    // An operation that no schedule of a scenario needs is one of a wait without end.
+    // A schedule with more steps than this waits without end.
     static constexpr unsigned most_steps = 600;
 
     explicit Explorer(const Setting& setting);
@@ -65,7 +66,7 @@ class Explorer {
     Explorer& operator=(const Explorer&) = delete;
     ~Explorer() { current_explorer = nullptr; }
 
-    // Runs one schedule; what went wrong, if anything.
+    // Runs one schedule. Returns the error, if there was one.
     std::optional<std::string> run(Choices& choices, const Bounds& bounds);
 
     // For the simulated types.
@@ -80,12 +81,12 @@ class Explorer {
     Places& places() { return places_; }
     [[nodiscard]] std::size_t process() const { return current_; }
 
-    // For scenarios: nothing to do until somebody stores something. False where nobody ever will, unless this process.
+    // For scenarios: there is nothing to do until another process stores something. False if no other process ever will.
     bool idle();
 
     std::optional<Mutation> mutation;
-    std::set<Site>* sites = nullptr;              // where set, the operations met are noted there
-    std::vector<std::string>* trace = nullptr;    // where set, each operation is written there
+    std::set<Site>* sites = nullptr;              // if set, gets each operation that is met
+    std::vector<std::string>* trace = nullptr;    // if set, gets a line for each operation
 
     static inline Explorer* current_explorer = nullptr;
 
@@ -96,7 +97,7 @@ class Explorer {
     struct Process {
         State state;
         unsigned life;
-        std::uint64_t looking_since;  // stores there were when it last began to look for something to do
+        std::uint64_t looking_since;  // number of stores when it last began to look for work
         bool in_vain;
         std::size_t asleep_on;
     };
@@ -107,11 +108,11 @@ class Explorer {
     static void body(void* self);
     void prepare(std::size_t process);
     [[nodiscard]] bool runnable(std::size_t process) const;
-    // The processes that can go on, this one first; how many there are.
+    // Finds the processes that can go on, beginning with `first`. Returns their number.
     std::size_t candidates(std::array<std::size_t, max_processes>& found, std::size_t first) const;
     void make_current(std::size_t process);
     void switch_to(std::size_t process);
-    // The running process cannot go on: somebody else does, at no cost.
+    // The running process cannot go on. Another one does; this is no preemption.
     void leave();
     void die();
     [[nodiscard]] bool may_die() const;

@@ -1,4 +1,4 @@
-// longjmp is checked, where asked for, for going up one stack only; here it goes from stack to stack.
+// With _FORTIFY_SOURCE, longjmp may only go up one stack. Here it goes from stack to stack.
 #undef _FORTIFY_SOURCE
 #include "fibers.hpp"
 
@@ -9,7 +9,7 @@ namespace penstock::model {
 
 namespace {
 
-// makecontext passes nothing but int on.
+// makecontext can pass only ints.
 Fibers* entering = nullptr;
 std::size_t entering_fiber = 0;
 ucontext_t maker;

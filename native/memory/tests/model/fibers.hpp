@@ -1,4 +1,4 @@
-// Stacks that control can be moved between, and left for ever. Once they are made, a move costs no system call.
+// Stacks between which control moves. A stack may also be left for ever. After they are made, a move needs no system call.
 #pragma once
 
 #include <csetjmp>
@@ -13,10 +13,10 @@ class Fibers {
     // Each fiber calls body(argument), which never returns.
     Fibers(std::size_t count, void (*body)(void*), void* argument);
 
-    // The next move to this fiber begins the body from its start, whatever became of it before.
+    // The next move to this fiber begins the body from its start, wherever the fiber was before.
     void prepare(std::size_t fiber) { fibers_[fiber].fresh = true; }
 
-    // From outside; comes back with go_outside().
+    // Call it from outside the fibers. It returns after go_outside().
     void start_from_outside(std::size_t fiber);
     [[noreturn]] void go_outside();
 

@@ -1,4 +1,4 @@
-// What a simulated process knows of the others: which stores it may not overlook, and how far it has synchronised.
+// The knowledge of a simulated process about the others: the stores that it must see, and how far it has synchronised.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace penstock::model {
 
 inline constexpr std::size_t max_places = 48;   // atomic words in shared memory
-inline constexpr std::size_t max_processes = 5;  // the last one stands for what is outside the exploration
+inline constexpr std::size_t max_processes = 5;  // the last one stands for code outside the exploration
 
 struct Knowledge {
     std::array<std::uint8_t, max_places> seen{};       // oldest store of each place that a load may still return

@@ -1,5 +1,5 @@
-// Stream, commit record and board together, as a learner uses them: each transition that was pushed is learned once,
-// through any death, and what is published was committed.
+// Stream, commit record and board together, as a learner uses them. After any death each pushed transition is learned
+// exactly once, and only committed states are published.
 #include <array>
 #include <optional>
 #include <span>
@@ -18,11 +18,15 @@ using SimSlots = memory::Slots<SimAtomic>;
 using SimRecord = memory::Record<SimAtomic>;
 using SimBoard = memory::Board<SimAtomic>;
 
-// All but the first are wrong.
+// All orders but the first are wrong.
 enum class Order { right, free_before_commit, nothing_freed_on_taking_over, publish_before_commit };
 
-// An environment process pushes sequences; a learner takes a batch of one or two, adds them to its state, commits the
-// state and what it consumed, publishes, and only then frees the slots. Both may die.
+// An environment process pushes sequences. A learner takes these steps:
+//   1. It takes a batch of one or two sequences and adds them to its state.
+//   2. It commits the state and the consumed sequences.
+//   3. It publishes.
+//   4. It frees the slots.
+// Both processes may die.
 class Training final : public Scenario {
   public:
     static constexpr std::size_t slots_count = 2;
@@ -100,7 +104,7 @@ class Training final : public Scenario {
 
     void learn(std::uint64_t owner) {
         State state = committed();
-        HOLDS(board_.version().version <= state.number);  // what was published was committed
+        HOLDS(board_.version().version <= state.number);  // the published state was committed before
         if (order_ != Order::nothing_freed_on_taking_over) {
             slots_.release_consumed(owner, state.consumed);
         }

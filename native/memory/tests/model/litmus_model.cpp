@@ -1,4 +1,4 @@
-// The checker itself: what C++ allows is found, and nothing else.
+// Tests of the simulation itself: it shows all outcomes that C++ allows, and no others.
 #include <array>
 #include <atomic>
 #include <functional>

@@ -1,4 +1,4 @@
-// Planted bugs: one atomic operation of a structure, known by its place in the source, is made weaker or left out.
+// Planted bugs: one atomic operation of a structure is made weaker or left out. Its place in the source names it.
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ struct Mutation {
     }
 };
 
-// The orders one step weaker. What needs the weaker one too needs all the more the stronger one.
+// The orders that are one step weaker. If an operation needs even the weaker order, it also needs the stronger one.
 inline std::vector<std::memory_order> weaker(std::memory_order order) {
     switch (order) {
         case std::memory_order_seq_cst: return {std::memory_order_acq_rel};
@@ -59,7 +59,7 @@ inline std::vector<std::memory_order> weaker(std::memory_order order) {
     }
 }
 
-// Each planted bug that this operation can carry. Only a store can be left out: a read-modify-write has an answer.
+// All bugs that can be planted at this operation. Only a store can be left out: a read-modify-write returns a value.
 inline std::vector<Mutation> mutations(const Site& site) {
     std::vector<Mutation> all;
     for (const std::memory_order order : weaker(site.order)) {

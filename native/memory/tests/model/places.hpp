@@ -1,14 +1,16 @@
 // Simulated shared memory, as weak as the C++ orders that the code states.
 //
-// Each place keeps all that was ever stored into it. A store stands in that history at once, but is delayed for
-// everybody who does not know of it: a load may return any store that is not older than what its process has already
-// seen, or has learnt of by acquiring. So relaxed stores to two places may be seen in either order, and a load may pass
-// a store. A read-modify-write takes the newest value and carries on the release sequence. A seq_cst load returns
-// nothing older than the last seq_cst store.
+// Each place keeps the history of all its stores. A store is in the history at once, but other processes may see it late: a
+// load may return any store that is not older than the stores that its process has already seen, or has learnt of by
+// acquiring. So relaxed stores to two places may be seen in either order, and a load may pass a store. A read-modify-write
+// takes the newest value and continues the release sequence. A seq_cst load returns nothing older than the last seq_cst
+// store.
 //
-// Two restrictions, both watched over: a store is never put before one that is there already (a process must know the
-// value it overwrites, else the schedule fails), and no load returns a value from the future (where that matters, plain
-// memory or a scenario's own rule asks whether the load happened before the store).
+// The simulation leaves out two things, and reports scenarios that need them:
+//   - A store is never put before an earlier one in the history. A process must know the value that it overwrites;
+//     otherwise the schedule fails.
+//   - No load returns a value from the future. Where that matters, plain memory or a rule of the scenario checks that the
+//     load happened before the store.
 #pragma once
 
 #include <array>
@@ -28,8 +30,8 @@ class Places {
   public:
     struct Stored {
         std::uint64_t value;
-        Knowledge released;     // what an acquiring load learns
-        std::uint8_t process;   // whose store it is
+        Knowledge released;     // the knowledge that an acquiring load gets
+        std::uint8_t process;   // the process that stored it
         bool seen_by_others;
     };
 
@@ -81,7 +83,7 @@ class Places {
         return before;
     }
 
-    // As compare_exchange_strong: succeeds on the newest value, fails on any other that a load may return.
+    // Like compare_exchange_strong: succeeds on the newest value, and fails on any other value that a load may return.
     bool exchange_if(std::size_t process, std::size_t place, std::uint64_t& expected, std::uint64_t desired,
                      std::memory_order success, std::memory_order failure) {
         std::size_t at = newest(place);
@@ -98,20 +100,21 @@ class Places {
         return false;
     }
 
-    // What was stored becomes visible in finite time: who waits sees all of it, though it acquires nothing.
+    // Stores become visible in finite time. So a process that waits sees all of them, though it acquires nothing.
     void catch_up(std::size_t process) {
         for (std::size_t place = 0; place < count_; ++place) {
             knowledge_[process].seen[place] = static_cast<std::uint8_t>(newest(place));
         }
     }
 
-    // The process is killed and reaped. What its processor had executed is in memory, and who reaped it knows of it:
-    // the next life of the process starts with that knowledge. But a compiler may have moved its stores before one
-    // another, as far as none of them releases: those that no releasing operation followed may be missing, unless
-    // somebody saw them. (Compilers move no read-modify-write.)
+    // The process is killed and reaped:
+    //   1. All stores that its processor had executed are in memory. The process that reaped it knows of them, and the next
+    //      life starts with that knowledge.
+    //   2. A compiler may have reordered stores that do not release. So stores that no releasing operation followed may be
+    //      missing, unless another process saw them. (Compilers move no read-modify-write.)
     void die(std::size_t process) {
         auto& tail = tail_[process];
-        // The last of all stays: without it, the process died one operation earlier.
+        // The last store of all stays: without it, the process would have died one operation earlier.
         for (std::size_t i = tail.size(); i-- > 1;) {
             const auto [place, at] = tail[i - 1];
             std::vector<Stored>& history = places_[place].history;
@@ -142,7 +145,7 @@ class Places {
 
     [[nodiscard]] std::size_t newest(std::size_t place) const { return places_[place].history.size() - 1; }
 
-    // Which store a load returns; never one of `other_than`.
+    // The store that a load returns. It is none of `other_than`.
     std::size_t chosen(std::size_t process, std::size_t place, std::memory_order order,
                        const std::uint64_t* other_than = nullptr) {
         std::size_t oldest = knowledge_[process].seen[place];

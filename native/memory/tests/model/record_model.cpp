@@ -1,5 +1,5 @@
-// The commit record under every schedule: always one whole record, the old one or the new one; a copy that was overrun
-// says so.
+// The commit record under every schedule: there is always one whole record, the old one or the new one. An overwritten copy
+// is reported.
 #include "penstock/memory/record.hpp"
 
 #include <array>
@@ -13,10 +13,10 @@ namespace {
 
 using SimRecord = memory::Record<SimAtomic>;
 
-// The writer commits 1, 2, ...; copiers copy what is current. The payload is plain memory in the product: its relaxed
-// words here allow the race that a copy must notice. They could also return a value from the future, which Places
-// leaves out; so each store into a buffer asks whether every copy of it happened before, and counts it as overrun
-// otherwise.
+// The writer commits 1, 2, ...; copiers copy the current record. In the product the payload is plain memory. Here it is
+// relaxed words, which allow the race that a copy must notice. Relaxed words could also return a value from the future,
+// which Places leaves out. So each store into a buffer checks that every copy of the buffer happened before; otherwise it
+// counts the copy as overwritten.
 class Ledger final : public Scenario {
   public:
     static constexpr std::size_t words = 2;
@@ -38,12 +38,12 @@ class Ledger final : public Scenario {
   private:
     struct Copy {
         std::size_t index;
-        std::uint16_t clock;  // of its process, while it loads
+        std::uint16_t clock;  // clock of its process while it loads
         bool overrun;
         bool accepted;
     };
 
-    // What the writer, or a new one, finds: the last commit, whole.
+    // The last commit, as the writer or its successor finds it. It must be whole.
     std::int64_t committed() {
         const auto current = record_.current();
         for (std::size_t i = 0; current && i < words; ++i) {
@@ -124,9 +124,9 @@ TEST(record, two_copiers) { holds(ledger("record, two copiers", 3, 2, 1, {2, 2, 
 TEST(record, every_operation_is_needed) {
     every_operation_is_needed("record.hpp", {ledger("record, a copier", 4, 1, 2, {3, 2, 1, 3})},
                               {
-                               // For the writer and its successor only, who have synchronised already.
+                               // Only the writer and its successor read it, and these two have synchronised already.
                                "record.hpp current load acquire -> relaxed",
-                               // The same, twice.
+                               // The same holds for both loads.
                                "record.hpp recover load acquire -> relaxed",
                                "record.hpp recover load acquire -> relaxed"});
 }

@@ -1,5 +1,7 @@
-// Rounds under every schedule: whoever dies when, all who take part in a round read the same payloads, whole; a newcomer
-// takes part behind what it was told; nobody waits for ever.
+// Rounds under every schedule. After any death:
+//   - all members of a round read the same payloads, and read them whole;
+//   - a new member takes part only in rounds behind the state that it was given;
+//   - no member waits for ever.
 #include "penstock/memory/rounds.hpp"
 
 #include <array>
@@ -17,7 +19,7 @@ using memory::Standing;
 
 enum class Plant { nothing, arrives_before_its_payload, admits_before_it_has_told };
 
-// What a member has reached: rounds, and a sum over all that it read.
+// The progress of a member: its number of rounds, and a sum over all payloads that it read.
 struct Reached {
     std::uint64_t rounds;
     std::uint64_t sum;
@@ -36,8 +38,8 @@ class Cell {
     Plain sum_;
 };
 
-// Member 0 keeps what it has reached, as a learner with a commit record does: a later life of it goes on from there if
-// nobody else is left.
+// Member 0 keeps its progress, as a learner with a commit record does. If no other member is left, its next life goes on
+// from there.
 class Meeting final : public Scenario {
   public:
     Meeting(unsigned char* memory, std::size_t members, std::uint64_t rounds, Plant plant)
@@ -70,7 +72,7 @@ class Meeting final : public Scenario {
   private:
     static constexpr std::chrono::nanoseconds no_spin{0};
 
-    // False where the run is over: nobody is left to let this member in.
+    // False if the run is over: no member is left to admit this one.
     bool join(std::size_t member, Reached& at) {
         for (;;) {
             const std::uint32_t seen = rounds_.word(member);
@@ -82,7 +84,7 @@ class Meeting final : public Scenario {
             if (joined == Joined::founded) {
                 at = kept_;
                 if (rounds_.standing().begun) {
-                    results_.resize(at.rounds);  // what others did since is lost with them
+                    results_.resize(at.rounds);  // the later rounds of the others are lost with them
                 }
                 return true;
             }

@@ -7,7 +7,7 @@ namespace penstock::model {
 
 namespace {
 
-// The long form, for a machine that has the time: one preemption and one old value more, and 100 times the chances.
+// The long form of the search: one preemption and one old value more, and 100 times as many random schedules.
 bool long_form() {
     const char* form = std::getenv("PENSTOCK_MODEL");
     return form != nullptr && std::string(form) == "long";
@@ -29,7 +29,7 @@ std::optional<Violation> violation(Explorer& explorer, const Choices& choices, c
     explorer.trace = &found.steps;
     const std::optional<std::string> again = explorer.run(replay, bounds);
     explorer.trace = nullptr;
-    CHECK(again == found.text);  // a schedule is all that there is to a run
+    CHECK(again == found.text);  // the schedule alone determines a run
     return found;
 }
 
@@ -72,7 +72,8 @@ Searched search(const Setting& setting, const std::optional<Mutation>& mutation)
     Explorer explorer(setting);
     explorer.mutation = mutation;
     Searched searched{0, std::nullopt};
-    // By chance first where a bug is expected: it is found sooner. What is not found costs both.
+    // Where a bug is expected, random schedules come first, because they find it sooner. A bug that they do not find costs
+    // both searches.
     Chance chance(7, chances());
     searched.violation = explore(explorer, chance, by_chance, searched.schedules);
     if (!searched.violation) {

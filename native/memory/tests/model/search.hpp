@@ -1,4 +1,4 @@
-// Searches the schedules of a setting for one that breaks it; and plants bugs, each of which a search must find.
+// Searches the schedules of a setting for one that fails. Also plants bugs, and checks that a search finds each of them.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct Searched {
     std::optional<Violation> violation;
 };
 
-// Every schedule within the setting's bounds, then some by chance beyond them, up to the first that fails.
+// Runs every schedule within the setting's bounds, then random ones beyond them, up to the first that fails.
 Searched search(const Setting& setting, const std::optional<Mutation>& mutation);
 
-// The test fails, with every step of the schedule, if any fails.
+// The test fails if any schedule fails. It prints every step of that schedule.
 void holds(const Setting& setting);
 
-// The test fails if no schedule fails: the setting has a bug on purpose.
+// The test fails if no schedule fails, because the setting has a bug on purpose.
 void fails(const Setting& setting);
 
-// Weakens each order and leaves out each store in the header, one at a time. Each must make a search of one of the
-// settings fail, but for those that are named in `spare` (as often as they are met), which must not.
+// Weakens each order and leaves out each store in the header, one at a time. Each of these bugs must make a search of one
+// of the settings fail. Those that `spare` names (as often as they are met) must not.
 void every_operation_is_needed(const std::string& header, std::initializer_list<Setting> settings,
                                const std::multiset<std::string>& spare);
 

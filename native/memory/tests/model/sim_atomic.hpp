@@ -1,4 +1,4 @@
-// The simulated types that structures and scenarios are made of: an atomic word, a cell of plain memory, a futex.
+// Simulated types for structures and scenarios: an atomic word, a cell of plain memory, a futex.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace penstock::model {
 
-// Takes the place of std::atomic in every structure. Zero-filled memory is a valid one, and it is as large as T, so the
-// layout is the real one; its values are kept by Places.
+// Takes the place of std::atomic in every structure. Zero-filled memory is valid. It is as large as T, so the layout is the
+// real one. Places keeps its values.
 template <class T>
 class SimAtomic {
   public:
@@ -80,8 +80,8 @@ class SimAtomic {
     T zero_;
 };
 
-// A cell of plain memory, as the payload of a slot: no access may race with a store of another process. A process may
-// die before a store into it; nothing else happens there, since without a race nobody can tell when it was.
+// A cell of plain memory, such as the payload of a slot. No access may race with a store of another process. A process may
+// die before a store into it. It is not interrupted there: without a race, no process can tell when the store happened.
 class Plain {
   public:
     void store(std::uint64_t value) {
@@ -120,8 +120,8 @@ class Plain {
     std::array<std::uint16_t, max_processes> read_at_{};
 };
 
-// Found by the doorbell in place of the system calls, since they stand beside SimAtomic. Nothing here ends a sleep but
-// a wake: a lost one shows as a sleep for ever.
+// The doorbell finds these functions in place of the system calls, because they are in the namespace of SimAtomic. Only a
+// wake-up ends a sleep here. A lost wake-up shows as a sleep that never ends.
 inline void sleep_on(const SimAtomic<std::uint32_t>* word, std::uint32_t seen, std::chrono::nanoseconds) {
     explorer().sleep_while(word, seen);
 }

@@ -1,4 +1,4 @@
-// Slots under every schedule: nothing lost, nothing doubled, nothing torn, first-in-first-out for each writer.
+// Slots under every schedule: no slot is lost, read twice or torn. The slots of each writer come first in, first out.
 #include "penstock/memory/slots.hpp"
 
 #include <array>
@@ -27,7 +27,7 @@ class Stream final : public Scenario {
 
     void live(std::size_t process, unsigned life) override {
         died_ |= life > 0;
-        // What all earlier lives held: a supervisor may die over it as well, and then it is done again.
+        // Takes back the slots of all earlier lives. The process may die during this as well; then its next life repeats it.
         for (unsigned dead = 0; dead < life && use_ != Use::recover_nothing; ++dead) {
             slots_.recover(owner(process, dead));
         }
@@ -59,7 +59,7 @@ class Stream final : public Scenario {
                 }
                 continue;
             }
-            ++round_[writer];  // who dies while it writes goes on with the next sequence
+            ++round_[writer];  // a process that dies while it writes goes on with the next sequence
             if (use_ == Use::push_before_payload) {
                 push(*index, owner, sequence);
             }
@@ -88,7 +88,7 @@ class Stream final : public Scenario {
             }
             const std::uint64_t sequence = slots_.word(*index).sequence;
             HOLDS(pushed_[sequence] && released_[sequence] == 0);
-            // Between readers there is no order, nor where a dead one's slot came back.
+            // There is no order between readers, and none for a slot that came back from a dead reader.
             std::uint64_t& next = next_[reader][sequence % writers_];
             HOLDS(sequence >= next || (readers_ > 1 && died_));
             if (use_ == Use::read_after_release) {
@@ -143,11 +143,11 @@ TEST(slots, every_operation_is_needed) {
                               {stream("slots, a writer and a reader", 1, 3, 1, 0b11, {1, 1, 1, 2}),
                                stream("slots, two writers and a reader", 2, 2, 1, 0b111, {1, 1, 1, 2}), learner()},
                               {
-                               // recover(): reaping has synchronised already.
+                               // recover(): the reaping has already synchronised.
                                "slots.hpp move compare_exchange acq_rel -> release",
-                               // An exchange carries on the release sequence of the push whatever its own order.
+                               // An exchange of any order continues the release sequence of the push.
                                "slots.hpp release_consumed compare_exchange acq_rel -> release",
-                               // The scan has acquired the very word that is exchanged.
+                               // The scan has already acquired the word that is exchanged.
                                "slots.hpp take compare_exchange acquire -> relaxed"});
 }
 

@@ -1,4 +1,4 @@
-// The table under every schedule: what a reader takes for whole is whole, whoever dies.
+// The table under every schedule: a slot that a reader takes for whole is whole, after any death.
 #include "penstock/memory/table.hpp"
 
 #include <array>
@@ -14,10 +14,10 @@ using SimTable = memory::Table<SimAtomic>;
 // Ways to use a table; all but the first are wrong.
 enum class Use { right, push_before_payload, fill_before_claim, no_last_look };
 
-// One ring. The writer fills slots 0, 1, ...; readers copy the latest ones. The payload is plain memory in the product: its
-// relaxed words here allow the race that a reader must notice. They could also return a value from the future, which
-// Places leaves out; so each store into a slot asks whether every copy of it happened before, and counts it as overrun
-// otherwise.
+// One ring. The writer fills slots 0, 1, ...; readers copy the latest ones. In the product the payload is plain memory. Here
+// it is relaxed words, which allow the race that a reader must notice. Relaxed words could also return a value from the
+// future, which Places leaves out. So each store into a slot checks that every copy of the slot happened before; otherwise
+// it counts the copy as overwritten.
 class Ring final : public Scenario {
   public:
     static constexpr std::size_t slots = 2;
@@ -48,14 +48,14 @@ class Ring final : public Scenario {
     using Word = SimAtomic<std::uint64_t>;
     struct Copy {
         std::uint64_t sequence;
-        std::uint16_t clock;  // of its process, while it loads; 0: none
+        std::uint16_t clock;  // clock of its process while it loads; 0: it does not load
         bool overrun;
         bool accepted;
     };
 
     Word& word(std::uint64_t sequence, std::size_t i) { return payload_[sequence % slots * words + i]; }
 
-    // The first life that pushes a sequence says what it holds.
+    // The first life that pushes a sequence decides its value.
     void write(unsigned life) {
         for (std::uint64_t sequence = table_.written(0); sequence < most_; ++sequence) {
             HOLDS(sequence >= pushed_);
@@ -93,7 +93,7 @@ class Ring final : public Scenario {
     void read(std::size_t process) {
         for (int i = 0; i < reads_; ++i) {
             const std::uint64_t written = table_.written(0);
-            // The oldest that there may be, which the writer comes to first, and then the one after it.
+            // Reads the oldest slot that can be there, which the writer overwrites next, and then the one after it.
             const std::uint64_t oldest = written < slots ? 0 : written - slots;
             const std::uint64_t sequence = oldest + static_cast<std::uint64_t>(i) % slots;
             if (sequence >= written) {

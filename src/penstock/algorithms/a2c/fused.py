@@ -1,6 +1,6 @@
-"""A2C as one native update: the plain policy gradient and RMSprop in ``kernels``; what does not differ is PPO's.
+"""A2C as one native update: the plain policy gradient and RMSprop in ``kernels``. All other code is PPO's.
 
-Imports no torch. What it does not serve (images, shared trunks, devices) keeps ``learn.py``.
+Imports no torch. Does not run images, shared trunks and devices: those run ``learn.py``.
 """
 
 from functools import partial
@@ -18,12 +18,12 @@ __all__ = ["build", "supports"]
 
 
 def supports(graph: PolicyGraph, config: A2CConfig) -> bool:
-    """True if `build` serves a policy like ``graph`` with ``config``."""
+    """True if the native update can train ``graph`` with ``config``."""
     return supports_update(graph) and config.rmsprop_eps >= MIN_EPSILON
 
 
 def build(spaces: Spaces, config: A2CConfig) -> Fused:
-    """A2C on ``spaces`` without torch. An update is made only of a policy for which `supports` is true."""
+    """A2C on ``spaces`` without torch. Check with `supports` first that the native update can train the policy."""
     loss = ActorCriticLoss(
         clip_param=None,
         value_coef=config.value_coef,

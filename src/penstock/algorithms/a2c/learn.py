@@ -1,15 +1,20 @@
 """Synchronous advantage actor-critic over parallel environments, PAAC (Clemente et al. 2017).
 
-https://arxiv.org/abs/1705.04862, the synchronous form of A3C (Mnih et al. 2016, https://arxiv.org/abs/1602.01783).
+Source: https://arxiv.org/abs/1705.04862. It is the synchronous form of A3C (Mnih et al. 2016,
+https://arxiv.org/abs/1602.01783).
 
     gradient of  E[ -A log pi(a | s) + c1 (R - V(s))^2 - c2 S[pi(. | s)] ]                    (equations 4 and 5)
     A = R - V(s),   R = sum_i gamma^i r_i + gamma^n V(s_n)
 
-It is PPO with one epoch and no clip; what does not differ is PPO's.
+It is PPO with one epoch, no clip and RMSprop. All other code is PPO's.
 
-Deviations: actor and critic share no layers unless the observation is an image; with ``gae_lambda`` below 1 the
-advantage is a generalised estimate; a time limit bootstraps from the value of the last observation; a batch of more
-rows than ``mini_batch_size`` takes several steps, the later ones with a policy that is a step ahead of its data.
+Deviations:
+
+- Actor and critic share layers only if the observation is an image.
+- With ``gae_lambda`` below 1 the advantage is a generalised estimate.
+- A time limit bootstraps from the value of the last observation.
+- A batch with more rows than ``mini_batch_size`` takes several steps. From the second step on, the policy is no longer
+  the one that collected the rows.
 
 Functions here know no process, environment, loop or device.
 """
@@ -45,7 +50,7 @@ def build(spaces: Spaces, config: A2CConfig) -> Algorithm:
 
 
 def loss(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors) -> Loss:
-    """What the gradient descends, over the rows of a minibatch, and what it is made of."""
+    """The loss over the rows of a minibatch, and its metrics."""
 
     def policy_loss(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Loss:
         return -torch.dot(share, log_prob * advantage), {}
@@ -54,7 +59,7 @@ def loss(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors) 
 
 
 def update(graph: PolicyGraph, config: A2CConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of RMSprop down the gradient, clipped by its norm over all networks."""
+    """One step of RMSprop, with the gradient clipped by its norm over all networks."""
     scale = clip_scale(found.values(), config.max_grad_norm)
     lr = learning_rate(config, state)
     changed: dict[str, Tensor] = {}

@@ -3,13 +3,20 @@
     epsilon_i = base^(1 + power i / (N - 1)) for lane i of N                                            (section 4.1)
     y         = sum_{k<n} gamma^k r_k + gamma^n Q'(s', argmax_a Q(s', a)),   n = 3                       (equation 1)
     L(theta)  = E[ w huber(Q(s, a) - y) ]
-    priority  = |Q(s, a) - y|, computed from what the policy said while acting when a row is written, and again by
-                whoever learns from it                                                              (algorithms 1 and 2)
+    priority  = |Q(s, a) - y|                                                                       (algorithms 1 and 2)
 
-It is DQN with these settings; its rows come with priorities, see ``priorities.py``.
+An environment node computes a row's first priority when it writes the row, from the values that the policy gave while
+acting (``priorities.py``). A learner computes it anew each time it learns from the row.
 
-Deviations: the ones of DQN; Q is dueling only where it is told to be. The first priority of a row whose steps leave
-its slot counts fewer of them; with atoms it is the largest so far. Importance weights grow to their full.
+All else is DQN with these settings.
+
+Deviations:
+
+- All deviations of DQN.
+- Q is dueling only if ``dueling`` is on.
+- The first priority of a row near the end of its slot counts only the steps within the slot.
+- With atoms, the first priority is the largest priority so far.
+- The correction by importance weights grows to its full strength in the course of a run.
 
 Functions here know no process, environment, loop or device.
 """

@@ -1,4 +1,4 @@
-"""Priorities of rows before anybody has learned from them, from what the policy said while acting. Imports no torch."""
+"""First priorities of new rows, from the values that the policy gave while acting. Imports no torch."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,18 @@ __all__ = ["initial_priority"]
 def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
     """``|R + gamma^k max_a q(s', a) - q(s, a)|`` of every row of a slot: float32 ``[T, B]``, 0 where not valid.
 
-    The chain of rewards has up to n steps, and as many as end at a row whose ``q`` the slot holds: rows 0 to T - 1. A
-    terminated row is its end. A row with no such chain at all, the last of the slot or a truncated one, gets the
-    largest priority of the slot.
+    ``R`` sums the rewards of k steps:
+
+    - k is at most n.
+    - The row behind the k steps must have a ``q`` in the slot; these are rows 0 to T - 1.
+    - A terminated row ends the sum.
+
+    Rows for which there is no such k get the largest priority of the slot: the last row and truncated rows.
 
     Args:
         rollout: ``q`` ``[T + 1, B, n]``, ``action``, ``reward``, ``terminated``, ``truncated`` and ``valid``
             ``[T + 1, B]``.
-        config: says gamma, n and whether rewards are cut to -1 .. 1.
+        config: gives gamma, n and whether rewards are cut to -1 .. 1.
 
     Source: Horgan et al. 2018, algorithm 1, https://arxiv.org/abs/1803.00933.
     """
@@ -35,7 +39,7 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
     target, known = np.zeros(reward.shape, np.float64), np.zeros(reward.shape, bool)
     total, going = np.zeros(reward.shape, np.float64), valid.copy()
     for step in range(min(config.n_step, rows)):
-        # Row t looks at row t + step, and at the one behind it.
+        # Row t uses row t + step and the row behind that one.
         begun, here = slice(0, rows - step), slice(step, rows)
         total[begun] += going[begun] * config.gamma**step * reward[here]
         ends = going[begun] & terminated[here]
@@ -47,7 +51,7 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
         value = total[begun] + config.gamma ** (step + 1) * best[behind]
         target[begun] = np.where(going[begun], value, target[begun])
         known[begun] |= going[begun]
-        # A row that is not valid carries the last observation of the row before, and nothing goes on behind it.
+        # A row that is not valid carries the last observation of the row before. No sum goes on behind it.
         going[begun] &= valid[behind]
     taken = np.take_along_axis(q, rollout["action"][:rows, :, None], 2)[:, :, 0]
     priority = np.abs(target - taken) + LEAST_PRIORITY

@@ -1,4 +1,4 @@
-"""Ape-X as plain data: DQN whose lanes explore differently, and whose rows come with priorities. Imports no torch."""
+"""Ape-X as plain data: DQN whose lanes explore differently and whose rows come with priorities. Imports no torch."""
 
 from dataclasses import dataclass, replace
 
@@ -18,56 +18,65 @@ ACTIONS = ("discrete",)
 class ApexConfig(QConfig):
     """Hyper-parameters of Ape-X.
 
-    Exploration, priorities and ``n_step`` are those of Horgan et al. 2018. The rest is not: the paper's values are for
-    hundreds of environments and hundreds of millions of steps of Atari, and have a preset, ``atari-apex``. The defaults
-    did better on tasks that they were not found on: docs/algorithms/apex.md holds the figures.
+    Exploration, priorities and ``n_step`` are those of Horgan et al. 2018. The other defaults are not: the paper's
+    values are for hundreds of environments and hundreds of millions of steps of Atari. The preset ``atari-apex`` has
+    them. On small tasks the defaults did better: docs/algorithms/apex.md has the figures.
     """
 
     num_steps: int = tunable(
         16,
-        "steps of each lane between updates of the acting policy: fewer keep it fresh, more cost less (8 to 64)",
+        "steps of each lane between two updates of the acting policy; fewer: a newer policy acts; more: less overhead "
+        "(usual: 8 to 64)",
         min=1,
         fixed=BY_LANES,
     )
     updates_per_step: float = tunable(
         0.25,
-        "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
+        "gradient steps for each collected row; more: learns more from each row, but overfits to it (usual: 0.05 to 4)",
         min=1e-4,
         max=MOST_UPDATES,
     )
     capacity: int = tunable(
-        1_000_000, "rows the table keeps: more remembers longer and takes memory (100,000 to 2,000,000)", min=1
+        1_000_000,
+        "rows that the table keeps; more: remembers for longer, but takes more memory (usual: 100,000 to 2,000,000)",
+        min=1,
     )
     n_step: int = tunable(
-        3, "rewards summed before a target's value: more is faster and counts what exploring cost (1 to 5)", min=1
+        3,
+        "rewards that are summed before the target's value counts; more: learns faster, but exploring lowers the "
+        "values (usual: 1 to 5)",
+        min=1,
     )
     prioritised: bool = tunable(
         True,
-        "draw rows by how wrong their value was, instead of all alike (on or off)",
+        "sample rows with a large error of their value more often; False: sample all rows equally often",
         fixed=BY_PRIORITIES,
     )
     epsilon_base: float = tunable(
         0.4,
-        "lane i of N explores with probability base^(1 + power i / (N - 1)): that of the first lane (0.2 to 0.6)",
+        "probability of a random action in the first lane; lane i of N has base^(1 + power i / (N - 1)) "
+        "(usual: 0.2 to 0.6)",
         min=0,
         max=1,
     )
     epsilon_power: float = tunable(
-        7.0, "how much less the last lane explores than the first: base^(1 + power) (3 to 10)", min=0
+        7.0,
+        "how much less the last lane explores than the first; its probability is base^(1 + power) (usual: 3 to 10)",
+        min=0,
     )
 
 
 def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
-    """What the house needs to know to run Ape-X on ``spaces``.
+    """What penstock needs to know to run Ape-X on ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a Discrete, or observations that no model here serves.
+        SpaceError: the actions are not a Discrete, or penstock has no model for the observations.
         ConfigError: atoms without a range, or a range without atoms.
     """
     graph = policy_graph(spaces, config, "apex")
     found = q_spec(spaces, config, graph, Ladder(config.epsilon_base, config.epsilon_power))
-    # With atoms, who learns finds how far distributions are apart, and acting knows of these their means alone: then
-    # rows begin with the largest priority so far.
+    # With atoms, a learner's priorities are divergences of distributions. Acting gives only the means of these
+    # distributions, so rows begin with the largest priority so far.
     if not config.prioritised or config.atoms > 1:
         return found
     return replace(
@@ -78,6 +87,6 @@ def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
 
 
 def init_state(spaces: Spaces, config: ApexConfig, seed: int) -> Arrays:
-    """The state to begin with: the network drawn from ``seed``, its target equal to it, everything else 0."""
+    """The first state: a random network that depends on ``seed``, an equal target, everything else 0."""
     found = spec(spaces, config)
     return initial_arrays(found, {"actor": [found.policy.actor]}, seed)

@@ -6,8 +6,12 @@
 
 It is TD3 with one critic, no delay and no smoothing.
 
-Deviations: the noise on actions is normal and independent from step to step, which Fujimoto et al. 2018 found as good
-as the paper's process; the critic takes the action in its first layer; no batch normalisation, no weight decay.
+Deviations:
+
+- The noise on actions is normal, and independent from step to step. Fujimoto et al. 2018 found it as good as the
+  process of the paper.
+- The critic takes the action in its first layer.
+- There is no batch normalisation and no weight decay.
 
 Functions here know no process, environment, loop or device.
 """

@@ -16,44 +16,52 @@ NAME = "ddpg"
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(td3.DeterministicConfig):
-    """Hyper-parameters of DDPG: networks, minibatches and step sizes are those of Lillicrap et al. 2016."""
+    """Hyper-parameters of DDPG. Networks, minibatches and step sizes are those of Lillicrap et al. 2016."""
 
-    mini_batch_size: int = tunable(64, "rows of one gradient step: fewer are noisier and cheaper (32 to 1024)", min=1)
+    mini_batch_size: int = tunable(
+        64, "rows of one gradient step; fewer: noisier, but cheaper steps (usual: 32 to 1024)", min=1
+    )
     lr: float = tunable(
-        1e-4, "step size of the policy: too large and it collapses, too small and it creeps (3e-5 to 1e-3)", min=0
+        1e-4,
+        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        min=0,
     )
     hidden_sizes: tuple[int, ...] = tunable(
         (400, 300),
-        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        "widths of an mlp's hidden layers; wider: learns more, but takes more time (usual: 64,64 to 400,300)",
         min=1,
         fixed=BY_NETWORKS,
     )
     critic_lr: float = tunable(
-        1e-3, "step size of the critic: too large and values diverge, too small and they lag (1e-4 to 1e-3)", min=0
+        1e-3,
+        "step size of the critic; too large: values diverge; too small: values lag behind the policy "
+        "(usual: 1e-4 to 1e-3)",
+        min=0,
     )
     tau: float = tunable(
         0.001,
-        "how far targets move to the networks at a step: more is faster and less steady (0.001 to 0.05)",
+        "share of the way that targets move to their networks at a step; more: learns faster, but less steadily "
+        "(usual: 0.001 to 0.05)",
         min=0,
         max=1,
     )
 
 
 def as_td3(config: DDPGConfig) -> td3.TD3Config:
-    """The same as a config of TD3."""
+    """The config of TD3 that is the same as ``config``."""
     same = {field.name: getattr(config, field.name) for field in fields(config)}
     return td3.TD3Config(**same, critics=1, policy_delay=1, smoothing=0.0)
 
 
 def spec(spaces: Spaces, config: DDPGConfig) -> AlgorithmSpec:
-    """What the house needs to know to run DDPG on ``spaces``.
+    """What penstock needs to know to run DDPG on ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a box with bounds, or observations that no model here serves.
+        SpaceError: the actions are not a Box with bounds, or penstock has no model for the observations.
     """
     return td3.spec(spaces, as_td3(config), NAME)
 
 
 def init_state(spaces: Spaces, config: DDPGConfig, seed: int) -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, targets equal to them, everything else 0."""
+    """The first state: random networks that depend on ``seed``, equal targets, everything else 0."""
     return td3.init_state(spaces, as_td3(config), seed, NAME)

@@ -1,4 +1,4 @@
-"""Deep Q-learning (Mnih et al. 2015, https://doi.org/10.1038/nature14236) and what has been added to it since.
+"""Deep Q-learning (Mnih et al. 2015, https://doi.org/10.1038/nature14236) with later extensions.
 
     y        = R + discount Q'(s', argmax_a Q(s', a))                              (double: van Hasselt et al. 2016)
     R        = sum_{k<n} gamma^k r_k                                                     (n-step: Hessel et al. 2018)
@@ -6,11 +6,16 @@
     Q(s, a)  = V(s) + A(s, a) - mean_b A(s, b)                                            (dueling: Wang et al. 2016)
     L(theta) = E[ w H(projection of R + discount z under p'(s', a*), p(s, a)) ]    (categorical: Bellemare et al. 2017)
 
-Without ``double`` the target chooses its own action. Every ``target_every``-th step the target becomes the network.
+Without ``double``, the target network Q' chooses the next action as well. Every ``target_every``-th step the network is
+copied to its target.
 
-Deviations: Adam instead of RMSprop; gradients are clipped by their norm; rewards are learned from as they are unless
-``clip_reward`` is on; a time limit bootstraps from the last observation. With atoms the priority is the divergence of
-the two distributions.
+Deviations:
+
+- Adam instead of RMSprop.
+- Gradients are clipped by their norm.
+- Rewards are cut only if ``clip_reward`` is on.
+- A time limit bootstraps from the last observation.
+- With atoms, the priority of a row is the divergence of the two distributions.
 
 Functions here know no process, environment, loop or device.
 """
@@ -36,14 +41,14 @@ __all__ = ["Judgement", "build", "judged", "phases"]
 
 
 class Judgement(NamedTuple):
-    """What the network says of the rows of a minibatch, and how wrong it is."""
+    """Loss, error and value of each row of a minibatch."""
 
     loss: Tensor
     """``[m]``, differentiable."""
     error: Tensor
-    """``[m]``, at least 0: what a priority is made of."""
+    """``[m]``, at least 0. A row's priority is this error plus ``LEAST_PRIORITY``."""
     value: Tensor
-    """``[m]``: of the actions taken."""
+    """``[m]``: the value of the action that was taken."""
 
 
 def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
@@ -53,13 +58,13 @@ def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
 
 
 def phases(policy: Policy, config: QConfig) -> tuple[Phase, Phase]:
-    """The step of the network, and now and then its target."""
+    """The gradient step of the network, and the copy to its target every ``target_every``-th step."""
     update = Phase("update", partial(gradients, policy, config), partial(apply, config))
     return update, Phase("target", _no_gradients, _copied, every=config.target_every)
 
 
 def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
-    """The gradient of the loss, and each row's new priority where rows are drawn by it."""
+    """The gradient of the loss; with ``prioritised``, each row's new priority as well."""
     del noise
     share = share_of(minibatch["weight"])
 
@@ -79,7 +84,7 @@ def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensor
 
 
 def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) -> Judgement:
-    """Loss, error and value of each row; the target takes no gradient."""
+    """Loss, error and value of each row. The target network gets no gradient."""
     head = _head(policy)
     rows = torch.arange(len(minibatch["action"]), device=minibatch["action"].device)
     with torch.no_grad():
@@ -104,7 +109,7 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
 
 
 def apply(config: QConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam down the gradient, clipped by its norm."""
+    """One step of Adam, with the gradient clipped by its norm."""
     scale = clip_scale(found.values(), config.max_grad_norm)
     return stepped(config, state, "actor", scale * found["actor"], config.lr)
 
@@ -115,7 +120,7 @@ def _no_gradients(state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradien
 
 
 def _copied(state: Tensors, found: Tensors) -> Tensors:
-    """The target as the network is now."""
+    """The target, as a copy of the network."""
     del found
     return {"target.actor": state["actor"].clone()}
 

@@ -1,15 +1,15 @@
-"""DQN as plain data: its hyper-parameters, its network, the arrays of its state. Imports no torch."""
+"""DQN as plain data: its hyper-parameters, its network and the arrays of its state. Imports no torch."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
-from penstock.algorithms.off_policy.spec import MOST_UPDATES, ReplayConfig, initial_arrays, off_policy_spec
+from penstock.algorithms.off_policy.spec import MOST_UPDATES, ReplayConfig, body_of, initial_arrays, off_policy_spec
 from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import Body, ModelName, q_network
+from penstock.policies.architecture import q_network
 from penstock.policies.exploration import Explore, Falling
 from penstock.types import Arrays, Spaces
 
@@ -18,91 +18,116 @@ __all__ = ["ACTIONS", "LEAST_PRIORITY", "DQNConfig", "QConfig", "init_state", "p
 ACTIONS = ("discrete",)
 
 LEAST_PRIORITY = 0.01
-"""Added to every error, so that a row without one may be drawn again. Schaul et al. 2016 want it small; but importance
-is measured by the rarest row, and one of 1e-6 that turns out wrong would outweigh thousands: values diverged so."""
+"""Added to the error of each row, so that a row with error 0 may be sampled again.
+
+Schaul et al. 2016 use a small number. With 1e-6 values diverged: importance is measured against the row with the lowest
+priority, and one such row whose value turns out wrong outweighs thousands of others.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QConfig(ReplayConfig):
-    """What every algorithm here takes that learns the values of discrete actions.
+    """Hyper-parameters that all algorithms share which learn the values of discrete actions.
 
-    The defaults are not those of Mnih et al. 2015, which are for millions of steps of Atari and have a preset,
-    ``atari-dqn``. They were found on CartPole-v1, and did better than the paper's on tasks that they were not found on:
-    docs/algorithms/dqn.md holds the figures.
+    The defaults are not those of Mnih et al. 2015. Those are for millions of steps of Atari; the preset ``atari-dqn``
+    has them. The defaults were found on CartPole-v1. On two other tasks they did better than the paper's:
+    docs/algorithms/dqn.md has the figures.
     """
 
     updates_per_step: float = tunable(
         0.5,
-        "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
+        "gradient steps for each collected row; more: learns more from each row, but overfits to it (usual: 0.05 to 4)",
         min=1e-4,
         max=MOST_UPDATES,
     )
-    mini_batch_size: int = tunable(128, "rows of one gradient step: fewer are noisier and cheaper (32 to 512)", min=1)
-    capacity: int = tunable(
-        100_000, "rows the table keeps: more remembers longer and takes memory (10,000 to 1,000,000)", min=1
+    mini_batch_size: int = tunable(
+        128, "rows of one gradient step; fewer: noisier, but cheaper steps (usual: 32 to 512)", min=1
     )
-    lr: float = tunable(1e-3, "step size: too large and values diverge, too small and they creep (5e-5 to 1e-3)", min=0)
+    capacity: int = tunable(
+        100_000,
+        "rows that the table keeps; more: remembers for longer, but takes more memory (usual: 10,000 to 1,000,000)",
+        min=1,
+    )
+    lr: float = tunable(
+        1e-3,
+        "step size of the optimizer; too large: values diverge; too small: learning is slow (usual: 5e-5 to 1e-3)",
+        min=0,
+    )
     lr_schedule: Literal["constant", "linear"] = tunable(
-        "linear", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
+        "linear",
+        "how all step sizes change; linear: they fall to 0 at the end of the run",
+        choices=("constant", "linear"),
     )
     max_grad_norm: float = tunable(
-        1_000.0, "longer gradients are scaled down to this norm: little forgets rare failures (10 to 1000)", min=1e-4
+        1_000.0,
+        "largest norm of a gradient; longer gradients are scaled down to it; less: learns too little from rare "
+        "failures (usual: 10 to 1000)",
+        min=1e-4,
     )
     error_clip: float = tunable(
         100.0,
-        "how wrong a value may be and still pull harder: less forgets rare failures; 1 suits small rewards (1 to 100)",
+        "largest error of a value that counts in full; less: learns too little from rare failures, but 1 suits rewards "
+        "within -1 .. 1 (usual: 1 to 100)",
         min=1e-4,
     )
     target_every: int = tunable(
-        100, "gradient steps between copies to the target: more is steadier and slower (100 to 10,000)", min=1
+        100,
+        "gradient steps between two copies of the network to its target; more: learns more steadily, but more slowly "
+        "(usual: 100 to 10,000)",
+        min=1,
     )
     hidden_sizes: tuple[int, ...] = tunable(
         (128, 128),
-        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 512,512)",
+        "widths of an mlp's hidden layers; wider: learns more, but takes more time (usual: 64,64 to 512,512)",
         min=1,
         fixed=BY_NETWORKS,
     )
     double: bool = tunable(
-        True, "the network chooses the action that its target judges: less overestimation (on or off)"
+        True, "the network chooses the next action and the target gives its value; this avoids values that are too high"
     )
-    """On, since van Hasselt et al. 2016 found it better on Atari with everything else as in Mnih et al. 2015."""
+    """On by default: van Hasselt et al. 2016 found it better on Atari, with everything else as in Mnih et al. 2015."""
     dueling: bool = tunable(
-        False, "the last layer adds a state's value and its actions' advantages (off or on)", fixed=BY_NETWORKS
+        False, "compute an action's value as the value of the state plus the action's advantage", fixed=BY_NETWORKS
     )
     n_step: int = tunable(
-        1, "rewards summed before a target's value: more is faster and counts what exploring cost (1 to 5)", min=1
+        1,
+        "rewards that are summed before the target's value counts; more: learns faster, but exploring lowers the "
+        "values (usual: 1 to 5)",
+        min=1,
     )
     prioritised: bool = tunable(
         False,
-        "draw rows by how wrong their value was, instead of all alike (off or on)",
+        "sample rows with a large error of their value more often; False: sample all rows equally often",
         fixed=BY_PRIORITIES,
     )
     priority_alpha: float = tunable(
-        0.6, "of prioritised drawing: 0 draws all alike, 1 by the error itself (0.4 to 0.8)", min=0, max=1
+        0.6,
+        "with prioritised: power of the error; 0: sample all rows equally often; 1: in proportion to their errors "
+        "(usual: 0.4 to 0.8)",
+        min=0,
+        max=1,
     )
     priority_beta: float = tunable(
         0.4,
-        "of prioritised drawing: how much of its bias is undone at first; all of it at the end (0.4 to 1)",
+        "with prioritised: share of the bias from sampling that is corrected at the start of the run; it grows to 1 at "
+        "the end (usual: 0.4 to 1)",
         min=0,
         max=1,
     )
     atoms: int = tunable(
         1,
-        "above 1: learn how returns are distributed over so many values, C51 (51); 1 learns their mean",
+        "above 1: learn the distribution of returns over this many values (C51 has 51); 1: learn only their mean",
         min=1,
         fixed=BY_NETWORKS,
     )
     value_min: float = tunable(
-        0.0, "with atoms: the smallest return that is told apart (-10 on Atari)", fixed=BY_NETWORKS
+        0.0, "with atoms above 1: smallest return of the distribution (-10 on Atari)", fixed=BY_NETWORKS
     )
     value_max: float = tunable(
-        100.0, "with atoms: the largest return that is told apart (10 on Atari)", fixed=BY_NETWORKS
+        100.0, "with atoms above 1: largest return of the distribution (10 on Atari)", fixed=BY_NETWORKS
     )
     clip_reward: bool = tunable(
-        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; returns are reported whole (off or on)"
-    )
-    model: ModelName = tunable(  # noqa: RUF009
-        "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName), fixed=BY_NETWORKS
+        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; reported returns are not cut"
     )
 
 
@@ -110,20 +135,29 @@ class QConfig(ReplayConfig):
 class DQNConfig(QConfig):
     """Hyper-parameters of DQN."""
 
-    epsilon_first: float = tunable(1.0, "share of random actions at the beginning (0.5 to 1)", min=0, max=1)
+    epsilon_first: float = tunable(
+        1.0, "share of random actions at the start of the run (usual: 0.5 to 1)", min=0, max=1
+    )
     epsilon_last: float = tunable(
-        0.05, "share of random actions in the end: more keeps exploring and plays worse (0.01 to 0.1)", min=0, max=1
+        0.05,
+        "share of random actions at the end of the run; more: explores more, but plays worse (usual: 0.01 to 0.1)",
+        min=0,
+        max=1,
     )
     epsilon_fraction: float = tunable(
-        0.2, "part of the run over which that share falls: longer explores more broadly (0.05 to 0.5)", min=0, max=1
+        0.2,
+        "part of the run in which the share of random actions falls from epsilon_first to epsilon_last; longer: "
+        "explores more (usual: 0.05 to 0.5)",
+        min=0,
+        max=1,
     )
 
 
 def spec(spaces: Spaces, config: DQNConfig) -> AlgorithmSpec:
-    """What the house needs to know to run DQN on ``spaces``.
+    """What penstock needs to know to run DQN on ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a Discrete, or observations that no model here serves.
+        SpaceError: the actions are not a Discrete, or penstock has no model for the observations.
         ConfigError: atoms without a range, or a range without atoms.
     """
     falling = Falling(config.epsilon_first, config.epsilon_last, config.epsilon_fraction)
@@ -131,7 +165,7 @@ def spec(spaces: Spaces, config: DQNConfig) -> AlgorithmSpec:
 
 
 def q_spec(spaces: Spaces, config: QConfig, graph: PolicyGraph, explore: Explore) -> AlgorithmSpec:
-    """The spec of Q-learning that explores so."""
+    """The spec of Q-learning that explores by ``explore``."""
     found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), followed=("actor",))
     priorities = Priorities(config.priority_alpha, config.priority_beta) if config.prioritised else None
     limit = 1.0 if config.clip_reward else math.inf
@@ -145,10 +179,10 @@ def q_spec(spaces: Spaces, config: QConfig, graph: PolicyGraph, explore: Explore
 
 
 def policy_graph(spaces: Spaces, config: QConfig, algorithm: str) -> PolicyGraph:
-    """The network of action values that ``config`` asks for on ``spaces``.
+    """The network of action values of ``config`` for ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a Discrete, or observations that no model here serves; the text names
+        SpaceError: the actions are not a Discrete, or penstock has no model for the observations. The text names
             ``algorithm``.
         ConfigError: atoms without a range, or a range without atoms.
     """
@@ -160,13 +194,18 @@ def policy_graph(spaces: Spaces, config: QConfig, algorithm: str) -> PolicyGraph
     for name in ("value_min", "value_max"):
         if config.atoms == 1 and getattr(config, name) != getattr(QConfig, name):
             raise ConfigError(f"--{name} is the end of a range of atoms, and --atoms 1 has none; give --atoms 51")
-    body = Body(config.model, config.hidden_sizes, config.activation)
     return q_network(
-        spaces, body, algorithm, dueling=config.dueling, atoms=config.atoms, low=config.value_min, high=config.value_max
+        spaces,
+        body_of(config),
+        algorithm,
+        dueling=config.dueling,
+        atoms=config.atoms,
+        low=config.value_min,
+        high=config.value_max,
     )
 
 
 def init_state(spaces: Spaces, config: DQNConfig, seed: int) -> Arrays:
-    """The state to begin with: the network drawn from ``seed``, its target equal to it, everything else 0."""
+    """The first state: a random network that depends on ``seed``, an equal target, everything else 0."""
     found = spec(spaces, config)
     return initial_arrays(found, {"actor": [found.policy.actor]}, seed)

@@ -1,14 +1,17 @@
 """Distributional soft actor-critic, DSAC (Duan et al. 2021, https://arxiv.org/abs/2001.02811).
 
-    Z(s, a)  ~ N(Q(s, a), sigma(s, a)^2)                              returns, less the entropy that is to come
+    Z(s, a)  ~ N(Q(s, a), sigma(s, a)^2)                      the soft return: with the entropy of later steps
     y        = r + gamma (Z'(s', a') - alpha log pi'(a' | s')),   Z' and a' sampled from the targets
     gradient of  -E[ log P(y | Z(s, a)) ]
              = -E[ (y - Q) / sigma^2 grad Q + ((clip(y, Q - b, Q + b) - Q)^2 - sigma^2) / sigma^3 grad sigma ]
 
-Actor and temperature are SAC's, on Q, every d-th step; then the targets of actor and critic move by tau.
+Every d-th step, actor and temperature take SAC's step on Q. Then the targets of actor and critic move by tau.
 
-Deviations: 0.1 is added to sigma^2 and sigma^3 below the line, as in the authors' later code, instead of a smallest
-sigma; those of SAC.
+Deviations:
+
+- All deviations of SAC.
+- 0.1 is added to the denominators sigma^2 and sigma^3, as in the authors' later code. The paper has a smallest sigma
+  instead.
 
 Functions here know no process, environment, loop or device.
 """
@@ -45,13 +48,13 @@ __all__ = [
 ]
 
 EPSILON = 0.1
-"""Added where something is divided by a power of the deviation, in the units of returns."""
+"""Added to each denominator that is a power of the deviation."""
 REACH = 3.0
-"""A return is sampled from within so many deviations."""
+"""Largest distance of a sampled return from its mean, in deviations."""
 
 
 class Returns(NamedTuple):
-    """What critics say of returns, ``[critics, n]`` each."""
+    """Distributions of returns, as the critics give them: ``[critics, n]`` each."""
 
     mean: Tensor
     deviation: Tensor
@@ -60,7 +63,7 @@ class Returns(NamedTuple):
 def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
     """DSAC on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config, "dsac")
-    of = Networks(Policy(graph), Ensemble(return_network(graph, config), 1))
+    of = Networks(Policy(graph), Ensemble(return_network(graph, config), 1, graph.encoding))
     critic = Phase(
         "critic", partial(critic_gradients, of, config), partial(critic_update, config), noise=critic_noise(of)
     )
@@ -68,12 +71,12 @@ def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
 
 
 def critic_noise(of: Networks) -> tuple[tuple[str, NoiseSpec], ...]:
-    """For the next action, and for the return behind it."""
+    """The noise that samples the next action, and the noise that samples its return."""
     return (("next_action", of.policy.graph.head.noise), ("next_return", NoiseSpec("normal", ())))
 
 
 def actor_phase(of: Networks, config: DistributionalConfig) -> Phase:
-    """SAC's step of actor and temperature; then the targets follow."""
+    """SAC's step of actor and temperature; then the targets move by tau."""
     return Phase(
         "actor",
         partial(actor_gradients, of, config),
@@ -84,18 +87,18 @@ def actor_phase(of: Networks, config: DistributionalConfig) -> Phase:
 
 
 def returns_of(of: Networks, state: Tensors, name: str, obs: Tensors, action: Tensor) -> Returns:
-    """How the critics of the vector ``name`` say that returns are distributed."""
+    """The distributions of returns that the critics of the vector ``name`` give."""
     outputs = of.values(state, name, obs, action)
     return Returns(outputs[:, :, 0], functional.softplus(outputs[:, :, 1]))
 
 
 def sampled_return(returns: Returns, noise: Tensor) -> Tensor:
-    """A return of each critic's distribution: ``[critics, n]`` for ``noise`` ``[n]``."""
+    """A return sampled from each critic's distribution: ``[critics, n]`` for ``noise`` ``[n]``."""
     return returns.mean + returns.deviation * noise.clamp(-REACH, REACH)
 
 
 def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Tensor:
-    """``y``, see the module: ``[m]``."""
+    """``y`` of the module's docstring: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
     action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
     returns = returns_of(of, state, "target.critic", obs, action)
@@ -105,12 +108,12 @@ def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tenso
 
 
 def return_terms(returns: Returns, target: Tensor, bounded: Tensor) -> Tensor:
-    """Terms ``[critics, n]`` whose gradient is that of ``-log P`` (see the module), not terms to be looked at.
+    """Terms ``[critics, n]`` with the gradient of the module's ``-log P``. Only their gradient has a meaning.
 
     Args:
-        returns: of the rows' actions.
-        target: ``[n]``: what the mean moves to.
-        bounded: ``[critics, n]``: what the deviation is judged by.
+        returns: the distributions for the rows' actions.
+        target: ``[n]``: the returns that the mean moves to.
+        bounded: ``[critics, n]``: the returns that the deviation learns from, clipped around the mean.
     """
     mean, deviation = returns.mean.detach(), returns.deviation.detach()
     of_mean = (target - mean) / (deviation.square() + EPSILON)
@@ -135,7 +138,7 @@ def critic_gradients(of: Networks, config: DSACConfig, state: Tensors, minibatch
 
 
 def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Tensor]:
-    """Squared error and mean of the values, and the returns' deviation: means over the critics."""
+    """Squared error and mean of the values, and the deviation of returns. Each is a mean over the critics."""
     mean, deviation = returns.mean.detach(), returns.deviation.detach()
     return {
         "value_loss": ((mean - target).square() @ share).mean(),
@@ -150,7 +153,7 @@ def critic_update(config: DistributionalConfig, state: Tensors, found: Tensors) 
 
 
 def delayed_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:
-    """SAC's step of actor and temperature; then both targets follow."""
+    """SAC's step of actor and temperature; then both targets move by tau."""
     changed = {**actor_update(config, state, found)}
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

@@ -1,4 +1,4 @@
-"""DSAC as plain data: SAC with one critic that says how returns are distributed. Imports no torch."""
+"""DSAC as plain data: SAC with one critic that gives the distribution of returns. Imports no torch."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -27,32 +27,38 @@ ACTIONS = ("bounded",)
 
 @dataclass(frozen=True, kw_only=True)
 class DistributionalConfig(EntropyConfig):
-    """What every soft actor-critic takes whose critics say how returns are distributed.
+    """Hyper-parameters that all soft actor-critics with distributions of returns share.
 
-    Networks and step sizes are those of Duan et al. 2025, which the authors' code has for DSAC as well.
+    Networks and step sizes are those of Duan et al. 2025. The authors' code uses them for DSAC as well.
     """
 
     lr: float = tunable(
-        1e-4, "step size of the policy: too large and it collapses, too small and it creeps (3e-5 to 1e-3)", min=0
+        1e-4,
+        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        min=0,
     )
     hidden_sizes: tuple[int, ...] = tunable(
         (256, 256, 256),
-        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        "widths of an mlp's hidden layers; wider: learns more, but takes more time (usual: 64,64 to 400,300)",
         min=1,
         fixed=BY_NETWORKS,
     )
     activation: ActivationName = tunable(  # noqa: RUF009
         "gelu",
-        "between the layers of an mlp: relu is the cheapest, gelu smoother",
+        "function between the layers of an mlp; relu takes the least time, gelu is smoother",
         choices=get_args(ActivationName),
         fixed=BY_NETWORKS,
     )
     critic_lr: float = tunable(
-        1e-4, "step size of the critics: too large and values diverge, too small and they lag (1e-4 to 1e-3)", min=0
+        1e-4,
+        "step size of the critics; too large: values diverge; too small: values lag behind the policy "
+        "(usual: 1e-4 to 1e-3)",
+        min=0,
     )
     policy_delay: int = tunable(
         2,
-        "steps of the critics for each of actor, temperature and targets: more lets values settle first (1 to 4)",
+        "steps of the critics for each step of actor, temperature and targets; more: values settle before the actor "
+        "moves (usual: 1 to 4)",
         min=1,
     )
 
@@ -63,16 +69,17 @@ class DSACConfig(DistributionalConfig):
 
     bound: float = tunable(
         10.0,
-        "how far a return may lie from its mean when the spread is learned: in the units of returns (1 to 50)",
+        "largest distance of a sampled return from its mean, in units of returns; the deviation is learned from it "
+        "(usual: 1 to 50)",
         min=0,
     )
 
 
 def spec(spaces: Spaces, config: DSACConfig) -> AlgorithmSpec:
-    """What the house needs to know to run DSAC on ``spaces``.
+    """What penstock needs to know to run DSAC on ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a box with bounds, or observations that no model here serves.
+        SpaceError: the actions are not a Box with bounds, or penstock has no model for the observations.
     """
     return distributional_spec(spaces, config, policy_graph(spaces, config, "dsac"), 1)
 
@@ -84,7 +91,7 @@ def distributional_spec(
     critics: int,
     others: tuple[ArraySpec, ...] = (),
 ) -> AlgorithmSpec:
-    """The spec with so many critics, and further arrays of the state."""
+    """The spec with ``critics`` critics, and ``others`` as more arrays of the state."""
     return off_policy_spec(
         spaces,
         config,
@@ -96,16 +103,16 @@ def distributional_spec(
 
 
 def return_network(graph: PolicyGraph, config: DistributionalConfig) -> Network:
-    """A critic that gives two numbers: the mean of returns, and what their deviation is made of."""
+    """A critic with two outputs: the mean of returns, and the number whose softplus is their deviation."""
     return critic_network(graph, config, outputs=2)
 
 
 def distributional_arrays(of: AlgorithmSpec, config: DistributionalConfig, critics: int, seed: int) -> Arrays:
-    """The arrays of a spec's state to begin with: networks drawn from ``seed``, targets equal to them."""
+    """The first state of ``of``: random networks that depend on ``seed``, and equal targets."""
     networks = {"actor": [of.policy.actor], "critic": [return_network(of.policy, config)] * critics}
     return with_temperature(initial_arrays(of, networks, seed), config)
 
 
 def init_state(spaces: Spaces, config: DSACConfig, seed: int) -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, targets equal to them, the first temperature."""
+    """The first state: random networks that depend on ``seed``, equal targets, the first temperature."""
     return distributional_arrays(spec(spaces, config), config, 1, seed)

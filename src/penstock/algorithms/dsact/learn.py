@@ -1,15 +1,19 @@
 """Distributional soft actor-critic with three refinements, DSAC-T (Duan et al. 2025, https://arxiv.org/abs/2310.05858).
 
-    y_q = r + gamma (min_i Q'_i(s', a') - alpha log pi'(a' | s')): the mean moves to an expected value
-    y_z = r + gamma (Z'_j(s', a') - alpha log pi'(a' | s')),   j the critic of the smallest mean
-    b_i = xi E[sigma_i],   w_i = E[sigma_i^2], both moving averages:
+    y_q = r + gamma (min_i Q'_i(s', a') - alpha log pi'(a' | s'))      the mean moves to this expected value
+    y_z = r + gamma (Z'_j(s', a') - alpha log pi'(a' | s'))            j is the critic with the smallest mean
+    b_i = xi E[sigma_i],   w_i = E[sigma_i^2]                          both are moving averages
     gradient  -(w_i + eps) E[ (y_q - Q_i) / (sigma_i^2 + eps) grad Q_i
                             + ((clip(y_z, Q_i - b_i, Q_i + b_i) - Q_i)^2 - sigma_i^2) / (sigma_i^3 + eps) grad sigma_i ]
 
-Actor and temperature are SAC's, on the smallest Q, every d-th step; then the targets of actor and critics move by tau.
+Every d-th step, actor and temperature take SAC's step on the smallest Q. Then the targets of actor and critics move by
+tau.
 
-Deviations: a step is scaled by the averages as they were before it, so that it is the same whether one learner looks at
-a minibatch or several at its parts; those of SAC.
+Deviations:
+
+- All deviations of SAC.
+- A step is scaled by the averages from before the step. So the step is the same for one learner with a whole minibatch
+  and for several learners with a part each.
 
 Functions here know no process, environment, loop or device.
 """
@@ -47,18 +51,18 @@ __all__ = ["Targets", "build", "critic_targets"]
 
 
 class Targets(NamedTuple):
-    """What critics learn from, ``[m]`` each."""
+    """Returns that the critics learn from, ``[m]`` each."""
 
     expected: Tensor
-    """``y_q``: for the mean."""
+    """``y_q``: the mean learns from it."""
     sampled: Tensor
-    """``y_z``: for the deviation."""
+    """``y_z``: the deviation learns from it."""
 
 
 def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
     """DSAC-T on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config, "dsact")
-    of = Networks(Policy(graph), Ensemble(return_network(graph, config), config.critics))
+    of = Networks(Policy(graph), Ensemble(return_network(graph, config), config.critics, graph.encoding))
     critic = Phase(
         "critic", partial(critic_gradients, of, config), partial(critic_update, config), noise=critic_noise(of)
     )
@@ -66,7 +70,7 @@ def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
 
 
 def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:
-    """``y_q`` and ``y_z``, both of the critic whose mean is the smallest."""
+    """``y_q`` and ``y_z``, both from the critic with the smallest mean."""
     obs = next_obs(of.policy, minibatch)
     action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
     returns = returns_of(of, state, "target.critic", obs, action)
@@ -81,7 +85,10 @@ def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tens
 def critic_gradients(
     of: Networks, config: DSACTConfig, state: Tensors, minibatch: Tensors, noise: Tensors
 ) -> Gradients:
-    """The critics' gradient; and what their averages move to, which learners have to agree on like on a gradient."""
+    """The critics' gradient, and the values that their averages move to.
+
+    Both are returned as gradients, because several learners must average both.
+    """
     share = share_of(minibatch["weight"])
     with torch.no_grad():
         target = critic_targets(of, state, minibatch, noise)
@@ -101,7 +108,7 @@ def critic_gradients(
 
 
 def critic_update(config: DSACTConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for all critics; their averages follow."""
+    """One step of Adam for all critics; then their averages move by tau."""
     changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
     averages = ("mean_deviation", "mean_variance")
     return changed | {name: polyak(state[name], found[name], config.tau) for name in averages}

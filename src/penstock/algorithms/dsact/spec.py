@@ -1,4 +1,4 @@
-"""DSAC-T as plain data: DSAC with twin critics that learn at the scale of their own spread. Imports no torch."""
+"""DSAC-T as plain data: DSAC with two critics whose steps are scaled by their own deviation. Imports no torch."""
 
 import math
 from dataclasses import dataclass
@@ -21,18 +21,24 @@ class DSACTConfig(DistributionalConfig):
     """Hyper-parameters of DSAC-T."""
 
     critics: int = tunable(
-        2, "critics, of which the smallest value counts: more underestimate, 1 overestimates (1 to 10)", min=1
+        2,
+        "number of critics; the smallest of their values counts; more: values become too low; 1: values become too "
+        "high (usual: 1 to 10)",
+        min=1,
     )
     bound_scale: float = tunable(
-        3.0, "how far a return may lie from its mean when the spread is learned, in mean deviations (1 to 5)", min=0
+        3.0,
+        "largest distance of a sampled return from its mean, in mean deviations; the deviation is learned from it "
+        "(usual: 1 to 5)",
+        min=0,
     )
 
 
 def spec(spaces: Spaces, config: DSACTConfig) -> AlgorithmSpec:
-    """What the house needs to know to run DSAC-T on ``spaces``.
+    """What penstock needs to know to run DSAC-T on ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a box with bounds, or observations that no model here serves.
+        SpaceError: the actions are not a Box with bounds, or penstock has no model for the observations.
     """
     scales = tuple(ArraySpec(f"mean_{name}", (config.critics,), "float32") for name in ("deviation", "variance"))
     graph = policy_graph(spaces, config, "dsact")
@@ -40,9 +46,9 @@ def spec(spaces: Spaces, config: DSACTConfig) -> AlgorithmSpec:
 
 
 def init_state(spaces: Spaces, config: DSACTConfig, seed: int) -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, targets equal to them, the first temperature and scales.
+    """The first state: random networks that depend on ``seed``, equal targets, the first temperature and scales.
 
-    A critic's deviation is about softplus(0) = log 2 at first.
+    At first a critic's deviation is about softplus(0) = log 2.
     """
     state = distributional_arrays(spec(spaces, config), config, config.critics, seed)
     first = np.full(config.critics, math.log(2.0), np.float32)

@@ -1,1 +1,1 @@
-"""What algorithms that learn from a table share: hyper-parameters, arrays of the state, steps. No algorithm."""
+"""Hyper-parameters, state arrays and steps that all algorithms with a table share. It is no algorithm itself."""

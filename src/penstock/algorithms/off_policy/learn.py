@@ -1,4 +1,4 @@
-"""Steps that algorithms share which learn from a table: acting, the critics' input, Adam, targets that follow.
+"""Steps that all algorithms with a table share: acting, the critics' input, Adam, moving targets.
 
 Pure functions on named tensors. Knows no loss.
 """
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Phase, Tensors
@@ -15,29 +14,30 @@ from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from penstock.ops.optimizers import Adam, adam, polyak
+from penstock.policies.encoding import ACTION
 from penstock.types import Arrays, Spaces
 
 __all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "next_obs", "stepped"]
 
 
 class Networks(NamedTuple):
-    """An actor, and critics of state and action."""
+    """An actor, and critics of observation and action."""
 
     policy: Policy
     critics: Ensemble
 
     def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor) -> Tensor:
-        """What the critics of the vector ``name`` say: ``[critics, n, outputs]``."""
+        """The outputs of the critics of the vector ``name``: ``[critics, n, outputs]``."""
         return self.critics(state[name], critic_input(self.policy, state, obs, action))
 
 
 def algorithm_of(policy: Policy, spaces: Spaces, init_state: Callable[[int], Arrays], *phases: Phase) -> Algorithm:
-    """An algorithm that reads rows as they are: no target fields, no running statistics."""
+    """An algorithm without target fields and without running statistics."""
     return Algorithm(init_state, partial(act, policy, spaces), _nothing, _nothing, phases)
 
 
 def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> Tensors:
-    """What the policy's head chooses, in the shape of the action space."""
+    """The outputs of the policy's head, with the action in the shape of the action space."""
     outputs = policy.act(published, inputs)
     return {**outputs, "action": outputs["action"].reshape(-1, *spaces.action_spec().shape)}
 
@@ -48,19 +48,19 @@ def _nothing(state: Tensors, rollout: Tensors) -> Tensors:
 
 
 def next_obs(policy: Policy, minibatch: Tensors) -> dict[str, Tensor]:
-    """The observation fields that ``next.<field>`` hold."""
-    return {part.field: minibatch[f"next.{part.field}"] for part in policy.graph.encoding}
+    """The next observation: each ``next.<field>`` of the minibatch under the name ``<field>``."""
+    return {name: minibatch[f"next.{name}"] for name in policy.graph.fields}
 
 
-def critic_input(policy: Policy, state: Tensors, obs: Tensors, action: Tensor) -> Tensor:
-    """Encoded observations beside actions: ``[n, features + size]``."""
-    return torch.cat((policy.features(state, obs), action.reshape(len(action), -1)), 1)
+def critic_input(policy: Policy, state: Tensors, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
+    """Encoded observations beside actions, by name; an action is ``[n, size]``."""
+    return {**policy.features(state, obs), ACTION: action.reshape(len(action), -1)}
 
 
 def stepped(config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, lr: float) -> dict[str, Tensor]:
-    """The vector ``name`` one step of Adam down its gradient, and its moments and count of steps.
+    """The vector ``name`` after one step of Adam, with its moments and its count of steps.
 
-    ``lr`` is the step size at the beginning of the run.
+    ``lr`` is the step size at the start of the run.
     """
     count = state[f"adam_step.{name}"] + 1
     at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
@@ -70,5 +70,5 @@ def stepped(config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, l
 
 
 def followed(state: Tensors, name: str, parameter: Tensor, tau: float) -> dict[str, Tensor]:
-    """The target of the vector ``name``, moved to its new value."""
+    """The target of the vector ``name``, moved by ``tau`` towards the vector's new value ``parameter``."""
     return {f"target.{name}": polyak(state[f"target.{name}"], parameter, tau)}

@@ -1,4 +1,4 @@
-"""Hyper-parameters and state that algorithms share which learn from a table, as plain data. Imports no torch."""
+"""Hyper-parameters and state arrays that all algorithms with a table share, as plain data. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,11 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
-from penstock.policies import Network, PolicyGraph
+from penstock.policies import Branch, Network, PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, mlp
+from penstock.policies.encoding import ACTION
+from penstock.policies.initial import InitName
+from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
@@ -24,63 +27,87 @@ __all__ = [
 ]
 
 GRADIENT_STEPS = ArraySpec("gradient_steps", (), "int64")
-"""Counted by the updater: it keys the noise of phases, and says which are due."""
+"""The updater counts it. The count is a key of the phases' noise, and decides which phases are due."""
 
 
 MOST_UPDATES = 1_000
-"""Gradient steps for each row, at most: with more, hours go into the first rows before the next are collected."""
+"""Largest number of gradient steps for each row. With more, a run would learn from its first rows for hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """What every algorithm here takes that learns from a table."""
+    """Hyper-parameters that all algorithms with a table share."""
 
     num_steps: int = tunable(
         8,
-        "steps of each lane between two updates of the acting policy: fewer keep it fresh, more cost less (1 to 64)",
+        "steps of each lane between two updates of the acting policy; fewer: a newer policy acts; more: less overhead "
+        "(usual: 1 to 64)",
         min=1,
         fixed=BY_LANES,
     )
     updates_per_step: float = tunable(
         1.0,
-        "gradient steps for each row collected: more learns faster from it and overfits to it (0.05 to 4)",
+        "gradient steps for each collected row; more: learns more from each row, but overfits to it (usual: 0.05 to 4)",
         min=1e-4,
         max=MOST_UPDATES,
     )
     reuse: float = tunable(
         1.0,
-        "non_blocking: while rows are slow to come, steps go on up to so many times updates_per_step: more uses idle "
-        "learners and overfits to old rows (1 to 8)",
+        "non_blocking: while new rows are slow to come, learners take up to this many times updates_per_step; more: "
+        "they are idle less, but overfit to old rows (usual: 1 to 8)",
         min=1,
     )
-    mini_batch_size: int = tunable(256, "rows of one gradient step: fewer are noisier and cheaper (32 to 1024)", min=1)
+    mini_batch_size: int = tunable(
+        256, "rows of one gradient step; fewer: noisier, but cheaper steps (usual: 32 to 1024)", min=1
+    )
     min_rows: int = tunable(
-        1_000, "rows in the table before the first gradient step: more is a broader start (500 to 50,000)", min=1
+        1_000,
+        "rows in the table before the first gradient step; more: learning starts later, from more varied rows "
+        "(usual: 500 to 50,000)",
+        min=1,
     )
     capacity: int = tunable(
-        1_000_000, "rows the table keeps: more remembers longer and takes memory (10,000 to 1,000,000)", min=1
+        1_000_000,
+        "rows that the table keeps; more: remembers for longer, but takes more memory (usual: 10,000 to 1,000,000)",
+        min=1,
     )
     gamma: float = tunable(
-        0.99, "discount: rewards count about 1 / (1 - gamma) steps ahead (0.9 to 0.999)", min=0, max=1
+        0.99,
+        "discount of later rewards; rewards count about 1 / (1 - gamma) steps ahead (usual: 0.9 to 0.999)",
+        min=0,
+        max=1,
     )
     lr: float = tunable(
-        3e-4, "step size of the policy: too large and it collapses, too small and it creeps (3e-5 to 1e-3)", min=0
+        3e-4,
+        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        min=0,
     )
-    """SAC: as in Haarnoja et al. 2018. TD3: Fujimoto et al. 2018 have 1e-3, with layers of 400 and 300 and minibatches
-    of 100; the code that they published later has 3e-4, with the layers and minibatches that are the defaults here."""
+    """SAC: as in Haarnoja et al. 2018. TD3: as in the code that Fujimoto et al. published later, whose layers and
+    minibatches are the defaults here. Their paper has 1e-3, with layers of 400 and 300 and minibatches of 100."""
     lr_schedule: Literal["constant", "linear"] = tunable(
-        "constant", "linear lets every step size fall to 0 at the end of the run", choices=("constant", "linear")
+        "constant",
+        "how all step sizes change; linear: they fall to 0 at the end of the run",
+        choices=("constant", "linear"),
     )
-    adam_eps: float = tunable(1e-8, "Adam's epsilon: larger damps steps where gradients are tiny (1e-8 to 1e-4)", min=0)
+    adam_eps: float = tunable(
+        1e-8, "Adam's epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-4)", min=0
+    )
+    model: str = tunable("auto", MODELS, pattern=r"(?s).+", form=MODEL_FORM, fixed=BY_NETWORKS)
+    layer_norm: bool = tunable(
+        False, "normalise the outputs of each hidden linear layer; learning is steadier, but slower", fixed=BY_NETWORKS
+    )
+    init: InitName = tunable(  # noqa: RUF009
+        "orthogonal", INIT_TEXT, choices=get_args(InitName), fixed=BY_NETWORKS
+    )
     hidden_sizes: tuple[int, ...] = tunable(
         (256, 256),
-        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        "widths of an mlp's hidden layers; wider: learns more, but takes more time (usual: 64,64 to 400,300)",
         min=1,
         fixed=BY_NETWORKS,
     )
     activation: ActivationName = tunable(  # noqa: RUF009
         "relu",
-        "between the layers of an mlp: relu is the cheapest, gelu smoother",
+        "function between the layers of an mlp; relu takes the least time, gelu is smoother",
         choices=get_args(ActivationName),
         fixed=BY_NETWORKS,
     )
@@ -88,14 +115,21 @@ class ReplayConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuousConfig(ReplayConfig):
-    """What an actor with critics of state and action takes; until ``min_rows`` its actions are drawn uniformly."""
+    """Hyper-parameters of an actor with critics of observation and action.
+
+    Until the table holds ``min_rows`` rows, the actions are random and uniform.
+    """
 
     critic_lr: float = tunable(
-        3e-4, "step size of the critics: too large and values diverge, too small and they lag (1e-4 to 1e-3)", min=0
+        3e-4,
+        "step size of the critics; too large: values diverge; too small: values lag behind the policy "
+        "(usual: 1e-4 to 1e-3)",
+        min=0,
     )
     tau: float = tunable(
         0.005,
-        "how far targets move to the networks at a step: more is faster and less steady (0.001 to 0.05)",
+        "share of the way that targets move to their networks at a step; more: learns faster, but less steadily "
+        "(usual: 0.001 to 0.05)",
         min=0,
         max=1,
     )
@@ -110,15 +144,17 @@ def off_policy_spec(
     followed: Sequence[str],
     others: Sequence[ArraySpec] = (),
 ) -> AlgorithmSpec:
-    """The spec of an algorithm that draws rows uniformly, a step each, and begins with uniform actions.
+    """The spec of an algorithm that samples rows uniformly and begins with uniform actions.
+
+    Each row is one step of one lane; no rewards of later steps are summed into it.
 
     Args:
-        spaces: of one lane.
+        spaces: the spaces of one lane.
         config: when and how much is learned.
         graph: the policy.
-        learned: the vectors that gradients step.
-        followed: the names of those that have a target, ``target.<name>``.
-        others: further arrays of the state.
+        learned: the vectors that gradient steps change.
+        followed: the names of the vectors that have a target, ``target.<name>``.
+        others: more arrays of the state.
     """
     fields = tuple(name for name, _ in spaces.obs)
     optimizer = tuple(part for vector in learned for part in _adam_arrays(vector))
@@ -126,7 +162,6 @@ def off_policy_spec(
         topology="off_policy",
         row=(),
         policy=graph,
-        noise=graph.head.noise,
         state=(
             *learned,
             *(replace(part, name=f"target.{part.name}") for part in learned if part.name in followed),
@@ -145,34 +180,40 @@ def off_policy_spec(
 
 
 def _adam_arrays(vector: ArraySpec) -> tuple[ArraySpec, ...]:
-    """Both moments and the count of steps."""
+    """Adam's arrays for one vector: both moments and the count of steps."""
     moments = (replace(vector, name=f"adam_{moment}.{vector.name}") for moment in "mv")
     return (*moments, ArraySpec(f"adam_step.{vector.name}", (), "int64"))
 
 
 def body_of(config: ReplayConfig) -> Body:
-    """The perceptron that ``config`` asks for."""
-    return Body("mlp", config.hidden_sizes, config.activation)
+    """The layers that ``config`` asks for."""
+    return Body(config.model, config.hidden_sizes, config.activation, layer_norm=config.layer_norm, init=config.init)
 
 
 def critic_network(graph: PolicyGraph, config: ReplayConfig, outputs: int = 1) -> Network:
-    """A perceptron of what the actor sees, and of an action beside it."""
-    inputs = graph.features + graph.head.noise.shape[0]
-    return Network("critic", mlp(inputs, config.hidden_sizes, outputs, config.activation, 1.0))
+    """A network of what the actor sees, and of an action beside it: a perceptron behind the actor's branches."""
+    size = graph.head.noise.shape[0]
+    inputs = size + graph.features
+    branches: tuple[Branch, ...] = ()
+    if graph.actor.branches:
+        branches = (*graph.actor.branches, Branch((ACTION,), (), size))
+        inputs = sum(branch.features for branch in branches)
+    layers = mlp(inputs, config.hidden_sizes, outputs, config.activation, 1.0, layer_norm=config.layer_norm)
+    return Network("critic", layers, branches=branches, init=config.init)
 
 
 def stacked(name: str, network: Network, count: int) -> ArraySpec:
-    """``count`` networks of one architecture, one after the other in one vector: one step of an optimizer for all."""
+    """``count`` networks of one architecture, one after the other in one vector: one optimizer step changes all."""
     return ArraySpec(name, (count * network.num_parameters,), "float32")
 
 
 def initial_arrays(spec: AlgorithmSpec, networks: Mapping[str, Sequence[Network]], seed: int) -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, a target equal to its network, everything else 0.
+    """The first state: random networks that depend on ``seed``, targets equal to their networks, everything else 0.
 
     Args:
-        spec: says which arrays there are.
+        spec: lists the arrays of the state.
         networks: name of a vector -> the networks that lie in it.
-        seed: of the run.
+        seed: the seed of the run.
     """
     state = {part.name: np.zeros(part.shape, part.dtype) for part in spec.state}
     number = 0

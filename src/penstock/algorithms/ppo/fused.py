@@ -1,6 +1,6 @@
 """PPO as one native update: the mathematics of ``learn.py`` in ``kernels``, for separate perceptrons on the CPU.
 
-Imports no torch. What it does not serve (images, shared trunks, devices) keeps ``learn.py``.
+Imports no torch. Does not run images, shared trunks and devices: those run ``learn.py``.
 """
 
 import time
@@ -20,12 +20,12 @@ __all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "s
 
 
 def supports(graph: PolicyGraph, config: PPOConfig) -> bool:
-    """True if `build` serves a policy like ``graph`` with ``config``."""
+    """True if the native update can train ``graph`` with ``config``."""
     return supports_update(graph) and config.adam_eps >= MIN_EPSILON
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Fused:
-    """PPO on ``spaces`` without torch. An update is made only of a policy for which `supports` is true."""
+    """PPO on ``spaces`` without torch. Check with `supports` first that the native update can train the policy."""
     graph = policy_graph(spaces, config)
     return fused(partial(init_state, spaces, config), graph, config, objective(config))
 
@@ -54,17 +54,17 @@ def fused(init: Callable[[int], Arrays], graph: PolicyGraph, config: ActorCritic
 
 
 class ScheduledUpdate:
-    """The native update, with the step size that the run's progress gives.
+    """The native update, with a step size that depends on the progress of the run.
 
     Args:
         graph: the policy.
-        config: says how the step size falls.
+        config: gives the step size and its schedule.
         loss: the loss and the optimizer.
-        rows: how many flat rows there are.
-        threads: at most so many, fewer where that is quicker: their number does not change a bit.
+        rows: number of flat rows in a batch.
+        threads: largest number of threads. Fewer run if that is quicker; the results are the same bit for bit.
 
     Raises:
-        ValueError: a policy that the native update does not train.
+        ValueError: the native update cannot train this policy.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ScheduledUpdate:
         self._pace.took(threads, work, time.perf_counter() - begun)
 
     def metrics(self) -> dict[str, float]:
-        """Means over the minibatches since the last call, and the step size of the last."""
+        """Means over the minibatches since the last call, and the step size of the last minibatch."""
         found = self._kernel.metrics()
         return {**found, "lr": self._lr} if found else found
 

@@ -26,7 +26,7 @@ from penstock.models.policy import Policy, normalised_target
 from penstock.ops.losses import clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
 from penstock.policies import PolicyGraph
-from penstock.types import Arrays, Spaces
+from penstock.types import Arrays, NoiseSpec, Spaces
 
 __all__ = ["Loss", "act", "actor_critic", "actor_critic_loss", "build", "learning_rate", "loss", "update", "whole"]
 
@@ -57,12 +57,15 @@ def actor_critic(
     update: Callable[[Tensors, Tensors], Tensors],
 ) -> Algorithm:
     """The functions of an on-policy actor-critic with this loss ``(state, minibatch)`` and this optimizer."""
+    # A unit of a minibatch is a row, or with memory a lane of so many steps.
+    steps = (config.num_steps,) if policy.graph.carry else ()
+    noise = tuple((part.name, NoiseSpec("uniform", (*steps, *part.shape))) for part in policy.graph.dropout)
     return Algorithm(
         init_state=init,
         act=partial(act, policy, spaces),
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
-        phases=(Phase("actor_critic", partial(gradients, policy.graph, config, loss), update),),
+        phases=(Phase("actor_critic", partial(gradients, policy.graph, config, loss), update, noise=noise),),
         whole=partial(whole, config),
     )
 
@@ -78,7 +81,8 @@ def whole(config: ActorCriticConfig, minibatch: Tensors) -> Tensors:
     """The advantages of a minibatch, normalised by the mean and deviation of all that count."""
     if not config.normalize_advantage:
         return {}
-    return {"advantage": normalised(minibatch["advantage"], share_of(minibatch["weight"]))}
+    advantage, weight = minibatch["advantage"], minibatch["weight"]
+    return {"advantage": normalised(advantage.flatten(), share_of(weight.flatten())).view_as(advantage)}
 
 
 def gradients(  # noqa: PLR0917 - the first three are bound
@@ -90,7 +94,7 @@ def gradients(  # noqa: PLR0917 - the first three are bound
     noise: Tensors,
 ) -> Gradients:
     """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
-    del noise
+    minibatch = {**(learned_rows(minibatch) if graph.carry else minibatch), **noise}
     names = [network.name for network in graph.networks]
     found, metrics = gradients_of(lambda leaves: loss(leaves, minibatch), state, names)
     metrics["grad_norm"] = global_norm(found.values())
@@ -122,10 +126,10 @@ def actor_critic_loss(
         config: the coefficients.
         policy_loss: ``(log_prob, advantage, share)``, each ``[m]``, to its loss and metrics of its own.
         state: parameters and statistics.
-        minibatch: rows ``[m, ...]``, as `whole` leaves them.
+        minibatch: rows ``[m, ...]``, as `whole` leaves them; for a policy with memory as `learned_rows` gives them.
     """
     share = share_of(minibatch["weight"])
-    distribution, value = policy(state, minibatch)
+    distribution, value, _ = policy(state, minibatch)
     acting, metrics = policy_loss(distribution.log_prob(minibatch["action"]), minibatch["advantage"], share)
     target = minibatch["target"]
     if policy.graph.normalize_value:
@@ -135,6 +139,18 @@ def actor_critic_loss(
     metrics = {"policy_loss": acting, "value_loss": value_loss, "entropy": entropy, **metrics}
     total = acting + config.value_coef * value_loss - config.entropy_coef * entropy
     return total, {name: metric.detach() for name, metric in metrics.items()}
+
+
+def learned_rows(minibatch: Tensors) -> dict[str, Tensor]:
+    """The rows of whole lanes that are learned from: all but the bootstrap row.
+
+    Observations, ``first`` and the carry keep their lanes, ``[m, T, ...]``. The other fields become ``[m * T, ...]``,
+    which is the order of the policy's answers.
+    """
+    steps = minibatch["weight"].shape[1]
+    lanes = {name: values[:, :steps] for name, values in minibatch.items() if not name.startswith("carry.")}
+    rows = {name: lanes[name].flatten(0, 1) for name in ("action", "log_prob", "advantage", "target", "weight")}
+    return {**minibatch, **lanes, **rows}
 
 
 def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:

@@ -1,6 +1,6 @@
-"""What an on-policy actor-critic makes of whole rollouts: advantages, value targets, running statistics.
+"""Advantages, value targets and running statistics of an on-policy actor-critic, from whole rollouts.
 
-Pure functions on numpy arrays, for every path of the update. Imports no torch, knows no loss.
+Pure functions on NumPy arrays, for all backends of the update. Imports no torch, knows no loss.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ __all__ = ["statistics", "targets"]
 
 
 def targets(config: ActorCriticConfig, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
-    """Advantages and value targets ``[T, B]`` of one slot, from the values its policy saw.
+    """Advantages and value targets ``[T, B]`` of one slot, from the values that the rollout holds.
 
     Source: Schulman et al. 2017, equations 11 and 12, https://arxiv.org/abs/1707.06347.
     """
-    del state  # The values stand in the rollout: those of the parameters that acted.
+    del state  # The values are in the rollout. They are those of the parameters that acted.
     if config.clip_reward:
         rollout = {**rollout, "reward": rollout["reward"].clip(-1.0, 1.0)}
     advantage, target = advantages(rollout, config.gamma, config.gae_lambda)

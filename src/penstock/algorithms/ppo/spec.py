@@ -9,79 +9,140 @@ from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.errors import SpaceError
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import ActivationName, Body, ModelName, PrecisionName, actor_critic
+from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic
+from penstock.policies.initial import InitName
+from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
+    "MASKS",
     "ActorCriticConfig",
     "PPOConfig",
     "actor_critic_spec",
     "init_state",
     "initial_arrays",
+    "minibatch_units",
     "policy_graph",
     "spec",
 ]
 
+MASKS = True
+
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCriticConfig:
-    """What every on-policy actor-critic here takes."""
+    """Hyper-parameters that all on-policy actor-critics share."""
 
     num_steps: int = tunable(
         2048,
-        "steps of each lane in one batch: longer lowers bias and makes updates rarer (32 to 4096)",
+        "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 4096)",
         min=1,
         fixed=BY_LANES,
     )
+    mini_batch_size: int = tunable(
+        64,
+        "rows of one gradient step; fewer: noisier steps and slower updates; with lstm and gru these are the rows of "
+        "whole lanes (usual: 32 to 4096)",
+        min=1,
+    )
     lr: float = tunable(
-        3e-4, "step size: too large and the policy collapses, too small and it creeps (1e-5 to 3e-3)", min=0
+        3e-4,
+        "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
+        "(usual: 1e-5 to 3e-3)",
+        min=0,
     )
     lr_schedule: Literal["constant", "linear"] = tunable(
-        "constant", "linear lets the step size fall to 0 at the end of the run", choices=("constant", "linear")
+        "constant",
+        "how the step size changes; linear: it falls to 0 at the end of the run",
+        choices=("constant", "linear"),
     )
     gamma: float = tunable(
-        0.99, "discount: rewards count about 1 / (1 - gamma) steps ahead (0.9 to 0.999)", min=0, max=1
+        0.99,
+        "discount of later rewards; rewards count about 1 / (1 - gamma) steps ahead (usual: 0.9 to 0.999)",
+        min=0,
+        max=1,
     )
     gae_lambda: float = tunable(
-        0.95, "1 trusts the returns (variance), 0 trusts the critic (bias) (0.8 to 1)", min=0, max=1
+        0.95,
+        "how advantages are estimated; 1: from the returns, with more variance; 0: from the critic, with more bias "
+        "(usual: 0.8 to 1)",
+        min=0,
+        max=1,
     )
-    value_coef: float = tunable(0.5, "weight of the value loss against the policy's (0.25 to 1)", min=0)
+    value_coef: float = tunable(
+        0.5, "weight of the value loss; the policy's loss has weight 1 (usual: 0.25 to 1)", min=0
+    )
     entropy_coef: float = tunable(
-        0.01, "reward for randomness: more explores longer and ends less exact (0 to 0.05)", min=0
+        0.01,
+        "weight of the policy's entropy; more: the policy explores for longer, but ends less exact (usual: 0 to 0.05)",
+        min=0,
     )
-    max_grad_norm: float = tunable(0.5, "longer gradients are scaled down to this norm (0.3 to 10)", min=1e-4)
+    max_grad_norm: float = tunable(
+        0.5, "largest norm of a gradient; longer gradients are scaled down to it (usual: 0.3 to 10)", min=1e-4
+    )
     normalize_obs: bool = tunable(
-        False, "shift and scale observations by running statistics (off or on)", fixed=BY_NETWORKS
+        False, "shift and scale observations by their running mean and deviation", fixed=BY_NETWORKS
     )
     normalize_value: bool = tunable(
-        False, "let the critic learn returns scaled by running statistics (off or on)", fixed=BY_NETWORKS
+        False,
+        "let the critic learn returns that are shifted and scaled by their running mean and deviation",
+        fixed=BY_NETWORKS,
     )
-    normalize_advantage: bool = tunable(True, "shift and scale the advantages of each minibatch (on or off)")
+    normalize_advantage: bool = tunable(
+        True, "shift and scale the advantages of each minibatch to mean 0 and deviation 1"
+    )
     clip_reward: bool = tunable(
-        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; returns are reported whole (off or on)"
+        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; reported returns are not cut"
     )
-    model: ModelName = tunable(  # noqa: RUF009
-        "auto", "auto: nature_cnn for one uint8 image, else mlp", choices=get_args(ModelName), fixed=BY_NETWORKS
-    )
+    model: str = tunable("auto", MODELS_WITH_MEMORY, pattern=r"(?s).+", form=MODEL_FORM, fixed=BY_NETWORKS)
     hidden_sizes: tuple[int, ...] = tunable(
         (64, 64),
-        "widths of an mlp's hidden layers: wider fits more and costs more (64,64 to 400,300)",
+        "widths of an mlp's hidden layers, and of the layers that join images and vectors; wider: learns more, but "
+        "takes more time (usual: 64,64 to 400,300)",
         min=1,
         fixed=BY_NETWORKS,
     )
     activation: ActivationName = tunable(  # noqa: RUF009
         "tanh",
-        "between the layers of an mlp: tanh is the steadiest, relu the cheapest",
+        "function between the layers of an mlp; tanh learns most steadily, relu takes the least time",
         choices=get_args(ActivationName),
         fixed=BY_NETWORKS,
     )
+    memory_size: int = tunable(
+        64,
+        "width of the memory of lstm and gru; wider: remembers more, but takes more time (usual: 32 to 512)",
+        min=1,
+        fixed=BY_NETWORKS,
+    )
+    share_memory: bool = tunable(
+        False,
+        "with lstm and gru: let actor and critic share all layers but the last; this acts twice as fast, but large "
+        "returns drown the policy's gradient unless --normalize_value is on",
+        fixed=BY_NETWORKS,
+    )
+    layer_norm: bool = tunable(
+        False, "normalise the outputs of each hidden linear layer; learning is steadier, but slower", fixed=BY_NETWORKS
+    )
+    init: InitName = tunable(  # noqa: RUF009
+        "orthogonal", INIT_TEXT, choices=get_args(InitName), fixed=BY_NETWORKS
+    )
+    dropout: float = tunable(
+        0.0,
+        "share of an mlp's hidden outputs that count as 0 while learning; more: less overfitting (usual: 0 to 0.2)",
+        min=0,
+        max=0.9,
+        fixed=BY_NETWORKS,
+    )
     log_std_init: float = tunable(
-        0.0, "logarithm of a Gaussian policy's first spread: lower explores less (-2 to 0.5)", min=-10, max=4
+        0.0,
+        "logarithm of a Gaussian policy's first deviation; lower: explores less (usual: -2 to 0.5)",
+        min=-10,
+        max=4,
     )
     precision: PrecisionName = tunable(  # noqa: RUF009
         "float32",
-        "of an image network's layers while learning: bfloat16 is up to twice as fast on processors that multiply it "
-        "(avx512_bf16, amx_bf16) and on GPUs, slower on others",
+        "number type of an image network's layers while learning; bfloat16: up to twice as fast on GPUs and on "
+        "processors with avx512_bf16 or amx_bf16, slower on others",
         choices=get_args(PrecisionName),
     )
 
@@ -90,22 +151,34 @@ class ActorCriticConfig:
 class PPOConfig(ActorCriticConfig):
     """Hyper-parameters of PPO."""
 
-    epochs: int = tunable(10, "passes over each batch: more learns more from it and drifts further (3 to 20)", min=1)
-    mini_batch_size: int = tunable(64, "rows of one gradient step: fewer are noisier and slower (32 to 4096)", min=1)
+    epochs: int = tunable(
+        10,
+        "passes over each batch; more: learns more from each row, but the policy moves further from the one that "
+        "acted (usual: 3 to 20)",
+        min=1,
+    )
     clip_param: float = tunable(
-        0.2, "how far an action's probability may move before its gradient stops (0.1 to 0.3)", min=0, max=1
+        0.2,
+        "largest relative change of an action's probability in one update; beyond it the gradient is 0 "
+        "(usual: 0.1 to 0.3)",
+        min=0,
+        max=1,
     )
     target_kl: float = tunable(
-        0.0, "end a batch's epochs once the policy moved this far; 0 never does (0.01 to 0.05)", min=0
+        0.0,
+        "end a batch's epochs once the policy has moved this far (KL divergence); 0: never (usual: 0.01 to 0.05)",
+        min=0,
     )
-    adam_eps: float = tunable(1e-5, "Adam's epsilon: larger damps steps where gradients are tiny (1e-8 to 1e-5)", min=0)
+    adam_eps: float = tunable(
+        1e-5, "Adam's epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-5)", min=0
+    )
 
 
 def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
-    """What the house needs to know to run PPO on ``spaces``.
+    """What penstock needs to know to run PPO on ``spaces``.
 
     Raises:
-        SpaceError: a space that no model here serves.
+        SpaceError: penstock has no model for a space.
     """
     graph = policy_graph(spaces, config)
     optimizer = (
@@ -113,19 +186,28 @@ def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
         *(ArraySpec(f"adam_v.{network.name}", network.spec.shape, "float32") for network in graph.networks),
         ArraySpec("adam_step", (), "int64"),
     )
-    schedule = Schedule(config.epochs, config.mini_batch_size, config.target_kl or None)
+    schedule = Schedule(config.epochs, minibatch_units(graph, config), config.target_kl or None)
     return actor_critic_spec(spaces, graph, optimizer, schedule)
 
 
 def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
-    """The networks that ``config`` asks for on ``spaces``.
+    """The networks of ``config`` for ``spaces``.
 
     Raises:
-        SpaceError: a space that no model here serves, or bfloat16 without an image.
+        SpaceError: penstock has no model for a space, or bfloat16 without an image.
     """
     graph = actor_critic(
         spaces,
-        Body(config.model, config.hidden_sizes, config.activation),
+        Body(
+            config.model,
+            config.hidden_sizes,
+            config.activation,
+            config.memory_size,
+            share_memory=config.share_memory,
+            layer_norm=config.layer_norm,
+            init=config.init,
+            dropout=config.dropout,
+        ),
         config.log_std_init,
         normalize_obs=config.normalize_obs,
         normalize_value=config.normalize_value,
@@ -135,30 +217,38 @@ def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
     return graph
 
 
+def minibatch_units(graph: PolicyGraph, config: ActorCriticConfig) -> int:
+    """The number of rows of a minibatch. For a policy with memory: the number of whole lanes, at least one."""
+    return max(1, config.mini_batch_size // config.num_steps) if graph.carry else config.mini_batch_size
+
+
 def actor_critic_spec(
     spaces: Spaces, graph: PolicyGraph, optimizer: tuple[ArraySpec, ...], schedule: Schedule
 ) -> AlgorithmSpec:
-    """The spec of an on-policy actor-critic, whatever its loss; ``optimizer`` lists its optimizer's arrays."""
+    """The spec of an on-policy actor-critic with any loss. ``optimizer`` lists the arrays of its optimizer."""
     fields = tuple(name for name, _ in spaces.obs)
+    # The updater counts gradient steps there: they key the noise of dropout.
+    counted = (ArraySpec("gradient_steps", (), "int64"),) if graph.dropout else ()
+    memory = ("first", *(part.name for part in graph.carry)) if graph.carry else ()
     return AlgorithmSpec(
         topology="on_policy",
         row=(ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32")),
         policy=graph,
-        noise=graph.head.noise,
-        state=(*graph.published(), *optimizer, ArraySpec("progress", (), "float64")),
+        state=(*graph.published(), *optimizer, *counted, ArraySpec("progress", (), "float64")),
         targets=(ArraySpec("advantage", (), "float32"), ArraySpec("target", (), "float32")),
-        minibatch=(*fields, "action", "log_prob", "advantage", "target"),
+        minibatch=(*fields, "action", "log_prob", "advantage", "target", *memory),
         schedule=schedule,
+        unit="lane" if graph.carry else "row",
     )
 
 
 def init_state(spaces: Spaces, config: PPOConfig, seed: int) -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, variances 1, everything else 0."""
+    """The first state: random networks that depend on ``seed``, variances 1, everything else 0."""
     return initial_arrays(spec(spaces, config), seed)
 
 
 def initial_arrays(of: AlgorithmSpec, seed: int) -> Arrays:
-    """The arrays of a spec's state to begin with, as ``init_state`` describes them."""
+    """The first state of any spec, as ``init_state`` describes it."""
     state = {part.name: np.zeros(part.shape, part.dtype) for part in of.state}
     for number, network in enumerate(of.policy.networks):
         state[network.name] = network.initial(np.random.default_rng([seed, number]))

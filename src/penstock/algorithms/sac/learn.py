@@ -5,9 +5,12 @@
     J(alpha)     = E[ -alpha (log pi(a~ | s) + H) ],   H = -(elements of an action)                           (eq. 18)
     Q'_i         = (1 - tau) Q'_i + tau Q_i
 
-Deviations: the number of critics is a setting; the temperature is learned by its logarithm, whose gradient leaves the
-factor alpha out, as in the authors' code; it is judged by the sample that the actor was judged by, before the actor's
-step, which saves a pass through the actor; a time limit bootstraps from the last observation.
+Deviations:
+
+- The number of critics is a setting.
+- The logarithm of the temperature is learned. Its gradient leaves out the factor alpha, as in the authors' code.
+- The temperature's step uses the actions that the actor's step sampled. This saves a pass through the actor.
+- A time limit bootstraps from the last observation.
 
 Functions here know no process, environment, loop or device.
 """
@@ -42,7 +45,7 @@ __all__ = [
 
 
 class Sample(NamedTuple):
-    """What the policy draws in some states."""
+    """Actions that were sampled from the policy, and their log-probabilities."""
 
     action: Tensor
     """``[n, size]``."""
@@ -53,7 +56,7 @@ class Sample(NamedTuple):
 def build(spaces: Spaces, config: SACConfig) -> Algorithm:
     """SAC on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config)
-    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics))
+    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics, graph.encoding))
     noise = graph.head.noise
     critic = Phase(
         "critic",
@@ -89,7 +92,7 @@ def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tenso
 
 
 def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """``sum_i J_Q(theta_i)`` over the rows of a minibatch, and what it is made of."""
+    """``sum_i J_Q(theta_i)`` over the rows of a minibatch, and its metrics."""
     share = share_of(minibatch["weight"])
     values = of.values(state, "critic", minibatch, minibatch["action"]).squeeze(2)
     loss = 0.5 * ((values - target).square() @ share).sum()
@@ -105,16 +108,16 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
 
 
 def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for all critics; then their targets follow."""
+    """One step of Adam for all critics; then their targets move by tau."""
     changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
     return changed | followed(state, "critic", changed["critic"], config.tau)
 
 
 def actor_loss(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """``J_pi`` of equation 9 over the rows of a minibatch, and the entropy of what was sampled."""
+    """``J_pi`` of equation 9 over the rows of a minibatch, and its metrics. The entropy is that of the samples."""
     share = share_of(minibatch["weight"])
     action, log_prob = sampled(of.policy, state, minibatch, noise)
-    # The first output is the value, of critics that say more than that, too.
+    # The first output is the value. DSAC's critics have a second output.
     values = of.values(state, "critic", minibatch, action)[:, :, 0]
     loss = torch.dot(share, state["log_alpha"].exp() * log_prob - values.amin(0))
     return loss, {"policy_loss": loss.detach(), "entropy": -torch.dot(share, log_prob.detach())}
@@ -134,7 +137,7 @@ def actor_gradients(
 
 
 def actor_update(config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for the actor, and for the logarithm of a learned temperature."""
+    """One step of Adam for the actor; with a learned temperature, one for its logarithm as well."""
     changed = stepped(config, state, "actor", found["actor"], config.lr)
     if "log_alpha" in found:
         changed |= stepped(config, state, "log_alpha", found["log_alpha"], config.temperature_lr)

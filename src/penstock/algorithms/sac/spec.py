@@ -1,4 +1,4 @@
-"""SAC as plain data: its hyper-parameters, its policy, the arrays of its state. Imports no torch."""
+"""SAC as plain data: its hyper-parameters, its policy and the arrays of its state. Imports no torch."""
 
 import math
 from dataclasses import dataclass
@@ -36,22 +36,26 @@ ACTIONS = ("bounded",)
 LOG_ALPHA = ArraySpec("log_alpha", (1,), "float32")
 """The logarithm of the temperature."""
 TINY = 1e-30
-"""A temperature of 0, as near as its logarithm comes."""
+"""Stands for a temperature of 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntropyConfig(ContinuousConfig):
-    """What every actor-critic takes that is rewarded for entropy."""
+    """Hyper-parameters that all actor-critics with a reward for entropy share."""
 
     temperature: float | Literal["auto"] = tunable(
-        "auto", "what a nat of entropy is worth; auto: learned, from 1 on; a number is kept (0.01 to 1)", min=0
+        "auto",
+        "reward for one nat of the policy's entropy; auto: it starts at 1 and is learned; a number: it stays fixed "
+        "(usual: 0.01 to 1)",
+        min=0,
     )
     temperature_lr: float = tunable(
-        3e-4, "step size of a learned temperature: smaller keeps exploring for longer (1e-4 to 3e-3)", min=0
+        3e-4, "step size of a learned temperature; smaller: explores for longer (usual: 1e-4 to 3e-3)", min=0
     )
     target_entropy: float | Literal["auto"] = tunable(
         "auto",
-        "entropy in nats that a learned temperature aims at; auto: -1 for each element of an action; more explores",
+        "entropy in nats that a learned temperature aims at; higher: explores more; auto: -1 for each element of an "
+        "action",
     )
 
 
@@ -60,15 +64,18 @@ class SACConfig(EntropyConfig):
     """Hyper-parameters of SAC."""
 
     critics: int = tunable(
-        2, "critics, of which the smallest value counts: more underestimate, 1 overestimates (1 to 10)", min=1
+        2,
+        "number of critics; the smallest of their values counts; more: values become too low; 1: values become too "
+        "high (usual: 1 to 10)",
+        min=1,
     )
 
 
 def spec(spaces: Spaces, config: SACConfig) -> AlgorithmSpec:
-    """What the house needs to know to run SAC on ``spaces``.
+    """What penstock needs to know to run SAC on ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a box with bounds, or observations that no model here serves.
+        SpaceError: the actions are not a Box with bounds, or penstock has no model for the observations.
     """
     graph = policy_graph(spaces, config)
     critics = stacked("critic", critic_network(graph, config), config.critics)
@@ -76,16 +83,16 @@ def spec(spaces: Spaces, config: SACConfig) -> AlgorithmSpec:
 
 
 def policy_graph(spaces: Spaces, config: EntropyConfig, algorithm: str = "sac") -> PolicyGraph:
-    """The actor that ``config`` asks for on ``spaces``.
+    """The actor of ``config`` for ``spaces``.
 
     Raises:
-        SpaceError: as `spec`; the text names ``algorithm``.
+        SpaceError: as for `spec`; the text names ``algorithm``.
     """
     return squashed_actor(spaces, body_of(config), algorithm)
 
 
 def init_state(spaces: Spaces, config: SACConfig, seed: int) -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, targets equal to them, the first temperature."""
+    """The first state: random networks that depend on ``seed``, equal targets, the first temperature."""
     graph = policy_graph(spaces, config)
     critic = critic_network(graph, config)
     networks = {"actor": [graph.actor], "critic": [critic] * config.critics}

@@ -5,7 +5,7 @@
     L(theta_i) = E[ (Q_i(s, a) - y)^2 ],   every step
     J(phi)     = E[ -Q_1(s, mu(s)) ],      every d-th step, then all targets move by tau             (algorithm 1)
 
-Deviations: the number of critics is a setting; a time limit bootstraps from the last observation.
+Deviations: the number of critics is a setting. A time limit bootstraps from the last observation.
 
 Functions here know no process, environment, loop or device.
 """
@@ -29,9 +29,9 @@ __all__ = ["actor_loss", "actor_update", "build", "critic_loss", "critic_target"
 
 
 def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm:
-    """TD3 on ``spaces`` as pure functions; errors name ``algorithm``."""
+    """TD3 on ``spaces`` as pure functions. Error texts name ``algorithm``."""
     graph = policy_graph(spaces, config, algorithm)
-    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics))
+    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics, graph.encoding))
     critic = Phase(
         "critic",
         partial(critic_gradients, of, config),
@@ -48,7 +48,7 @@ def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorith
 
 
 def critic_target(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensor) -> Tensor:
-    """``y`` of equation 10, of a smoothed action: ``[m]``."""
+    """``y`` of equation 10, with the smoothed action of equation 14: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
     clip = config.smoothing_clip
     action = torch.tanh(of.policy.output({"actor": state["target.actor"]}, obs))
@@ -59,7 +59,7 @@ def critic_target(of: Networks, config: TD3Config, state: Tensors, minibatch: Te
 
 
 def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """``sum_i L(theta_i)`` over the rows of a minibatch, and what it is made of."""
+    """``sum_i L(theta_i)`` over the rows of a minibatch, and its metrics."""
     share = share_of(minibatch["weight"])
     values = of.values(state, "critic", minibatch, minibatch["action"]).squeeze(2)
     loss = ((values - target).square() @ share).sum()
@@ -67,7 +67,7 @@ def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor
 
 
 def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
-    """The gradient of the critics' loss with respect to all of them."""
+    """The gradient of the critics' loss with respect to all critics."""
     with torch.no_grad():
         target = critic_target(of, config, state, minibatch, noise["smoothing"])
     found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target), state, ["critic"])
@@ -80,7 +80,7 @@ def critic_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
 
 
 def actor_loss(of: Networks, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
-    """``J(phi)`` over the rows of a minibatch."""
+    """``J(phi)`` over the rows of a minibatch, and its metrics."""
     action = torch.tanh(of.policy.output(state, minibatch))
     values = of.critics.first(state["critic"], critic_input(of.policy, state, minibatch, action)).squeeze(1)
     loss = -torch.dot(share_of(minibatch["weight"]), values)
@@ -95,7 +95,7 @@ def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Ten
 
 
 def actor_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for the actor; then all targets follow."""
+    """One step of Adam for the actor; then all targets move by tau."""
     changed = stepped(config, state, "actor", found["actor"], config.lr)
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

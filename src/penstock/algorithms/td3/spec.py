@@ -1,4 +1,4 @@
-"""TD3 as plain data: its hyper-parameters, its policy, the arrays of its state. Imports no torch."""
+"""TD3 as plain data: its hyper-parameters, its policy and the arrays of its state. Imports no torch."""
 
 from dataclasses import dataclass, replace
 
@@ -24,10 +24,12 @@ ACTIONS = ("bounded",)
 
 @dataclass(frozen=True, kw_only=True)
 class DeterministicConfig(ContinuousConfig):
-    """What every actor takes whose actions are a function of the state."""
+    """Hyper-parameters that all deterministic actors share."""
 
     exploration: float = tunable(
-        0.1, "deviation of the noise on actions, of which each reaches from -1 to 1: more explores (0.05 to 0.3)", min=0
+        0.1,
+        "deviation of the noise on actions, which are scaled to -1 .. 1; larger: explores more (usual: 0.05 to 0.3)",
+        min=0,
     )
 
 
@@ -36,23 +38,32 @@ class TD3Config(DeterministicConfig):
     """Hyper-parameters of TD3."""
 
     critics: int = tunable(
-        2, "critics, of which the smallest value is the target: more underestimate, 1 overestimates (1 to 10)", min=1
+        2,
+        "number of critics; the smallest of their values is the target; more: values become too low; 1: values become "
+        "too high (usual: 1 to 10)",
+        min=1,
     )
     policy_delay: int = tunable(
-        2, "steps of the critics for each of the actor and the targets: more lets values settle first (1 to 4)", min=1
+        2,
+        "steps of the critics for each step of the actor and the targets; more: values settle before the actor moves "
+        "(usual: 1 to 4)",
+        min=1,
     )
     smoothing: float = tunable(
-        0.2, "deviation of the noise on the action that a target judges: more flattens narrow peaks (0 to 0.4)", min=0
+        0.2,
+        "deviation of the noise on actions in the critics' targets; larger: flattens narrow peaks of the values "
+        "(usual: 0 to 0.4)",
+        min=0,
     )
-    smoothing_clip: float = tunable(0.5, "where that noise is cut off (0.3 to 1)", min=0)
+    smoothing_clip: float = tunable(0.5, "noise of --smoothing is cut off at this size (usual: 0.3 to 1)", min=0)
 
 
 def spec(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> AlgorithmSpec:
-    """What the house needs to know to run TD3 on ``spaces``.
+    """What penstock needs to know to run TD3 on ``spaces``.
 
     Raises:
-        SpaceError: actions that are not a box with bounds, or observations that no model here serves; the text names
-            ``algorithm``.
+        SpaceError: the actions are not a Box with bounds, or penstock has no model for the observations. The text
+            names ``algorithm``.
     """
     graph = policy_graph(spaces, config, algorithm)
     critics = stacked("critic", critic_network(graph, config), config.critics)
@@ -67,16 +78,16 @@ def spec(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm
 
 
 def policy_graph(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> PolicyGraph:
-    """The actor that ``config`` asks for on ``spaces``.
+    """The actor of ``config`` for ``spaces``.
 
     Raises:
-        SpaceError: as `spec`.
+        SpaceError: as for `spec`.
     """
     return deterministic_actor(spaces, body_of(config), algorithm)
 
 
 def init_state(spaces: Spaces, config: TD3Config, seed: int, algorithm: str = "td3") -> Arrays:
-    """The state to begin with: networks drawn from ``seed``, targets equal to them, everything else 0."""
+    """The first state: random networks that depend on ``seed``, equal targets, everything else 0."""
     found = spec(spaces, config, algorithm)
     critic = critic_network(found.policy, config)
     return initial_arrays(found, {"actor": [found.policy.actor], "critic": [critic] * config.critics}, seed)

@@ -1,12 +1,33 @@
 """Heads as ONNX nodes: from a network's outputs to the outputs of ``act``, and to the greedy action."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from penstock.inference.onnx.writer import Writer
-from penstock.policies import Categorical, Deterministic, EpsilonGreedy, Gaussian, Head, SquashedGaussian
-from penstock.types import Box, Discrete, Space
+from penstock.policies import Categorical, Composed, Deterministic, EpsilonGreedy, Head, SquashedGaussian
+from penstock.policies.heads import FORBIDDEN
+from penstock.types import ActionSpace, Box, Composite, Discrete, Leaf, LeafPath, MultiDiscrete
 
-__all__ = ["greedy", "sample"]
+__all__ = ["greedy", "possible", "sample"]
+
+
+def possible(writer: Writer, head: Head, outputs: str, mask: str | None) -> str:
+    """The head's outputs, with `FORBIDDEN` for the logits of choices that the mask ``[n, sum(choices)]`` excludes."""
+    if mask is None:
+        return outputs
+    forbidden = writer.constant(FORBIDDEN, "float32")
+    if not isinstance(head, Composed):
+        return writer.op("Where", writer.cast(mask, "bool"), outputs, forbidden)
+    parts, chosen = [], 0
+    for stretch in head.stretches():
+        part = writer.columns(outputs, stretch.outputs.start, stretch.outputs.stop)
+        if stretch.choices:
+            own = writer.columns(mask, chosen, chosen + sum(stretch.choices))
+            part = writer.op("Where", writer.cast(own, "bool"), part, forbidden)
+            chosen += sum(stretch.choices)
+        parts.append(part)
+    return writer.op("Concat", *parts, axis=1)
 
 
 def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> None:
@@ -16,7 +37,7 @@ def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> Non
         writer: writer of the graph.
         head: the policy's head.
         outputs: name of the network's outputs, ``[n, head.outputs]``.
-        log_std: name of a Gaussian head's free vector; ``None`` for other heads.
+        log_std: name of the free vector of a head with Gaussian parts; ``None`` for other heads.
     """
     if isinstance(head, Categorical | EpsilonGreedy):
         writer.output("action", "int64", ("n",))
@@ -28,40 +49,114 @@ def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> Non
         _epsilon_greedy(writer, head, outputs, noise, explore)
         return
     scaled = writer.op("Mul", writer.op("Reshape", explore, writer.constant([-1, 1], "int64")), noise)
-    if isinstance(head, Categorical):
-        _categorical(writer, outputs, scaled)
-    elif isinstance(head, SquashedGaussian):
+    if isinstance(head, SquashedGaussian):
         _squashed_gaussian(writer, head, outputs, scaled)
     elif isinstance(head, Deterministic):
         _clipped(writer, writer.op("Add", writer.op("Tanh", outputs), scaled), "float32", into="action")
-    elif log_std is not None:
-        _gaussian(writer, head, outputs, scaled, log_std)
+    else:
+        writer.output("log_prob", "float32", ("n",))
+        if isinstance(head, Categorical):
+            _categorical(writer, outputs, scaled)
+        elif isinstance(head, Composed):
+            _composed(writer, head, outputs, scaled, log_std)
+        elif log_std is not None:
+            action, log_prob = _gaussian(writer, outputs, scaled, log_std, head.size)
+            writer.op("Identity", action, into="action")
+            writer.op("Identity", log_prob, into="log_prob")
 
 
-def greedy(writer: Writer, head: Head, outputs: str, space: Space) -> None:
-    """Declare and write ``action`` without exploration, ``[n, ...]`` in the environment's units and dtype."""
-    if isinstance(space, Discrete):
-        preferences = _values(writer, head, outputs) if isinstance(head, EpsilonGreedy) else outputs
-        chosen = writer.op("ArgMax", preferences, axis=1, keepdims=0)
-        writer.op("Add", chosen, writer.constant(space.start, "int64"), into="action")
-        writer.output("action", "int64", ("n",))
+def greedy(writer: Writer, head: Head, outputs: str, space: ActionSpace) -> None:
+    """Declare and write the action without exploration, ``[n, ...]`` in the environment's units and dtype.
+
+    It is the output ``action``; for a Composite there is one output for each leaf, ``action.<path>``.
+    """
+    if isinstance(space, Composite):
+        first = 0
+        for path, leaf in space.leaves:
+            last = first + (leaf.size if isinstance(leaf, Box) else sum(leaf.choices))
+            _leaf(writer, writer.columns(outputs, first, last), leaf, into=leaf_name(path))
+            first = last
         return
-    if isinstance(head, SquashedGaussian):
-        outputs = writer.columns(outputs, 0, head.size)
-    action = outputs if isinstance(head, Gaussian) else writer.op("Tanh", outputs)
-    _to_environment(writer, action, space)
-    writer.output("action", space.dtype, ("n", *space.shape))
+    if isinstance(head, EpsilonGreedy):
+        outputs = _values(writer, head, outputs)
+    elif isinstance(head, SquashedGaussian | Deterministic):
+        mean = writer.columns(outputs, 0, head.size) if isinstance(head, SquashedGaussian) else outputs
+        outputs = writer.op("Tanh", mean)
+    _leaf(writer, outputs, space, into="action")
 
 
-def _gaussian(writer: Writer, head: Gaussian, mean: str, z: str, log_std: str) -> None:
-    writer.op("Add", mean, writer.op("Mul", z, writer.op("Exp", log_std)), into="action")
-    axis = writer.constant([1], "int64")
-    squares = writer.op("ReduceSum", writer.op("Mul", z, z), axis, keepdims=0)
+def leaf_name(path: LeafPath) -> str:
+    """The output that holds a leaf of a composite action."""
+    return ".".join(("action", *map(str, path)))
+
+
+def _leaf(writer: Writer, outputs: str, space: Leaf, into: str) -> None:
+    """Declare and write the greedy action of one leaf: from preferences or numbers in the policy's units."""
+    match space:
+        case Discrete():
+            chosen = writer.op("ArgMax", outputs, axis=1, keepdims=0)
+            writer.op("Add", chosen, writer.constant(space.start, "int64"), into=into)
+            writer.output(into, "int64", ("n",))
+        case MultiDiscrete():
+            chosen = writer.op("ArgMax", _row(writer, outputs, space.sizes, FORBIDDEN), axis=2, keepdims=0)
+            chosen = writer.op("Add", chosen, writer.constant(space.starts, "int64"))
+            shaped = writer.op("Reshape", chosen, writer.constant([-1, *space.shape], "int64"))
+            writer.cast(shaped, space.dtype, into=into)
+            writer.output(into, space.dtype, ("n", *space.shape))
+        case Box():
+            _to_environment(writer, outputs, space, into)
+            writer.output(into, space.dtype, ("n", *space.shape))
+
+
+def _composed(writer: Writer, head: Composed, outputs: str, z: str, log_std: str | None) -> None:
+    actions, log_probs, spread = [], [], 0
+    for stretch in head.stretches():
+        ends = stretch.outputs.start, stretch.outputs.stop
+        own, noise = writer.columns(outputs, *ends), writer.columns(z, *ends)
+        if stretch.choices:
+            action, log_prob = _choose(writer, stretch.choices, own, noise)
+        elif log_std is not None:
+            size = ends[1] - ends[0]
+            edges = [writer.constant([edge], "int64") for edge in (spread, spread + size)]
+            deviations = writer.op("Slice", log_std, *edges)
+            action, log_prob = _gaussian(writer, own, noise, deviations, size)
+            spread += size
+        else:
+            raise ValueError("a composed head with Gaussian parts needs its log_std")
+        actions.append(action)
+        log_probs.append(log_prob)
+    writer.op("Concat", *actions, axis=1, into="action")
+    writer.op("Sum", *log_probs, into="log_prob")
+
+
+def _choose(writer: Writer, choices: Sequence[int], logits: str, z: str) -> tuple[str, str]:
+    """Action ``[n, k]`` float32 and log-probability ``[n]`` of independent choices."""
+    rows = _row(writer, logits, choices, FORBIDDEN)
+    chosen = writer.op("ArgMax", writer.op("Add", rows, _row(writer, z, choices, 0.0)), axis=2, keepdims=1)
+    found = writer.op("GatherElements", writer.op("LogSoftmax", rows, axis=2), chosen, axis=2)
+    log_prob = writer.op("ReduceSum", found, writer.constant([1, 2], "int64"), keepdims=0)
+    action = writer.op("Squeeze", chosen, writer.constant([2], "int64"))
+    return writer.cast(action, "float32"), log_prob
+
+
+def _row(writer: Writer, values: str, choices: Sequence[int], padding: float) -> str:
+    """``[n, sum(choices)]`` as ``[n, k, max(choices)]``, padded."""
+    first, most, last = 0, max(choices), sum(choices)
+    places = np.full((len(choices), most), last)
+    for row, choice in zip(places, choices, strict=True):
+        row[:choice] = np.arange(first, first + choice)
+        first += choice
+    edges, value = writer.constant([0, 0, 0, 1], "int64"), writer.constant(padding, "float32")
+    return writer.op("Gather", writer.op("Pad", values, edges, value), writer.constant(places, "int64"), axis=1)
+
+
+def _gaussian(writer: Writer, mean: str, z: str, log_std: str, size: int) -> tuple[str, str]:
+    """Action ``[n, size]`` and log-density ``[n]``."""
+    action = writer.op("Add", mean, writer.op("Mul", z, writer.op("Exp", log_std)))
+    squares = writer.op("ReduceSum", writer.op("Mul", z, z), writer.constant([1], "int64"), keepdims=0)
     spread = writer.op("ReduceSum", log_std, keepdims=0)
-    constant = writer.op("Add", spread, writer.constant(0.5 * head.size * np.log(2.0 * np.pi), "float32"))
-    half = writer.op("Mul", squares, writer.constant(-0.5, "float32"))
-    writer.op("Sub", half, constant, into="log_prob")
-    writer.output("log_prob", "float32", ("n",))
+    constant = writer.op("Add", spread, writer.constant(0.5 * size * np.log(2.0 * np.pi), "float32"))
+    return action, writer.op("Sub", writer.op("Mul", squares, writer.constant(-0.5, "float32")), constant)
 
 
 def _categorical(writer: Writer, logits: str, z: str) -> None:
@@ -70,7 +165,6 @@ def _categorical(writer: Writer, logits: str, z: str) -> None:
     column = writer.op("Unsqueeze", action, axis)
     chosen = writer.op("GatherElements", writer.op("LogSoftmax", logits, axis=1), column, axis=1)
     writer.op("Squeeze", chosen, axis, into="log_prob")
-    writer.output("log_prob", "float32", ("n",))
 
 
 def _squashed_gaussian(writer: Writer, head: SquashedGaussian, outputs: str, z: str) -> None:
@@ -108,7 +202,7 @@ def _clipped(writer: Writer, value: str, dtype: str, into: str | None = None) ->
     return writer.op("Clip", value, writer.constant(-1.0, dtype), writer.constant(1.0, dtype), into=into)
 
 
-def _to_environment(writer: Writer, mean: str, space: Box) -> None:
+def _to_environment(writer: Writer, mean: str, space: Box, into: str) -> None:
     """`penstock.kernels.actions.to_environment` as ONNX nodes."""
     value = writer.cast(mean, "float64")
     if space.bounded:
@@ -121,4 +215,4 @@ def _to_environment(writer: Writer, mean: str, space: Box) -> None:
     if not np.issubdtype(np.dtype(space.dtype), np.floating):
         value = writer.op("Round", value)
     shaped = writer.op("Reshape", value, writer.constant([-1, *space.shape], "int64"))
-    writer.cast(shaped, space.dtype, into="action")
+    writer.cast(shaped, space.dtype, into=into)

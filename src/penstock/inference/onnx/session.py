@@ -5,7 +5,9 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from penstock.inference.onnx.encoding import field_dtype
 from penstock.inference.onnx.graph import write
+from penstock.inference.onnx.recurrent import next_name
 from penstock.policies import Encoding, PolicyGraph
 from penstock.types import Array
 
@@ -23,35 +25,41 @@ class _Session(Protocol):
 class OnnxPolicy:
     """Runs ``act`` with ONNX Runtime on one thread. Call `load` before `act`."""
 
-    def __init__(self, graph: PolicyGraph) -> None:
+    def __init__(self, graph: PolicyGraph, exported: bytes = b"") -> None:
         self.graph = graph
+        self._exported = exported
         self._session: _Session | None = None
 
     def load(self, published: Mapping[str, Array]) -> None:
         """Copy new parameters and statistics. The caller may reuse the arrays afterwards."""
-        self._session = _session(write(self.graph, published))
+        self._session = _session(write(self.graph, published, self._exported))
 
-    def act(self, obs: Mapping[str, Array], noise: Array, explore: Array, out: Mapping[str, Array]) -> None:
+    def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         """Write the outputs of ``act`` for n lanes into ``out``. See `penstock.types.PolicyBackend`."""
         if self._session is None:
             raise RuntimeError("load parameters before acting")
-        n = len(explore)
-        feeds = {part.field: _field(part, obs[part.field], n) for part in self.graph.encoding}
-        feeds["noise"] = np.ascontiguousarray(noise.reshape(n, -1), np.float32)
-        feeds["explore"] = np.ascontiguousarray(explore, np.float32)
+        n = len(inputs["explore"])
+        feeds = {part.field: _field(part, inputs[part.field], n) for part in self.graph.encoding}
+        if self.graph.mask is not None:
+            feeds[self.graph.mask] = np.ascontiguousarray(inputs[self.graph.mask], np.uint8)
+        feeds["noise"] = np.ascontiguousarray(inputs["noise"].reshape(n, -1), np.float32)
+        feeds["explore"] = np.ascontiguousarray(inputs["explore"], np.float32)
+        if self.graph.carry:
+            feeds["first"] = np.ascontiguousarray(inputs["first"], np.bool_)
+            feeds |= {spec.name: np.ascontiguousarray(inputs[spec.name]) for spec in self.graph.carry}
         if n == 1:
             # ONNX Runtime sums in another order for one row than for several. So run two rows.
             feeds = {name: np.concatenate([rows, rows]) for name, rows in feeds.items()}
-        names = list(out)
-        for name, rows in zip(names, self._session.run(names, feeds), strict=True):
-            out[name][...] = rows[:n].reshape(out[name].shape)
+        # A carry is an input and an output: its output has the name of the carry behind this row.
+        names = [next_name(name) for name in out]
+        for array, rows in zip(out.values(), self._session.run(names, feeds), strict=True):
+            array[...] = rows[:n].reshape(array.shape)
 
 
 def _field(part: Encoding, rows: Array, n: int) -> Array:
     """An observation field in the shape and dtype of the graph's input."""
-    if part.kind == "flat":
-        return np.ascontiguousarray(rows.reshape(n, part.size), np.float32)
-    return np.ascontiguousarray(rows, np.int64 if part.kind == "one_hot" else np.uint8)
+    shaped = rows.reshape(n, part.size) if part.kind == "flat" else rows
+    return np.ascontiguousarray(shaped, field_dtype(part))
 
 
 def _session(model: bytes) -> _Session:
@@ -64,6 +72,9 @@ def _session(model: bytes) -> _Session:
     return cast("_Session", onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
 
 
-def build(graph: PolicyGraph) -> OnnxPolicy:
-    """A backend for ``graph`` on ONNX Runtime, which runs every graph."""
-    return OnnxPolicy(graph)
+def build(graph: PolicyGraph, exported: bytes = b"") -> OnnxPolicy:
+    """A backend for ``graph`` on ONNX Runtime, which runs every graph.
+
+    ``exported`` is the exported graph of a user's own module, by ``penstock.models.own_export``.
+    """
+    return OnnxPolicy(graph, exported)

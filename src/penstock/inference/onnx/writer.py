@@ -1,14 +1,14 @@
 """Collects the nodes and constants of an ONNX graph. Knows no policy. Imports `onnx` only on use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Writer"]
+__all__ = ["OPSET", "Writer"]
 
-_OPSET = 17
+OPSET = 18
 _IR_VERSION = 8
 
 
@@ -17,6 +17,7 @@ class Writer:
 
     def __init__(self) -> None:
         import onnx  # noqa: PLC0415 - importing this module must stay light
+        import onnx.compose  # noqa: PLC0415
 
         self._onnx: Any = onnx
         self._nodes: list[Any] = []
@@ -24,7 +25,7 @@ class Writer:
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
-    def op(self, kind: str, *inputs: str, into: str | None = None, **attributes: int | Sequence[int]) -> str:
+    def op(self, kind: str, *inputs: str, into: str | None = None, **attributes: float | Sequence[int]) -> str:
         """Add a node and return the name of its output."""
         name = into if into is not None else f"{kind}_{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [name], **attributes))
@@ -49,10 +50,30 @@ class Writer:
         """Declare a graph output."""
         self._outputs.append(self._info(name, dtype, shape))
 
-    def columns(self, value: str, first: int, last: int) -> str:
-        """Columns ``first .. last - 1`` of ``[n, k, ...]``."""
+    def columns(self, value: str, first: int, last: int, axis: int = 1) -> str:
+        """Elements ``first .. last - 1`` of an axis: the columns of ``[n, k, ...]``."""
         bounds = [self.constant([edge], "int64") for edge in (first, last)]
-        return self.op("Slice", value, *bounds, self.constant([1], "int64"))
+        return self.op("Slice", value, *bounds, self.constant([axis], "int64"))
+
+    def include(self, model: bytes, prefix: str, given: Mapping[str, str]) -> dict[str, str]:
+        """Add all nodes of another model, of the same version of ONNX, with ``prefix`` before their names.
+
+        Args:
+            model: the other model, serialised.
+            prefix: keeps the names of both models apart.
+            given: input of the other model -> name of the value in this graph.
+
+        Returns:
+            Output of the other model -> its name in this graph.
+        """
+        other = self._onnx.ModelProto.FromString(model)
+        outputs = [output.name for output in other.graph.output]
+        other = self._onnx.compose.add_prefix(other, prefix)
+        for name, value in given.items():
+            self.op("Identity", value, into=prefix + name)
+        self._nodes += other.graph.node
+        self._constants += other.graph.initializer
+        return {name: prefix + name for name in outputs}
 
     def cast(self, value: str, dtype: str, into: str | None = None) -> str:
         """Convert to a numpy dtype."""
@@ -62,7 +83,7 @@ class Writer:
         """Check the graph and serialise it."""
         helper = self._onnx.helper
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._constants)
-        opset = [helper.make_opsetid("", _OPSET)]
+        opset = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opset, ir_version=_IR_VERSION, producer_name="penstock")
         self._onnx.checker.check_model(model)
         return bytes(model.SerializeToString())

@@ -17,6 +17,7 @@ from penstock.kernels.rollout import rollout_writer
 from penstock.memory.action_log import RolloutLog
 from penstock.nodes.contract import Ports
 from penstock.nodes.env.lanes import Lanes
+from penstock.nodes.env.memory import LaneMemory
 from penstock.nodes.env.rewards import OwnRewards
 from penstock.nodes.env.settings import EnvSettings
 from penstock.nodes.env.takeover import lane_starts
@@ -72,13 +73,14 @@ class EnvNode:
             # may release a row as soon as it is counted.
             ports.note("collected", sum(start.collected - start.spoilt for start in settings.starts))
         with ports.busy("open environment", settings.open_limit_s):
-            source = open_source(
+            source: EnvSource = open_source(
                 settings.env,
                 settings.vector,
                 settings.lanes,
                 settings.first_lane,
                 settings.seed + settings.first_lane,
                 ignore_obs=settings.ignore_obs,
+                mask=settings.spaces.mask,
             )
             if settings.reward is not None:
                 reward, name = find_reward(settings.reward), display_name(settings.env)
@@ -90,6 +92,7 @@ class EnvNode:
         starts = lane_starts(settings, ports, self._stream, self._log, restorable=self._source.restorable)
         self._rollout, self._step = starts[0].rollout, starts[0].step
         self._lanes = Lanes(settings, self._source, self._log, starts)
+        self._memory = LaneMemory(self._policy.carry, settings.lanes)
         obs = self._lanes.reset()
         for lane, start in enumerate(starts):
             if start.position is None:
@@ -98,6 +101,8 @@ class EnvNode:
             with ports.busy("restore an episode", settings.open_limit_s):
                 if not self._lanes.restore(lane, start):
                     ports.count("not_restored")
+                elif start.position.steps:
+                    self._memory.set(lane, start.carry)
         self._obs = {name: values.copy() for name, values in obs.items()}
 
     def ready(self) -> bool:
@@ -158,12 +163,14 @@ class EnvNode:
         slot["policy_version"][:num_steps] = policy.version
         slot["final_count"][...] = 0
         slot["episode_count"][...] = 0
+        self._memory.begin(slot)
         if "continues" in slot:
             slot["continues"][...] = self._lanes.continues
             slot["steps_before"][...] = self._lanes.lengths
         # Looked up once: finding a method costs 30 ns, and a vector step uses six.
         step, next_seed, ask, answered = source.step, self._lanes.next_seed, policy.ask, policy.answered
         append, now = log.append, time.monotonic
+        remember = self._memory.stored if self._memory.carry else None
         for t in range(num_steps):
             ask(handle, t, self._step)
             while not answered():
@@ -179,6 +186,8 @@ class EnvNode:
                 # A same-step source has counted the episode already, when it asked for its seed.
                 self._lanes.episodes[lane] += not source.same_step
                 log.begin_episode(lane, self._lanes.episodes[lane], t + 1)
+            if remember is not None:
+                remember(slot, t, begun)
             if now() > self._deadline:
                 yield
         for name in self._fields:
@@ -198,14 +207,14 @@ class EnvNode:
         if "value" not in slot:
             return
         num_steps, policy = self._settings.num_steps, self._policy
-        policy.ask_value({name: slot[name][num_steps] for name in self._fields}, slot["value"][num_steps])
+        given = {name: slot[name][num_steps] for name in self._fields}
+        policy.ask_value({**given, **self._memory.at(slot, num_steps)}, slot["value"][num_steps])
         while not policy.answered():
             yield
         count = int(slot["final_count"])
         if count:
-            policy.ask_value(
-                {name: slot[f"final.{name}"][:count] for name in self._fields}, slot["final_value"][:count]
-            )
+            given = {name: slot[f"final.{name}"][:count] for name in self._fields}
+            policy.ask_value({**given, **self._memory.of_finals(slot, count)}, slot["final_value"][:count])
             while not policy.answered():
                 yield
 
@@ -215,6 +224,7 @@ class EnvNode:
         slot["first_lane"][...] = settings.first_lane
         slot["rollout"][...] = self._rollout
         self._log.positions(slot["lane_position"])
+        self._memory.end(slot)
         # The counts are in the rollout itself. So they are known exactly if the rollout was pushed before a death.
         self._lanes.collected += slot["valid"][: settings.num_steps].sum(axis=0)
         slot["lane_collected"][...] = self._lanes.collected
@@ -256,6 +266,7 @@ class EnvNode:
                 raise BadDataError(f"{self._refuse(bad)}; it cannot be skipped: this source cannot reset a single lane")
             obs, _ = next(begun)
             self._lanes.begin_episode(lane, obs)
+            self._memory.forget(lane)
             for name in self._fields:
                 self._obs[name][lane] = obs[name][lane]
         # The rollout after the last pushed one was dropped, so the next one does not continue it.

@@ -16,6 +16,8 @@ class _HandedOver(NamedTuple):
     """The last rollout that is with the learner or committed, and the state of the lanes after it."""
 
     rollout: int
+    carry: Arrays
+    """Name -> ``[lanes, ...]``; empty for a policy without memory."""
     position: Array
     """``[lanes, 4]``"""
     collected: Array
@@ -48,7 +50,8 @@ def lane_starts(
         else:
             # Restoring logs the same actions again.
             log.rewind(lane, position._replace(steps=0))
-            starts.append(replace(start, position=position, actions=actions))
+            carry = {name: values[lane] for name, values in handed_over.carry.items()}
+            starts.append(replace(start, position=position, actions=actions, carry=carry))
     return tuple(starts)
 
 
@@ -79,4 +82,6 @@ def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _
 def _left_by(arrays: Arrays, lanes: slice, rollout: int) -> _HandedOver:
     """Copy the state of the lanes after a rollout, from its slot or from the learner's record."""
     names = ("lane_position", "lane_collected", "lane_spoilt")
-    return _HandedOver(rollout, *(arrays[name][lanes].copy() for name in names))
+    carried = {name: values for name, values in arrays.items() if name.startswith("lane_carry.")}
+    carry = {name.removeprefix("lane_"): values[lanes].copy() for name, values in carried.items()}
+    return _HandedOver(rollout, carry, *(arrays[name][lanes].copy() for name in names))

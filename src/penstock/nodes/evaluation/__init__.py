@@ -1,5 +1,6 @@
 """Nodes of evaluations: the evaluator during a run; the judge and its players after it."""
 
+from penstock.nodes.evaluation.episodes import PlaySettings
 from penstock.nodes.evaluation.evaluator import EvaluatorNode, EvaluatorSettings
 from penstock.nodes.evaluation.judge import JudgeNode, JudgeSettings
 from penstock.nodes.evaluation.player import PlayerNode, PlayerSettings
@@ -13,6 +14,7 @@ __all__ = [
     "EvaluatorSettings",
     "JudgeNode",
     "JudgeSettings",
+    "PlaySettings",
     "PlayerNode",
     "PlayerSettings",
     "found_specs",

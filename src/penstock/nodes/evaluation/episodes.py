@@ -1,16 +1,55 @@
 """Plays greedy episodes in the lanes of one source. The caller decides which lane plays which episode, and its seed."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from penstock.envs.finite import not_finite, spoilt_rows
+from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
-from penstock.kernels.actions import environment_array, to_environment
-from penstock.types import Array, Arrays, EnvSource, NoiseSpec, PolicyBackend, Spaces, StepResult
+from penstock.policies.contract import PolicySpec
+from penstock.policies.session import Session
+from penstock.registry import load
+from penstock.types import Array, Arrays, BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces, StepResult
 
-__all__ = ["Episode", "play"]
+__all__ = ["Episode", "PlaySettings", "play"]
+
+
+@dataclass(frozen=True)
+class PlaySettings:
+    """What is played in an evaluation, and by which policy."""
+
+    env: EnvReference
+    vector: bool
+    """Use Gymnasium's own vector environment of this id."""
+    ignore_obs: tuple[str, ...]
+    """Fields of the observation that are left out."""
+    spaces: Spaces
+    policy: PolicySpec
+    backend: BackendSpec
+    lanes: int
+    seed: int
+    """Of the evaluation. An episode's seed depends on it and on the episode's number."""
+    bad_numbers: Literal["stop", "skip"]
+    """An episode with NaN or infinity is an error (``stop``) or does not count (``skip``)."""
+    open_limit_s: float
+    """How long making the policy or the environments may take, in seconds."""
+
+    @property
+    def name(self) -> str:
+        """Name of the environment, for messages."""
+        return display_name(self.env)
+
+    def make_backend(self) -> PolicyBackend:
+        """The policy, without parameters."""
+        backend: PolicyBackend = load(self.backend.build)(*self.backend.arguments)
+        return backend
+
+    def open_source(self, lanes: int, seed: int) -> EnvSource:
+        """The environments of so many lanes. ``seed`` is for sources that seed themselves."""
+        return open_source(self.env, self.vector, lanes, seed=seed, ignore_obs=self.ignore_obs, mask=self.spaces.mask)
 
 
 class Episode(NamedTuple):
@@ -25,53 +64,49 @@ class Episode(NamedTuple):
 
 
 def play(
+    settings: PlaySettings,
     source: EnvSource,
     backend: PolicyBackend,
-    spaces: Spaces,
     *,
-    noise: NoiseSpec,
-    name: str,
     seed_of: Callable[[int], int],
     next_number: Callable[[int], int | None],
-    bad_numbers: Literal["stop", "skip"],
 ) -> Iterator[Episode | None]:
     """Play greedy episodes. Yields each one as it ends, and ``None`` after every vector step.
 
     Ends once no lane has an episode to play. Does not close the source.
 
     Args:
+        settings: what is played.
         source: steps the lanes.
         backend: the policy, with its parameters loaded.
-        spaces: of the environment.
-        noise: of the policy. Greedy actions get noise of this shape, all zero.
-        name: of the environment, for messages.
         seed_of: number of an episode -> its seed.
         next_number: lane -> number of the episode that the lane begins. ``None``: none for now; the lane plays an
             episode that does not count, and asks again after it.
-        bad_numbers: an episode with NaN or infinity is an error (``stop``) or is skipped (``skip``).
 
     Raises:
         BadDataError: an observation or a reward is NaN or infinite. The text names environment, field, lane and step.
             With ``skip``, only if the source cannot reset a single lane.
     """
-    playing = _Playing(source, name, seed_of, next_number, skips=bad_numbers == "skip")
-    lanes, spec = source.num_lanes, spaces.action_spec()
+    playing = _Playing(source, settings.name, seed_of, next_number, skips=settings.bad_numbers == "skip")
+    lanes, spec, policy = source.num_lanes, settings.spaces.action_spec(), settings.policy
     action = np.zeros((lanes, *spec.shape), spec.dtype)
-    outgoing = environment_array(spaces.action, lanes)
-    explore, none = np.zeros(lanes, np.float32), np.zeros((lanes, *noise.shape), np.float32)
+    session = Session(policy, settings.spaces.action, np.arange(lanes))
     obs = source.reset([playing.seed(lane) for lane in range(lanes)])
     yield from playing.begun(obs, range(lanes))
     while playing.busy():
-        backend.act(obs, none, explore, {"action": action})
-        to_environment(action, spaces.action, outgoing)
-        result = source.step(outgoing, playing.next_seed)
+        given = {**obs, "first": playing.first} if policy.carry else obs
+        result = source.step(session.act(backend, given, {"action": action}), playing.next_seed)
         yield from playing.stepped(result)
         obs = result.obs
         yield None
 
 
 class _Playing:
-    """The current episode of each lane of a source."""
+    """The current episode of each lane of a source.
+
+    Attributes:
+        first: bool ``[lanes]``: the lane's latest observation begins an episode.
+    """
 
     def __init__(
         self,
@@ -92,6 +127,7 @@ class _Playing:
         self._next: dict[int, int | None] = {}
         """Lane -> episode that a same-step source began in the same step in which the lane's last one ended."""
         self._returns, self._lengths = np.zeros(lanes), np.zeros(lanes, np.int64)
+        self.first = np.ones(lanes, np.bool_)
 
     def busy(self) -> bool:
         """True while a lane plays an episode that counts."""
@@ -128,6 +164,8 @@ class _Playing:
         spoilt = spoilt_rows(result.obs, result.reward)
         played = ~result.reset
         ended = (result.terminated | result.truncated) & played
+        # A source that resets in the next step still shows the last observation here.
+        self.first[...] = ended if self._source.same_step else result.reset
         for lane in spoilt:
             # A same-step source gives the next episode's first observation in the step that ends an episode.
             of_next = ended[lane] and self._source.same_step and np.isfinite(result.reward[lane])
@@ -172,6 +210,7 @@ class _Playing:
         first, _ = next(begun)
         for field, values in obs.items():
             values[lane] = first[field][lane]
+        self.first[lane] = True
         return True
 
     def _refuse(self, lane: int, obs: Arrays, reward: Array) -> None:

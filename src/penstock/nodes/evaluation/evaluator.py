@@ -8,19 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
-from penstock.envs.sources import display_name, open_source
 from penstock.errors import BadDataError
 from penstock.metrics.report import Report, report_sequence, write_report
 from penstock.nodes.contract import Ports
-from penstock.nodes.evaluation.episodes import Episode, play
-from penstock.policies import PolicyGraph
-from penstock.registry import load
+from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.seeding import VALIDATION_LANE, validation_seed
-from penstock.types import BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
+from penstock.types import EnvSource
 
 __all__ = ["EvaluatorNode", "EvaluatorSettings", "summary"]
 
@@ -33,18 +29,8 @@ FINISH_LIMIT_S = 2.0
 class EvaluatorSettings:
     """Which episodes are played, and how."""
 
-    env: EnvReference
-    vector: bool
-    ignore_obs: tuple[str, ...]
-    spaces: Spaces
-    policy: PolicyGraph
-    backend: BackendSpec
+    play: PlaySettings
     episodes: int
-    lanes: int
-    seed: int
-    bad_numbers: Literal["stop", "skip"]
-    """An episode with NaN or infinity is an error (``stop``) or does not count (``skip``)."""
-    open_limit_s: float
 
 
 class EvaluatorNode:
@@ -63,9 +49,9 @@ class EvaluatorNode:
         self._requests = ports.stream_reader("evaluations")
         self._reports = ports.stream_writer("reports")
         self._board = ports.board_writer("evaluation")
-        settings = self._settings
-        with ports.busy("open the policy", settings.open_limit_s):
-            self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
+        played = self._settings.play
+        with ports.busy("open the policy", played.open_limit_s):
+            self._backend = played.make_backend()
 
     def ready(self) -> bool:
         """True while episodes are being played, or a request is waiting."""
@@ -99,28 +85,24 @@ class EvaluatorNode:
         if index is None:
             return
         slot = self._requests.slot(index)
-        self._backend.load({spec.name: slot[spec.name] for spec in self._settings.policy.published()})
+        self._backend.load({spec.name: slot[spec.name] for spec in self._settings.play.policy.published()})
         self._update, self._steps = int(slot["update"]), int(slot["steps"])
         self._elapsed_s = float(slot["elapsed_s"])
         self._request = index
-        settings = self._settings
+        played, episodes = self._settings.play, self._settings.episodes
         self._episodes: list[Episode] = []
-        with self._ports.busy("open environment", settings.open_limit_s):
-            lanes = min(settings.lanes, settings.episodes)
-            seed = settings.seed + VALIDATION_LANE
-            self._source = open_source(settings.env, settings.vector, lanes, seed=seed, ignore_obs=settings.ignore_obs)
+        with self._ports.busy("open environment", played.open_limit_s):
+            lanes = min(played.lanes, episodes)
+            self._source = played.open_source(lanes, played.seed + VALIDATION_LANE)
         self._source.watch(self._ports.sign())
         # The episodes of each lane are fixed beforehand, so that short ones are not favoured.
-        numbers = [iter(range(lane, settings.episodes, lanes)) for lane in range(lanes)]
+        numbers = [iter(range(lane, episodes, lanes)) for lane in range(lanes)]
         self._play = play(
+            played,
             self._source,
             self._backend,
-            settings.spaces,
-            noise=settings.policy.head.noise,
-            name=display_name(settings.env),
-            seed_of=partial(validation_seed, settings.seed),
+            seed_of=partial(validation_seed, played.seed),
             next_number=lambda lane: next(numbers[lane], None),
-            bad_numbers=settings.bad_numbers,
         )
 
     def _out_of_time(self) -> bool:
@@ -131,8 +113,7 @@ class EvaluatorNode:
 
     def _end(self) -> None:
         if not self._episodes:
-            name = display_name(self._settings.env)
-            raise BadDataError(f"evaluation: every episode of {name} held NaN or infinity")
+            raise BadDataError(f"evaluation: every episode of {self._settings.play.name} held NaN or infinity")
         self._tell()
         self._free()
 

@@ -8,20 +8,17 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from penstock.envs.deadline import deadline
-from penstock.envs.sources import display_name, open_source
 from penstock.errors import EnvError
 from penstock.nodes.contract import Ports
-from penstock.nodes.evaluation.episodes import Episode, play
+from penstock.nodes.evaluation.episodes import Episode, PlaySettings, play
 from penstock.nodes.evaluation.tickets import ALWAYS_PLAYED, Ending
-from penstock.policies import PolicyGraph
-from penstock.registry import load
 from penstock.seeding import final_seed
-from penstock.types import BackendSpec, EnvReference, EnvSource, PolicyBackend, Spaces
+from penstock.types import EnvSource
 
 __all__ = ["PlayerNode", "PlayerSettings"]
 
@@ -32,21 +29,11 @@ STEP_LIMIT_S = 0.05
 class PlayerSettings:
     """Which environment is played, and how."""
 
-    env: EnvReference
-    vector: bool
-    ignore_obs: tuple[str, ...]
-    spaces: Spaces
-    policy: PolicyGraph
-    backend: BackendSpec
+    play: PlaySettings
     index: int
     """Number of this player, from 0."""
-    lanes: int
-    seed: int
-    """Seed of the evaluation. An episode's seed depends on it and on the episode's number."""
-    bad_numbers: Literal["stop", "skip"]
     env_timeout: float
     """Seconds that a vector step may take."""
-    open_limit_s: float
 
 
 class _Answer(NamedTuple):
@@ -75,15 +62,12 @@ class PlayerNode:
         self._tickets = ports.stream_reader("tickets")
         self._episodes = ports.stream_writer("episodes")
         self._policy = ports.board_reader("policy")
-        settings = self._settings
-        with ports.busy("open the policy", settings.open_limit_s):
-            self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
+        played = self._settings.play
+        with ports.busy("open the policy", played.open_limit_s):
+            self._backend = played.make_backend()
         self._loaded = False
-        with ports.busy("open environment", settings.open_limit_s):
-            seed = final_seed(settings.seed, settings.index)
-            self._source = open_source(
-                settings.env, settings.vector, settings.lanes, seed=seed, ignore_obs=settings.ignore_obs
-            )
+        with ports.busy("open environment", played.open_limit_s):
+            self._source = played.open_source(played.lanes, final_seed(played.seed, self._settings.index))
         self._source.watch(ports.sign())
 
     def ready(self) -> bool:
@@ -104,7 +88,7 @@ class PlayerNode:
             self._give_back()
             return
         self._send()
-        what = f"a step of environment {display_name(self._settings.env)} in its evaluation"
+        what = f"a step of environment {self._settings.play.name} in its evaluation"
         try:
             # One alarm for all steps of this call: an alarm costs as much as a step of a small environment.
             with deadline(self._settings.env_timeout, what):
@@ -134,24 +118,21 @@ class PlayerNode:
                 self._unsent.append(_Answer(self._held[ended.number], ending, ended))
 
     def _begin(self) -> Iterator[Episode | None]:
-        settings = self._settings
+        played = self._settings.play
         if self._source is None:
-            raise EnvError(f"environment {display_name(settings.env)} is closed")
+            raise EnvError(f"environment {played.name} is closed")
         if not self._loaded:
-            published = {spec.name: np.empty(spec.shape, spec.dtype) for spec in settings.policy.published()}
+            published = {spec.name: np.empty(spec.shape, spec.dtype) for spec in played.policy.published()}
             # The judge publishes the policy before it hands out tickets, so the policy is there.
             self._policy.read(published)
             self._backend.load(published)
             self._loaded = True
         return play(
+            played,
             self._source,
             self._backend,
-            settings.spaces,
-            noise=settings.policy.head.noise,
-            name=display_name(settings.env),
-            seed_of=partial(final_seed, settings.seed),
+            seed_of=partial(final_seed, played.seed),
             next_number=self._next_number,
-            bad_numbers=settings.bad_numbers,
         )
 
     def _next_number(self, _lane: int) -> int | None:

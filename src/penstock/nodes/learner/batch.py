@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 from penstock.nodes.ports import StreamReader
 from penstock.types import Array
 
-__all__ = ["Assembly", "Minibatches", "minibatches", "valid_rows"]
+__all__ = ["Assembly", "Minibatches", "minibatches", "valid_rows", "whole_lanes"]
 
 
 class Assembly:
@@ -67,7 +67,7 @@ class Minibatches(NamedTuple):
     """The minibatches of one epoch."""
 
     indices: Array
-    """int64 ``[n, m]`` flat rows. The last minibatch is padded with row 0 if rows do not suffice."""
+    """int64 ``[n, m]``: flat rows, or row 0 of whole lanes. The last minibatch is padded with 0 if need be."""
     weights: Array
     """float32 ``[n, m]``: 1, or 0 for padding."""
 
@@ -86,8 +86,15 @@ def valid_rows(rollouts: StreamReader, slots: Sequence[int]) -> Array:
     return np.concatenate(parts)
 
 
+def whole_lanes(rollouts: StreamReader, slots: Sequence[int]) -> Array:
+    """Flat indices of row 0 of every lane with a valid row, in lane order: int64 ``[n]``."""
+    valid = rollouts.arrays["valid"]
+    _, rows, lanes = valid.shape
+    return np.concatenate([slot * rows * lanes + np.flatnonzero(valid[slot, :-1].any(0)) for slot in slots])
+
+
 def minibatches(rows: Array, size: int, key: tuple[int, int, int]) -> Minibatches:
-    """A fresh uniform permutation of ``rows``, cut into minibatches; ``key`` is (seed, update, epoch)."""
+    """A fresh uniform permutation of rows or lanes, cut into minibatches; ``key`` is (seed, update, epoch)."""
     seed, update, epoch = key
     order = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, epoch, update])).permutation(rows)
     count = -(-len(order) // size)

@@ -1,6 +1,6 @@
 """The layout of two edges: the slot with the gradients of one step, and the board of parameters.
 
-Sends and receives nothing: `penstock.exchange.gradients` fills slots, `ParameterNode` reads them.
+Sends and receives nothing: `penstock.gradient_exchange.gradients` fills slots, `ParameterNode` reads them.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ import numpy as np
 from penstock.algorithm import Schedule, UpdaterSettings
 from penstock.errors import BadDataError, PenstockError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows
+from penstock.nodes.learner.batch import Assembly, Minibatches, minibatches, valid_rows, whole_lanes
 from penstock.nodes.learner.keeper import NOTHING_KEPT, Keeper, KeeperSettings
 from penstock.nodes.learner.record import drop, follow
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
@@ -47,6 +47,7 @@ class LearnerNode(WorkingNode):
             raise PenstockError("a stream of rollouts is learned from in epochs")
         self._schedule = settings.keeper.spec.schedule
         self._settings = settings
+        self._units = valid_rows if settings.keeper.spec.unit == "row" else whole_lanes
         self._seconds_per_minibatch = 0.0
 
     def _begin(self, ports: Ports) -> Work:
@@ -107,11 +108,11 @@ class LearnerNode(WorkingNode):
         lags = [self._assembly.lag(slot, update) for slot in slots]
         with self._ports.span("targets"):
             self._updater.begin(slots, min(1.0, float(committed["steps"]) / run.timesteps))
-        rows = valid_rows(self._rollouts, slots)
+        units = self._units(self._rollouts, slots)
         metrics: list[dict[str, float]] = []
         for epoch in range(schedule.epochs):
             with self._ports.span("permute"):
-                permuted = minibatches(rows, schedule.mini_batch_size, (run.seed, update, epoch))
+                permuted = minibatches(units, schedule.mini_batch_size, (run.seed, update, epoch))
             yield from self._epoch(permuted)
             if self._ports.stopping():
                 return

@@ -42,6 +42,7 @@ def record_specs(
     - ``lane_rollout``: number of each lane's next rollout.
     - ``lane_position``: position of each lane at the end of its last rollout.
     - ``lane_collected``, ``lane_spoilt``: rows that each lane had given by then, and those dropped for bad numbers.
+    - ``lane_carry.*``: the policy's carry of each lane then, if it has one.
     - ``steps``, ``stale``: rows that were learned, and rows that were dropped for their age.
     """
     return (
@@ -94,6 +95,7 @@ def _common(spec: AlgorithmSpec, num_envs: int, *, shaped: bool) -> tuple[ArrayS
         ArraySpec("lane_position", (num_envs, 4), "int64"),
         ArraySpec("lane_collected", (num_envs,), "int64"),
         ArraySpec("lane_spoilt", (num_envs,), "int64"),
+        *(ArraySpec(f"lane_{part.name}", (num_envs, *part.shape), part.dtype) for part in spec.policy.carry),
         ArraySpec("stale", (), "int64"),
     )
 
@@ -156,8 +158,9 @@ def _name_consumed(new: Arrays, rollouts: StreamReader, slots: Sequence[int]) ->
 def _place_lanes(new: Arrays, rollout: Arrays) -> None:
     first, lanes = int(rollout["first_lane"]), len(rollout["lane_position"])
     new["lane_rollout"][first : first + lanes] = rollout["rollout"] + 1
-    for name in ("lane_position", "lane_collected", "lane_spoilt"):
-        new[name][first : first + lanes] = rollout[name]
+    for name in new:
+        if name.startswith("lane_") and name in rollout:
+            new[name][first : first + lanes] = rollout[name]
 
 
 def _add_episodes(new: Arrays, rollouts: Sequence[Arrays]) -> None:

@@ -69,14 +69,25 @@ def library(
 
 
 def _compile(graph: GraphModule, inputs: Sequence[Tensor], path: Path) -> None:
-    """Build the library at ``path``. Other processes see it whole or not at all."""
+    """Build the library at ``path``. Other processes see it whole or not at all.
+
+    If it calls operators that are not torch's own, torch writes a file that names them. The loader looks for that file
+    beside the library, under its name with the suffix ``.json``. So the file is in place before the library is.
+    """
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # torch warns about its own internals
         options = {**OPTIONS, "aot_inductor.output_path": str(Path(folder) / "update.so")}
         built = torch._inductor.aot_compile(graph, tuple(inputs), options=options)  # noqa: SLF001
-        with Path(str(built)).open("rb") as library:
-            os.fsync(library.fileno())
-        Path(library.name).replace(path)
+        for operators in Path(folder).glob("*.wrapper.json"):
+            _keep(operators, path.with_suffix(".json"))
+        _keep(Path(str(built)), path)
+
+
+def _keep(built: Path, path: Path) -> None:
+    """Move a whole file to its place."""
+    with built.open("rb") as file:
+        os.fsync(file.fileno())
+    built.replace(path)
 
 
 def _key(graph: GraphModule, inputs: Sequence[Tensor]) -> str:

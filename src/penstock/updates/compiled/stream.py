@@ -8,7 +8,7 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.algorithm_package import load_functions
 from penstock.types import Array
-from penstock.updates.batch import Batch
+from penstock.updates.batch import batch_of
 from penstock.updates.compiled.program import whole_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.stream_learning import StreamLearner
@@ -31,13 +31,14 @@ class CompiledUpdater(StreamLearner):
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
         """Lay out the buffers and compile the phases."""
-        super().__init__(algorithm, _batch(settings, arrays), settings.spec.schedule.mini_batch_size, parts=1)
+        super().__init__(algorithm, batch_of(settings, arrays), settings.spec.schedule.mini_batch_size, parts=1)
         self._position = torch.zeros((), dtype=torch.int64, device=settings.device)
         rows = {**self._rows, POSITION: self._position}
         self._stepper = CompiledStepper(algorithm.phases, settings, rows, whole_of(_take, algorithm.whole))
         self._stepper.prepare_steps()
 
     def _learn(self, weights: Array) -> None:
+        """Take a gradient step by each gathered minibatch. Libraries read its weights themselves."""
         self._position.zero_()
         for _ in weights:
             self._stepper.step_here()
@@ -49,16 +50,11 @@ class CompiledParts(StreamLearner):
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
         """Lay out the buffers and compile the phases."""
         size = settings.spec.schedule.mini_batch_size
-        super().__init__(algorithm, _batch(settings, arrays), size, settings.accumulate)
+        super().__init__(algorithm, batch_of(settings, arrays), size, settings.accumulate)
         part = {name: values.new_zeros((size, *values.shape[2:])) for name, values in self._rows.items()}
         stepper = CompiledStepper(algorithm.phases, settings, part, dict)
         stepper.prepare_parts()
         self._stepper = stepper
-
-
-def _batch(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> Batch:
-    spec, device = settings.spec, torch.device(settings.device)
-    return Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
 
 
 POSITION = "position"

@@ -7,7 +7,7 @@ import torch
 from penstock.algorithm import Algorithm, UpdaterSettings
 from penstock.algorithm_package import load_functions
 from penstock.types import Array
-from penstock.updates.batch import Batch
+from penstock.updates.batch import batch_of
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.stream_learning import StreamLearner
 
@@ -24,7 +24,6 @@ class EagerUpdater(StreamLearner):
     """Runs an algorithm's phases over the rows of a stream."""
 
     def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
-        spec, device = settings.spec, torch.device(settings.device)
-        batch = Batch(arrays, spec.minibatch, spec.targets, device, staged=device.type != "cpu")
-        super().__init__(algorithm, batch, spec.schedule.mini_batch_size, settings.accumulate)
+        size = settings.spec.schedule.mini_batch_size
+        super().__init__(algorithm, batch_of(settings, arrays), size, settings.accumulate)
         self._stepper = EagerStepper(algorithm.phases, settings)

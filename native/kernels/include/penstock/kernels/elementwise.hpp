@@ -1,6 +1,6 @@
-// The elementwise functions of one vector: exp, tanh, erf and what networks make of them.
-// Error bounds are relative unless said, found over every range that tests/kernels/test_elementwise.py walks.
-// Does not raise floating point errors for NaN or infinities: NaN comes through, infinities saturate.
+// The elementwise functions of one vector: exp, tanh, erf, and the activations that are made of them.
+// Error bounds are relative unless a comment says otherwise. They hold over all ranges of tests/kernels/test_elementwise.py.
+// NaN and infinities raise no floating point errors: NaN gives NaN, infinities saturate.
 #pragma once
 
 #include "penstock/kernels/level.hpp"
@@ -9,14 +9,14 @@
 namespace penstock::kernels {
 namespace {
 
-// exp on [-87.3, 88.3], clamped outside: 2^n e^r with |r| <= ln(2) / 2 and a polynomial of degree 6 (Chebyshev fit,
-// 1.0e-8 before rounding). At most 2 ulp.
+// exp on [-87.3, 88.3], clamped outside. It is 2^n e^r with |r| <= ln(2) / 2; e^r is a polynomial of degree 6 (Chebyshev
+// fit, error 1.0e-8 before rounding). The error is at most 2 ulp.
 PENSTOCK_INLINE Vec exp(Vec x) {
     constexpr float magic = 12582912.0F;  // 1.5 * 2^23: adding it leaves the rounded integer in the low bits
     x = at_most(all(88.3F), at_least(all(-87.3F), x));
     const Vec shifted = fma(x, all(1.44269504F), all(magic));
     const Vec n = shifted - magic;
-    // ln 2 in two parts, the first with few enough bits that n * part is exact.
+    // ln 2 in two parts. The first part has so few bits that n * part is exact.
     Vec r = fma(n, all(-0.693359375F), x);
     r = fma(n, all(2.12194440e-4F), r);
     Vec p = fma(all(1.3926183587713494e-3F), r, all(8.363179052722578e-3F));
@@ -28,8 +28,8 @@ PENSTOCK_INLINE Vec exp(Vec x) {
     return y * (Vec)scale;
 }
 
-// tanh as x P(x^2) / Q(x^2) on [-9.01, 9.01], +-1 beyond: least maximum relative error fit, 6e-8 before rounding,
-// at most 4e-7 after.
+// tanh as x P(x^2) / Q(x^2) on [-9.01, 9.01], and +-1 beyond. The fit has the least maximum relative error: 6e-8 before
+// rounding, at most 4e-7 after.
 PENSTOCK_INLINE Vec tanh(Vec x) {
     x = at_most(all(9.01F), at_least(all(-9.01F), x));
     const Vec z = x * x;
@@ -45,7 +45,7 @@ PENSTOCK_INLINE Vec tanh(Vec x) {
     return at_most(all(1.0F), at_least(all(-1.0F), y));
 }
 
-// erf by the same kind of fit on [-3.9, 3.9]: 1.7e-8 before rounding, at most 5e-7 after.
+// erf by the same kind of fit on [-3.9, 3.9]. The error is 1.7e-8 before rounding, at most 5e-7 after.
 PENSTOCK_INLINE Vec erf(Vec x) {
     x = at_most(all(3.9F), at_least(all(-3.9F), x));
     const Vec z = x * x;
@@ -62,10 +62,10 @@ PENSTOCK_INLINE Vec erf(Vec x) {
     return x * p / q;
 }
 
-// Relative, so that silu of a large negative number goes to zero.
+// The error bound is relative, so that silu of a large negative number goes to zero.
 PENSTOCK_INLINE Vec sigmoid(Vec x) { return 1.0F / (exp(-x) + 1.0F); }
 
-// Below -5.5 (where it is above -1.1e-7) zero: x would magnify the rounding of 1 + erf.
+// Zero below -5.5, where gelu is above -1.1e-7. There the product with x would magnify the rounding error of 1 + erf.
 PENSTOCK_INLINE Vec gelu(Vec x) {
     const Vec y = x * fma(erf(x * 0.70710678F), all(0.5F), all(0.5F));
     return x < -5.5F ? all(0.0F) : y;

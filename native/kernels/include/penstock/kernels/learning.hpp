@@ -1,5 +1,5 @@
-// What a gradient step adds to a forward pass: slopes of activations, sums over rows, Adam.
-// Counts are multiples of the width; what pads them is zero and stays zero.
+// The parts of a gradient step that a forward pass does not have: slopes of activations, sums over rows, Adam.
+// Counts are multiples of the width. The padding is zero and stays zero.
 #pragma once
 
 #include "penstock/kernels/elementwise.hpp"
@@ -7,7 +7,7 @@
 namespace penstock::kernels {
 namespace {
 
-// f'(z) from y = f(z), or from z where y does not tell.
+// f'(z), computed from y = f(z); from z where y does not determine it.
 template <Elementwise kind>
 PENSTOCK_INLINE Vec slope_of(Vec z, Vec y) {
     if constexpr (kind == Elementwise::tanh) return fma(-y, y, all(1.0F));
@@ -75,7 +75,7 @@ PENSTOCK_INLINE void transpose_four(const float* from, std::ptrdiff_t from_strid
     for (int c = 0; c < 4; ++c) __builtin_memcpy(to + c * to_stride, &column[c], sizeof(Four));
 }
 
-// Blocks of four by four in registers; what is left over number by number.
+// Transposes blocks of four by four in registers, and the remaining numbers one by one.
 void transpose(const float* from, std::ptrdiff_t from_stride, std::int32_t rows, std::int32_t columns, float* to,
                std::ptrdiff_t to_stride) {
     const std::int32_t whole_rows = rows / 4 * 4;
@@ -88,8 +88,8 @@ void transpose(const float* from, std::ptrdiff_t from_stride, std::int32_t rows,
 }
 
 double squares(const float* values, std::size_t count) {
-    // A few thousand floats at a time, so that a large sum does not swallow small squares; four chains, so that none
-    // waits for the other.
+    // A few thousand floats at a time, so that a large sum does not swallow small squares. Four chains, so that no sum
+    // waits for another.
     constexpr std::size_t block = 2048;
     double total = 0.0;
     for (std::size_t start = 0; start < count; start += block) {

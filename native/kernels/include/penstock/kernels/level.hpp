@@ -1,10 +1,12 @@
-// What one instruction-set level offers, as a table of functions; the same sources are compiled once per level.
-// Holds no state and no choice of its own: `best_level` picks once, by what the processor says.
+// The functions of one instruction-set level, as a table. The same sources are compiled once for each level.
+// Holds no state. `best_level` asks the processor once which level to use.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "penstock/kernels/cells.hpp"
 
 namespace penstock::kernels {
 
@@ -12,8 +14,9 @@ enum class Elementwise : std::int32_t { none, tanh, relu, elu, silu, gelu, sigmo
 
 enum class Distribution : std::int32_t { normal, uniform, gumbel };
 
-// One packed linear layer. Wide: `weight` is [inputs, padded], `bias` [padded], zero beyond `outputs`.
-// Narrow (few outputs): `weight` is [outputs, depth], zero beyond `inputs`, and `bias` [outputs].
+// One packed linear layer.
+// Wide: `weight` is [inputs, padded] and `bias` [padded]; both are zero beyond `outputs`.
+// Narrow (few outputs): `weight` is [outputs, depth], zero beyond `inputs`; `bias` is [outputs].
 struct Linear {
     std::int32_t inputs;
     std::int32_t outputs;
@@ -24,9 +27,14 @@ struct Linear {
     const float* bias;
 };
 
-// c[i, :] = init[i, :] + sum over k of a(i, k) * b[k, :], with a(i, k) = a[i * a_row + k * a_step]. One form serves a
-// layer's outputs (init is its bias, at stride 0), the gradient of its inputs (b is the transposed weight) and of its
-// weight (a is read transposed; init is c, so that chunks of rows add up). `columns` is a multiple of the width.
+// c[i, :] = init[i, :] + sum over k of a(i, k) * b[k, :], with a(i, k) = a[i * a_row + k * a_step].
+//
+// It computes three things:
+//   - a layer's outputs: init is the bias, at stride 0;
+//   - the gradient of a layer's inputs: b is the transposed weight;
+//   - the gradient of a layer's weight: a is read transposed, and init is c, so that chunks of rows add up.
+//
+// `columns` is a multiple of the width.
 struct Product {
     const float* a;
     std::ptrdiff_t a_row, a_step;
@@ -62,25 +70,38 @@ struct RmsProp {
     float epsilon;
 };
 
+// One step of the cells of a recurrent layer. `size`, its cells, is a multiple of the width.
+struct Cells {
+    const float* sums;  // [rows, 4 size]: i, f, g, o of an LSTM; r, z and both parts of n of a GRU
+    float* state;       // [rows, size], read and written: c of an LSTM, h of a GRU
+    float* out;         // [rows, out_stride]: the next h
+    std::ptrdiff_t out_stride;
+    std::int32_t rows;
+    std::int32_t size;
+};
+
 struct Noise {
     std::uint64_t seed;
     std::uint64_t step;
     const std::int64_t* lanes;  // [count]
     std::size_t count;
-    std::size_t size;           // numbers a lane
+    std::size_t size;           // numbers for each lane
     Distribution distribution;
 };
 
 struct Level {
     const char* name;
     std::int32_t width;  // floats in one vector
-    // out[r, :padded] = in[r, :] W + b. Every row is computed by the same operations in the same order, whatever
-    // `rows` is. Buffers may be read up to `depth` and written up to `padded` columns.
+    // out[r, :padded] = in[r, :] W + b. Each row is computed by the same operations in the same order, for any number of
+    // rows. Buffers may be read up to `depth` columns and written up to `padded` columns.
     void (*linear)(const Linear&, const float* in, std::ptrdiff_t in_stride, std::int32_t rows, float* out,
                    std::ptrdiff_t out_stride);
     void (*elementwise)(Elementwise, float* values, std::size_t count);
     void (*product)(const Product&);
-    // d *= f'(z), with y = f(z); `z` is read for silu and gelu alone. `count` is a multiple of the width, as below.
+    // See penstock.policies.LSTM and GRU.
+    void (*lstm)(const Cells&);
+    void (*gru)(const Cells&);
+    // d *= f'(z), with y = f(z). `z` is read only for silu and gelu. `count` is a multiple of the width, here and below.
     void (*slope)(Elementwise, const float* z, const float* y, float* d, std::size_t count);
     // to[c] += sum over r of from[r, c].
     void (*add_rows)(const float* from, std::ptrdiff_t stride, std::int32_t rows, std::int32_t columns, float* to);
@@ -91,17 +112,21 @@ struct Level {
     double (*squares)(const float* values, std::size_t count);
     void (*adam)(const Adam&);
     void (*rmsprop)(const RmsProp&);
-    // out[count, size]; the same bits at every level.
+    // Writes out[count, size], the same bits at every level.
     void (*noise)(const Noise&, float* out);
+    void (*lstm_step)(const LstmStep&);
+    void (*lstm_gradient)(const LstmGradient&);
+    void (*gru_step)(const GruStep&);
+    void (*gru_gradient)(const GruGradient&);
 };
 
-// A layer of at most this many outputs is packed narrow: a dot product a row beats a mostly empty vector.
+// A layer of at most this many outputs is packed narrow: one dot product for each row is faster than a mostly empty vector.
 inline constexpr std::int32_t kNarrowOutputs = 4;
 
 // Every level that this processor can run, slowest first.
 std::span<const Level* const> levels();
 
-// The fastest of them, or the one called `name`; throws std::invalid_argument if this processor lacks it.
+// The fastest of these levels, or the one called `name`. Throws std::invalid_argument if this processor lacks it.
 const Level& best_level();
 const Level& level(const char* name);
 

@@ -1,6 +1,5 @@
-// Products of small matrices in register tiles of rows x vectors, and y = x W + b on top of them.
-// Does not apply activations. Every number is one chain of products in the order of k, so a row's bits do not depend on
-// the tile that it falls into.
+// Products of small matrices in register tiles of rows x vectors, and y = x W + b made of them. Applies no activations.
+// Each number is one chain of products in the order of k. So a row's bits do not depend on its tile.
 #pragma once
 
 #include "penstock/kernels/level.hpp"
@@ -28,7 +27,7 @@ PENSTOCK_INLINE void tile(const Product& p) {
         for (int v = 0; v < vectors; ++v) store(p.c + r * p.c_stride + v * kWidth, sums[r][v]);
 }
 
-// `rows` rows of all columns.
+// Computes `rows` rows, all columns.
 template <int rows, int vectors>
 void strip(const Product& whole) {
     Product part = whole;
@@ -50,8 +49,9 @@ void strip(const Product& whole) {
 }
 
 void product(const Product& whole) {
-    // 32 vector registers with AVX-512, 16 below: they hold the sums, one row of b and one number of a. With 16, tiles of
-    // six rows fit too, but were 10 % slower than four (64 x 64 x 64 on Zen 3): more to fill and empty.
+    // There are 32 vector registers with AVX-512, and 16 below. They hold the sums, one row of b and one number of a.
+    // With 16 registers tiles of six rows fit as well. They were 10 % slower than tiles of four (64 x 64 x 64 on Zen 3),
+    // because there is more to fill and to empty.
     constexpr int most = kWidth == 16 ? 4 : 2;
     constexpr int one = kWidth == 16 ? 4 : 8;
     Product part = whole;

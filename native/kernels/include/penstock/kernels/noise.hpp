@@ -1,7 +1,7 @@
-// Counter-based noise: Philox keyed by the seed, with (block, lane, step) as the counter; normal, uniform and Gumbel
-// numbers made from its words.
-// Uses no libm: sums, products, quotients and square roots of doubles are exact to the last bit on every IEEE machine,
-// so the numbers are the same on all of them.
+// Counter-based noise: normal, uniform and Gumbel numbers, made from words of Philox. The key is the seed, the counter is
+// (block, lane, step).
+// Uses no libm. Every IEEE machine computes sums, products, quotients and square roots of doubles exactly alike, so the
+// numbers are the same on all machines.
 #pragma once
 
 #include "penstock/kernels/level.hpp"
@@ -16,7 +16,7 @@ PENSTOCK_INLINE double log(double x) {
     std::uint64_t bits;
     __builtin_memcpy(&bits, &x, sizeof(x));
     const std::uint64_t offset = bits - 0x3FE6A09E667F3BCDULL;  // the bits of sqrt(1/2)
-    // The exponent as a small non-negative number, so that its conversion is cheap in every instruction set.
+    // The exponent is made a small non-negative number, because its conversion is cheap in every instruction set.
     const auto exponent = static_cast<std::int32_t>(static_cast<std::uint32_t>((offset >> 52) + 2048U) & 4095U) - 2048;
     const std::uint64_t mantissa = bits - (offset & 0xFFF0000000000000ULL);
     double m;
@@ -32,10 +32,10 @@ PENSTOCK_INLINE double log(double x) {
     return 2.0 * s * p + static_cast<double>(exponent) * 0.6931471805599453;
 }
 
-// (0, 1): no end is ever drawn.
+// A number in (0, 1), never 0 or 1.
 PENSTOCK_INLINE double open_unit(std::uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
-// Box and Muller 1958: two words, two independent standard normals. The angle is reduced to an eighth of a turn.
+// Box and Muller 1958: two words give two independent standard normals. The angle is reduced to an eighth of a turn.
 PENSTOCK_INLINE void normal_pair(std::uint32_t a, std::uint32_t b, float& first, float& second) {
     const double radius = __builtin_sqrt(-2.0 * log(open_unit(a)));
     const auto quadrant = (b + 0x20000000U) >> 30;
@@ -62,7 +62,7 @@ PENSTOCK_INLINE void normal_pair(std::uint32_t a, std::uint32_t b, float& first,
     second = static_cast<float>(sign_y * y);
 }
 
-// The first `used` of each counter's four words.
+// Uses the first `used` of each counter's four words.
 template <Distribution distribution>
 PENSTOCK_INLINE void transform(const Words& words, int used, float (&out)[4][kBatch]) {
     if constexpr (distribution == Distribution::normal) {

@@ -1,5 +1,5 @@
-// Counter-based words: Philox4x32-10 (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405), some counters at a time.
-// Integers only, so the words are the same on every machine and at every level.
+// Counter-based words: Philox4x32-10 (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405), several counters at once.
+// It computes with integers only, so the words are the same on every machine and at every level.
 #pragma once
 
 #include <cstdint>

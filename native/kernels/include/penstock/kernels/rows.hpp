@@ -1,5 +1,5 @@
 // Rows of arrays as plain pointers: where row i of a field begins, and how to read or write its numbers.
-// Owns nothing and checks nothing: the binding has done that.
+// Owns nothing and checks nothing: the binding has checked the arrays.
 #pragma once
 
 #include <cmath>
@@ -61,7 +61,7 @@ inline std::int64_t read_integer(const std::byte* from, Dtype dtype) {
     });
 }
 
-// Integers are rounded to the nearest, ties to even; NaN becomes `otherwise`.
+// Integers are rounded to the nearest, ties to even. NaN becomes `otherwise`.
 inline void write_number(std::byte* to, Dtype dtype, std::int32_t index, double value, double otherwise) {
     with_type(dtype, [&](auto zero) {
         using T = decltype(zero);

@@ -1,5 +1,5 @@
-// One vector of floats at the width of the level being compiled, by the compiler's vector extension.
-// Holds arithmetic only. Everything has internal linkage, so that no linker can mix the levels' copies.
+// One vector of floats at the width of the level that is compiled, by the compiler's vector extension. Arithmetic only.
+// All names have internal linkage, so that the linker cannot mix the copies of different levels.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <arm_neon.h>
 #endif
 
-// A width given by hand is for tests: the compiler then makes do with what the machine has.
+// Tests give a width by hand. The compiler then builds such vectors from those that the machine has.
 #if !defined(PENSTOCK_WIDTH)
 #if defined(__AVX512F__)
 #define PENSTOCK_WIDTH 16
@@ -39,11 +39,12 @@ PENSTOCK_INLINE Vec load(const float* from) {
 
 PENSTOCK_INLINE void store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof(value)); }
 
-// Minus zero leaves every number as it is, so that only the broadcast remains; plus zero would not.
+// Subtracting zero leaves every number as it is, so that the compiler keeps only the broadcast. Adding zero would change
+// minus zero.
 PENSTOCK_INLINE Vec all(float value) { return value - Vec{}; }
 
-// Contraction is off in the build; where the level has a fused product, it is asked for by name, so that a row's bits
-// do not depend on what the compiler makes of the surrounding loop.
+// Contraction is off in the build. A fused product is written by name where the level has one. So a row's bits do not
+// depend on how the compiler transforms the loop around it.
 PENSTOCK_INLINE Vec fma(Vec a, Vec b, Vec c) {
 #if PENSTOCK_WIDTH == 16 && defined(__AVX512F__)
     return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -56,9 +57,9 @@ PENSTOCK_INLINE Vec fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
-// A NaN in `value` comes through both: x86's minimum and maximum give the second operand unless the first is smaller
-// or larger, which is what the plain form says; gcc 12 does not see that they are one instruction (and warns of
-// its own header at the unmasked 512-bit forms).
+// A NaN in `value` gives NaN in both functions. x86's minimum and maximum return the second operand unless the first is
+// smaller or larger; the plain form says the same. gcc 12 does not turn the plain form into that one instruction. At the
+// unmasked 512-bit forms it warns about its own header.
 PENSTOCK_INLINE Vec at_most(Vec limit, Vec value) {
 #if PENSTOCK_WIDTH == 16 && defined(__AVX512F__)
     return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)limit, (__m512)value);

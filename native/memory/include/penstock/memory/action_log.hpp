@@ -1,9 +1,13 @@
-// Action log: for each lane a ring of the last actions, and where in which episode it stands. With the episode's seed it
-// restores an environment: reset, replay, compare the hash of the observations. It holds no observation.
+// Action log: for each lane a ring of its last actions, its episode and its position in the episode.
 //
-// Actions of a lane are numbered from 0 through all episodes; action a stands at a % capacity. One writer (the process
-// that steps the lanes); others may copy an episode out and learn whether the ring has come round meanwhile.
-// Zero-filled memory is a valid log.
+// With the episode's seed the log restores an environment:
+//   1. Reset the environment with the seed.
+//   2. Play the actions again.
+//   3. Compare the hash of the observations. The log holds no observations.
+//
+// The actions of a lane are numbered from 0 through all episodes. Action a stands at a % capacity. There is one writer:
+// the process that steps the lanes. Other processes may copy an episode, and learn whether the writer has overwritten a
+// part of it meanwhile. Zero-filled memory is a valid log.
 #pragma once
 
 #include <atomic>
@@ -17,7 +21,7 @@
 
 namespace penstock::memory {
 
-// Where a lane stands: `steps` actions into `episode`, whose first action has the number `first_step`.
+// The position of a lane: `steps` actions into `episode`. The first action of the episode has the number `first_step`.
 struct Position {
     std::int64_t episode;
     std::int64_t first_step;
@@ -44,7 +48,7 @@ class ActionLog {
     // Starts an episode; observe() then adds its first observation.
     void begin_episode(std::size_t index, std::int64_t episode) {
         Lane& lane = this->lane(index);
-        // relaxed, here and wherever only the writer reads back: others get positions from the commit record.
+        // relaxed, as wherever only the writer reads the value: other processes get positions from the commit record.
         lane.episode.store(episode, std::memory_order_relaxed);
         lane.first_step.store(lane.total.load(std::memory_order_relaxed), std::memory_order_relaxed);
         lane.hash.store(hash_start, std::memory_order_relaxed);
@@ -53,20 +57,20 @@ class ActionLog {
     void append(std::size_t index, const void* action) {
         Lane& lane = this->lane(index);
         const std::int64_t number = lane.total.load(std::memory_order_relaxed);
-        // Never lowered: after rewind() the ring is overwritten as far as the highest number ever begun.
-        // relaxed: the words below are stored with release, so whoever sees one of them sees this mark too.
+        // `begun` is never lowered: after rewind() the ring stays overwritten up to the highest number ever begun.
+        // relaxed: the words below are stored with release, so a reader that sees one of them sees this mark too.
         if (lane.begun.load(std::memory_order_relaxed) <= number) {
             lane.begun.store(number + 1, std::memory_order_relaxed);
         }
         PENSTOCK_FAULT_POINT("action_log.append.begun");
         store_words<Atomic>(ring(index) + at(number), action, action_bytes_, std::memory_order_release);
         PENSTOCK_FAULT_POINT("action_log.append.stored");
-        // Never lowered. release: whoever sees the number sees the action.
+        // `whole` is never lowered. release: a reader that sees the number sees the action.
         if (lane.whole.load(std::memory_order_relaxed) <= number) {
             lane.whole.store(number + 1, std::memory_order_release);
         }
         PENSTOCK_FAULT_POINT("action_log.append.whole");
-        // release: a death leaves it behind the action.
+        // release: if the writer dies, the count never includes an action that is not whole.
         lane.total.store(number + 1, std::memory_order_release);
         PENSTOCK_FAULT_POINT("action_log.append.after");
     }
@@ -76,7 +80,7 @@ class ActionLog {
         hash.store(hash_bytes(hash.load(std::memory_order_relaxed), observation, nbytes), std::memory_order_relaxed);
     }
 
-    // For the writer, and for a new one after its death.
+    // Only for the writer, or for its successor after its death.
     [[nodiscard]] Position position(std::size_t index) const {
         const Lane& lane = this->lane(index);
         const std::int64_t first = lane.first_step.load(std::memory_order_relaxed);
@@ -85,7 +89,7 @@ class ActionLog {
                 static_cast<std::int64_t>(lane.hash.load(std::memory_order_relaxed))};
     }
 
-    // Back to an earlier position, which a new writer has restored.
+    // Goes back to an earlier position, to which a new writer has restored the lane.
     void rewind(std::size_t index, const Position& position) {
         Lane& lane = this->lane(index);
         lane.episode.store(position.episode, std::memory_order_relaxed);
@@ -95,13 +99,13 @@ class ActionLog {
         lane.total.store(position.first_step + position.steps, std::memory_order_release);
     }
 
-    // Copies the episode's actions up to the position, action_bytes each. False if they are not all there (any more): the
-    // episode is longer than the ring, or it has come round, before or during the copy.
+    // Copies the episode's actions up to the position, action_bytes each. False if some of them are missing: the episode is
+    // longer than the ring, or the writer has overwritten them before or during the copy.
     bool content(std::size_t index, const Position& position, void* to) const {
         const Lane& lane = this->lane(index);
         const std::int64_t end = position.first_step + position.steps;
-        // acquire: pairs with append(). Not the total: a new writer that restores its lanes has gone back in the ring, and
-        // writes the actions that were asked for over themselves.
+        // acquire: pairs with append(). Why `whole` and not `total`: a new writer that restores its lanes has gone back in
+        // the ring. It writes the same actions again over themselves, so they can be read meanwhile.
         if (position.steps > capacity_ || end > lane.whole.load(std::memory_order_acquire)) {
             return false;
         }
@@ -111,7 +115,7 @@ class ActionLog {
             load_words<Atomic>(target, words + at(number), action_bytes_, std::memory_order_acquire);
             target += action_bytes_;
         }
-        // relaxed: the acquiring loads above come before it, and any new word brought its mark along.
+        // relaxed: the acquiring loads above come before this one. A new word that they saw made its mark visible as well.
         return lane.begun.load(std::memory_order_relaxed) <= position.first_step + capacity_;
     }
 
@@ -122,8 +126,8 @@ class ActionLog {
         Atomic<std::int64_t> episode;
         Atomic<std::int64_t> first_step;
         Atomic<std::int64_t> total;  // actions so far
-        Atomic<std::int64_t> whole;  // one more than the highest number that was ever written whole
-        Atomic<std::int64_t> begun;  // one more than the highest number whose place was ever written to
+        Atomic<std::int64_t> whole;  // one more than the highest number that was ever written completely
+        Atomic<std::int64_t> begun;  // one more than the highest number whose writing ever began
         Word hash;
     };
 

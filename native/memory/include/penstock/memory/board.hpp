@@ -1,13 +1,17 @@
-// Board: the latest value wins. Several buffers and a count: a reader never waits for the writer and never sees a torn
-// record. One writer at a time; who that is, is decided outside.
+// Board: the latest value wins. It has several buffers and a count. A reader never waits for the writer and never sees a
+// torn record. There is one writer at a time; the board does not decide which process that is.
 //
-// Publication n (from 1) goes into buffer n % buffers; `latest` names the last complete one. A reader is disturbed only if
-// the writer publishes buffers - 1 times while it copies; then it copies again. Stamps count publications, not versions,
-// because a version may be published twice (a learner that redoes an update): a stamp never comes back.
+// Publication n (from 1) goes into buffer n % buffers. `latest` is the number of the last complete publication.
+//
+// A reader has to copy again only if the writer publishes buffers - 1 times during the copy.
+//
+// Stamps count publications, not versions. A version may be published twice, by a learner that repeats an update. A stamp
+// is never used twice.
 //
 // A checksum of the words, the version and the number of the publication stands beside the stamp. The protocol does not
-// need it: it shows that the memory was written by somebody else, or that the protocol is broken.
-// Zero-filled memory is a valid board, nothing published.
+// need it. A wrong checksum shows that another program wrote into the memory, or that the protocol is broken.
+//
+// Zero-filled memory is a valid board, with nothing published.
 #pragma once
 
 #include <algorithm>
@@ -28,31 +32,31 @@ class Board {
     using Word = Atomic<std::uint64_t>;
     static constexpr std::int64_t nothing = -1;
 
-    // What a look at the board came to.
+    // The result of reading the board.
     struct Reading {
         std::int64_t version;  // or `nothing`
-        bool whole = true;     // false: this is not what was published; whatever was copied must not be used
+        bool whole = true;     // false: the words are not those that were published; do not use the copy
 
         constexpr Reading(std::int64_t of, bool is_whole = true) : version(of), whole(is_whole) {}
         friend constexpr bool operator==(const Reading&, const Reading&) = default;
     };
 
-    // A record while it is read: each word once, in ascending order.
+    // A record while it is read. Each word is read once, in ascending order.
     class Source {
       public:
-        // Copies nbytes from word `first` on, which stands behind all that was copied before.
+        // Copies nbytes from word `first` on. `first` must be behind all words that were copied before.
         void load(std::size_t first, void* to, std::size_t nbytes) {
             pass(first);
-            // acquire: whoever sees a word of a later record sees that record's open stamp too.
+            // acquire: a reader that sees a word of a later record sees that record's open stamp too.
             load_words<Atomic>(to, words_ + first, nbytes, std::memory_order_acquire, SumInto{checksum_, first});
-            next_ = std::max(next_, first + words_for(nbytes));  // an array of no words stands where another does
+            next_ = std::max(next_, first + words_for(nbytes));  // an empty array shares its place with another array
         }
 
       private:
         friend class Board;
         explicit Source(const Word* words) : words_(words) {}
 
-        // Goes on to word `end`; what nobody wants belongs to the checksum all the same.
+        // Reads on to word `end`. Words that the caller does not copy belong to the checksum as well.
         void pass(std::size_t end) {
             RunningSums<std::uint64_t> sums;
             const std::size_t from = next_;
@@ -81,60 +85,62 @@ class Board {
     // Opens the next buffer for writing.
     void begin() {
         const std::uint64_t next = head().latest.load(std::memory_order_relaxed) + 1;  // relaxed: the writer's own word
-        // release: a compiler may not move it before the number of the publication that finish() stored last. A death in
-        // between would leave the latest buffer marked as open, which readers take for damage. Beyond that readers need
-        // no order here: each payload word is stored with release, so whoever sees one of them sees this stamp too.
+        // release: a compiler may not move this store before the last store of finish(), the number of the publication.
+        // Otherwise a death between the two would leave the latest buffer marked as open, and readers would report damage.
+        // Readers need no other order here: each payload word is stored with release, so a reader that sees one of them
+        // sees this stamp too.
         buffer(next).stamp.store(2 * next + 1, std::memory_order_release);
         stored_ = {};
         PENSTOCK_FAULT_POINT("board.begin.after");
     }
 
-    // Copies nbytes into the open buffer from word `first` on. No word is stored twice; those that never are stay zero.
+    // Copies nbytes into the open buffer from word `first` on. No word is stored twice. Words that are never stored stay 0.
     void store(std::size_t first, const void* from, std::size_t nbytes) {
         Word* payload = words(head().latest.load(std::memory_order_relaxed) + 1);
         store_words<Atomic>(payload + first, from, nbytes, std::memory_order_release, SumInto{stored_, first});
         PENSTOCK_FAULT_POINT("board.store.after");
     }
 
-    // Makes the open buffer the latest value. The writer that began it does.
+    // Makes the open buffer the latest value. Only the writer that called begin() may call it.
     void finish(std::int64_t version) {
         const std::uint64_t next = head().latest.load(std::memory_order_relaxed) + 1;
         Buffer& written = buffer(next);
-        // release: as a payload word.
+        // release: as for a payload word.
         written.version.store(version, std::memory_order_release);
         PENSTOCK_FAULT_POINT("board.finish.version");
-        // release: as a payload word.
+        // release: as for a payload word.
         written.checksum.store(checksum(stored_, next, version), std::memory_order_release);
         PENSTOCK_FAULT_POINT("board.finish.checksum");
-        // release: whoever sees the whole stamp sees the whole record.
+        // release: a reader that sees the complete stamp sees the whole record.
         written.stamp.store(2 * next, std::memory_order_release);
         PENSTOCK_FAULT_POINT("board.finish.stamp");
-        // release: whoever sees the number sees its stamp and record.
+        // release: a reader that sees the number sees its stamp and its record.
         head().latest.store(next, std::memory_order_release);
         PENSTOCK_FAULT_POINT("board.finish.latest");
     }
 
-    // Calls copy(Source&) on the latest record, again if it was overwritten meanwhile; returns its version, or
-    // `nothing` (without a call) before the first publication. All of the record is checked, however little is copied.
+    // Calls copy(Source&) on the latest record, and again if the record was overwritten meanwhile. Returns the version;
+    // before the first publication it returns `nothing` without a call. The checksum covers the whole record, even if copy
+    // reads only a part.
     template <class Copy>
     [[nodiscard]] Reading read(Copy&& copy) const {
         return look([&](std::uint64_t number, std::int64_t version) {
             Source source(words(number));
             copy(source);
             source.pass(words_);
-            // acquire: as a payload word.
+            // acquire: as for a payload word.
             const std::uint64_t published = buffer(number).checksum.load(std::memory_order_acquire);
             return published == checksum(source.checksum_, number, version);
         });
     }
 
-    // The version that read() would give, of a record that it may find not to be whole.
+    // The version that read() would return. The checksum is not looked at.
     [[nodiscard]] Reading version() const {
         return look([](std::uint64_t, std::int64_t) { return true; });
     }
 
-    // After the writer was killed and reaped: true if it died in the middle of a publication, which never was the latest
-    // and which the next writer starts anew. Nothing that a reader looks at changes.
+    // Call it after the writer was killed and reaped. True if the writer died in the middle of a publication. That
+    // publication was never the latest; the next writer starts it anew. The latest record does not change.
     bool recover() {
         Buffer& open = buffer(head().latest.load(std::memory_order_acquire) + 1);
         const std::uint64_t stamp = open.stamp.load(std::memory_order_relaxed);
@@ -142,7 +148,7 @@ class Board {
         if (stamp != 2 * next && stamp != 2 * next + 1) {
             return false;
         }
-        // release: a reader that is still at what this buffer held before learns that there is something later.
+        // release: a reader that still copies the earlier record of this buffer learns that there is a later one.
         open.stamp.store(0, std::memory_order_release);
         return true;
     }
@@ -152,7 +158,7 @@ class Board {
         Word latest;
     };
     struct alignas(cache_line) Buffer {
-        Word stamp;  // 2 n: holds publication n; 2 n + 1: n is being written
+        Word stamp;  // 2 n: the buffer holds publication n; 2 n + 1: publication n is being written
         Atomic<std::int64_t> version;
         Word checksum;
     };
@@ -161,16 +167,18 @@ class Board {
         return payload.value(number, static_cast<std::uint64_t>(version));
     }
 
-    // Calls whole(number, version) on the latest publication, and again for as long as later ones overtake it.
+    // Calls whole(number, version) on the latest publication, and again each time that a later one has overtaken it.
     template <class Whole>
     Reading look(Whole&& whole) const {
         std::uint64_t number = head().latest.load(std::memory_order_acquire);  // pairs with finish()
         while (number != 0) {
             const Buffer& latest = buffer(number);
-            const std::int64_t version = latest.version.load(std::memory_order_acquire);  // as a payload word
+            const std::int64_t version = latest.version.load(std::memory_order_acquire);  // as for a payload word
             const bool is_whole = whole(number, version);
-            // acquire: the loads above come before it, and any new word brought its stamp along. Another stamp brings the
-            // number along that the writer stored before it, so there is a later one; or no writer stored that stamp.
+            // acquire: the loads above come before this one.
+            //   1. If one of them saw a new word, this load sees the new stamp.
+            //   2. If the stamp is new, the load of `latest` below sees a later number, which the writer stored before it.
+            //   3. If `latest` is not later, then no writer stored this stamp: the memory is damaged.
             const bool overtaken = latest.stamp.load(std::memory_order_acquire) != 2 * number;
             const std::uint64_t now = overtaken ? head().latest.load(std::memory_order_acquire) : number;  // as above
             if (now <= number) {

@@ -1,7 +1,8 @@
-// Checksum: of 64-bit words and the places where they stand. A word that is altered, missing, or in another's place is found.
+// Checksum of 64-bit words and their places. It detects a word that is changed, missing, or in the place of another.
 //
-// Two sums: of the words, and of the words times their places. So pieces of a record may be added in any order and of any
-// length, and a copy can add up what it copies on its way, two words at a time. It is no defence against an adversary.
+// It has two sums: the sum of the words, and the sum of the words times their places. So the pieces of a record may be
+// added in any order and at any length, and a copy can add the words while it copies them, two at a time. The checksum is
+// no defence against an adversary.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +14,15 @@
 
 namespace penstock::memory {
 
-// Of every n-th word, as many as a Lane holds: their sum, and the sum of all that this sum has been.
+// The sum of every n-th word, where n is the number of words in a Lane; and the sum of all values that this sum has had.
 template <class Lane>
 struct RunningSums {
     Lane plain{};
     Lane running{};
 
     void add(Lane words) {
-        // The sign and the exponent of a number are high bits: times a round distance they would be lost. Folded down they
-        // are not.
+        // Sign and exponent of a number are high bits. A product with a power of two would lose them, so they are folded
+        // into the low bits.
         plain += words ^ (words >> 32);
         running += plain;
     }
@@ -29,14 +30,14 @@ struct RunningSums {
 
 class Checksum {
   public:
-    // The sums of `count` words: word `first` of the record, and then every n-th.
+    // Adds the sums of `count` words: word `first` of the record, and then every n-th word.
     void add(std::uint64_t plain, std::uint64_t running, std::size_t first, std::size_t count, std::size_t n) {
         plain_ += plain;
-        // The first of them is in `running` count times, the last once.
+        // `running` contains the first word `count` times and the last word once.
         placed_ += first * plain + n * (count * plain - running);
     }
 
-    // Of the words added so far, and of two numbers that belong to them.
+    // The checksum of the words added so far, and of two numbers that belong to them.
     [[nodiscard]] std::uint64_t value(std::uint64_t number, std::uint64_t other) const {
         return hash_word(hash_word(hash_word(hash_word(hash_start, plain_), placed_), number), other);
     }
@@ -46,7 +47,7 @@ class Checksum {
     std::uint64_t placed_ = 0;
 };
 
-// Sums what store_words() and load_words() copy, from word `first` of a record on.
+// Sums the words that store_words() and load_words() copy, from word `first` of a record on.
 struct SumInto {
     template <class Lane>
     using Sums = RunningSums<Lane>;
@@ -66,7 +67,7 @@ struct SumInto {
     }
 };
 
-// Sums plain memory that nobody writes, from word `first` of a record on; the rest of a last part word counts as zero.
+// Sums plain memory that no process writes, from word `first` of a record on. Missing bytes of the last word count as 0.
 inline void sum_words(const void* from, std::size_t nbytes, Checksum& checksum, std::size_t first) {
     const auto* source = static_cast<const unsigned char*>(from);
     SumInto into{checksum, first};

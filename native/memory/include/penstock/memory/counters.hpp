@@ -1,6 +1,6 @@
-// Counters: a grid of 64-bit integers, [rows, names]. Each row has its own writer, and so its own cache lines.
+// Counters: a grid of 64-bit integers, [rows, names]. Each row has its own writer and its own cache lines.
 //
-// Nothing needs recovery: each cell is whole at every instant. Zero-filled memory is a valid grid.
+// No recovery is needed, because each cell is valid at every instant. Zero-filled memory is a valid grid.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class Counters {
   public:
     using Cell = Atomic<std::int64_t>;
 
-    // Cells from one row to the next.
+    // Number of cells from one row to the next.
     static constexpr std::size_t stride(std::size_t names) {
         return round_to_line(names * sizeof(Cell)) / sizeof(Cell);
     }
@@ -27,8 +27,8 @@ class Counters {
 
     Counters(void* memory, std::size_t names) : cells_(static_cast<Cell*>(memory)), stride_(stride(names)) {}
 
-    // release and acquire: rows are counted where they leave one hand and again where they reach the next. Who reads the
-    // later counter first and the earlier one then never sees more arrive than left.
+    // release and acquire: the sender counts a row, then the receiver counts it. A reader that reads the receiver's counter
+    // first and the sender's counter second never sees more rows received than sent.
     void add(std::size_t row, std::size_t name, std::int64_t amount) {
         cell(row, name).fetch_add(amount, std::memory_order_release);
     }

@@ -1,7 +1,12 @@
-// Doorbells: one 32-bit word a process, on its own cache line. Ringing adds one; who finds nothing to do sleeps until the
-// word is no longer the one that it read before it looked for work. So no ring is lost, and none is counted.
+// Doorbells: one 32-bit word for each process, on its own cache line. Ringing adds one to the word.
 //
-// A sleep never lasts longer than 100 ms, whatever is asked for, and ends at a signal. Zero-filled memory is valid.
+//   1. A process reads the word of its bell.
+//   2. It looks for work.
+//   3. If there is none, it sleeps until the word is no longer the one of step 1.
+//
+// So no ring is lost. Several rings may wake the process only once.
+//
+// A sleep lasts at most 100 ms, and a signal ends it. Zero-filled memory is valid.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +32,11 @@ namespace penstock::memory {
 
 #ifdef __linux__
 
-// Not the private variants: the sleeper and the ringer are two processes.
+// The futex calls are not the private ones, because sleeper and ringer are two processes.
 inline void sleep_on(const void* word, std::uint32_t seen, std::chrono::nanoseconds limit) {
     constexpr std::int64_t second = 1'000'000'000;
     const timespec timeout{static_cast<time_t>(limit.count() / second), static_cast<long>(limit.count() % second)};
-    // Any return is an end of the sleep: rung, changed before (EAGAIN), signal (EINTR), time-out.
+    // Each return ends the sleep: a ring, a word that had changed before (EAGAIN), a signal (EINTR), a time-out.
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
 
@@ -39,7 +44,8 @@ inline void wake_all(const void* word) { syscall(SYS_futex, word, FUTEX_WAKE, IN
 
 #else
 
-// Without a futex between processes: a nap, then the caller's loop looks again. Costs at most half a millisecond a wake.
+// For systems without a futex between processes: sleep for a short time, then the caller's loop looks again. A wake-up
+// takes at most half a millisecond longer.
 inline void sleep_on(const void*, std::uint32_t, std::chrono::nanoseconds limit) {
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(limit, std::chrono::microseconds(500)));
 }
@@ -66,28 +72,31 @@ class Doorbells {
 
     explicit Doorbells(void* memory) : bells_(static_cast<Bell*>(memory)) {}
 
-    // True if somebody was asleep, or about to be.
+    // True if a process slept on the bell, or was about to.
     bool ring(std::size_t index) {
         Bell& bell = bells_[index];
-        // seq_cst, here and in the three marked places below: the ringer adds to the word and then looks for sleepers, the
-        // sleeper counts itself and then looks at the word. In their single order one of the two comes first, so the
-        // sleeper sees the new word or the ringer sees the sleeper; weaker orders would allow neither.
+        // seq_cst, here and in the three marked places below:
+        //   1. The ringer adds to the word, then reads the number of sleepers.
+        //   2. The sleeper adds to the number of sleepers, then reads the word.
+        //   3. seq_cst puts all four operations into one order. So the sleeper sees the new word, or the ringer sees the
+        //      sleeper. With weaker orders it could happen that neither sees the other.
         bell.word.fetch_add(1, std::memory_order_seq_cst);
         PENSTOCK_FAULT_POINT("doorbell.ring.between");
         if (bell.sleepers.load(std::memory_order_seq_cst) == 0) {
             return false;
         }
-        // Between the sleeper's look and its sleep the kernel compares the word once more.
+        // Race: the word changes after the sleeper has read it and before it sleeps. The kernel compares the word once
+        // more before the sleep.
         wake_all(&bell.word);
         return true;
     }
 
-    // Read it before looking for work. acquire: what was done before the rings that it counts is visible.
+    // Read the word before looking for work. acquire: all work that was handed on before the counted rings is visible.
     [[nodiscard]] std::uint32_t word(std::size_t index) const {
         return bells_[index].word.load(std::memory_order_acquire);
     }
 
-    // Counts the caller as a sleeper; true if it may sleep, since the word is still `seen`. Pair with disarm().
+    // Counts the caller as a sleeper. True if the word is still `seen`, so that it may sleep. Call disarm() afterwards.
     bool arm(std::size_t index, std::uint32_t seen) {
         Bell& bell = bells_[index];
         bell.sleepers.fetch_add(1, std::memory_order_seq_cst);  // see ring()
@@ -95,11 +104,11 @@ class Doorbells {
         return bell.word.load(std::memory_order_seq_cst) == seen;  // see ring()
     }
 
-    // relaxed: a ringer that still sees the sleeper wakes nobody, at the cost of a system call.
+    // relaxed: a ringer that still sees the sleeper makes a system call that wakes no process. That is harmless.
     void disarm(std::size_t index) { bells_[index].sleepers.fetch_sub(1, std::memory_order_relaxed); }
 
-    // Sleeps until the word is not `seen`, at most min(timeout, 100 ms), after spinning for at most `spin` of it.
-    // False where the word has not changed: time-out or signal.
+    // Waits until the word is not `seen`, for at most min(timeout, 100 ms). Spins for at most `spin` of that time, then
+    // sleeps. False if the word has not changed: a time-out or a signal ended the wait.
     bool wait(std::size_t index, std::uint32_t seen, std::chrono::nanoseconds timeout, std::chrono::nanoseconds spin) {
         if (word(index) != seen) {
             return true;
@@ -119,8 +128,8 @@ class Doorbells {
         return word(index) != seen;
     }
 
-    // After the process that slept on this bell was killed and reaped: it is no sleeper any more. (A count left too high
-    // would cost system calls, never a lost wake.)
+    // Call it after the process of this bell was killed and reaped: the process is no sleeper any more. Without this call
+    // the count stays too high. That costs system calls, but loses no wake-up.
     void recover(std::size_t index) { bells_[index].sleepers.store(0, std::memory_order_relaxed); }
 
     [[nodiscard]] std::uint32_t sleepers(std::size_t index) const {

@@ -1,7 +1,7 @@
-// Named fault points: places between two atomic operations where a test lets the process die.
+// Named fault points: places between two atomic operations where a test can end the process.
 //
-// They exist only where PENSTOCK_FAULT_POINTS is defined; elsewhere the macro is nothing at all. In the unit tests a hook
-// says what happens at a point; in the extension (PENSTOCK_FAULT_ENVIRONMENT) the environment does.
+// They exist only if PENSTOCK_FAULT_POINTS is defined; otherwise the macro expands to nothing. In the unit tests a hook
+// decides what happens at a point. In the extension (PENSTOCK_FAULT_ENVIRONMENT) environment variables decide.
 #pragma once
 
 #ifdef PENSTOCK_FAULT_POINTS
@@ -14,7 +14,7 @@ namespace penstock::memory {
 
 using FaultHook = void (*)(const char* name);
 
-// One hook a thread: a test that lets one thread stop half-way leaves the others alone.
+// Each thread has its own hook. So a test can stop one thread half-way without disturbing the others.
 #ifdef PENSTOCK_FAULT_ENVIRONMENT
 inline thread_local FaultHook fault_hook = die_where_asked;
 #else

@@ -1,6 +1,7 @@
 // A rolling 64-bit hash of observations: the same bytes in the same order give the same value on every machine.
 //
-// It tells an episode that was restored from one that went another way. It is no defence against an adversary.
+// A restored episode has the same hash as the original one, unless it went another way. The hash is no defence against an
+// adversary.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ inline std::uint64_t hash_bytes(std::uint64_t hash, const void* from, std::size_
     };
     std::size_t at = 0;
     if (nbytes >= 64) {
-        // Four chains: one chain of multiplications would take 5 cycles a word, which images feel.
+        // Four chains: one chain of multiplications would take 5 cycles for each word, too slow for images.
         std::uint64_t chain[4] = {hash, hash + 1, hash + 2, hash + 3};
         for (; at + 32 <= nbytes; at += 32) {
             for (std::size_t i = 0; i < 4; ++i) {

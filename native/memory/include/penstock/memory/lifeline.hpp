@@ -1,7 +1,8 @@
-// Lifeline: ends this process when the other end of a pipe is closed, which happens whenever its holder is gone.
+// Lifeline: ends this process when the other end of a pipe is closed. The system closes it when its holder ends.
 //
-// A thread of its own that needs no interpreter and no lock, so it works while the process hangs. It outlives whichever
-// thread started it (a parent-death signal would fire when the *thread* that started the child ends).
+// The lifeline is a thread of its own. It needs no interpreter and no lock, so it works while the process hangs. It lives
+// longer than the thread that started it. (A parent-death signal would not do: the system sends it when the *thread* that
+// started the child ends.)
 #pragma once
 
 #include <cerrno>
@@ -16,12 +17,12 @@ namespace penstock::memory {
 
 // Watches the read end `fd` and calls _exit(code) at end of file. Throws std::system_error if fd is not open.
 inline void watch_lifeline(int fd, int code) {
-    // A descriptor of its own: user code may close all that it did not open.
+    // The thread has a descriptor of its own, because user code may close all descriptors that it did not open.
     const int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (own < 0) {
         throw std::system_error(errno, std::generic_category(), "lifeline");
     }
-    // Signals are for the interpreter's own threads: this one starts with all of them blocked.
+    // Signals are for the interpreter's own threads, so this thread starts with all signals blocked.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -33,7 +34,7 @@ inline void watch_lifeline(int fd, int code) {
             if (got > 0 || (got < 0 && errno == EINTR)) {
                 continue;
             }
-            _exit(code);  // end of file; or unreadable, and then nobody would notice the launcher's end
+            _exit(code);  // end of file; or an error, after which the launcher's end would go unnoticed
         }
     }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -1,8 +1,8 @@
-// Record: the commit record of a learner. Two buffers of plain memory; one release store makes the new one current.
+// Record: the commit record of a learner. It has two buffers of plain memory. One release store makes the new one current.
 //
-// The writer fills the inactive buffer in place between begin() and commit(); a death in between leaves the current one
-// untouched. Other processes may copy the current record out and learn whether it was overwritten meanwhile.
-// One writer at a time. Zero-filled memory is a valid record, nothing committed.
+// The writer fills the inactive buffer in place between begin() and commit(). If it dies in between, the current buffer is
+// untouched. Other processes may copy the current record, and learn whether it was overwritten meanwhile. There is one
+// writer at a time. Zero-filled memory is a valid record, with nothing committed.
 #pragma once
 
 #include <atomic>
@@ -23,33 +23,33 @@ class Record {
 
     static constexpr std::size_t required(std::size_t nbytes) { return sizeof(Head) + 2 * round_to_line(nbytes); }
 
-    // Where buffer 0 or 1 starts, from the beginning of the memory.
+    // Offset of buffer 0 or 1 from the start of the memory.
     static constexpr std::size_t offset(std::size_t nbytes, std::size_t index) {
         return sizeof(Head) + index * round_to_line(nbytes);
     }
 
     Record(void* memory, std::size_t nbytes) : memory_(static_cast<unsigned char*>(memory)), nbytes_(nbytes) {}
 
-    // Index of the buffer to fill. May be called again instead of commit(): the filling starts anew.
+    // Returns the index of the buffer to fill. May be called again instead of commit(): then the filling starts anew.
     std::size_t begin() {
         const std::uint64_t next = head().committed.load(std::memory_order_relaxed) + 1;  // the writer's own word
         PENSTOCK_FAULT_POINT("record.begin.before");
-        // acquire: pairs with the release in copy(): where a copy did not see this mark, its loads happened before the
-        // plain stores that follow. A read-modify-write, since a store cannot acquire.
+        // acquire: pairs with the release in copy(). If a copy did not see this mark, its loads happened before the plain
+        // stores that follow. It is a read-modify-write because a store cannot acquire.
         head().begun.exchange(next, std::memory_order_acq_rel);
         PENSTOCK_FAULT_POINT("record.begin.after");
         return index_of(next);
     }
 
-    // Makes the buffer that begin() gave the current one. False if begin() was not called.
+    // Makes the buffer of begin() the current one. False if begin() was not called.
     bool commit(std::int64_t number) {
         const std::uint64_t next = head().committed.load(std::memory_order_relaxed) + 1;
         if (head().begun.load(std::memory_order_relaxed) != next) {
             return false;
         }
-        head().number[index_of(next)].store(number, std::memory_order_relaxed);  // relaxed: the flip below carries it
+        head().number[index_of(next)].store(number, std::memory_order_relaxed);  // relaxed: the store below releases it
         PENSTOCK_FAULT_POINT("record.commit.before");
-        // release: whoever sees the flip sees the whole record.
+        // release: a reader that sees this store sees the whole record.
         head().committed.store(next, std::memory_order_release);
         PENSTOCK_FAULT_POINT("record.commit.after");
         return true;
@@ -60,7 +60,7 @@ class Record {
         std::int64_t number;
     };
 
-    // The current buffer and its number, or nothing before the first commit. For the writer, and for a new one.
+    // The current buffer and its number, or nothing before the first commit. Only for the writer and its successor.
     [[nodiscard]] std::optional<Current> current() const {
         const std::uint64_t committed = head().committed.load(std::memory_order_acquire);  // pairs with commit()
         if (committed == 0) {
@@ -70,8 +70,8 @@ class Record {
         return Current{index, head().number[index].load(std::memory_order_relaxed)};
     }
 
-    // Calls copy(index, const Word*) once on the current buffer; its number, or nothing if there is none or it was
-    // overwritten meanwhile. Load the words relaxed.
+    // Calls copy(index, const Word*) once on the current buffer and returns its number. Returns nothing if there is no
+    // record, or if it was overwritten meanwhile. The caller loads the words relaxed.
     template <class Copy>
     std::optional<std::int64_t> copy(Copy&& copy_out) {
         const std::uint64_t committed = head().committed.load(std::memory_order_acquire);  // pairs with commit()
@@ -81,15 +81,16 @@ class Record {
         const std::size_t index = index_of(committed);
         const std::int64_t number = head().number[index].load(std::memory_order_relaxed);
         copy_out(index, words(index));
-        // release, on a read that writes back what it read: if begin() comes later in this word's order it acquires from
-        // here, so the loads above happened before its owner's stores; if it came earlier, this sees its mark.
+        // release, on a read-modify-write that adds 0. The order of the word's changes decides:
+        //   1. If begin() comes later, it acquires from here. So the loads above happened before the writer's stores.
+        //   2. If begin() came earlier, this operation sees its mark.
         const std::uint64_t begun = head().begun.fetch_add(0, std::memory_order_release);
-        // The same buffer is next filled for commit + 2.
+        // The same buffer is filled again for commit number committed + 2.
         return begun <= committed + 1 ? std::optional(number) : std::nullopt;
     }
 
-    // After the writer was killed and reaped: true if it died between begin() and commit(). Nothing needs mending, and
-    // the mark must stay: a copy that is under way relies on it.
+    // Call it after the writer was killed and reaped. True if it died between begin() and commit(). Nothing has to be
+    // repaired. The mark must stay, because a copy that is under way relies on it.
     [[nodiscard]] bool recover() const {
         return head().begun.load(std::memory_order_acquire) != head().committed.load(std::memory_order_acquire);
     }
@@ -100,8 +101,8 @@ class Record {
 
   private:
     struct alignas(cache_line) Head {
-        Word committed;  // commits so far
-        Word begun;      // the commit that is or was being filled
+        Word committed;  // number of commits so far
+        Word begun;      // number of the last commit whose filling began
         Atomic<std::int64_t> number[2];
     };
 

@@ -1,17 +1,21 @@
-// Rounds: members meet in rounds. Each brings a payload, and once all have, each reads all of them. Payloads are plain
-// memory, guarded by one word; this header knows only where they lie.
+// Rounds: members meet in rounds. Each member brings a payload. Once all have brought theirs, each member reads all of
+// them. Payloads are plain memory, guarded by one word. This header knows only where they lie.
 //
-//     asking --admit--> member --arrive--> arrived;  the last to arrive ends the round for all
-//     remove: a member that died (fenced first) or leaves is waited for no more, which may end the round as well
+//     asking --admit--> member --arrive--> arrived;  the last member to arrive ends the round for all
+//     remove: the round no longer waits for a member that leaves or died (fence it first); this may end the round, too
 //
-// All that is decided, who takes part and when a round is over, is decided by one compare-and-swap on one word. So no two
-// members disagree on who took part in a round, whenever one of them died.
+// One compare-and-swap on one word decides who takes part in a round and when the round is over. So all members agree on
+// it, even if one of them dies at any moment.
 //
-// A round is over once all members have arrived, and the next one cannot be over before each has arrived there too. So a
-// member that reads round n is disturbed by nobody: the others may write for n + 1 meanwhile, into the other of two
-// buffers, and n + 2 waits for the reader. The first round waits for all that the memory is laid out for.
+// Why a reader is never disturbed:
+//   1. A round is over once all members have arrived.
+//   2. While a member reads round n, the others may write their payloads of round n + 1. Those go into the other of two
+//      buffers.
+//   3. Round n + 1 is not over before the reader has arrived there too. So no member writes for round n + 2 before.
 //
-// Zero-filled memory is valid: nobody has come yet.
+// The first round waits for as many members as the memory has space for.
+//
+// Zero-filled memory is valid: it has no members yet.
 #pragma once
 
 #include <atomic>
@@ -35,8 +39,8 @@ struct Standing {
 
     std::uint64_t members;
     std::uint64_t arrived;
-    std::uint64_t last;    // who took part in the round before this one
-    std::uint64_t asking;  // who wants to become a member
+    std::uint64_t last;    // the members that took part in the round before this one
+    std::uint64_t asking;  // those that want to become members
     bool begun;
     std::uint64_t round;
 
@@ -53,7 +57,7 @@ struct Standing {
                (static_cast<std::uint64_t>(begun) << 4 * most) | (round << (4 * most + 1));
     }
 
-    // Ends the round if nobody is waited for.
+    // Ends the round if it waits for no other member.
     [[nodiscard]] constexpr Standing settled(std::size_t expected) const {
         const std::uint64_t awaited = begun ? members : all(expected);
         if (awaited == 0 || arrived != awaited) {
@@ -72,7 +76,7 @@ class Rounds {
         return offset(members, nbytes, members, 0);
     }
 
-    // Where a member's payload of an even or odd round starts, from the beginning of the memory.
+    // Offset of a member's payload of an even or odd round from the start of the memory.
     static constexpr std::size_t offset(std::size_t members, std::size_t nbytes, std::size_t member, std::uint64_t round) {
         return sizeof(Head) + Doorbells<Atomic>::required(members) +
                (2 * member + static_cast<std::size_t>(round % 2)) * round_to_line(nbytes);
@@ -84,8 +88,10 @@ class Rounds {
           bells_(static_cast<unsigned char*>(memory) + sizeof(Head)),
           members_(members) {}
 
-    // Becomes a member at once where the first round is not over yet, or where no member is left and `anew`; otherwise
-    // asks: then sleep, and look again. `admitted` is said to whom another has let in.
+    // Joins the rounds:
+    //   - founded: it is a member at once. The first round is not over yet, or there is no member and `anew` is true.
+    //   - waiting: it has asked to become a member. The caller sleeps and calls join() again.
+    //   - admitted: another member has admitted it.
     Joined join(std::size_t member, bool anew) {
         const std::uint64_t me = Standing::bit(member);
         Joined joined = Joined::waiting;
@@ -109,14 +115,15 @@ class Rounds {
         return joined;
     }
 
-    // Who asks to be let in, if it is this member who would do it: the first of all. Only between two of its rounds.
+    // Those that ask to become members, if this member is the one to admit them: the first of all members. Otherwise none.
+    // Call it only between two rounds of this member.
     [[nodiscard]] std::uint64_t asking(std::size_t member) const {
         const Standing now = standing();
         return leads(now, member) ? now.asking : 0;
     }
 
-    // Lets in who asks: they take part in the round that this member has not arrived at yet. What the newcomers need to
-    // know is written before.
+    // Admits all that ask. They take part in the next round of this member, at which it has not arrived yet. Write the data
+    // that the new members need before.
     std::uint64_t admit(std::size_t member) {
         std::uint64_t admitted = 0;
         change([&](Standing now) -> std::optional<Standing> {
@@ -132,7 +139,8 @@ class Rounds {
         return admitted;
     }
 
-    // The payload of the current round is written; the number of that round. Only a member that has not arrived yet.
+    // Says that this member's payload of the current round is written. Returns the number of that round. Only for a member
+    // that has not arrived yet.
     std::uint64_t arrive(std::size_t member) {
         std::uint64_t round = 0;
         const Standing now = change([&](Standing before) -> std::optional<Standing> {
@@ -146,18 +154,19 @@ class Rounds {
         return round;
     }
 
-    // True once that round is over: the payloads of `last` are then whole.
+    // True once that round is over. Then the payloads of all members in `last` are whole.
     [[nodiscard]] bool over(std::uint64_t round) const { return standing().round != round; }
 
-    // Read it before looking whether there is something to wait for.
+    // The word of this member's bell. Read it before looking whether the round is over.
     [[nodiscard]] std::uint32_t word(std::size_t member) const { return bells_.word(member); }
 
-    // Until somebody joins, leaves or ends a round after that word was read; for at most the time-out.
+    // Sleeps until a member joins, leaves or ends a round after that word was read, for at most the time-out.
     void sleep(std::size_t member, std::uint32_t seen, std::chrono::nanoseconds timeout, std::chrono::nanoseconds spin) {
         bells_.wait(member, seen, timeout, spin);
     }
 
-    // After a member was killed and reaped, or by itself between two rounds or while it waits. May be repeated.
+    // Removes a member. Call it for a member that was killed and reaped. A member may also remove itself, between two rounds
+    // or while it waits to be admitted. May be repeated.
     void remove(std::size_t member) {
         const std::uint64_t others = ~Standing::bit(member);
         change([&](Standing now) -> std::optional<Standing> {
@@ -183,10 +192,11 @@ class Rounds {
         return (now.members & (Standing::bit(member) | (Standing::bit(member) - 1))) == Standing::bit(member);
     }
 
-    // The standing afterwards; where `changed` gives nothing, the one that it was asked about.
+    // Replaces the word by changed(word) and returns the new standing. If `changed` returns nothing, the word stays, and the
+    // standing that `changed` was given is returned.
     template <class Change>
     Standing change(Change&& changed) {
-        // acquire, here and below: who is told of its admission reads what was written for it before.
+        // acquire, here and below: a member that sees its admission also sees the data that was written for it before.
         std::uint64_t word = head_.word.load(std::memory_order_acquire);
         for (;;) {
             const Standing before = Standing::unpack(word);
@@ -195,9 +205,9 @@ class Rounds {
                 return before;
             }
             PENSTOCK_FAULT_POINT("rounds.change.before");
-            // release: this member's payload, and its loads of the round before, come before what others do next. Every
-            // change is a read-modify-write, so each carries on what the ones before it released. It need not acquire:
-            // over() does, before payloads are read.
+            // release: this member's payload, and its loads of the round before, come before the next accesses of others.
+            // Every change is a read-modify-write, so it passes on all that earlier changes released. It need not acquire:
+            // over() acquires before payloads are read.
             if (head_.word.compare_exchange_strong(word, after->pack(), std::memory_order_release,
                                                    std::memory_order_acquire)) {
                 PENSTOCK_FAULT_POINT("rounds.change.after");

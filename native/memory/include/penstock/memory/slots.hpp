@@ -1,11 +1,11 @@
-// Slots: the lock-free heart of a stream. Each slot has one word (state, owner, sequence); its payload is plain memory
-// elsewhere, guarded by the word. This header knows no payload and rings no bell.
+// Slots: the lock-free part of a stream. Each slot has one word: state, owner and sequence. The word guards the slot's
+// payload, which is plain memory elsewhere. This header knows no payload and rings no bell.
 //
 //     free --claim--> writing --push--> ready --take--> reading --release--> free
 //                     writing --recover--> free         reading --recover--> ready
 //
-// A claim and its owner are one word and every transition is one compare-and-swap, so a process may die between any two
-// instructions: what it held is written beside its name. Zero-filled memory is a valid structure, all slots free.
+// State and owner are in one word, and every transition is one compare-and-swap. So a process may die between any two
+// instructions: the words still say which slots it held. Zero-filled memory is valid, with all slots free.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,8 @@ struct SlotWord {
 };
 
 struct Recovered {
-    std::size_t freed;     // writing -> free: a half-written payload, dropped
-    std::size_t returned;  // reading -> ready: to be read again
+    std::size_t freed;     // slots writing -> free: their payload was half written and is dropped
+    std::size_t returned;  // slots reading -> ready: their payload will be read again
 };
 
 template <template <class> class Atomic = std::atomic>
@@ -53,18 +53,18 @@ class Slots {
 
     Slots(void* memory, std::size_t slots) : words_(static_cast<Atomic<std::uint64_t>*>(memory)), slots_(slots) {}
 
-    // A free slot for this owner, or nothing where none was seen free. The caller keeps owner and sequence within their
-    // bits and never uses an owner (an incarnation) again.
+    // Claims a free slot for this owner, or returns nothing if it saw no free slot. Owner and sequence must fit into their
+    // bits. An owner is an incarnation: the caller never uses the same one again.
     std::optional<std::size_t> claim(std::uint64_t owner, std::uint64_t sequence) {
         const std::uint64_t claimed = SlotWord{SlotState::writing, owner, sequence}.pack();
         for (std::size_t index = 0; index < slots_; ++index) {
-            // relaxed: only a guess, the exchange decides.
+            // relaxed: the value is only a guess; the exchange decides.
             std::uint64_t word = words_[index].load(std::memory_order_relaxed);
             if (SlotWord::unpack(word).state != SlotState::free) {
                 continue;
             }
             PENSTOCK_FAULT_POINT("slots.claim.before");
-            // acquire: pairs with release(), so the last reader's loads come before this writer's stores.
+            // acquire: pairs with release(). The last reader's loads come before this writer's stores.
             if (words_[index].compare_exchange_strong(word, claimed, std::memory_order_acquire,
                                                       std::memory_order_relaxed)) {
                 PENSTOCK_FAULT_POINT("slots.claim.after");
@@ -74,7 +74,8 @@ class Slots {
         return std::nullopt;
     }
 
-    // writing -> ready. False if the slot is not this owner's (any more): it was fenced and its slots taken back.
+    // writing -> ready. False if the slot does not belong to this owner. It may have belonged to it before: then the owner
+    // was fenced, and its slots were taken back.
     bool push(std::size_t index, std::uint64_t owner) {
         PENSTOCK_FAULT_POINT("slots.push.before");
         // release: the payload's stores come before any reader's loads.
@@ -83,7 +84,8 @@ class Slots {
         return moved;
     }
 
-    // The ready slot with the smallest sequence, or nothing. First-in-first-out for each writer whose sequences rise.
+    // Takes the ready slot with the smallest sequence, or returns nothing. The slots of a writer whose sequences rise come
+    // first in, first out.
     std::optional<std::size_t> take(std::uint64_t owner) {
         std::optional<Found> last;
         for (;;) {
@@ -91,9 +93,12 @@ class Slots {
             if (!found) {
                 return std::nullopt;
             }
-            // Race: a scan may pass slot 0 while it is free, and then find sequence 2 in slot 1 although its writer had
-            // pushed sequence 1 into slot 0 in between. Having acquired sequence 2, a second scan sees all that its
-            // writer pushed before; so a choice counts only when it is made twice.
+            // Race:
+            //   1. A scan passes slot 0 while it is free.
+            //   2. The writer pushes sequence 1 into slot 0, then sequence 2 into slot 1.
+            //   3. The scan finds sequence 2 in slot 1 and takes it for the smallest.
+            // The scan has acquired sequence 2, so a second scan sees all that its writer pushed before. Therefore a choice
+            // counts only if two scans in a row make it.
             if (!last || last->index != found->index || last->word != found->word) {
                 last = found;
                 continue;
@@ -102,8 +107,8 @@ class Slots {
             const std::uint64_t taken =
                 SlotWord{SlotState::reading, owner, SlotWord::unpack(word).sequence}.pack();
             PENSTOCK_FAULT_POINT("slots.take.before");
-            // acquire: pairs with push(); all exchanges in between are read-modify-writes and keep its release sequence,
-            // so it also holds for a slot that recover() made ready again.
+            // acquire: pairs with push(). All exchanges in between are read-modify-writes and keep the release sequence of
+            // push(). So it also pairs for a slot that recover() has made ready again.
             if (words_[found->index].compare_exchange_strong(word, taken, std::memory_order_acquire,
                                                              std::memory_order_relaxed)) {
                 PENSTOCK_FAULT_POINT("slots.take.after");
@@ -113,7 +118,7 @@ class Slots {
         }
     }
 
-    // reading -> free. False if the slot is not this owner's (any more).
+    // reading -> free. False if the slot does not belong to this owner.
     bool release(std::size_t index, std::uint64_t owner) {
         PENSTOCK_FAULT_POINT("slots.release.before");
         // release: this reader's loads come before the next writer's stores.
@@ -122,11 +127,11 @@ class Slots {
         return moved;
     }
 
-    // Takes back all that a dead owner held; to be called after it was killed and reaped, never before. May be repeated.
+    // Takes back all slots of a dead owner. Call it only after the owner was killed and reaped. May be repeated.
     Recovered recover(std::uint64_t owner) {
         Recovered recovered{0, 0};
         for (std::size_t index = 0; index < slots_; ++index) {
-            // acq_rel: the dead owner's accesses come before those of whoever holds the slot next.
+            // acq_rel: the dead owner's accesses come before those of the slot's next owner.
             if (move(index, SlotState::writing, owner, SlotState::free, std::memory_order_acq_rel)) {
                 ++recovered.freed;
             } else if (move(index, SlotState::reading, owner, SlotState::ready, std::memory_order_acq_rel)) {
@@ -137,8 +142,8 @@ class Slots {
         return recovered;
     }
 
-    // Frees the slots that hold one of these sequences, whether this owner reads them or recover() made them ready
-    // again: what a commit record names as consumed is never read twice. Sequences are unique within a stream.
+    // Frees the slots that hold one of these sequences. This owner may be reading them, or recover() has made them ready
+    // again. So a slot that a commit record names as consumed is never read twice. Sequences are unique within a stream.
     std::size_t release_consumed(std::uint64_t owner, std::span<const std::uint64_t> sequences) {
         std::size_t freed = 0;
         for (std::size_t index = 0; index < slots_; ++index) {
@@ -150,7 +155,7 @@ class Slots {
                 continue;
             }
             PENSTOCK_FAULT_POINT("slots.release_consumed.between");
-            // acq_rel: as release(), and as take() for the slots that were ready.
+            // acq_rel: as in release(), and for slots that were ready as in take().
             if (words_[index].compare_exchange_strong(word, free_word, std::memory_order_acq_rel,
                                                       std::memory_order_relaxed)) {
                 ++freed;
@@ -162,14 +167,14 @@ class Slots {
     [[nodiscard]] std::size_t count(SlotState state) const {
         std::size_t found = 0;
         for (std::size_t index = 0; index < slots_; ++index) {
-            // relaxed: a count is out of date when it is returned.
+            // relaxed: a count may be out of date as soon as it is returned.
             const std::uint64_t word = words_[index].load(std::memory_order_relaxed);
             found += SlotWord::unpack(word).state == state ? 1U : 0U;
         }
         return found;
     }
 
-    // The word of one slot: exact for the slot's own holder, out of date for anybody else.
+    // The word of one slot. It is exact for the slot's owner, and may be out of date for any other process.
     [[nodiscard]] SlotWord word(std::size_t index) const {
         return SlotWord::unpack(words_[index].load(std::memory_order_relaxed));
     }
@@ -187,7 +192,7 @@ class Slots {
     [[nodiscard]] std::optional<Found> smallest_ready() const {
         std::optional<Found> smallest;
         for (std::size_t index = 0; index < slots_; ++index) {
-            // acquire: take()'s second scan must see whatever was pushed before the words that this scan saw.
+            // acquire: the second scan of take() must see all slots that were pushed before the words that this scan saw.
             const std::uint64_t word = words_[index].load(std::memory_order_acquire);
             const SlotWord slot = SlotWord::unpack(word);
             if (slot.state == SlotState::ready &&
@@ -200,7 +205,7 @@ class Slots {
     }
 
     bool move(std::size_t index, SlotState from, std::uint64_t owner, SlotState to, std::memory_order order) {
-        // relaxed: a holder sees its own word; a stale guess only makes the exchange fail.
+        // relaxed: an owner sees its own word. If another process passes a stale guess, the exchange only fails.
         std::uint64_t word = words_[index].load(std::memory_order_relaxed);
         const SlotWord slot = SlotWord::unpack(word);
         if (slot.state != from || slot.owner != owner) {

@@ -1,12 +1,12 @@
-// Copies between plain memory and payload that is read while it may be written: 64-bit words, each atomic.
+// Copies between plain memory and a payload that may be written while it is read. The payload is 64-bit words, each atomic.
 //
-// Stored with release and loaded with acquire a word carries its writer's earlier stores with it: a reader that sees one
-// word of a new record also sees the stamp that was set before it. No fence is used, because ThreadSanitizer does not model
-// fences.
+// Each word is stored with release and loaded with acquire. So a reader that sees one word of a new record also sees the
+// stamp that the writer set before it. There is no fence, because ThreadSanitizer does not model fences.
 //
-// On x86 every store is a release and every load an acquire, vectors too, so two words go at a time there: what the protocol
-// needs is the order between payload and stamp, and the compiler keeps volatile accesses between signal fences. A reader of
-// 100,000 floats in another process has them after 26 us instead of 34 (memcpy, which promises no order: 25).
+// On x86 every store is a release and every load an acquire, also those of vectors. So two words are copied at a time
+// there. The protocol needs only the order between payload and stamp, and the compiler keeps volatile accesses between
+// signal fences. A reader in another process has 100,000 floats after 26 us instead of 34 (memcpy, which promises no order:
+// 25).
 #pragma once
 
 #include <atomic>
@@ -16,15 +16,15 @@
 #include <cstring>
 #include <type_traits>
 
-// gcc unrolls no loop over atomics by itself: 100,000 floats took 15.5 us to store and 24.7 to load, 12.7 and 17.5 unrolled;
-// in pairs 8.1 and 7.9 (memcpy: 7.9).
+// gcc unrolls no loop over atomics by itself. Times to store and load 100,000 floats: 15.5 and 24.7 us as a plain loop, 12.7
+// and 17.5 unrolled, 8.1 and 7.9 in pairs (memcpy: 7.9).
 #if defined(__GNUC__) && !defined(__clang__)
 #define PENSTOCK_UNROLL _Pragma("GCC unroll 8")
 #else
 #define PENSTOCK_UNROLL
 #endif
 
-// ThreadSanitizer sees atomics only; a simulated atomic type counts every word.
+// No pairs under ThreadSanitizer, which sees only atomics. None with a simulated atomic type, which counts every word.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #if defined(__has_feature)
 #if !__has_feature(thread_sanitizer)
@@ -48,11 +48,11 @@ constexpr std::size_t words_for(std::size_t nbytes) { return (nbytes + word_byte
 constexpr std::size_t round_to_line(std::size_t nbytes) { return (nbytes + cache_line - 1) / cache_line * cache_line; }
 
 #ifdef PENSTOCK_PAIRS
-// Two words in a register, and in memory, there of any alignment that a word may have.
+// Two words in a register, and two words in memory, where they may have the alignment of a single word.
 using Lanes [[gnu::vector_size(16)]] = std::uint64_t;
 using Pair [[gnu::vector_size(16), gnu::aligned(8), gnu::may_alias]] = std::uint64_t;
 
-// Copies count pairs in ascending order, as relaxed atomics would on x86 and no weaker.
+// Copies `count` pairs in ascending order. The order is no weaker than that of relaxed atomics on x86.
 template <class Sums>
 void copy_pairs(volatile Pair* to, const volatile Pair* from, std::size_t count, Sums& sums) {
     std::atomic_signal_fence(std::memory_order_acq_rel);
@@ -66,7 +66,7 @@ void copy_pairs(volatile Pair* to, const volatile Pair* from, std::size_t count,
 }
 #endif
 
-// Sums nothing of what is copied. What does is in checksum.hpp.
+// A copy without a checksum. SumInto in checksum.hpp adds one.
 struct Unsummed {
     template <class Lane>
     struct Sums {
@@ -76,7 +76,7 @@ struct Unsummed {
     void add(const Sums<Lane>&, std::size_t, std::size_t) {}
 };
 
-// How many of `whole` words were copied in pairs: none where words must be single atomics.
+// The number of the `whole` words that were copied in pairs. It is 0 where words must be single atomics.
 template <template <class> class Atomic, class Summed>
 std::size_t copied_in_pairs([[maybe_unused]] void* to, [[maybe_unused]] const void* from, [[maybe_unused]] std::size_t whole,
                             [[maybe_unused]] Summed& summed) {
@@ -91,7 +91,7 @@ std::size_t copied_in_pairs([[maybe_unused]] void* to, [[maybe_unused]] const vo
     return 0;
 }
 
-// Stores nbytes of plain memory into words; the rest of a last part word becomes zero.
+// Stores nbytes of plain memory into words. Missing bytes of the last word become 0.
 template <template <class> class Atomic, class Summed = Unsummed>
 void store_words(Atomic<std::uint64_t>* to, const void* from, std::size_t nbytes, std::memory_order order,
                  Summed summed = {}) {

@@ -1,5 +1,5 @@
-// What one instruction-set level offers, as a table of functions; the same source is compiled once per level.
-// Integers only: every level gives the same bits.
+// The functions of one instruction-set level, as a table. The same source is compiled once for each level.
+// They compute with integers only, so every level gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,18 @@
 
 namespace penstock::replay {
 
-// What is drawn is keyed by (seed, number) and, within a batch, by the position in it and the attempt at it.
+// The key of a sample: (seed, number), and within a batch the position and the attempt.
 struct Draw {
     std::uint64_t seed;
     std::uint64_t number;
     std::uint32_t attempt;
 };
 
-// On the 16 children of a node of a sum tree; nothing where they must be single atomics.
+// Functions on the 16 children of a node of a sum tree. They are null where each child must be a single atomic.
 struct NodeSums {
     std::uint64_t (*sum)(const std::uint64_t* words, std::uint64_t mask) = nullptr;
-    // The first word at which the sum passes `point`, which becomes what is left of it there; 16 if none does.
+    // Returns the first word at which the sum passes `point`, or 16 if none does. Subtracts the sum of the words before it
+    // from `point`.
     std::size_t (*find)(const std::uint64_t* words, std::uint64_t mask, std::uint64_t& point) = nullptr;
 };
 
@@ -32,7 +33,7 @@ struct Level {
 // Every level that this processor can run, slowest first.
 std::span<const Level* const> levels();
 
-// The fastest of them, or the one called `name`; throws std::invalid_argument if this processor lacks it.
+// The fastest of these levels, or the one called `name`. Throws std::invalid_argument if this processor lacks it.
 const Level& best_level();
 const Level& level(const char* name);
 

@@ -1,16 +1,26 @@
-// Sum tree: priorities of the rows of a table, and their sums, so that a row is drawn as often as its priority says.
+// Sum tree: priorities of the rows of a table, and their sums. With it a row is sampled in proportion to its priority.
 //
 // A leaf is one word: a tag of the row's stamp, and a priority as an integer. An inner node is one word: a version, and
-// the sum of its children. Whoever changes leaves then refreshes their ancestors, level by level: reads the node, sums the
-// children, and exchanges the node, twice at most (Jayanti 2002, https://doi.org/10.1145/571825.571868): who fails twice
-// was overtaken by another one who has begun later, and has seen the same leaves. So when nobody is at work all sums are
-// exact, whatever the order of events, nobody waits for anybody, and nothing is noted down for the case of a death: it
-// leaves sums out of date, which the next refresh of the same nodes, or recover(), mends. Zero-filled memory is a valid
-// tree, all priorities 0.
+// the sum of its children.
 //
-// The version keeps a refresh that was asleep from overwriting a later one that happens to have had the same sum. It has
-// the bits that the sum leaves free: 8 at the root over a million rows. An exchange goes wrong only if the node was
-// changed exactly a multiple of 256 times meanwhile and holds the very same sum; the next refresh mends that, too.
+// A process that has changed leaves then refreshes their ancestors, level by level (Jayanti 2002,
+// https://doi.org/10.1145/571825.571868):
+//   1. It reads the node.
+//   2. It sums the children.
+//   3. It exchanges the node if the node has not changed since step 1.
+//   4. If the exchange fails, it repeats steps 1 to 3 once. If it fails again, another refresh has begun after this one
+//      and has finished. That refresh has seen the same leaves, so nothing is left to do.
+//
+// So all sums are exact whenever no process changes the tree, and no process ever waits for another. A process that dies
+// leaves sums out of date. The next refresh of the same nodes corrects them, and so does recover(). Zero-filled memory is
+// a valid tree, with all priorities 0.
+//
+// Race that the version prevents:
+//   1. A refresh reads a node and its children, and then sleeps.
+//   2. Later refreshes change the node; the last one gives it the sum that it had at first.
+//   3. The first refresh wakes and would overwrite the node with its outdated sum.
+// The version has the bits that the sum leaves free: 8 at the root over a million rows. So step 3 can still happen if the
+// node was changed exactly a multiple of 256 times. The next refresh corrects that as well.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +42,7 @@ template <template <class> class Atomic = std::atomic, std::size_t arity = 16, u
 class SumTree {
   public:
     using Word = Atomic<std::uint64_t>;
-    static constexpr std::uint64_t priorities = std::uint64_t{1} << priority_bits;  // all are below
+    static constexpr std::uint64_t priorities = std::uint64_t{1} << priority_bits;  // every priority is below this
     static constexpr std::size_t nowhere = ~std::size_t{0};
 
     struct Leaf {
@@ -40,7 +50,7 @@ class SumTree {
         std::uint64_t priority;
     };
 
-    // A stamp as far as a leaf holds it: two stamps of one row that are 2^28 apart look the same.
+    // The part of a stamp that a leaf holds. Two stamps of one row that are 2^28 apart have the same tag.
     static constexpr std::uint64_t tag_of(std::uint64_t stamp) { return stamp & (~std::uint64_t{0} >> priority_bits); }
 
     static constexpr std::size_t required(std::size_t capacity) {
@@ -69,11 +79,11 @@ class SumTree {
         }
     }
 
-    // Gives a run of rows a new stamp and priorities. One at a time for each row: its writer.
-    // touched: room for as many numbers, here and in update().
+    // Gives a run of rows a new stamp and priorities. Only the writer of these rows may call it.
+    // touched: space for as many numbers, here and in update().
     void set(std::size_t first, std::uint64_t stamp, std::span<const std::uint64_t> priority, std::span<std::size_t> touched) {
         for (std::size_t i = 0; i < priority.size(); ++i) {
-            // seq_cst: as in update(). An exchange, because others may be changing the leaf under its old stamp.
+            // seq_cst: as in update(). It is an exchange because other processes may change the leaf under its old stamp.
             leaves()[first + i].exchange(packed(tag_of(stamp), priority[i]), std::memory_order_seq_cst);
             PENSTOCK_FAULT_POINT("sum_tree.set.between");
             touched[i] = first + i;
@@ -81,7 +91,7 @@ class SumTree {
         refresh(touched.first(priority.size()));
     }
 
-    // Changes priorities of rows that still have these stamps; how many had.
+    // Changes the priorities of rows that still have these stamps. Returns the number of these rows.
     std::size_t update(std::span<const std::int64_t> rows, std::span<const std::int64_t> stamps,
                        std::span<const std::uint64_t> priority, std::span<std::size_t> touched) {
         std::size_t count = 0;
@@ -101,7 +111,7 @@ class SumTree {
         return count;
     }
 
-    // Refreshes every node. Safe beside others at work; after a death, or to be sure.
+    // Refreshes every node, for example after a death. Other processes may use the tree meanwhile.
     void recover() {
         for (std::size_t level = 1; level < depth_; ++level) {
             for (std::size_t node = 0; node < levels_[level].count; ++node) {
@@ -110,7 +120,7 @@ class SumTree {
         }
     }
 
-    // relaxed, wherever a draw looks: what it finds is checked against the table, and is out of date anyway.
+    // relaxed, wherever a sampler reads: it checks the rows that it finds against the table afterwards.
     [[nodiscard]] std::uint64_t total() const {
         const Level& root = levels_[depth_ - 1];
         return root.words->load(std::memory_order_relaxed) & root.mask;
@@ -121,8 +131,8 @@ class SumTree {
         return {word >> priority_bits, word & (priorities - 1)};
     }
 
-    // For each point in [0, total): the row at which the sum of all priorities up to it passes the point, or `nowhere`
-    // where sums were changing. Level by level, so that the memory of all is asked for before that of one is needed.
+    // For each point in [0, total): the row at which the sum of all priorities up to it passes the point, or `nowhere` if
+    // sums were changing. Goes level by level for all points together, so that their memory is prefetched.
     void find(std::span<std::uint64_t> points, std::span<std::size_t> rows) const {
         for (std::size_t& row : rows) {
             row = 0;
@@ -143,11 +153,11 @@ class SumTree {
         }
     }
 
-    // The largest priority that was ever raised to.
+    // The largest value that raise() was ever given.
     [[nodiscard]] std::uint64_t largest() const { return largest_->load(std::memory_order_relaxed); }
 
     void raise(std::uint64_t priority) {
-        // relaxed: a number for itself alone.
+        // relaxed: no other data depends on this number.
         std::uint64_t known = largest_->load(std::memory_order_relaxed);
         while (known < priority &&
                !largest_->compare_exchange_strong(known, priority, std::memory_order_relaxed, std::memory_order_relaxed)) {
@@ -162,12 +172,12 @@ class SumTree {
     struct Level {
         Word* words = nullptr;
         std::size_t count = 0;
-        std::uint64_t mask = 0;  // of the sum; what is above is the version
+        std::uint64_t mask = 0;  // the bits of the sum; the bits above are the version
     };
 
     static constexpr std::size_t groups(std::size_t count) { return (count + arity - 1) / arity; }
 
-    // Whole groups of siblings: those that are not there stay 0.
+    // Bytes of whole groups of siblings. Siblings that do not exist stay 0.
     static constexpr std::size_t level_bytes(std::size_t count) {
         return memory::round_to_line(groups(count) * arity * sizeof(Word));
     }
@@ -179,10 +189,10 @@ class SumTree {
     [[nodiscard]] Word* leaves() const { return levels_[0].words; }
 
     static bool change(Word& leaf, std::uint64_t tag, std::uint64_t priority) {
-        std::uint64_t word = leaf.load(std::memory_order_relaxed);  // relaxed: a guess, the exchange decides
+        std::uint64_t word = leaf.load(std::memory_order_relaxed);  // relaxed: a guess; the exchange decides
         while (word >> priority_bits == tag) {
-            // seq_cst: comes before this process's look at the node above in an order that all agree on. So whoever
-            // exchanges that node after the look sees this leaf.
+            // seq_cst: all processes agree that this exchange comes before this process's read of the node above. So a
+            // process that exchanges that node after the read sees this leaf.
             if (leaf.compare_exchange_strong(word, packed(tag, priority), std::memory_order_seq_cst,
                                              std::memory_order_relaxed)) {
                 return true;
@@ -191,7 +201,7 @@ class SumTree {
         return false;
     }
 
-    // The ancestors of these leaves, of which neighbours that are the same are refreshed once. Overwrites them.
+    // Refreshes the ancestors of these leaves. Equal neighbours are refreshed once. Overwrites `nodes`.
     void refresh(std::span<std::size_t> nodes) {
         constexpr std::size_t ahead = 8;
         std::size_t count = nodes.size();
@@ -219,12 +229,12 @@ class SumTree {
         const Level& below = levels_[level - 1];
         Word& word = own.words[node];
         for (int attempt = 0; attempt < 2; ++attempt) {
-            // seq_cst: the look that the failing of the exchange is about; see change().
+            // seq_cst: the read that the exchange below is compared with; see change().
             std::uint64_t seen = word.load(std::memory_order_seq_cst);
             const std::uint64_t sum = sum_children(below.words + node * arity, below.mask);
-            const std::uint64_t version = (seen & ~own.mask) + own.mask + 1;  // without a bit left for it: none
+            const std::uint64_t version = (seen & ~own.mask) + own.mask + 1;  // 0 if the sum leaves no bit free
             PENSTOCK_FAULT_POINT("sum_tree.refresh.before");
-            // seq_cst: as a changed leaf, for the node above this one.
+            // seq_cst: for the node above, this node is what a changed leaf is for this one.
             if (word.compare_exchange_strong(seen, version | sum, std::memory_order_seq_cst, std::memory_order_relaxed)) {
                 PENSTOCK_FAULT_POINT("sum_tree.refresh.after");
                 return;
@@ -242,7 +252,7 @@ class SumTree {
         }
         std::uint64_t sum = 0;
         for (std::size_t i = 0; i < arity; ++i) {
-            // seq_cst: sees every change that came before the exchange which the node was seen to hold.
+            // seq_cst: sees every change that came before the exchange whose result the node held when it was read.
             sum += first[i].load(std::memory_order_seq_cst) & mask;
         }
         return sum;
@@ -264,7 +274,7 @@ class SumTree {
         return arity;
     }
 
-    // Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
+    // Inlined by force: gcc removes calls of a function that only prefetches memory.
     [[gnu::always_inline]] static void prefetch(const Word* first) {
         const auto* at = reinterpret_cast<const unsigned char*>(first);
         __builtin_prefetch(at);

@@ -1,11 +1,11 @@
-"""Processes that step together, learn nothing and note what they have after each step. No torch: they start fast."""
+"""Processes that step together, learn nothing and write down their state after each step. They import no torch."""
 
 import hashlib
 import time
 
 import numpy as np
 
-from penstock.exchange.all_reduce import AllReduce
+from penstock.gradient_exchange.all_reduce import AllReduce
 from penstock.memory.rounds import Rounds
 from penstock.types import ArraySpec
 
@@ -17,7 +17,7 @@ NBYTES = Rounds.required(COUNT, STATE) + 8 * (1 + COUNT * NOTED)
 
 
 def notes(memory):
-    """Behind the rounds: the last step that is wanted; what each learner had after each step, and first its latest."""
+    """The memory behind the rounds: the last wanted step; each learner's latest step, and its state after each step."""
     words = memory[-8 * (1 + COUNT * NOTED) :].view(np.int64)
     return words[:1], words[1:].reshape(COUNT, NOTED)
 

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from penstock.exchange.all_reduce import AllReduce
+from penstock.gradient_exchange.all_reduce import AllReduce
 from penstock.memory.rounds import Rounds
 from penstock.updates.eager import build_replay
-from tests.exchange import lockstep
+from tests.gradient_exchange import lockstep
 from tests.updates import tracking
 
 ROWS = 12
@@ -91,7 +91,7 @@ def test_learners_killed_at_any_moment_leave_the_others_equal(segment, program) 
     generator = random.Random(5)
 
     def start(number):
-        return program(f"from tests.exchange import lockstep\nlockstep.learn(memory, {number})", shared)
+        return program(f"from tests.gradient_exchange import lockstep\nlockstep.learn(memory, {number})", shared)
 
     def until(condition):
         while not condition():

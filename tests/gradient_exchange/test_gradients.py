@@ -1,10 +1,10 @@
-"""Gradients that are handed on a step at a time, and applied by who owns the parameters."""
+"""Gradients that are handed on one step at a time, and applied by the node that owns the parameters."""
 
 import numpy as np
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.exchange.gradients import GradientStream
+from penstock.gradient_exchange.gradients import GradientStream
 from penstock.kernels.noise import generate
 from penstock.memory.board import Board
 from penstock.memory.stream import Stream
@@ -129,7 +129,7 @@ def test_learners_come_to_a_delayed_phase_as_often_as_one_does(stream, board, be
     actor = []
     for step in range(10):
         for part, learner in zip(teams, learners, strict=True):
-            # Both from the same parameters, so the count of all is even, or odd, at each of their steps.
+            # Both begin with the same parameters, so the count of all is even at each of their steps, or odd at each.
             assert part.begin(learner)
         for part, learner in zip(teams, learners, strict=True):
             learner.learn(tracking.minibatch(ROWS, step), 0.0)

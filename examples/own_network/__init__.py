@@ -1,0 +1,1 @@
+"""A network of one's own: see `nets.py`."""

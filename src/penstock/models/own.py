@@ -1,0 +1,276 @@
+"""A user's own ``torch.nn.Module`` as the network of a policy: made, checked, and run on views of a flat vector.
+
+The module is a function of its parameters: buffers are constants, and nothing in it is random. So it runs in ``eval``
+mode, and its buffers are those of a module that is made with the seed 0, whatever the seed of the run.
+"""
+
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from penstock.envs.imports import find_callable
+from penstock.errors import ConfigError
+from penstock.models.layers import Memory
+from penstock.policies import OwnModule
+from penstock.types import Array, Discrete, Spaces
+
+__all__ = ["OwnForward", "called", "constant", "described", "examples", "initial", "made", "observation_of", "told"]
+
+Observation: TypeAlias = Tensor | dict[str, Tensor]
+"""What ``forward`` takes."""
+_MESSAGE_LIMIT = 300
+
+
+class Answer(NamedTuple):
+    """What a module's ``forward`` returns."""
+
+    outputs: Tensor
+    value: Tensor | None
+    carry: dict[str, Tensor]
+
+
+def made(reference: str, spaces: Spaces, outputs: int, seed: int) -> nn.Module:
+    """A new module, in ``eval`` mode, with initial values from ``seed``.
+
+    Raises:
+        ConfigError: there is no such function, or it makes no module.
+    """
+    make = find_callable(reference, "model")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            found = make(spaces, outputs)
+        except Exception as error:
+            raise ConfigError(f"--model {reference}: {told(error)}") from error
+    if not isinstance(found, nn.Module):
+        raise ConfigError(f"--model {reference} makes a {type(found).__name__}, and not a torch.nn.Module")
+    return found.eval()
+
+
+@lru_cache(maxsize=8)
+def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool) -> OwnModule:
+    """The module as plain data, after a look at what it does with a few observations.
+
+    Args:
+        reference: ``module:attribute`` of ``make_policy(spaces, outputs)``.
+        spaces: the spaces of one lane.
+        outputs: number of the head's outputs.
+        gives_value: the module gives a value beside the outputs.
+
+    Raises:
+        ConfigError: it is no module that can be learned with; the text says why.
+    """
+    module = made(reference, spaces, outputs, 0)
+    named = dict(module.named_parameters())
+    if not named:
+        raise ConfigError(f"--model {reference}: the module has no parameters, so it cannot learn")
+    for name, parameter in named.items():
+        if parameter.dtype != torch.float32:
+            kind = str(parameter.dtype).removeprefix("torch.")
+            raise ConfigError(f"--model {reference}: its parameter {name} is {kind}; make it float32")
+    carry = getattr(module, "carry", {})
+    if not isinstance(carry, Mapping) or not all(isinstance(size, int) and size > 0 for size in carry.values()):
+        raise ConfigError(f'--model {reference}: carry = {carry!r} does not name widths; write carry = {{"h": 64}}')
+    if carry and not gives_value:
+        raise ConfigError(f"--model {reference} has a memory, its carry: only ppo and a2c learn with one")
+    layer = OwnModule(
+        reference,
+        outputs,
+        gives_value,
+        tuple(name for name, _ in spaces.obs),
+        tuple((name, tuple(parameter.shape)) for name, parameter in named.items()),
+        tuple(carry.items()),
+        spaces,
+    )
+    _check(layer, module)
+    return layer
+
+
+def initial(layer: OwnModule, seed: int) -> list[Array]:
+    """The parameters of a module that is made with ``seed``, in order."""
+    module = made(layer.reference, cast("Spaces", layer.spaces), layer.outputs, seed)
+    return [parameter.detach().numpy().copy() for _, parameter in module.named_parameters()]
+
+
+@lru_cache(maxsize=8)
+def constant(layer: OwnModule) -> nn.Module:
+    """The module whose buffers and structure all calls of this process share."""
+    module = made(layer.reference, cast("Spaces", layer.spaces), layer.outputs, 0)
+    return module.requires_grad_(requires_grad=False)
+
+
+class OwnForward:
+    """``(arrays, fields, memory) -> (outputs with the value behind them, carry)``.
+
+    Args:
+        layer: the module.
+        network: name of its network; it names the carry.
+    """
+
+    def __init__(self, layer: OwnModule, network: str) -> None:
+        self._layer = layer
+        self._names = [name for name, _ in layer.parameters]
+        self._carry = {f"carry.{network}.0.{name}": name for name, _ in layer.memory}
+        self._module = constant(layer)
+
+    def __call__(
+        self, parts: Sequence[Tensor], fields: Sequence[Tensor], memory: Memory | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Run the module; with memory, step after step.
+
+        Args:
+            parts: the parameters in order; further arrays are ignored.
+            fields: the observation fields ``[n, ...]`` in order.
+            memory: needed by a module with a carry.
+        """
+        if not self._carry:
+            return self._joined(self._step(parts, fields, {})), {}
+        if memory is None:
+            raise ValueError(f"the module {self._layer.reference} has a carry and needs its memory")
+        first = memory.first
+        by_lane = [values.view(*first.shape, *values.shape[1:]) for values in fields]
+        carry = {name: memory.carry[full] for full, name in self._carry.items()}
+        outputs = []
+        for t in range(first.shape[1]):
+            keep = (~first[:, t]).unsqueeze(1)
+            before = {name: values * keep.to(values.dtype) for name, values in carry.items()}
+            answer = self._step(parts, [values[:, t] for values in by_lane], before)
+            carry = {name: answer.carry[name] for name in carry}
+            outputs.append(self._joined(answer))
+        return torch.stack(outputs, 1).flatten(0, 1), {full: carry[name] for full, name in self._carry.items()}
+
+    def _step(self, parts: Sequence[Tensor], fields: Sequence[Tensor], carry: dict[str, Tensor]) -> Answer:
+        parameters = dict(zip(self._names, parts, strict=False))
+        return called(self._layer, self._module, parameters, fields, carry)
+
+    @staticmethod
+    def _joined(answer: Answer) -> Tensor:
+        if answer.value is None:
+            return answer.outputs
+        return torch.cat((answer.outputs, answer.value.unsqueeze(1)), 1)
+
+
+def observation_of(layer: OwnModule, fields: Sequence[Tensor]) -> Observation:
+    """What ``forward`` takes: one tensor for a plain observation, else a dict by the names of the fields."""
+    if layer.fields == ("obs",):
+        return fields[0]
+    return {name.removeprefix("obs."): values for name, values in zip(layer.fields, fields, strict=True)}
+
+
+def called(
+    layer: OwnModule,
+    module: nn.Module,
+    parameters: Mapping[str, Tensor],
+    fields: Sequence[Tensor],
+    carry: dict[str, Tensor],
+) -> Answer:
+    """One call of ``forward`` with these parameters."""
+    observation = observation_of(layer, fields)
+    arguments = (observation, carry) if layer.memory else (observation,)
+    found = functional_call(module, dict(parameters), arguments)
+    if not layer.gives_value:
+        return Answer(found, None, {})
+    return Answer(found[0], found[1], found[2] if layer.memory else {})
+
+
+def told(error: Exception) -> str:
+    """An error of a user's code in one line, with its place."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())[:_MESSAGE_LIMIT]
+    return f"{type(error).__name__}: {text} ({frame.filename}, line {frame.lineno})"
+
+
+def examples(layer: OwnModule, count: int) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Observation fields ``[count, ...]`` and a carry, made up."""
+    spaces, generator = cast("Spaces", layer.spaces), np.random.default_rng(0)
+    fields = []
+    for (_, space), spec in zip(spaces.obs, spaces.obs_specs(), strict=True):
+        shape = (count, *spec.shape)
+        if isinstance(space, Discrete):
+            values: Array = generator.integers(space.start, space.start + space.n, shape)
+        else:
+            low, high = max(min(space.low), -1.0), min(max(space.high), 3.0)
+            values = generator.uniform(min(low, high), high, shape)
+        fields.append(torch.as_tensor(values.astype("float32" if "float" in spec.dtype else spec.dtype)))
+    return fields, {name: torch.ones(count, size) for name, size in layer.memory}
+
+
+def _check(layer: OwnModule, module: nn.Module) -> None:
+    """Look at the module's answers to a few made-up observations.
+
+    Raises:
+        ConfigError: an answer is not what a policy gives; the text says what it is.
+    """
+    say = f"--model {layer.reference}: forward"
+    parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    fields, carry = examples(layer, 3)
+
+    def answered(rows: slice) -> Answer:
+        try:
+            given = {name: values[rows].clone() for name, values in carry.items()}
+            with torch.no_grad():
+                arguments = (observation_of(layer, [values[rows] for values in fields]), given)
+                found = functional_call(module, parameters, arguments if layer.memory else arguments[:1])
+        except Exception as error:
+            raise ConfigError(f"--model {layer.reference}: {told(error)}") from error
+        return _answer_of(layer, found, rows.stop)
+
+    whole = answered(slice(0, 3))
+    for name, values in (("outputs", whole.outputs), ("value", whole.value), *whole.carry.items()):
+        if values is not None and not bool(torch.isfinite(values).all()):
+            raise ConfigError(f"{say} gives {name} that are not finite")
+    if not torch.equal(whole.outputs, answered(slice(0, 3)).outputs):
+        raise ConfigError(f"{say} answers the same observations differently the second time: it must not be random")
+    if not torch.allclose(whole.outputs[:1], answered(slice(0, 1)).outputs, rtol=1e-3, atol=1e-4):
+        raise ConfigError(f"{say} answers one row differently when others stand beside it: rows must not mix")
+    before = {name: values.clone() for name, values in module.named_buffers()}
+    module.train()
+    try:
+        answered(slice(0, 3))
+    finally:
+        module.eval()
+    for name, values in module.named_buffers():
+        if not torch.equal(values, before[name]):
+            raise ConfigError(
+                f"{say} changes the buffer {name} in training, and buffers must be constant: use a layer without "
+                "running statistics, such as LayerNorm or GroupNorm"
+            )
+
+
+def _answer_of(layer: OwnModule, found: object, rows: int) -> Answer:
+    """What ``forward`` returned, in the shapes that a policy needs.
+
+    Raises:
+        ConfigError: it returned something else.
+    """
+    say = f"--model {layer.reference}: forward"
+    wanted = ["outputs", *(["value"] if layer.gives_value else []), *(["carry"] if layer.memory else [])]
+    parts = list(found) if isinstance(found, tuple) else [found]
+    if len(parts) != len(wanted):
+        returned = f"{len(parts)} things" if isinstance(found, tuple) else f"one {type(found).__name__}"
+        raise ConfigError(f"{say} returns {returned}; it must return {', '.join(wanted)}")
+    carry = parts[-1] if layer.memory else {}
+    if not isinstance(carry, Mapping) or carry.keys() != dict(layer.memory).keys():
+        given = sorted(carry) if isinstance(carry, Mapping) else type(carry).__name__
+        raise ConfigError(f"{say} returns the carry {given}; the class says carry = {dict(layer.memory)}")
+    shapes: list[tuple[str, object, tuple[int, ...]]] = [("outputs", parts[0], (rows, layer.outputs))]
+    if layer.gives_value:
+        shapes.append(("the value", parts[1], (rows,)))
+    shapes += [(f"the carry {name}", carry[name], (rows, size)) for name, size in layer.memory]
+    for name, values, shape in shapes:
+        if not isinstance(values, Tensor):
+            raise ConfigError(f"{say} returns {type(values).__name__} for {name}, and not a tensor")
+        if tuple(values.shape) != shape or values.dtype != torch.float32:
+            kind = str(values.dtype).removeprefix("torch.")
+            raise ConfigError(
+                f"{say} returns {name} as {kind} {list(values.shape)} for {rows} rows; they must be float32 "
+                f"{list(shape)}"
+            )
+    value = parts[1] if layer.gives_value else None
+    return Answer(cast("Tensor", parts[0]), cast("Tensor | None", value), dict(carry))

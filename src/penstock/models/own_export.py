@@ -1,0 +1,120 @@
+"""Exports a user's own module as an ONNX graph, once for all parameters: they are inputs of the graph.
+
+So processes that act need no torch. The export itself needs the package ``onnxscript``.
+"""
+
+import logging
+import re
+import warnings
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from penstock.errors import ConfigError
+from penstock.inference.onnx.own import CARRY, FIELD, OUTPUTS, PARAMETER, VALUE
+from penstock.inference.onnx.recurrent import next_name
+from penstock.inference.onnx.writer import OPSET
+from penstock.models.own import called, constant, examples
+from penstock.policies import OwnModule
+
+__all__ = ["exported"]
+
+_LIMIT = 300
+
+
+class _Function(nn.Module):
+    """The module as a function of its parameters, the fields and the carry: it has no parameters of its own."""
+
+    def __init__(self, layer: OwnModule) -> None:
+        super().__init__()
+        self._layer = layer
+        # In a list, so that its parameters are not parameters of this module.
+        self._module = [constant(layer)]
+
+    def forward(self, parameters: list[Tensor], fields: list[Tensor], carry: list[Tensor]) -> list[Tensor]:
+        """Outputs, then the value if there is one, then the carry."""
+        layer = self._layer
+        named = {name: values for (name, _), values in zip(layer.parameters, parameters, strict=True)}
+        before = {name: values for (name, _), values in zip(layer.memory, carry, strict=True)}
+        answer = called(layer, self._module[0], named, fields, before)
+        value = [] if answer.value is None else [answer.value]
+        return [answer.outputs, *value, *(answer.carry[name] for name, _ in layer.memory)]
+
+
+@lru_cache(maxsize=4)
+def exported(layer: OwnModule) -> bytes:
+    """The module as a serialised ONNX model; `penstock.inference.onnx.own` has the names of its inputs and outputs.
+
+    Raises:
+        ConfigError: an operation of the module has no counterpart in ONNX, or a package is missing.
+    """
+    try:
+        import onnxscript  # noqa: F401, PLC0415 - torch needs it, and says so in many lines
+    except ImportError as error:
+        raise ConfigError(
+            f"--model {layer.reference}: acting without torch needs the package onnxscript: "
+            "pip install 'penstock[own-network]', or pass --inference torch"
+        ) from error
+    parameters = [values.detach() for _, values in constant(layer).named_parameters()]
+    fields, carry = examples(layer, 3)
+    rows = torch.export.Dim("n", min=1)
+    shapes: tuple[list[dict[int, object]], ...] = (
+        [{}] * len(parameters),
+        [{0: rows}] * len(fields),
+        [{0: rows}] * len(carry),
+    )
+    names = [f"{PARAMETER}{place}" for place in range(len(parameters))]
+    names += [f"{FIELD}{place}" for place in range(len(fields))]
+    names += [f"{CARRY}{name}" for name in carry]
+    outputs = [OUTPUTS, *([VALUE] if layer.gives_value else []), *(next_name(f"{CARRY}{name}") for name in carry)]
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    try:
+        # torch tells of each optional package that is not installed.
+        logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                _Function(layer),
+                (parameters, fields, list(carry.values())),
+                dynamo=True,
+                dynamic_shapes=shapes,
+                opset_version=OPSET,
+                input_names=names,
+                output_names=outputs,
+                verbose=False,
+            )
+    except Exception as error:
+        raise ConfigError(f"--model {layer.reference} cannot be exported to ONNX: {_why(error)}") from error
+    finally:
+        logger.setLevel(level)
+    if program is None:
+        raise ConfigError(f"--model {layer.reference} cannot be exported to ONNX")
+    return _plain(layer, program.model_proto.SerializeToString())
+
+
+def _plain(layer: OwnModule, model: bytes) -> bytes:
+    """The model without functions, and in ONNX's own operations only."""
+    import onnx  # noqa: PLC0415
+    import onnx.inliner  # noqa: PLC0415
+
+    found = onnx.inliner.inline_local_functions(onnx.ModelProto.FromString(model))
+    foreign = sorted({f"{node.domain}.{node.op_type}" for node in found.graph.node if node.domain})
+    if foreign or found.opset_import[0].version != OPSET:
+        what = foreign[0] if foreign else f"opset {found.opset_import[0].version}"
+        raise ConfigError(
+            f"--model {layer.reference} cannot be exported to ONNX: it needs {what}; try --inference torch"
+        )
+    return bytes(found.SerializeToString())
+
+
+def _why(error: Exception) -> str:
+    """What cannot be exported, in one line: an operation by its name, or the innermost error."""
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    operation = re.search(r"(?:aten|prims|torchvision|custom)[.:]+[a-z_]\w*", text)
+    if operation is not None and "No ONNX function" in text:
+        text = f"ONNX has no operation for {operation.group()}"
+    return f"{text[:_LIMIT]}; try --inference torch"

@@ -1,0 +1,126 @@
+"""Networks of many kinds from training to the exported policy; a module of one's own with workers and a resume."""
+
+import gymnasium
+import numpy as np
+import onnxruntime
+import pytest
+
+import penstock
+from penstock.errors import ConfigError
+from tests.end_to_end.test_resume_is_exact import BATCH, fingerprint, train
+from tests.environments import EyeEnv
+
+SETTINGS = {
+    "env": "tests.environments:EyeEnv",
+    "num_envs": 2,
+    "num_workers": 1,
+    "num_steps": 16,
+    "mini_batch_size": 16,
+    "timesteps": 64,
+    "eval_episodes": 2,
+    "hidden_sizes": (8,),
+    "backend": "eager",
+    "seed": 3,
+}
+
+
+def trained(tmp_path, **settings):
+    return penstock.train({**SETTINGS, "log_dir": str(tmp_path / "logs"), **settings}, quiet=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"normalize_obs": True},
+        {"model": "resnet+lstm", "memory_size": 8, "layer_norm": True},
+        {"model": "mlp", "init": "he"},
+        {"algo": "a2c"},
+        {"algo": "dqn", "min_rows": 32, "num_steps": 4},
+    ],
+)
+def test_an_image_beside_a_vector_from_training_to_its_policy(tmp_path, settings) -> None:
+    done = trained(tmp_path, **settings)
+    assert penstock.resume(done.run_folder, timesteps=128, quiet=True).steps == 128
+    policy, env = penstock.load_policy(done.run_folder), EyeEnv()
+    obs, _ = env.reset(seed=1)
+    batch = {name: np.stack([values, values]) for name, values in obs.items()}
+    session = policy.session(2)
+    session_action = session.act(batch)
+    given = {f"obs.{name}": values for name, values in batch.items()}
+    file = onnxruntime.InferenceSession(done.run_folder / "policy.onnx")
+    if session.carry:
+        given |= {name: np.zeros_like(values) for name, values in session.carry.items()}
+        given["first"] = np.ones(2, np.bool_)
+    np.testing.assert_array_equal(file.run(["action"], given)[0], session_action)
+
+
+TABLE = """
+[fields.eye]
+encoder = "cnn"
+convolutions = [[4, 3, 2], [4, 3, 1]]
+hidden_sizes = [8]
+[fields.speed]
+encoder = "mlp"
+hidden_sizes = [8]
+[trunk]
+hidden_sizes = [16]
+[memory]
+kind = "gru"
+size = 8
+"""
+
+
+def test_a_table_is_kept_in_the_run_folder(tmp_path) -> None:
+    file = tmp_path / "my_net.toml"
+    file.write_text(TABLE)
+    done = trained(tmp_path, model=str(file))
+    file.unlink()
+    assert penstock.resume(done.run_folder, timesteps=128, quiet=True).steps == 128
+    assert penstock.evaluate(done.run_folder, episodes=1).episodes == 1
+
+
+def test_soft_actor_critics_see_images_too(tmp_path) -> None:
+    settings = {"algo": "sac", "env": "tests.environments:SteeredEyeEnv", "min_rows": 32, "mini_batch_size": 8}
+    assert trained(tmp_path, **settings, num_steps=4).steps == 64
+
+
+OWN = {"env": "CartPole-v1", "backend": "eager"}
+
+
+@pytest.mark.parametrize("name", ["make_policy", "Remembering"])
+def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name) -> None:
+    settings = {**OWN, "model": f"examples.own_network.nets:{name}"}
+    whole = train(tmp_path / "whole", 4, **settings)
+    first = train(tmp_path / "parts", 2, **settings, runtime="local")
+    second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
+    assert second.not_restored == 0
+    assert fingerprint(second) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("model", ["mlp", "mlp+gru"])
+def test_dropout_resumed_equals_uninterrupted_and_drops(tmp_path, model) -> None:
+    settings = {**OWN, "model": model, "memory_size": 8}
+    whole = train(tmp_path / "whole", 4, **settings, dropout=0.2)
+    first = train(tmp_path / "parts", 2, **settings, dropout=0.2)
+    second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
+    assert fingerprint(second) == fingerprint(whole)
+    assert fingerprint(train(tmp_path / "plain", 4, **settings))["actor"] != fingerprint(whole)["actor"]
+
+
+def test_a_module_of_ones_own_serves_its_policy(tmp_path) -> None:
+    done = train(tmp_path, 2, **OWN, model="examples.own_network.nets:make_policy")
+    env = gymnasium.make("CartPole-v1")
+    obs, _ = env.reset(seed=0)
+    (action,) = onnxruntime.InferenceSession(done.run_folder / "policy.onnx").run(["action"], {"obs": obs[None]})
+    assert int(action[0]) == penstock.load_policy(done.run_folder)(obs)
+
+
+def test_a_module_that_onnx_cannot_express_acts_with_torch(tmp_path) -> None:
+    branching = "tests.models.own_modules:Branching"
+    settings = {**SETTINGS, "env": "Pendulum-v1", "model": branching, "log_dir": str(tmp_path)}
+    with pytest.raises(ConfigError, match="cannot be exported to ONNX"):
+        penstock.train(settings, quiet=True)
+    done = penstock.train({**settings, "inference": "torch"}, quiet=True)
+    assert done.steps == 64
+    assert any(f"no policy.onnx: --model {branching} cannot" in note for note in done.notes)
+    assert not (done.run_folder / "policy.onnx").exists()

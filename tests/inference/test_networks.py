@@ -1,0 +1,60 @@
+"""Networks with branches: torch and ONNX Runtime against float64 numpy, and the gradients of torch."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.inference import onnx
+from penstock.models.policy import Policy
+from tests.inference import reference
+from tests.inference.test_backends import acted, agree
+
+
+@pytest.mark.parametrize("name", reference.BRANCHED)
+def test_torch_agrees_with_the_reference(name):
+    graph, generator = reference.BRANCHED[name], np.random.default_rng(0)
+    published = reference.record(graph, generator)
+    obs, noise = reference.observations(graph, generator, 4), reference.noise_of(graph, generator, 4)
+    explore = generator.uniform(0.0, 1.0, 4).astype(np.float32)
+    inputs = {name: torch.from_numpy(values) for name, values in {**obs, "noise": noise, "explore": explore}.items()}
+    found = Policy(graph).act({name: torch.as_tensor(values) for name, values in published.items()}, inputs)
+    expected = reference.act(graph, published, obs, noise, explore)
+    agree({name: found[name].numpy() for name in graph.outputs}, expected)
+
+
+@pytest.mark.parametrize("name", reference.BRANCHED)
+def test_gradients_are_those_of_finite_differences(name):
+    """The derivative of the first output along one random direction, in float64."""
+    graph, generator = reference.BRANCHED[name], np.random.default_rng(1)
+    published = reference.record(graph, generator)
+    obs = reference.observations(graph, generator, 3)
+    flat = published["actor"].astype(np.float64)
+    direction = generator.normal(size=flat.shape)
+    state = {name: torch.as_tensor(values) for name, values in published.items()}
+    leaf = torch.from_numpy(flat).requires_grad_()
+    policy = Policy(graph)
+    features = policy.features(
+        {**state, "actor": leaf}, {name: torch.from_numpy(values) for name, values in obs.items()}
+    )
+    outputs = policy._actor(leaf, features).output.sum()
+    (gradient,) = torch.autograd.grad(outputs, leaf)
+    step = 1e-6
+
+    def total(values):
+        with torch.no_grad():
+            return float(policy._actor(torch.from_numpy(values), features).output.sum())
+
+    slope = (total(flat + step * direction) - total(flat - step * direction)) / (2 * step)
+    assert float(gradient.numpy() @ direction) == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+def test_onnx_rows_of_a_set_do_not_depend_on_how_many_are_in_the_call():
+    graph, generator = reference.BRANCHED["set"], np.random.default_rng(3)
+    backend = onnx.build(graph)
+    backend.load(reference.record(graph, generator))
+    obs, noise = reference.observations(graph, generator, 9), reference.noise_of(graph, generator, 9)
+    whole = acted(backend, graph, obs, noise, np.ones(9, np.float32))
+    for n in (1, 2, 5):
+        part = {name: values[:n] for name, values in obs.items()}
+        for name, values in acted(backend, graph, part, noise[:n], np.ones(n, np.float32)).items():
+            np.testing.assert_allclose(values, whole[name][:n], rtol=1e-6, atol=1e-6)

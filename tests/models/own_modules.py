@@ -1,0 +1,148 @@
+"""Modules as users write them: good ones, and ones with a mistake each."""
+
+import torch
+from torch import nn
+
+
+class Plain(nn.Module):
+    """A linear layer for the outputs and the value."""
+
+    def __init__(self, spaces, outputs):
+        super().__init__()
+        self.layer = nn.Linear(3, outputs + 1)
+        self.register_buffer("shift", torch.randn(outputs + 1))
+
+    def forward(self, obs):
+        y = self.layer(obs) + self.shift
+        return y[:, :-1], y[:, -1]
+
+
+class Remembering(nn.Module):
+    carry = {"h": 5, "count": 1}  # noqa: RUF012
+
+    def __init__(self, spaces, outputs):
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(3, 5), nn.Linear(6, outputs + 1)
+
+    def forward(self, obs, carry):
+        h, count = self.cell(obs, carry["h"]), carry["count"] + 1.0
+        y = self.out(torch.cat((h, count), 1))
+        return y[:, :-1], y[:, -1], {"h": h, "count": count}
+
+
+class Several(nn.Module):
+    """An image, a vector and a number, by name."""
+
+    def __init__(self, spaces, outputs):
+        super().__init__()
+        self.eye = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(8))
+        self.eye(torch.zeros(1, 3, 12, 12))
+        self.word, self.out = nn.Embedding(5, 4), nn.Linear(8 + 3 + 4, outputs + 1)
+
+    def forward(self, obs):
+        eye = self.eye(obs["eye"].permute(0, 3, 1, 2).float() / 255.0)
+        y = self.out(torch.cat((eye, obs["speed"], self.word(obs["word"])), 1))
+        return y[:, :-1], y[:, -1]
+
+
+class Values(nn.Module):
+    def __init__(self, spaces, outputs):
+        super().__init__()
+        self.layer = nn.Linear(3, outputs)
+
+    def forward(self, obs):
+        return self.layer(obs)
+
+
+class WrongShape(Plain):
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs[:, :-1], value
+
+
+class ValueColumn(Plain):
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs, value.unsqueeze(1)
+
+
+class Double(Plain):
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs.double(), value
+
+
+class NotFinite(Plain):
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs / 0.0, value
+
+
+class Random(Plain):
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs + torch.rand_like(outputs), value
+
+
+class Mixing(Plain):
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs - outputs.mean(0), value
+
+
+class Normed(Plain):
+    def __init__(self, spaces, outputs):
+        super().__init__(spaces, outputs)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, obs):
+        return super().forward(self.norm(obs))
+
+
+class Half(Plain):
+    def __init__(self, spaces, outputs):
+        super().__init__(spaces, outputs)
+        self.layer = self.layer.half()
+
+
+class Empty(nn.Module):
+    def __init__(self, spaces, outputs):
+        super().__init__()
+
+    def forward(self, obs):
+        return obs, obs[:, 0]
+
+
+class Forgetting(Remembering):
+    def forward(self, obs, carry):
+        outputs, value, after = super().forward(obs, carry)
+        return outputs, value, {"h": after["h"]}
+
+
+class Raising(Plain):
+    def forward(self, obs):
+        raise KeyError("speed")
+
+
+class Branching(Plain):
+    """Decides by a number: torch cannot export it."""
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return (outputs, value) if bool(self.layer.bias.sum() > 0.0) else (-outputs, value)
+
+
+class Singular(Plain):
+    """An operation that ONNX does not have."""
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs, value + torch.linalg.svdvals(obs.unsqueeze(2))[:, 0]
+
+
+class BadCarry(Plain):
+    carry = {"h": "64"}  # noqa: RUF012
+
+
+def nothing(spaces, outputs):
+    return None

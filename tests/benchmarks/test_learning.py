@@ -35,6 +35,8 @@ def test_the_table_holds_every_promise() -> None:
         ("ppo", "blocking", "benchmarks.learning.tasks:MaskedAimEnv", 30_000, 9.8, None),
         ("ppo", "blocking", "benchmarks.learning.tasks:RecalledRanksEnv", 100_000, 9.8, None),
         ("ppo", "blocking", "benchmarks.peers.stateless_cartpole:make_env", 500_000, 450, None),
+        ("ppo", "blocking", "popgym:popgym-RepeatPreviousEasy-v0", 1_000_000, 0.9, None),
+        ("ppo", "blocking", "minigrid:MiniGrid-DoorKey-5x5-v0", 500_000, 0.9, None),
     }
     found = set()
     for row in table.values():
@@ -47,7 +49,8 @@ def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> No
     table = tomllib.loads((HERE / "thresholds.toml").read_text())
     plain = [name for name, row in table.items() if preset_of(row) is None]
     of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked"]
-    assert plain == ["pendulum", *of_actions, "recalled-choice", "cartpole-lstm", "cartpole-gru"]
+    of_memory = ["recalled-choice", "cartpole-lstm", "cartpole-gru", "repeat-previous-gru"]
+    assert plain == ["pendulum", *of_actions, *of_memory, "door-key"]
     assert preset_of(table["dqn-cartpole-overlapping"]) == "dqn-cartpole"
     config = config_from_arguments(table["pendulum"]["arguments"])
     assert config.algorithm == PPOConfig()

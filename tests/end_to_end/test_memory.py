@@ -105,6 +105,17 @@ def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str, model: str) -
     assert result.evaluation.mean_return == 1.0
 
 
+def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
+    """With a mask, and two updates: the second one acts with what the first one learned."""
+    kept = []
+    for backend in ("eager", "compiled"):
+        env = "benchmarks.learning.tasks:RecalledRanksEnv"
+        done = train(tmp_path / backend, 2, env=env, backend=backend, epochs=1)
+        kept.append(load_checkpoint(find_checkpoint(done.run_folder)).arrays)
+    for network in ("actor", "critic"):
+        np.testing.assert_allclose(kept[0][network], kept[1][network], atol=2e-5)
+
+
 def test_a_session_is_the_policy_of_the_evaluation_and_may_move(tmp_path) -> None:
     policy = train(tmp_path, runtime="inline").policy
     observations = np.random.default_rng(0).normal(size=(9, 3, 2)).astype(np.float32)

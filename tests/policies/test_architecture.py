@@ -192,6 +192,11 @@ def test_an_image_may_be_flattened_on_request():
     assert graph({"obs": IMAGE, "obs.x": VECTOR}, model="mlp").features == 84 * 84 * 4 + 3
 
 
+def test_a_tiny_image_is_flattened_unless_a_resnet_is_asked_for():
+    tiny = {"obs": Box((7, 7, 3), "uint8", (0.0,), (10.0,))}
+    assert [graph(tiny, model=model).encoding[0].kind for model in ("auto", "resnet")] == ["flat", "image"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -199,7 +204,7 @@ def test_an_image_may_be_flattened_on_request():
             {"obs": {"obs": VECTOR}, "model": "nature_cnn"},
             "nature_cnn needs a uint8 image of at least 36 x 36, not obs",
         ),
-        ({"obs": {"obs": VECTOR}, "model": "resnet"}, "resnet needs a uint8 image of at least 8 x 8, not obs"),
+        ({"obs": {"obs": VECTOR}, "model": "resnet"}, "resnet needs a uint8 image of at least 3 x 3, not obs"),
         (
             {"obs": {"obs": Box((9, 9, 3), "uint8", (0.0,), (255.0,))}, "model": "nature_cnn+lstm"},
             "nature_cnn needs images of at least 36 x 36, and obs has 9 x 9: pass --model resnet",

@@ -7,7 +7,7 @@ mode, and its buffers are those of a module that is made with the seed 0, whatev
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -115,9 +115,9 @@ class OwnForward:
 
     def __init__(self, layer: OwnModule, network: str) -> None:
         self._layer = layer
-        self._names = [name for name, _ in layer.parameters]
         self._carry = {f"carry.{network}.0.{name}": name for name, _ in layer.memory}
-        self._module = constant(layer)
+        self._steps = _Steps(layer)
+        self._names = [f"module.{name}" for name, _ in layer.parameters]
 
     def __call__(
         self, parts: Sequence[Tensor], fields: Sequence[Tensor], memory: Memory | None
@@ -129,31 +129,57 @@ class OwnForward:
             fields: the observation fields ``[n, ...]`` in order.
             memory: needed by a module with a carry.
         """
-        if not self._carry:
-            return self._joined(self._step(parts, fields, {})), {}
-        if memory is None:
+        if self._carry and memory is None:
             raise ValueError(f"the module {self._layer.reference} has a carry and needs its memory")
-        first = memory.first
+        if memory is None or not self._carry:
+            first, carry = None, {}
+        else:
+            first, carry = memory.first, {name: memory.carry[full] for full, name in self._carry.items()}
+        # The parameters take their places once for all steps: that costs more than a small module does.
+        outputs, after = functional_call(
+            self._steps, dict(zip(self._names, parts, strict=False)), (tuple(fields), first, carry)
+        )
+        return outputs, {full: after[name] for full, name in self._carry.items()}
+
+
+class _Steps(nn.Module):
+    """A user's module, step after step where it has a carry."""
+
+    def __init__(self, layer: OwnModule) -> None:
+        super().__init__()
+        self._layer = layer
+        self.module = constant(layer)
+
+    def forward(
+        self, fields: tuple[Tensor, ...], first: Tensor | None, carry: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Outputs ``[n, ...]`` with the value behind them, and the carry behind the last step of each lane.
+
+        Args:
+            fields: the observation fields ``[n, ...]`` in order; with a carry, n is lanes times steps, lanes first.
+            first: ``[lanes, steps]``, whether an episode begins there; ``None`` without a carry.
+            carry: name -> ``[lanes, width]``.
+        """
+        if first is None:
+            return _joined(self._step(fields, {})), {}
         by_lane = [values.view(*first.shape, *values.shape[1:]) for values in fields]
-        carry = {name: memory.carry[full] for full, name in self._carry.items()}
         outputs = []
         for t in range(first.shape[1]):
             keep = (~first[:, t]).unsqueeze(1)
             before = {name: values * keep.to(values.dtype) for name, values in carry.items()}
-            answer = self._step(parts, [values[:, t] for values in by_lane], before)
+            answer = self._step([values[:, t] for values in by_lane], before)
             carry = {name: answer.carry[name] for name in carry}
-            outputs.append(self._joined(answer))
-        return torch.stack(outputs, 1).flatten(0, 1), {full: carry[name] for full, name in self._carry.items()}
+            outputs.append(_joined(answer))
+        return torch.stack(outputs, 1).flatten(0, 1), carry
 
-    def _step(self, parts: Sequence[Tensor], fields: Sequence[Tensor], carry: dict[str, Tensor]) -> Answer:
-        parameters = dict(zip(self._names, parts, strict=False))
-        return called(self._layer, self._module, parameters, fields, carry)
+    def _step(self, fields: Sequence[Tensor], carry: dict[str, Tensor]) -> Answer:
+        return _named(self._layer, self.module(*_arguments(self._layer, fields, carry)))
 
-    @staticmethod
-    def _joined(answer: Answer) -> Tensor:
-        if answer.value is None:
-            return answer.outputs
-        return torch.cat((answer.outputs, answer.value.unsqueeze(1)), 1)
+
+def _joined(answer: Answer) -> Tensor:
+    if answer.value is None:
+        return answer.outputs
+    return torch.cat((answer.outputs, answer.value.unsqueeze(1)), 1)
 
 
 def observation_of(layer: OwnModule, fields: Sequence[Tensor]) -> Observation:
@@ -171,10 +197,17 @@ def called(
     carry: dict[str, Tensor],
 ) -> Answer:
     """One call of ``forward`` with these parameters."""
+    return _named(layer, functional_call(module, dict(parameters), _arguments(layer, fields, carry)))
+
+
+def _arguments(layer: OwnModule, fields: Sequence[Tensor], carry: dict[str, Tensor]) -> tuple[Any, ...]:
     observation = observation_of(layer, fields)
-    arguments = (observation, carry) if layer.memory else (observation,)
-    found = functional_call(module, dict(parameters), arguments)
-    if not layer.gives_value:
+    return (observation, carry) if layer.memory else (observation,)
+
+
+def _named(layer: OwnModule, found: Tensor | tuple[Any, ...]) -> Answer:
+    """What ``forward`` returned, by its names; its shapes were checked once, when the module was described."""
+    if isinstance(found, Tensor):
         return Answer(found, None, {})
     return Answer(found[0], found[1], found[2] if layer.memory else {})
 

@@ -42,8 +42,8 @@ RESNET_FEATURES = 256
 RESIDUAL_GAIN, SECTION_GAIN = 0.2, 1.2
 """Gains of convolutions of the ResNet whose output meets no activation. With 1 and sqrt(2) its features began with a
 deviation of 2 to 4, and a tanh behind them began saturated."""
-RESNET_SIDE = 8
-"""The ResNet halves an image three times: 8 pixels a side leave one."""
+RESNET_SIDE = 3
+"""The ResNet's first convolution covers 3 pixels a side."""
 
 
 class Stack(NamedTuple):

@@ -42,6 +42,8 @@ MODEL_FORM = "the name of a model"
 INIT_TEXT = "how weights begin: orthogonal suits on-policy learning best, torch is as layers of torch.nn begin"
 """Texts of the settings ``model`` and ``init``, which several algorithms have."""
 
+AUTO_SIDE = 8
+"""``auto`` gives a ResNet to images of at least 8 pixels a side: halved three times, they leave one."""
 ENCODERS = ("auto", "mlp", "nature_cnn", "resnet")
 MEMORIES = ("lstm", "gru")
 
@@ -91,7 +93,11 @@ def trunk_of(spaces: Spaces, body: Body) -> Trunk:
         SpaceError: it does not serve these observations.
     """
     chosen = _chosen(body.model)
-    images = [] if chosen.encoder == "mlp" else [(name, space) for name, space in spaces.seen if _is_image(space)]
+    images = (
+        []
+        if chosen.encoder == "mlp"
+        else [(name, space) for name, space in spaces.seen if _is_image(space, chosen.encoder)]
+    )
     if chosen.encoder in {"nature_cnn", "resnet"} and not images:
         fields = ", ".join(name for name, _ in spaces.seen)
         least = NATURE_SIDE if chosen.encoder == "nature_cnn" else RESNET_SIDE
@@ -181,12 +187,17 @@ def flat_encoding(obs: Sequence[tuple[str, Space]]) -> tuple[Encoding, ...]:
     )
 
 
-def _is_image(space: Space) -> bool:
-    """True for uint8 of three dimensions that a network of convolutions serves; small ones need 1, 3 or 4 channels."""
+def _is_image(space: Space, encoder: str) -> bool:
+    """True for uint8 of three dimensions that the encoder serves. ``auto`` takes small ones of 1, 3 or 4 channels only.
+
+    Others are more often counts or codes than pixels. ``resnet`` is asked for by name, so it takes them all.
+    """
     if not isinstance(space, Box) or space.dtype != "uint8" or len(space.shape) != 3:
         return False
     side = sorted(space.shape)[1]
-    return side >= NATURE_SIDE or (side >= RESNET_SIDE and min(space.shape[0], space.shape[-1]) in {1, 3, 4})
+    if encoder == "resnet":
+        return side >= RESNET_SIDE
+    return side >= NATURE_SIDE or (side >= AUTO_SIDE and min(space.shape[0], space.shape[-1]) in {1, 3, 4})
 
 
 def image_encoding(name: str, space: Space) -> tuple[Encoding, int, int, int]:

@@ -119,6 +119,18 @@ def _plot(argv: Sequence[str]) -> int:
     return _say(f"curves: {path}") if path is not None else 0
 
 
+def _compare(argv: Sequence[str]) -> int:
+    options = _options("compare", argv)
+    room = "penstock.experiments.comparison"
+    found = load(f"{room}:compare")(load(f"{room}:read_sides")(options.sides, options.log_dir))
+    if options.plot is not None:
+        load(f"{room}:save_picture")(found, options.plot)
+    if options.json:
+        return _say(load(f"{room}:as_json")(found))
+    picture = "" if options.plot is None else f"\npicture: {options.plot}"
+    return _say(load(f"{room}:as_table")(found) + picture)
+
+
 def _trace(argv: Sequence[str]) -> int:
     options = _options("trace", argv)
     return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options), options.out))
@@ -144,7 +156,12 @@ COMMANDS = {
     "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
     "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
     "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
-    "plot": Command(_plot, "plot the curves of one run, or compare several runs", "penstock plot --logdir ./logs"),
+    "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot --logdir ./logs"),
+    "compare": Command(
+        _compare,
+        "set runs on one task side by side: return, speed and idle time, with intervals",
+        "penstock compare RUN_A RUN_B --plot compared.png",
+    ),
     "trace": Command(_trace, "show when each node of a run worked, and when it was idle", "penstock trace latest"),
     "draw": Command(
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
@@ -152,7 +169,7 @@ COMMANDS = {
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
-_OPTIONS = {"eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
+_OPTIONS = {"compare": "CompareOptions", "eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
 
 
 def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
@@ -218,7 +235,7 @@ def _help() -> str:
 
 def _command_help(name: str, argv: Sequence[str]) -> str:
     command = COMMANDS[name]
-    takes = " RUN" if name in {"resume", "eval", "trace"} else ""
+    takes = {"resume": " RUN", "eval": " RUN", "trace": " RUN", "compare": " SIDE SIDE ..."}.get(name, "")
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns
     body = ""

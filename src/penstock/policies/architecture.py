@@ -120,7 +120,7 @@ def q_network(
         own = _own(spaces, body, head.outputs, gives_value=False)
         if own.memory:
             raise _no_memory(body, algorithm)
-        return PolicyGraph(_raw(spaces), Network("actor", (own,)), None, head, gives_value=False)
+        return PolicyGraph(_raw(spaces), Network("actor", (own,)), None, head, gives_value=False, mask=spaces.mask)
     return _actor(spaces, body, algorithm, head, gain=1.0, dueling=Dueling(head.n, atoms) if dueling else None)
 
 
@@ -139,7 +139,7 @@ def _actor(
         raise _no_memory(body, algorithm)
     if network.dropout:
         raise ConfigError(f"--model: dropout is for ppo and a2c; {algorithm} learns without it")
-    return PolicyGraph(trunk.encoding, network, None, head, gives_value=False)
+    return PolicyGraph(trunk.encoding, network, None, head, gives_value=False, mask=spaces.mask)
 
 
 def _no_memory(body: Body, algorithm: str) -> ConfigError:

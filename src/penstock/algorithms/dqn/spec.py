@@ -13,9 +13,10 @@ from penstock.policies.architecture import q_network
 from penstock.policies.exploration import Explore, Falling
 from penstock.types import Arrays, Spaces
 
-__all__ = ["ACTIONS", "LEAST_PRIORITY", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
+__all__ = ["ACTIONS", "LEAST_PRIORITY", "MASKS", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
 
 ACTIONS = ("discrete",)
+MASKS = True
 
 LEAST_PRIORITY = 0.01
 """Added to the error of each row, so that a row with error 0 may be sampled again.

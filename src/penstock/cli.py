@@ -67,6 +67,7 @@ def _train(argv: Sequence[str]) -> int:
         for line in (load("penstock.envs.names:note")(config.run.env), load("penstock.envs.atari:preset_hint")(config)):
             if line:
                 _say(line)
+        _announce(config)
         return _conclude(load("penstock.run:train")(config, processes=processes))
 
 
@@ -74,15 +75,18 @@ def _resume(argv: Sequence[str]) -> int:
     with _starting() as processes:
         options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
         resume, asked = load("penstock.run:resume"), {"checkpoint": options.checkpoint, "settings": settings}
-        return _conclude(resume(_run_folder(options), **asked, processes=processes))
+        folder = _run_folder(options)
+        _announce(folder.read_config())
+        return _conclude(resume(folder.path, **asked, processes=processes))
 
 
 def _eval(argv: Sequence[str]) -> int:
     with _output_to_error(), _starting() as processes:
         options = _options("eval", argv)
         asked = {"episodes": options.episodes, "checkpoint": options.checkpoint, "seed": options.seed}
-        evaluate = load("penstock.run:evaluate")
-        evaluation = evaluate(_run_folder(options), **asked, quiet=False, processes=processes)
+        evaluate, folder = load("penstock.run:evaluate"), _run_folder(options)
+        _announce(folder.read_config())
+        evaluation = evaluate(folder.path, **asked, quiet=False, processes=processes)
     if options.json:
         names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint", "remark")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
@@ -133,7 +137,7 @@ def _compare(argv: Sequence[str]) -> int:
 
 def _trace(argv: Sequence[str]) -> int:
     options = _options("trace", argv)
-    return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options), options.out))
+    return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options).path, options.out))
 
 
 def _draw(argv: Sequence[str]) -> int:
@@ -178,7 +182,14 @@ def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each c
 
 
 def _run_folder(options: Any) -> Any:  # noqa: ANN401
-    return load("penstock.experiments.run_folder:RunFolder").find(options.run, options.log_dir).path
+    return load("penstock.experiments.run_folder:RunFolder").find(options.run, options.log_dir)
+
+
+def _announce(config: Any) -> None:  # noqa: ANN401
+    """Say what keeps a run from beginning at once, if something does."""
+    line = load("penstock.policies.architecture:export_note")(config)
+    if line:
+        _say(line)
 
 
 def _no_arguments(argv: Sequence[str]) -> None:

@@ -89,6 +89,22 @@ def test_a_game_at_the_defaults_points_to_the_preset_for_games(trains, capsys, a
     assert preset is None or f"penstock train --preset {preset} --env {argv[1]}\n" in said
 
 
+def test_a_module_of_ones_own_is_announced_before_it_is_exported(trains, run, monkeypatch, capsys):
+    model = "my_package.nets:make_policy"
+    line = f"exporting {model} to ONNX, so that processes that act need no torch; this takes some seconds\n"
+    assert main(["train", "--env", "CartPole-v1", "--model", model]) == 0
+    assert capsys.readouterr().out.startswith(line)
+    run.write_config(from_mapping({"env": "CartPole-v1", "model": model}))
+    monkeypatch.setattr("penstock.run.resume", lambda path, **asked: result(path))
+    assert main(["resume", str(run.path)]) == 0
+    assert capsys.readouterr().out.startswith(line)
+    monkeypatch.setattr("penstock.run.evaluate", lambda path, **asked: EVALUATION)
+    assert main(["eval", str(run.path), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["episodes"] == 100
+    assert line in said.err
+
+
 def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("penstock.run.train", lambda config, *, processes: result(tmp_path, interrupted=True))
     assert main(["train", "--env", "X"]) == 130

@@ -67,6 +67,7 @@ def _train(argv: Sequence[str]) -> int:
         for line in (load("penstock.envs.names:note")(config.run.env), load("penstock.envs.atari:preset_hint")(config)):
             if line:
                 _say(line)
+        _announce(config)
         return _conclude(load("penstock.run:train")(config, processes=processes))
 
 
@@ -74,15 +75,18 @@ def _resume(argv: Sequence[str]) -> int:
     with _starting() as processes:
         options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
         resume, asked = load("penstock.run:resume"), {"checkpoint": options.checkpoint, "settings": settings}
-        return _conclude(resume(_run_folder(options), **asked, processes=processes))
+        folder = _run_folder(options)
+        _announce(folder.read_config())
+        return _conclude(resume(folder.path, **asked, processes=processes))
 
 
 def _eval(argv: Sequence[str]) -> int:
     with _output_to_error(), _starting() as processes:
         options = _options("eval", argv)
         asked = {"episodes": options.episodes, "checkpoint": options.checkpoint, "seed": options.seed}
-        evaluate = load("penstock.run:evaluate")
-        evaluation = evaluate(_run_folder(options), **asked, quiet=False, processes=processes)
+        evaluate, folder = load("penstock.run:evaluate"), _run_folder(options)
+        _announce(folder.read_config())
+        evaluation = evaluate(folder.path, **asked, quiet=False, processes=processes)
     if options.json:
         names = ("mean_return", "std_return", "mean_length", "episodes", "env", "seed", "checkpoint", "remark")
         return _say(json.dumps({name: getattr(evaluation, name) for name in names}))
@@ -119,9 +123,21 @@ def _plot(argv: Sequence[str]) -> int:
     return _say(f"curves: {path}") if path is not None else 0
 
 
+def _compare(argv: Sequence[str]) -> int:
+    options = _options("compare", argv)
+    room = "penstock.experiments.comparison"
+    found = load(f"{room}:compare")(load(f"{room}:read_sides")(options.sides, options.log_dir))
+    if options.plot is not None:
+        load(f"{room}:save_picture")(found, options.plot)
+    if options.json:
+        return _say(load(f"{room}:as_json")(found))
+    picture = "" if options.plot is None else f"\npicture: {options.plot}"
+    return _say(load(f"{room}:as_table")(found) + picture)
+
+
 def _trace(argv: Sequence[str]) -> int:
     options = _options("trace", argv)
-    return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options), options.out))
+    return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options).path, options.out))
 
 
 def _draw(argv: Sequence[str]) -> int:
@@ -144,7 +160,12 @@ COMMANDS = {
     "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
     "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
     "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
-    "plot": Command(_plot, "plot the curves of one run, or compare several runs", "penstock plot --logdir ./logs"),
+    "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot --logdir ./logs"),
+    "compare": Command(
+        _compare,
+        "set runs on one task side by side: return, speed and idle time, with intervals",
+        "penstock compare RUN_A RUN_B --plot compared.png",
+    ),
     "trace": Command(_trace, "show when each node of a run worked, and when it was idle", "penstock trace latest"),
     "draw": Command(
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
@@ -152,7 +173,7 @@ COMMANDS = {
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
-_OPTIONS = {"eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
+_OPTIONS = {"compare": "CompareOptions", "eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
 
 
 def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
@@ -161,7 +182,14 @@ def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each c
 
 
 def _run_folder(options: Any) -> Any:  # noqa: ANN401
-    return load("penstock.experiments.run_folder:RunFolder").find(options.run, options.log_dir).path
+    return load("penstock.experiments.run_folder:RunFolder").find(options.run, options.log_dir)
+
+
+def _announce(config: Any) -> None:  # noqa: ANN401
+    """Say what keeps a run from beginning at once, if something does."""
+    line = load("penstock.policies.architecture:export_note")(config)
+    if line:
+        _say(line)
 
 
 def _no_arguments(argv: Sequence[str]) -> None:
@@ -218,7 +246,7 @@ def _help() -> str:
 
 def _command_help(name: str, argv: Sequence[str]) -> str:
     command = COMMANDS[name]
-    takes = " RUN" if name in {"resume", "eval", "trace"} else ""
+    takes = {"resume": " RUN", "eval": " RUN", "trace": " RUN", "compare": " SIDE SIDE ..."}.get(name, "")
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns
     body = ""

@@ -32,6 +32,8 @@ class Evaluation:
     """Name of the checkpoint that played; ``None``: the parameters at the end of the run."""
     remark: str = field(default="", compare=False)
     """Why fewer episodes count than asked for, in a few words; mostly empty."""
+    returns: tuple[float, ...] = field(default=(), compare=False, repr=False)
+    """Return of each episode that counts, in the order of their seeds."""
 
 
 class Asked(NamedTuple):
@@ -118,4 +120,5 @@ def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:
         env,
         asked.seed,
         remark=", ".join(remarks),
+        returns=tuple(returns.tolist()),
     )

@@ -13,7 +13,8 @@ from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.errors import EnvError, NodeError, PenstockError
 from penstock.experiments.checkpoints import TABLE
-from penstock.nodes.learner import RETURN_WINDOW, why_done
+from penstock.metrics.report import RETURN_WINDOW
+from penstock.nodes.learner import why_done
 from penstock.program.draw import bytes_text
 from penstock.replay.resumed import Found
 from penstock.replay.table_file import Rings

@@ -290,15 +290,18 @@ def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
     """Check that the checkpoint holds every array of the state, in the shapes of the config.
 
     Raises:
-        CheckpointError: one is missing or differs: the config was edited after the checkpoint was written.
+        CheckpointError: one is missing or differs: the config or the user's own module was edited after the checkpoint
+            was written.
     """
+    own = prepared.spec.policy.actor.own
+    what = "the run's settings" + ("" if own is None else f" and its module {own.reference}")
     for spec in prepared.spec.state:
         found = checkpoint.arrays.get(spec.name)
         if found is None or found.shape != spec.shape or found.dtype != np.dtype(spec.dtype):
             has = "missing" if found is None else f"{found.dtype.name} {list(found.shape)}"
             raise CheckpointError(
-                f"checkpoint {checkpoint.path} does not fit the run's settings: its {spec.name} is {has}, they need "
-                f"{spec.dtype} {list(spec.shape)}; set them back to the values that the run began with"
+                f"checkpoint {checkpoint.path} does not fit {what}: its {spec.name} is {has}, they need "
+                f"{spec.dtype} {list(spec.shape)}; set them back to what the run began with"
             )
 
 

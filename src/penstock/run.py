@@ -418,4 +418,6 @@ def _published(prepared: Prepared, record: Arrays) -> Arrays:
 
 def _policy(prepared: Prepared, record: Arrays) -> Policy:
     backend = load(prepared.inference.build)(*prepared.inference.arguments)
-    return Policy(prepared.profile.spaces, prepared.spec.policy, backend, record)
+    run = prepared.config.run
+    origin = f"{run.algo} on {prepared.profile.name}, run by {run.inference}"
+    return Policy(prepared.profile.spaces, prepared.spec.policy, backend, record, origin)

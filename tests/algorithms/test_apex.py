@@ -41,6 +41,15 @@ def test_two_steps_by_hand():
     assert found == pytest.approx([6.75, 2.5, 3.0, 6.75])
 
 
+def test_the_value_behind_a_row_is_of_a_possible_action():
+    config = spec.ApexConfig(n_step=1, gamma=0.5)
+    rows = rollout([10.0, 3.0, 4.0, 0.0], [1.0, 2.0, 3.0, 0.0])
+    rows["obs.action_mask"] = np.array([[1, 1], [1, 0], [0, 0], [1, 1]], np.uint8)[:, None]
+    found = initial_priority(rows, config)[:, 0] - LEAST_PRIORITY
+    # Row 0: 1 + 0.5 * 3 - 10, action 1 is not possible in row 1; row 1: 2 + 0.5 * (4 + 1) - 3, nothing is in row 2.
+    assert found.tolist() == pytest.approx([7.5, 1.5, 7.5, -LEAST_PRIORITY][: len(found)])
+
+
 def test_a_terminated_row_ends_the_chain_and_is_worth_nothing_behind():
     # Row 0: 1 + 0.5 * 2 - 10; row 1: 2 - 3; row 2 begins anew: 3 + 0.5 * 8 - 4.
     found = priorities(3, q=[10.0, 3.0, 4.0, 7.0, 0.0], reward=[1.0, 2.0, 3.0, 4.0, 0.0], terminated=[1])

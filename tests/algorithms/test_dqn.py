@@ -11,6 +11,7 @@ from penstock.algorithms.dqn import learn, spec
 from penstock.errors import ConfigError
 from penstock.models.policy import Policy
 from penstock.policies.exploration import Falling
+from penstock.types import Box, Spaces
 from tests.algorithms.replay_rows import DISCRETE, constant, minibatch_of, slope, state_of
 
 
@@ -41,6 +42,26 @@ def test_targets_by_hand(double, following):
     assert found.value.tolist() == pytest.approx([4.0, 4.0])
     # Huber: e^2 / 2 up to 1, then e - 1/2.
     assert found.loss.tolist() == pytest.approx([0.5 * first**2 if first <= 1.0 else first - 0.5, 1.5])
+
+
+@pytest.mark.parametrize(("double", "following"), [(True, 8.0), (False, 8.0)])
+def test_only_possible_actions_follow_by_hand(double, following):
+    config = spec.DQNConfig(hidden_sizes=(5, 4), double=double, error_clip=1e9)
+    mask = ("action_mask", Box((3,), "uint8", (0.0,), (1.0,)))
+    spaces = Spaces((mask, *DISCRETE.obs), DISCRETE.action, "action_mask")
+    policy, built = Policy(spec.policy_graph(spaces, config, "dqn")), learn.build(spaces, config)
+    state = state_of(built)
+    # The network prefers action 0 and its target action 2; only action 1 is possible behind the first row. Behind the
+    # second row nothing is, as behind the end of an episode: then all count.
+    state["actor"] = constant(policy.graph.actor, 5.0, 4.0, 3.0)
+    state["target.actor"] = constant(policy.graph.actor, 7.0, 8.0, 9.0)
+    rows = minibatch_of(spaces, spec.spec(spaces, config), 2)
+    rows |= {"action": torch.tensor([1, 1]), "reward": torch.tensor([1.0, 1.0]).double()}
+    rows |= {"discount": torch.tensor([0.5, 0.5]).double()}
+    rows["next.action_mask"] = torch.tensor([[0, 1, 0], [0, 0, 0]], dtype=torch.uint8)
+    found = learn.judged(policy, config, state, rows)
+    beyond = 7.0 if double else 9.0
+    assert found.error.tolist() == pytest.approx([abs(4 - (1 + 0.5 * following)), abs(4 - (1 + 0.5 * beyond))])
 
 
 def test_an_error_pulls_as_hard_as_it_is_large_up_to_its_clip():

@@ -60,6 +60,27 @@ def test_a2c_learns_with_a_mask_in_the_observation(tmp_path) -> None:
     assert result.evaluation.mean_return > 9.0
 
 
+DQN = {"algo": "dqn", "gamma": 0.0, "lr": 3e-3, "hidden_sizes": (64,), "runtime": "inline", "threads": 1}
+
+
+def test_action_values_learn_among_the_possible_actions(tmp_path) -> None:
+    """An action that the mask excludes would be an error of the environment."""
+    env = {"env": f"{TASKS}:RanksInObservationEnv", "log_dir": str(tmp_path), "eval_episodes": 50}
+    short = {"timesteps": 6_000, "updates_per_step": 0.25, "epsilon_fraction": 0.5}
+    result = penstock.train({**env, **DQN, **short}, quiet=True)
+    assert result.evaluation is not None
+    # Without looking at the sign a return of 5 is the most.
+    assert result.evaluation.mean_return > 9.0
+
+
+@pytest.mark.parametrize("inference", ["native", "onnx", "torch"])
+@pytest.mark.parametrize("algo", ["dqn", "apex"])
+def test_every_backend_chooses_possible_actions_by_their_values(tmp_path, algo, inference) -> None:
+    short = {"timesteps": 1024, "min_rows": 256, "inference": inference, "log_dir": str(tmp_path)}
+    run = {**DQN, **short, "algo": algo, "num_workers": 2, "policy_placement": "node", "eval_episodes": 5}
+    assert penstock.train({"env": f"{TASKS}:RanksEnv", **run}, quiet=True).steps == 1024
+
+
 def test_a_policy_node_answers_masked_composite_questions(tmp_path) -> None:
     env = {"env": f"{TASKS}:MaskedAimEnv", "num_workers": 2, "backend": "eager", "runtime": "inline"}
     answers = [train_briefly(tmp_path / place, policy_placement=place, **env) for place in ("env", "node")]
@@ -163,9 +184,10 @@ def test_a_lane_that_can_do_nothing_ends_the_run_by_its_name(tmp_path) -> None:
     ("task", "sees"),
     [("RanksEnv", "does not see it"), ("RanksInObservationEnv", "sees it as a part of the observation")],
 )
-def test_an_algorithm_without_masks_says_so(task: str, sees: str) -> None:
+def test_an_algorithm_without_masks_says_so(monkeypatch, task: str, sees: str) -> None:
+    monkeypatch.setattr("penstock.algorithms.dqn.spec.MASKS", False)
     found = prepared(env=f"{TASKS}:{task}", algo="dqn")
-    told = f"{TASKS}:{task} gives an action mask, but dqn uses none and {sees}; to have it used: ppo or a2c"
+    told = f"{TASKS}:{task} gives an action mask, but dqn uses none and {sees}; to have it used: ppo, a2c or apex"
     assert found.told == (told,)
     assert found.profile.spaces.mask is None
     assert prepared(env=f"{TASKS}:{task}").told == ()

@@ -1,12 +1,15 @@
 """Networks of many kinds from training to the exported policy; a module of one's own with workers and a resume."""
 
+import sys
+
 import gymnasium
 import numpy as np
 import onnxruntime
 import pytest
 
 import penstock
-from penstock.errors import ConfigError
+from penstock.errors import CheckpointError, ConfigError
+from penstock.models.own import described
 from tests.end_to_end.test_resume_is_exact import BATCH, fingerprint, train
 from tests.environments import EyeEnv
 
@@ -99,12 +102,43 @@ def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name) -> No
 
 @pytest.mark.parametrize("model", ["mlp", "mlp+gru"])
 def test_dropout_resumed_equals_uninterrupted_and_drops(tmp_path, model) -> None:
-    settings = {**OWN, "model": model, "memory_size": 8}
+    settings = {**OWN, "model": model, **({"memory_size": 8} if "gru" in model else {})}
     whole = train(tmp_path / "whole", 4, **settings, dropout=0.2)
     first = train(tmp_path / "parts", 2, **settings, dropout=0.2)
     second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
     assert fingerprint(second) == fingerprint(whole)
     assert fingerprint(train(tmp_path / "plain", 4, **settings))["actor"] != fingerprint(whole)["actor"]
+
+
+NETS = """
+from torch import nn
+
+class Two(nn.Module):
+    def __init__(self, spaces, outputs):
+        super().__init__()
+        self.below, self.above = nn.Linear(4, WIDTH), nn.Linear(WIDTH, outputs + 1)
+
+    def forward(self, obs):
+        y = self.above(self.below(obs).tanh())
+        return y[:, :-1], y[:, -1]
+"""
+
+
+def test_a_module_that_was_edited_since_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    nets = tmp_path / "nets_edited.py"
+    nets.write_text(NETS.replace("WIDTH", "8"))
+    first = train(tmp_path / "logs", 1, **OWN, model="nets_edited:Two")
+    nets.write_text(NETS.replace("WIDTH", "16"))
+    monkeypatch.delitem(sys.modules, "nets_edited")
+    described.cache_clear()
+    # 4 x 8 + 8 + 8 x 3 + 3 parameters, and the same with 16.
+    says = (
+        r"and its module nets_edited:Two: its actor is float32 \[67\], they need float32 \[131\]; set them back to what"
+    )
+    with pytest.raises(CheckpointError, match=says):
+        penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
 
 
 def test_a_module_of_ones_own_serves_its_policy(tmp_path) -> None:
@@ -118,6 +152,7 @@ def test_a_module_of_ones_own_serves_its_policy(tmp_path) -> None:
 def test_a_module_that_onnx_cannot_express_acts_with_torch(tmp_path) -> None:
     branching = "tests.models.own_modules:Branching"
     settings = {**SETTINGS, "env": "Pendulum-v1", "model": branching, "log_dir": str(tmp_path)}
+    del settings["hidden_sizes"]
     with pytest.raises(ConfigError, match="cannot be exported to ONNX"):
         penstock.train(settings, quiet=True)
     done = penstock.train({**settings, "inference": "torch"}, quiet=True)

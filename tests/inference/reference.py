@@ -273,9 +273,13 @@ def act(graph, published, obs, noise, explore, carry=None):
     mask = None if graph.mask is None else obs[graph.mask]
     if isinstance(head, EpsilonGreedy):
         q = action_values(head, outputs)
+        possible = np.ones(q.shape, bool) if mask is None else mask != 0
         # In float32, as the head says: a product may round up to the next action.
-        anything = np.minimum((noise[:, 1] * np.float32(head.n)).astype(np.int64), head.n - 1)
-        return {"action": np.where(noise[:, 0] < explore, anything, q.argmax(axis=1)), "q": q}
+        counts = possible.sum(axis=1)
+        numbers = np.minimum((noise[:, 1] * counts.astype(np.float32)).astype(np.int64), counts - 1)
+        anything = np.array([np.flatnonzero(row)[number] for row, number in zip(possible, numbers, strict=True)])
+        best = np.where(possible, q, -np.inf).argmax(axis=1)
+        return {"action": np.where(noise[:, 0] < explore, anything, best), "q": q}
     z = explore[:, None].astype(np.float64) * noise
     if isinstance(head, SquashedGaussian):
         mean, log_std = outputs[:, : head.size], outputs[:, head.size :]
@@ -324,13 +328,13 @@ def actor_critic(
     return PolicyGraph(encoding, actor, critic, head, normalize_obs, normalize_value, mask=mask)
 
 
-def without_value(encoding, head, hidden=(64, 64), activation="relu", *, dueling=None, normalize_obs=False):
+def without_value(encoding, head, hidden=(64, 64), activation="relu", *, dueling=None, normalize_obs=False, mask=None):
     """An actor alone, which may end in a dueling layer."""
     outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
     actor = mlp("actor", sum(part.size for part in encoding), hidden, outputs, activation)
     if dueling is not None:
         actor = Network("actor", (*actor.layers, dueling))
-    return PolicyGraph(encoding, actor, None, head, normalize_obs, gives_value=False)
+    return PolicyGraph(encoding, actor, None, head, normalize_obs, gives_value=False, mask=mask)
 
 
 def nature(head, side=36, channels=2, *, channels_first=False, normalize_value=False, dueling=None):
@@ -522,6 +526,10 @@ COMPOSED = {
 MASKED = {
     "masked": actor_critic(FLAT, Categorical(5), mask="action_mask"),
     "masked, discrete observation": actor_critic(DISCRETE, Categorical(50), mask="obs.action_mask"),
+    "masked values": without_value(FLAT, EpsilonGreedy(5), mask="action_mask"),
+    "masked values, dueling, atoms": without_value(
+        DICT, EpsilonGreedy(6, 51, -10.0, 10.0), dueling=Dueling(6, 51), mask="obs.action_mask"
+    ),
 }
 
 GRAPHS |= MASKED

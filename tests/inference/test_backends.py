@@ -64,6 +64,7 @@ ROW_BY_ROW = [
     "squashed",
     "deterministic",
     "values, dueling, atoms",
+    "masked values, dueling, atoms",
 ]
 
 
@@ -151,6 +152,23 @@ def test_the_exported_policy_counts_discrete_actions_from_start():
     action, _ = onnxruntime.InferenceSession(onnx.export(graph, spaces, published)).run(["action", "value"], obs)
     logits, _ = reference.head_and_value(graph, published, obs)
     np.testing.assert_array_equal(action, 10 + logits.argmax(axis=1))
+
+
+def test_the_exported_policy_chooses_among_the_possible_actions_by_their_values():
+    graph, generator = reference.GRAPHS["masked values, dueling, atoms"], np.random.default_rng(1)
+    fields = {
+        "obs.a": Box((2, 2), "float32", (-np.inf,), (np.inf,)),
+        "obs.action_mask": Box((6,), "uint8", (0.0,), (1.0,)),
+        "obs.b": Discrete(3, -1),
+        "obs.c": Box((1,), "float32", (-np.inf,), (np.inf,)),
+    }
+    published = reference.record(graph, generator)
+    obs = reference.observations(graph, generator, 40)
+    model = onnx.export(graph, Spaces(tuple(fields.items()), Discrete(6, 10), "obs.action_mask"), published)
+    (action,) = onnxruntime.InferenceSession(model).run(["action"], obs)
+    greedy = reference.act(graph, published, obs, np.zeros((40, 2), np.float32), np.zeros(40, np.float32))["action"]
+    np.testing.assert_array_equal(action, 10 + greedy)
+    assert obs["obs.action_mask"][np.arange(40), greedy].all()
 
 
 SHOT = Composite(

@@ -32,6 +32,17 @@ def test_reports_read_back(tmp_path):
     assert read_reports(tmp_path) == [report(1), report(2), report(3)]
 
 
+def test_returns_of_episodes_are_kept_and_a_damaged_list_of_them_is_left_out(tmp_path):
+    log = JsonLines(tmp_path)
+    log.write(report(1)._replace(returns=(1.5, math.inf, 2.0)))
+    log.close()
+    path = tmp_path / "metrics.jsonl"
+    assert json.loads(path.read_text())["returns"] == [1.5, None, 2.0]
+    assert read_reports(tmp_path) == [report(1)._replace(returns=(1.5, 2.0))]
+    path.write_text('{"update": 1, "steps": 10, "time_s": 0.5, "loss/policy": 0.5, "returns": "all"}')
+    assert read_reports(tmp_path) == [report(1)]
+
+
 def test_resuming_cuts_off_the_life_that_was_abandoned(tmp_path):
     written(tmp_path, [1, 2, 3, 4])
     written(tmp_path, [3, 4, 5], resumed_update=2)

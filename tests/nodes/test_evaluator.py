@@ -68,7 +68,7 @@ class Ports:
     """The ports of one EvaluatorNode."""
 
     def __init__(self) -> None:
-        self.requests, self.reports = _stream(REQUEST), _stream(report_specs())
+        self.requests, self.reports = _stream(REQUEST), _stream(report_specs(episodes=1))
         self.verdicts: list[int] = []
         self.is_stopping = False
         self.counted: list[str] = []

@@ -12,6 +12,7 @@ from penstock.ops.distributions import (
     Joint,
     JointPart,
     TanhGaussian,
+    best_action,
     epsilon_greedy,
     expected_value,
     masked,
@@ -137,8 +138,25 @@ def test_a_perturbed_action_stays_inside():
 def test_epsilon_greedy_by_hand():
     # noise 0.2 against explore 0.2 does not explore, against 0.21 does: floor(0.5 * 3) = 1. Equals: the first.
     q = rows([1.0, 0.0, 1.0]).expand(3, 3)
-    action = epsilon_greedy(q, rows([0.2, 0.5], [0.2, 0.5], [0.0, 1.0]), rows(0.2, 0.21, 1.0))
+    action = epsilon_greedy(q, rows([0.2, 0.5], [0.2, 0.5], [0.0, 1.0]), rows(0.2, 0.21, 1.0), None)
     assert action.tolist() == [0, 1, 2]
+
+
+def test_epsilon_greedy_takes_only_possible_actions_by_hand():
+    # The best of actions 1, 3 and 4 is 1, although 0 has more. At random: floor(0.5 * 3) = 1, the second of them is 3;
+    # 1.0 counts as the last. In a row without possible actions, action 0 stands for none.
+    q = rows([5.0, 4.0, 3.0, 2.0, 1.0]).expand(4, 5)
+    mask = torch.tensor([[0, 1, 0, 1, 1]] * 3 + [[0] * 5], dtype=torch.uint8)
+    noise = rows([0.5, 0.0], [0.0, 0.5], [0.0, 1.0], [0.0, 0.5])
+    action = epsilon_greedy(q, noise, rows(0.5, 0.5, 0.5, 0.5), mask)
+    assert action.tolist() == [1, 3, 4, 0]
+
+
+def test_the_best_action_is_a_possible_one_unless_none_is():
+    q = rows([1.0, 9.0, 3.0], [1.0, 9.0, 3.0], [-5.0, 9.0, -5.0])
+    mask = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 0, 1]], dtype=torch.uint8)
+    assert best_action(q, mask).tolist() == [2, 1, 0]
+    assert best_action(q, None).tolist() == [1, 1, 1]
 
 
 def test_an_expected_value_by_hand():

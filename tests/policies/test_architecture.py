@@ -1,8 +1,15 @@
 """The networks for each kind of spaces, and the spaces that are refused."""
 
+import re
+
 import numpy as np
 import pytest
 
+from penstock.algorithms.a2c.spec import A2CConfig
+from penstock.algorithms.dqn.spec import DQNConfig
+from penstock.algorithms.dqn.spec import policy_graph as q_policy_graph
+from penstock.algorithms.ppo.spec import PPOConfig, policy_graph
+from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError, SpaceError
 from penstock.policies import (
     Categorical,
@@ -17,7 +24,14 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
-from penstock.policies.architecture import Body, actor_critic, deterministic_actor, q_network, squashed_actor
+from penstock.policies.architecture import (
+    Body,
+    actor_critic,
+    deterministic_actor,
+    export_note,
+    q_network,
+    squashed_actor,
+)
 from penstock.registry import Registry
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, NoiseSpec, Spaces
 
@@ -224,6 +238,8 @@ def test_what_nothing_here_serves_is_refused_in_one_line(arguments, text):
     ("model", "text"),
     [
         ("restnet", "there is no model 'restnet'; did you mean resnet"),
+        ("resnet+", "a name is missing behind the plus; write an encoder and a memory, as resnet\\+lstm"),
+        ("+lstm", "a name is missing before the plus; write an encoder and a memory, as resnet\\+lstm"),
         ("lstm+resnet", "write one encoder and one memory, as resnet\\+lstm"),
         ("mlp+lstm+gru", "write one encoder and one memory"),
     ],
@@ -232,6 +248,58 @@ def test_a_model_that_is_not_known_is_named(model, text):
     with pytest.raises(ConfigError, match=text) as caught:
         graph({"obs": VECTOR}, model=model)
     assert "\n" not in str(caught.value)
+
+
+OWN = "tests.models.own_modules:Plain"
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (
+            PPOConfig(share_memory=True),
+            "--share_memory has no effect: the policy has no memory; give --model lstm or gru",
+        ),
+        (PPOConfig(model="mlp", memory_size=32), "--memory_size has no effect: the policy has no memory"),
+        (A2CConfig(memory_size=32), "--memory_size has no effect"),
+        (
+            PPOConfig(model=OWN, hidden_sizes=(32,)),
+            f"--hidden_sizes has no effect: --model {OWN} makes its layers itself",
+        ),
+        (PPOConfig(model=OWN, share_memory=True), f"--share_memory has no effect: --model {OWN}"),
+        (PPOConfig(model=OWN, layer_norm=True), "--layer_norm has no effect"),
+    ],
+)
+def test_a_setting_that_nothing_reads_is_refused(config, text):
+    spaces = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Discrete(2))
+    with pytest.raises(ConfigError, match=re.escape(text)) as caught:
+        policy_graph(spaces, config)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_setting_that_something_reads_is_not_refused():
+    spaces = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Discrete(2))
+    assert policy_graph(spaces, PPOConfig(model="gru", memory_size=5, share_memory=True)).carry
+    with pytest.raises(ConfigError, match="--init has no effect"):
+        q_policy_graph(spaces, DQNConfig(model="tests.models.own_modules:Values", init="torch"), "dqn")
+
+
+@pytest.mark.parametrize(
+    ("settings", "noted"),
+    [
+        ({"model": OWN}, True),
+        ({"model": OWN, "inference": "onnx"}, True),
+        ({"model": OWN, "inference": "torch"}, False),
+        ({"model": OWN, "device": "cuda"}, False),
+        ({"model": "mlp"}, False),
+        ({"algo": "dqn", "model": OWN}, True),
+    ],
+)
+def test_an_export_is_announced_where_one_is_made(settings, noted):
+    note = export_note(from_mapping({"env": "CartPole-v1", **settings}))
+    assert note == (
+        f"exporting {OWN} to ONNX, so that processes that act need no torch; this takes some seconds" * noted
+    )
 
 
 @pytest.mark.parametrize("build", [squashed_actor, deterministic_actor])

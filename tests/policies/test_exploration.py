@@ -6,7 +6,7 @@ import pytest
 from penstock.kernels.actions import generate_actions
 from penstock.kernels.noise import uniform
 from penstock.policies.exploration import Constant, Exploration, Falling, Ladder
-from penstock.types import Box, Discrete
+from penstock.types import Box, Composite, Discrete, MultiDiscrete
 
 LANES = np.arange(2, 5)
 
@@ -69,3 +69,34 @@ def test_blind_actions_are_each_as_likely(n):
     counts = np.bincount(out)
     assert len(counts) == n
     assert np.abs(counts - 18_000 / n).max() <= 5 * np.sqrt(18_000 / n)
+
+
+def test_masked_blind_actions_are_each_possible_one_as_likely():
+    out, lanes = np.zeros(18_000, np.int64), np.arange(18_000)
+    mask = np.tile(np.array([0, 1, 1, 0, 1], np.uint8), (18_000, 1))
+    generate_actions(Discrete(5, 3), 7, lanes, 3, out, mask=mask)
+    counts = np.bincount(out, minlength=5)
+    assert counts[[0, 3]].tolist() == [0, 0]
+    assert np.abs(counts[[1, 2, 4]] - 6_000).max() <= 5 * np.sqrt(6_000)
+    # A mask that excludes nothing changes no bit.
+    plain, open_ = np.zeros(100, np.int64), np.zeros(100, np.int64)
+    generate_actions(Discrete(5), 7, lanes[:100], 3, plain)
+    generate_actions(Discrete(5), 7, lanes[:100], 3, open_, mask=np.ones((100, 5), np.uint8))
+    np.testing.assert_array_equal(plain, open_)
+
+
+def test_a_mask_of_blind_actions_covers_the_choices_of_all_leaves():
+    space = Composite(
+        (
+            (("which",), Discrete(2)),
+            (("how",), Box((2,), "float32", (-1.0,), (1.0,))),
+            (("what",), MultiDiscrete((3, 2), (0, 0), (2,), "int64")),
+        )
+    )
+    exploration, out = Exploration(Constant(), 100, 4, 1.0), np.zeros((50, 5), np.float32)
+    mask = np.tile(np.array([0, 1, 1, 0, 0, 0, 1], np.uint8), (50, 1))
+    exploration.generate(space, 1, np.arange(50), 0, out, mask=mask)
+    assert (out[:, [0, 3, 4]] == [1.0, 0.0, 1.0]).all()
+    plain = np.zeros((50, 5), np.float32)
+    exploration.generate(space, 1, np.arange(50), 0, plain)
+    np.testing.assert_array_equal(out[:, 1:3], plain[:, 1:3])

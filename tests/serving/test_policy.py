@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+import penstock
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.errors import BadDataError
 from penstock.inference import native
@@ -24,6 +25,19 @@ def make(spaces: Spaces) -> tuple[Policy, Arrays]:
     state = init_state(spaces, config, 1)
     graph = spec(spaces, config).policy
     return Policy(spaces, graph, native.build(graph), state), state
+
+
+def test_a_policy_says_in_one_line_what_it_is(tmp_path) -> None:
+    assert repr(make(NESTED)[0]) == ("<Policy: obs.dial float32[2], obs.which Discrete(3) -> Discrete(4); no memory>")
+    settings = {"num_envs": 2, "num_workers": 1, "num_steps": 16, "mini_batch_size": 16, "timesteps": 32}
+    task = {"env": "benchmarks.learning.tasks:MaskedAimEnv", "model": "gru", "memory_size": 8, "backend": "eager"}
+    rest = {"runtime": "inline", "eval_episodes": 1, "log_dir": str(tmp_path)}
+    done = penstock.train({**task, **settings, **rest}, quiet=True)
+    # A GRU of 8 in the actor and one in the critic.
+    assert repr(penstock.load_policy(done.run_folder)) == (
+        "<Policy: ppo on benchmarks.learning.tasks:MaskedAimEnv, run by onnx; "
+        "obs float32[5] -> 0 Discrete(3), 1 float32[2], chosen by action_mask; a memory of 16 numbers>"
+    )
 
 
 def test_one_observation_and_a_batch_give_the_same_actions() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.config.fields import Value
 
-__all__ = ["EvalOptions", "PlotOptions", "ResumeOptions", "TraceOptions"]
+__all__ = ["CompareOptions", "EvalOptions", "PlotOptions", "ResumeOptions", "TraceOptions"]
 
 _LOGS = "./logs"
 
@@ -45,6 +45,29 @@ class EvalOptions:
     checkpoint: str | None = _checkpoint()
     seed: int | None = _option(None, "seed of the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     json: bool = _option(False, "print the result as one JSON object")
+    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Options of ``penstock compare``."""
+
+    sides: tuple[str, ...] = field(
+        metadata={
+            "help": "two or more; each is a run folder, its name under --log_dir, latest, several of them separated by "
+            "commas, or a folder of runs; the runs of one side are one algorithm with several seeds",
+            "positional": True,
+            "pattern": r"(?s).+",
+            "form": "runs",
+        }
+    )
+    json: bool = _option(False, "print the comparison as one JSON object")
+    plot: str | None = _option(
+        None,
+        "also draw the comparison into this file",
+        pattern=r"(?s).+\.(png|svg|pdf)",
+        form="a file that ends in .png, .svg or .pdf",
+    )
     log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
 
 

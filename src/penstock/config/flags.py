@@ -8,7 +8,7 @@ from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import Setting, from_settings, known_fields, preset_path, settings_of_file
-from penstock.config.values import from_text
+from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError, nearest
 
 __all__ = ["config_from_arguments", "options_from_arguments", "resume_from_arguments"]
@@ -99,20 +99,19 @@ def _flags_of(options: type) -> set[str]:
 
 def _options(options: type[Options], line: _Line) -> Options:
     table = field_table(options)
-    positional = [name for name, field in table.items() if field.positional]
-    if len(line.positionals) > len(positional):
+    positional = [field for field in table.values() if field.positional]
+    repeated = bool(positional) and positional[-1].many
+    if len(line.positionals) > len(positional) and not repeated:
         raise ConfigError(f"unexpected argument {line.positionals[len(positional)]!r}")
     if len(line.positionals) < len(positional):
-        missing = table[positional[len(line.positionals)]]
+        missing = positional[len(line.positionals)]
         raise ConfigError(f"{missing.name.upper()} is missing: {missing.help}")
-    given: Mapping[str, Setting] = {
-        **{
-            name: Setting(text, name.upper(), text=True)
-            for name, text in zip(positional, line.positionals, strict=True)
-        },
-        **line.flags,
-    }
-    return options(**{name: from_text(table[name], str(item.value), item.label) for name, item in given.items()})
+    values = {name: from_text(table[name], str(item.value), item.label) for name, item in line.flags.items()}
+    for place, field in enumerate(positional):
+        # The last positional may stand for all words that are left. A word of it may hold commas.
+        given: object = line.positionals[place:] if field.many else line.positionals[place]
+        values[field.name] = from_value(field, given, field.name.upper())
+    return options(**values)
 
 
 def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:

@@ -14,7 +14,18 @@ from penstock.envs.fields import one_line
 from penstock.errors import BadDataError, SpaceError
 from penstock.types import ActionSpace, Array, Box, Composite, Leaf, LeafPath, MultiDiscrete, Spaces
 
-__all__ = ["IN_INFO", "IN_OBSERVATION", "KEY", "Masks", "check_mask", "lane_of", "mask_given", "mask_rows", "with_mask"]
+__all__ = [
+    "IN_INFO",
+    "IN_OBSERVATION",
+    "KEY",
+    "Masks",
+    "check_mask",
+    "lane_of",
+    "mask_given",
+    "mask_in",
+    "mask_rows",
+    "with_mask",
+]
 
 KEY = "action_mask"
 IN_INFO = KEY
@@ -60,6 +71,11 @@ def check_mask(name: str, spaces: Spaces, mask: str | None, info: Any) -> None:
             _Form(spaces.action).read(info[KEY], f"{KEY} in the info of {name}")
         except BadDataError as error:
             raise SpaceError(str(error)) from None
+
+
+def mask_in(rows: Mapping[str, Array]) -> Array | None:
+    """The action mask among the fields of rows that an algorithm with masks learns from; ``None`` if there is none."""
+    return next((rows[name] for name in (IN_INFO, IN_OBSERVATION) if name in rows), None)
 
 
 def with_mask(spaces: Spaces, mask: str | None) -> Spaces:

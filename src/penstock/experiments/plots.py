@@ -13,6 +13,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from penstock.errors import RunFolderError, UsageError
 from penstock.experiments.curves import Run, curve, read_runs, smoothed
+from penstock.experiments.look import STYLE, color
 from penstock.metrics.figures import idle_shares
 from penstock.metrics.report import (
     APPROX_KL,
@@ -29,26 +30,7 @@ __all__ = ["FILE_NAME", "draw", "plot"]
 
 FILE_NAME = "curves.png"
 _Dashes: TypeAlias = Literal["-", "--", ":"]
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F5539", "#444444")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart, the darker ones first."""
 _KINDS: tuple[tuple[str, _Dashes], ...] = (("env", "-"), ("learner", "--"), ("policy", ":"))
-_STYLE: Any = {
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#888888",
-    "xtick.color": "#555555",
-    "ytick.color": "#555555",
-    "legend.frameon": False,
-    "lines.solid_capstyle": "round",
-}
 
 
 def plot(log_dir: str | Path, *, save: bool, smooth: float) -> Path | None:
@@ -72,7 +54,7 @@ def plot(log_dir: str | Path, *, save: bool, smooth: float) -> Path | None:
         _show(runs, smooth)
         return None
     path = folder / FILE_NAME
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = draw(runs, smooth)
         try:
             figure.savefig(path, format="png")
@@ -101,9 +83,9 @@ def draw(runs: Sequence[Run], smooth: float, figure: Figure | None = None) -> Fi
     for name, metric, title in panels:
         axes[name].set_title(title)
         for number, run in enumerate(runs):
-            _line(axes[name], run, partial(_metric, name=metric), smooth=smooth, color=_color(number))
+            _line(axes[name], run, partial(_metric, name=metric), smooth=smooth, color=color(number))
     for number, run in enumerate(runs):
-        _evaluations(axes["return"], run, _color(number))
+        _evaluations(axes["return"], run, color(number))
     _idle(axes["idle"], runs, smooth)
     for name in ("value", "rate"):
         axes[name].yaxis.set_major_formatter(EngFormatter(sep=""))
@@ -144,7 +126,7 @@ def _idle(axis: Axes, runs: Sequence[Run], smooth: float) -> None:
             continue
         shown.append(Line2D([], [], color="#333333", linestyle=style, label=kind))
         for number, run in enumerate(runs):
-            _line(axis, run, partial(_idle_share, kind=kind), smooth=smooth, color=_color(number), style=style)
+            _line(axis, run, partial(_idle_share, kind=kind), smooth=smooth, color=color(number), style=style)
     axis.set_ylim(-0.02, 1.02)
     axis.yaxis.set_major_formatter(PercentFormatter(1.0))
     if shown:
@@ -153,7 +135,7 @@ def _idle(axis: Axes, runs: Sequence[Run], smooth: float) -> None:
 
 def _legend(figure: Figure, runs: Sequence[Run], smooth: float) -> None:
     """Above the picture: names of the runs on the left; on the right, the meaning of pale, bold and diamonds."""
-    handles = [Line2D([], [], color=_color(number), linewidth=2.5, label=run.name) for number, run in enumerate(runs)]
+    handles = [Line2D([], [], color=color(number), linewidth=2.5, label=run.name) for number, run in enumerate(runs)]
     columns = min(3, len(runs)) if len(runs) > 8 else min(2, len(runs))
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, fontsize=9)
     notes = [f"bold: average over {smooth:.0%} of the curve, pale: as measured"] if smooth else []
@@ -168,7 +150,7 @@ def _show(runs: Sequence[Run], smooth: float) -> None:
 
     if mpl.get_backend().lower() in {"agg", "pdf", "ps", "svg", "cairo", "template"}:
         raise UsageError("no window can be opened here; use --save_fig True")
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         draw(runs, smooth, plt.figure(figsize=(11.0, 8.2), layout="constrained"))
         plt.show()
 
@@ -179,7 +161,3 @@ def _metric(report: Report, name: str) -> float | None:
 
 def _idle_share(report: Report, kind: str) -> float | None:
     return idle_shares(report.values).get(kind)
-
-
-def _color(number: int) -> str:
-    return _COLORS[number % len(_COLORS)]

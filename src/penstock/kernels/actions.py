@@ -79,7 +79,9 @@ def _in_units(values: Array, space: Leaf) -> Array:
     return values
 
 
-def generate_actions(space: ActionSpace, seed: int, lanes: Array, step: int, out: Array) -> None:
+def generate_actions(
+    space: ActionSpace, seed: int, lanes: Array, step: int, out: Array, *, mask: Array | None = None
+) -> None:
     """Write uniform random actions as rows store them: -1 to 1 for a box, 0 to n - 1 for an element of n choices.
 
     Args:
@@ -88,18 +90,34 @@ def generate_actions(space: ActionSpace, seed: int, lanes: Array, step: int, out
         lanes: ``[n]`` int64.
         step: number of the lanes' step.
         out: ``[n, ...]``, as `Spaces.action_spec` describes it.
+        mask: ``[n, sum(space.choices)]``, 0 where a choice is not possible; such choices are not generated. ``None``:
+            all are possible.
     """
     numbers = uniform(seed, lanes, step, space.size)
     if isinstance(space, Composite):
+        first = 0
         for leaf, columns in space.columns():
-            out[:, columns] = _spread(numbers[:, columns], leaf)
+            last = first + sum(leaf.choices)
+            out[:, columns] = _spread(numbers[:, columns], leaf, None if mask is None else mask[:, first:last])
+            first = last
     else:
-        out[...] = _spread(numbers, space).reshape(out.shape)
+        out[...] = _spread(numbers, space, mask).reshape(out.shape)
 
 
-def _spread(numbers: Array, space: Leaf) -> Array:
+def _spread(numbers: Array, space: Leaf, mask: Array | None) -> Array:
     """Uniform numbers ``[n, size]`` in [0, 1) as stored elements of one leaf."""
     if isinstance(space, Box):
         return np.subtract(np.multiply(2.0, numbers), 1.0)
+    if mask is not None:
+        elements = np.split(mask, np.cumsum(space.choices)[:-1], axis=1)
+        return np.stack([_possible(own, of) for own, of in zip(numbers.T, elements, strict=True)], axis=1)
     # In float64 the product is exact: it never rounds up to the number of choices.
     return np.floor(np.multiply(numbers, space.choices, dtype=np.float64))
+
+
+def _possible(numbers: Array, mask: Array) -> Array:
+    """The possible choice number ``floor(number * count)`` of each row: ``[n]`` for numbers ``[n]`` in [0, 1)."""
+    counted = np.cumsum(mask != 0, axis=1)
+    wanted = np.floor(np.multiply(numbers, counted[:, -1], dtype=np.float64))
+    found: Array = (counted > wanted[:, None]).argmax(axis=1)
+    return found

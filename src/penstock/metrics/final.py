@@ -1,5 +1,6 @@
 """Writes the final evaluation into a run's metrics, behind the reports of its updates."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +36,11 @@ class Evaluated(Protocol):
         ...
 
     @property
+    def returns(self) -> Sequence[float]:
+        """Return of each episode, in the order of their seeds."""
+        ...
+
+    @property
     def remark(self) -> str:
         """Why fewer episodes were played than asked for, in a few words; mostly empty."""
         ...
@@ -58,7 +64,7 @@ def log_final(folder: Path, evaluation: Evaluated, update: int, steps: int, time
             return
         sinks = (JsonLines(folder, update), TensorBoard(folder))
         for sink in sinks:
-            sink.write(Report(update, steps, time_s, values))
+            sink.write(Report(update, steps, time_s, values, returns=evaluation.returns))
             sink.close()
     except OSError as error:
         raise RunFolderError(f"cannot write the metrics in {folder}: {error.strerror or error}") from error

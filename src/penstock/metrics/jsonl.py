@@ -33,7 +33,7 @@ class JsonLines:
 
     def write(self, report: Report) -> None:
         """Append one line. NaN and infinity are written as null, because JSON has neither."""
-        values = {name: value if math.isfinite(value) else None for name, value in report.values.items()}
+        values = {name: _finite(value) for name, value in report.values.items()}
         line: dict[str, Any] = {
             "update": report.update,
             "steps": report.steps,
@@ -42,6 +42,8 @@ class JsonLines:
         }
         if report.note:
             line["note"] = report.note
+        if report.returns:
+            line["returns"] = [_finite(value) for value in report.returns]
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
 
@@ -112,6 +114,10 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
     return line if all(_is_number(value) and math.isfinite(value) for value in head) else None
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _is_number(value: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
     """True for a number that fits a float: whole numbers in JSON may have any length."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
@@ -124,4 +130,6 @@ def _report(line: dict[str, Any]) -> Report:
         for name, value in line.items()
         if name not in head and (value is None or _is_number(value))
     }
-    return Report(int(line["update"]), int(line["steps"]), float(line["time_s"]), values)
+    returns = line.get("returns")
+    listed = tuple(float(value) for value in returns if _is_number(value)) if isinstance(returns, list) else ()
+    return Report(int(line["update"]), int(line["steps"]), float(line["time_s"]), values, returns=listed)

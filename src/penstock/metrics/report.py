@@ -1,7 +1,7 @@
 """Reports of a run, update by update, and the names of their metrics. Writes no file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from penstock.types import Arrays, ArraySpec
 __all__ = [
     "APPROX_KL",
     "ENTROPY",
+    "EPISODES",
     "EVAL_RETURN",
     "FINAL",
     "IDLE",
@@ -18,6 +19,7 @@ __all__ = [
     "POLICY_LOSS",
     "RESTARTS",
     "RETURN",
+    "RETURN_WINDOW",
     "SHAPED_RETURN",
     "STEPS_PER_SECOND",
     "VALUE_LOSS",
@@ -32,8 +34,12 @@ __all__ = [
 _TEXT_BYTES = 16_384
 """More than a hundred metrics fit."""
 
+RETURN_WINDOW = 100
+"""The mean return is over this many of the latest training episodes."""
 RETURN = "rollout/return_mean"
-"""Mean return of the last 100 training episodes."""
+"""Mean return of the latest training episodes."""
+EPISODES = "rollout/episodes"
+"""Number of training episodes that have ended so far."""
 SHAPED_RETURN = "rollout/shaped_return_mean"
 """The same for the user's own rewards, if there are any."""
 LENGTH = "rollout/length_mean"
@@ -66,11 +72,21 @@ class Report(NamedTuple):
     """Metric name -> value."""
     note: str = ""
     """One line on an event other than training, such as a restart."""
+    returns: Sequence[float] = ()
+    """Returns of episodes, the latest last: those of an evaluation, or the training episodes since the report before.
+
+    At most ``RETURN_WINDOW`` training episodes.
+    """
 
 
-def report_specs() -> tuple[ArraySpec, ...]:
-    """The arrays of a slot for one report."""
-    return (ArraySpec("length", (), "int64"), ArraySpec("text", (_TEXT_BYTES,), "uint8"))
+def report_specs(episodes: int) -> tuple[ArraySpec, ...]:
+    """The arrays of a slot for one report with the returns of at most so many episodes."""
+    return (
+        ArraySpec("length", (), "int64"),
+        ArraySpec("text", (_TEXT_BYTES,), "uint8"),
+        ArraySpec("returns_count", (), "int64"),
+        ArraySpec("returns", (episodes,), "float64"),
+    )
 
 
 def report_sequence(update: int, *, evaluation: bool = False) -> int:
@@ -80,14 +96,17 @@ def report_sequence(update: int, *, evaluation: bool = False) -> int:
 
 def write_report(report: Report, slot: Arrays) -> None:
     """Put a report into a slot of ``report_specs``."""
-    text = np.frombuffer(json.dumps(report).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(report._replace(returns=())).encode(), np.uint8)
     slot["length"][...] = len(text)
     slot["text"][: len(text)] = text
+    slot["returns_count"][...] = len(report.returns)
+    slot["returns"][: len(report.returns)] = report.returns
 
 
 def read_report(slot: Arrays) -> Report:
     """The report that ``write_report`` put into a slot."""
-    return Report(*json.loads(bytes(slot["text"][: int(slot["length"])])))
+    report = Report(*json.loads(bytes(slot["text"][: int(slot["length"])])))
+    return report._replace(returns=tuple(slot["returns"][: int(slot["returns_count"])].tolist()))
 
 
 class Sink(Protocol):

@@ -87,7 +87,8 @@ class Policy:
                 also ``first`` ``[n]`` and its carry.
         """
         if not self.graph.gives_value:
-            return _chosen(self.graph.head, self.output(published, inputs), inputs["noise"], inputs["explore"])
+            mask = None if self.graph.mask is None else inputs[self.graph.mask]
+            return _chosen(self.graph.head, self.output(published, inputs), inputs["noise"], inputs["explore"], mask)
         distribution, value, carry = self(published, inputs)
         action = distribution.sample(inputs["noise"], inputs["explore"])
         if self.graph.normalize_value:
@@ -128,11 +129,11 @@ def action_values(head: EpsilonGreedy, output: Tensor) -> Tensor:
     return expected_value(output.reshape(-1, head.n, head.atoms), head.low, head.high)
 
 
-def _chosen(head: Head, output: Tensor, noise: Tensor, explore: Tensor) -> dict[str, Tensor]:
+def _chosen(head: Head, output: Tensor, noise: Tensor, explore: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
     """Outputs of ``act`` for a head without value."""
     if isinstance(head, EpsilonGreedy):
         q = action_values(head, output)
-        return {"action": epsilon_greedy(q, noise, explore), "q": q}
+        return {"action": epsilon_greedy(q, noise, explore, mask), "q": q}
     if isinstance(head, SquashedGaussian):
         return {"action": squashed(head, output).sample(noise, explore)}
     return {"action": perturbed(torch.tanh(output), noise, explore)}

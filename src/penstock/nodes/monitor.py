@@ -89,7 +89,7 @@ class MonitorNode:
         report = read_report(self._reports.slot(index))
         kind = EVAL_RETURN if EVAL_RETURN in report.values else STEPS_PER_SECOND
         if kind is STEPS_PER_SECOND:
-            self._last = report
+            self._last = report._replace(returns=())
             report = report._replace(values={**report.values, **self._throughput(report.steps)})
         # A report comes twice if an earlier monitor died before it released the slot, or the sender died after sending.
         if report.update > self._written[kind]:
@@ -150,7 +150,7 @@ class MonitorNode:
         """
         told: list[tuple[str, int]] = []
         for report in each_report(self._settings.folder):
-            self._last = report._replace(values={})
+            self._last = report._replace(values={}, returns=())
             for kind in _KINDS & report.values.keys():
                 self._written[kind] = max(self._written[kind], report.update)
             restarts = ((name, count) for name, count in report.values.items() if name.startswith(RESTARTS))

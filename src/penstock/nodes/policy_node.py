@@ -122,7 +122,7 @@ class PolicyNode:
             calls.append(_Call(inputs, {**outputs, **handed_on}))
         self._run(model, calls)
         for question, call in zip(questions, calls, strict=True):
-            self._session(question).finish(call.out["action"], question.step)
+            self._session(question).finish(call.out["action"], question.step, call.inputs)
             # The asker wrote the version that it knew. The version that answered may be later: it is written here.
             arrays["policy_version"][question.slot, question.row] = model.version
 

@@ -22,6 +22,7 @@ __all__ = [
     "Joint",
     "JointPart",
     "TanhGaussian",
+    "best_action",
     "epsilon_greedy",
     "expected_value",
     "masked",
@@ -187,17 +188,36 @@ def perturbed(action: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
     return (action + explore.unsqueeze(1) * noise).clamp(-1.0, 1.0)
 
 
-def epsilon_greedy(q: Tensor, noise: Tensor, explore: Tensor) -> Tensor:
-    """int64 ``[m]``: action ``floor(noise[:, 1] * n)`` if ``noise[:, 0] < explore``, else the best one.
+def epsilon_greedy(q: Tensor, noise: Tensor, explore: Tensor, mask: Tensor | None) -> Tensor:
+    """int64 ``[m]``: possible action number ``floor(noise[:, 1] * n)`` if ``noise[:, 0] < explore``, else the best one.
 
     Args:
-        q: ``[m, n]``; the first of equal values is the best.
+        q: ``[m, actions]``; the first of equal values is the best.
         noise: uniform in [0, 1), ``[m, 2]``.
         explore: ``[m]``.
+        mask: ``[m, actions]``, 0 where an action is not possible; ``None``: all are. n counts those possible.
     """
-    n = q.shape[1]
-    anything = (noise[:, 1] * n).to(torch.int64).clamp(max=n - 1)  # the product may round up to n
-    return torch.where(noise[:, 0] < explore, anything, torch.argmax(q, 1))
+    possible = torch.ones_like(q, dtype=torch.int64) if mask is None else (mask != 0).to(torch.int64)
+    counted = possible.cumsum(1)
+    n = counted[:, -1]
+    number = torch.minimum((noise[:, 1] * n).to(torch.int64), n - 1)  # the product may round up to n
+    # The first action with more than `number` possible ones up to it; `argmax` takes no bool on every device.
+    anything = (counted > number.unsqueeze(1)).to(torch.int64).argmax(1)
+    return torch.where(noise[:, 0] < explore, anything, best_action(q, mask))
+
+
+def best_action(q: Tensor, mask: Tensor | None) -> Tensor:
+    """int64 ``[m]``: the possible action with the largest value ``q`` ``[m, n]``; the first of equal ones.
+
+    Args:
+        q: action values.
+        mask: ``[m, n]``, 0 where an action is not possible; ``None``: all are. A row in which none is possible counts
+            as one in which all are.
+    """
+    if mask is None:
+        return torch.argmax(q, 1)
+    forbidden = (mask == 0) & (mask != 0).any(1, keepdim=True)
+    return torch.argmax(q.masked_fill(forbidden, -torch.inf), 1)
 
 
 def expected_value(logits: Tensor, low: float, high: float) -> Tensor:

@@ -139,7 +139,9 @@ class LocalPolicy:
                 carry=self.carry,
             )
             if settings.exploration.moves or settings.exploration.warmup:
-                bound = _ExploringRows(bound, session, out["action"])
+                bound = _ExploringRows(
+                    bound, session, out["action"], rows[mask] if (mask := settings.policy.mask) else None
+                )
         else:
             bound = _PlainRows(self._backend, session, given, self.stacks, out)
         handle = next(self._handles)
@@ -182,12 +184,13 @@ class _PlainRows:
 class _ExploringRows:
     """Rows bound by a backend, where exploration changes with the step or begins with random actions."""
 
-    def __init__(self, rows: _Rows, session: Session, action: Array) -> None:
+    def __init__(self, rows: _Rows, session: Session, action: Array, mask: Array | None) -> None:
         self._rows = rows
         self._session = session
         self._action = action
+        self._mask = mask
 
     def act(self, t: int, step: int) -> None:
         self._session.move(step)
         self._rows.act(t, step)
-        self._session.randomise(self._action[t], step)
+        self._session.randomise(self._action[t], step, None if self._mask is None else self._mask[t])

@@ -3,9 +3,11 @@
 Imports no torch, so that every algorithm's spec may use it. Chooses no hyper-parameters.
 """
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from penstock.algorithm_package import ActionKind, check_actions
+from penstock.config.fields import fields_of
+from penstock.config.schema import AUTO, Config
 from penstock.errors import ConfigError, SpaceError
 from penstock.policies import (
     Categorical,
@@ -33,7 +35,9 @@ __all__ = [
     "Body",
     "PrecisionName",
     "actor_critic",
+    "check_network_settings",
     "deterministic_actor",
+    "export_note",
     "flat_encoding",
     "head_of",
     "kind_of",
@@ -120,7 +124,7 @@ def q_network(
         own = _own(spaces, body, head.outputs, gives_value=False)
         if own.memory:
             raise _no_memory(body, algorithm)
-        return PolicyGraph(_raw(spaces), Network("actor", (own,)), None, head, gives_value=False)
+        return PolicyGraph(_raw(spaces), Network("actor", (own,)), None, head, gives_value=False, mask=spaces.mask)
     return _actor(spaces, body, algorithm, head, gain=1.0, dueling=Dueling(head.n, atoms) if dueling else None)
 
 
@@ -139,7 +143,37 @@ def _actor(
         raise _no_memory(body, algorithm)
     if network.dropout:
         raise ConfigError(f"--model: dropout is for ppo and a2c; {algorithm} learns without it")
-    return PolicyGraph(trunk.encoding, network, None, head, gives_value=False)
+    return PolicyGraph(trunk.encoding, network, None, head, gives_value=False, mask=spaces.mask)
+
+
+_OF_NETWORKS = ("hidden_sizes", "activation", "layer_norm", "dropout", "init", "memory_size", "share_memory")
+"""Settings that a module of one's own does not see."""
+_OF_MEMORY = ("memory_size", "share_memory")
+
+
+def check_network_settings(graph: PolicyGraph, config: Any) -> None:  # noqa: ANN401 - each algorithm has its own
+    """Check that every setting of the networks that differs from its default has an effect on ``graph``.
+
+    Raises:
+        ConfigError: nothing reads a setting that was given.
+    """
+    names: tuple[str, ...] = ()
+    if graph.actor.own is not None:
+        names, why = _OF_NETWORKS, f"--model {config.model} makes its layers itself"
+    elif not graph.carry:
+        names, why = _OF_MEMORY, "the policy has no memory; give --model lstm or gru"
+    for field in fields_of(type(config)):
+        if field.name in names and getattr(config, field.name) != field.default:
+            raise ConfigError(f"--{field.name} has no effect: {why}")
+
+
+def export_note(config: Config) -> str:
+    """One line if a module of the user's own is exported before a run begins, which takes seconds; else empty."""
+    run, model = config.run, getattr(config.algorithm, "model", "")
+    exported = run.inference == "onnx" or (run.inference == AUTO and run.device == "cpu")
+    if not exported or not _is_module(model):
+        return ""
+    return f"exporting {model} to ONNX, so that processes that act need no torch; this takes some seconds"
 
 
 def _no_memory(body: Body, algorithm: str) -> ConfigError:
@@ -167,7 +201,12 @@ def _trunk(spaces: Spaces, body: Body) -> Trunk:
 
 
 def _is_own(body: Body) -> bool:
-    return ":" in body.model and not body.model.startswith("{")
+    return _is_module(body.model)
+
+
+def _is_module(model: str) -> bool:
+    """Whether a model is ``module:attribute``, and not a name or a table."""
+    return ":" in model and not model.startswith("{")
 
 
 def _own(spaces: Spaces, body: Body, outputs: int, *, gives_value: bool) -> OwnModule:

@@ -20,6 +20,11 @@ class PolicySpec(Protocol):
         ...
 
     @property
+    def mask(self) -> str | None:
+        """The field that is the action mask, uint8 ``[n, choices]``; ``None``: every choice is always possible."""
+        ...
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """``action``, and those of ``log_prob``, ``value`` and ``q`` that the policy gives."""
         ...

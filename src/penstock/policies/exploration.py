@@ -93,6 +93,11 @@ class Exploration:
         """True if the actions of this step are random and need no policy."""
         return step * self.num_lanes < self.warmup
 
-    def generate(self, space: ActionSpace, seed: int, lanes: Array, step: int, out: Array) -> None:
-        """Write uniform random actions ``[n, ...]`` in policy units. (seed, lane, step) is their key, as for noise."""
-        generate_actions(space, warmup_seed(seed), lanes, step, out)
+    def generate(
+        self, space: ActionSpace, seed: int, lanes: Array, step: int, out: Array, *, mask: Array | None = None
+    ) -> None:
+        """Write uniform random actions ``[n, ...]`` in policy units. (seed, lane, step) is their key, as for noise.
+
+        With a mask ``[n, choices]`` they are uniform among the choices that are possible.
+        """
+        generate_actions(space, warmup_seed(seed), lanes, step, out, mask=mask)

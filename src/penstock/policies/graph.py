@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 
 from penstock.policies.encoding import Encoding, width_of
-from penstock.policies.heads import Categorical, Composed, Gaussian, Head
+from penstock.policies.heads import Categorical, Composed, EpsilonGreedy, Gaussian, Head
 from penstock.policies.network import Network
 from penstock.types import ArraySpec, NoiseSpec
 
 __all__ = ["PolicyGraph"]
+
+_Choosing = Categorical | Composed | EpsilonGreedy
+"""Heads that may have choices, and so a mask."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class PolicyGraph:
 
     def __post_init__(self) -> None:
         """Refuse a graph that no backend can run."""
-        if self.mask is not None and not (isinstance(self.head, Categorical | Composed) and self.head.choices):
+        if self.mask is not None and not (isinstance(self.head, _Choosing) and self.head.choices):
             raise ValueError(f"a policy with the head {type(self.head).__name__} has no choices to mask")
         if self.gives_value != isinstance(self.head, Gaussian | Categorical | Composed):
             given = "a value" if self.gives_value else "no value"
@@ -59,7 +62,7 @@ class PolicyGraph:
     @property
     def mask_size(self) -> int:
         """Number of choices in the action mask; 0 without one."""
-        if self.mask is None or not isinstance(self.head, Categorical | Composed):
+        if self.mask is None or not isinstance(self.head, _Choosing):
             return 0
         return sum(self.head.choices)
 

@@ -3,9 +3,10 @@
 ``outputs`` counts the network's outputs that a head takes. ``noise`` describes its noise input. ``gives`` names its
 outputs besides ``action``.
 
-``Categorical`` and ``Composed`` take an action mask, if the policy has one: uint8 ``[n, sum(choices)]``. Before
-everything else, ``FORBIDDEN`` replaces the logit of each choice that is not possible. So the probability of such a
-choice is exactly 0, it gets no gradient, and the entropy counts possible choices only.
+``Categorical``, ``Composed`` and ``EpsilonGreedy`` take an action mask, if the policy has one: uint8
+``[n, sum(choices)]``. In the first two, before everything else, ``FORBIDDEN`` replaces the logit of each choice that is
+not possible. So the probability of such a choice is exactly 0, it gets no gradient, and the entropy counts possible
+choices only.
 """
 
 from collections.abc import Iterator
@@ -180,7 +181,9 @@ class EpsilonGreedy:
     """Action values ``q``. Takes a random one of ``n`` actions with probability ``explore``, else the best one.
 
     If ``noise[0] < explore``, the action is ``min(floor(noise[1] * n), n - 1)``, in float32. Of equal values, the first
-    is the best. With several ``atoms`` the outputs are logits ``[n, atoms]``, and ``q`` is the mean of ``softmax`` over
+    is the best. With a mask, n counts the possible actions, and only these are taken; ``q`` holds the values of all.
+
+    With several ``atoms`` the outputs are logits ``[n, atoms]``, and ``q`` is the mean of ``softmax`` over
     ``atoms`` values, evenly spaced from ``low`` to ``high``: Bellemare et al. 2017, https://arxiv.org/abs/1707.06887.
     """
 
@@ -189,6 +192,11 @@ class EpsilonGreedy:
     low: float = 0.0
     high: float = 0.0
     gives: ClassVar[tuple[str, ...]] = ("q",)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The number of actions."""
+        return (self.n,)
 
     @property
     def outputs(self) -> int:

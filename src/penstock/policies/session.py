@@ -61,6 +61,7 @@ class Session:
         self._space = space
         self._seed = seed
         self._noise = policy.noise
+        self._mask = policy.mask
         self._exploration = exploration
         if exploration is None:
             self.explore = np.zeros(count, np.float32)
@@ -82,7 +83,7 @@ class Session:
             `environment_action`.
         """
         backend.act(self.inputs(given, step), {**out, **self.carry})
-        self.finish(out["action"], step)
+        self.finish(out["action"], step, given)
         return self.environment_action
 
     def inputs(self, given: Mapping[str, Array], step: int) -> Arrays:
@@ -99,16 +100,19 @@ class Session:
         if self._exploration is not None and self._exploration.moves:
             self.explore[...] = self._exploration.scale(self.lanes, step)
 
-    def finish(self, action: Array, step: int) -> None:
-        """Make ``action`` random while the exploration is blind, and convert it to `environment_action`."""
-        if not self.randomise(action, step):
+    def finish(self, action: Array, step: int, given: Mapping[str, Array]) -> None:
+        """Make ``action`` random while the exploration is blind, and convert it to `environment_action`.
+
+        ``given`` are the observation fields, of which the action mask counts.
+        """
+        if not self.randomise(action, step, None if self._mask is None else given[self._mask]):
             to_environment(action, self._space, self.environment_action)
 
-    def randomise(self, action: Array, step: int) -> bool:
+    def randomise(self, action: Array, step: int, mask: Array | None) -> bool:
         """As `finish`, but only where actions are random. Returns whether they are."""
         exploration = self._exploration
         if exploration is None or not exploration.blind(step):
             return False
-        exploration.generate(self._space, self._seed, self.lanes, step, action)
+        exploration.generate(self._space, self._seed, self.lanes, step, action, mask=mask)
         to_environment(action, self._space, self.environment_action)
         return True

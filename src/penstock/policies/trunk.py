@@ -126,6 +126,11 @@ def _chosen(model: str) -> _Chosen:
         ConfigError: there is no such model.
     """
     parts = model.split("+")
+    if "" in parts:
+        side = "before" if parts[0] == "" else "behind"
+        raise ConfigError(
+            f"--model {model}: a name is missing {side} the plus; write an encoder and a memory, as resnet+lstm"
+        )
     for part in parts:
         if part not in {*ENCODERS, *MEMORIES}:
             known = nearest(part, [*ENCODERS, *MEMORIES])

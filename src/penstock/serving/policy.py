@@ -14,7 +14,19 @@ from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError, UsageError
 from penstock.policies import PolicyGraph
 from penstock.policies.session import Session
-from penstock.types import Array, Arrays, ArraySpec, Composite, Discrete, PolicyBackend, Space, Spaces
+from penstock.types import (
+    ActionSpace,
+    Array,
+    Arrays,
+    ArraySpec,
+    Box,
+    Composite,
+    Discrete,
+    MultiDiscrete,
+    PolicyBackend,
+    Space,
+    Spaces,
+)
 
 __all__ = ["Policy", "PolicySession"]
 
@@ -30,12 +42,36 @@ class Policy:
     """
 
     def __init__(
-        self, spaces: Spaces, graph: PolicyGraph, backend: PolicyBackend, published: Mapping[str, Array]
+        self,
+        spaces: Spaces,
+        graph: PolicyGraph,
+        backend: PolicyBackend,
+        published: Mapping[str, Array],
+        origin: str = "",
     ) -> None:
+        """Load the parameters.
+
+        Args:
+            spaces: the spaces of one lane.
+            graph: the policy.
+            backend: for this graph.
+            published: the parameters and statistics.
+            origin: where they come from, for `repr`: ``"ppo on CartPole-v1, run by native"``.
+        """
         self.spaces = spaces
         self.backend = backend
         self._graph = graph
+        self._origin = origin
         backend.load(published)
+
+    def __repr__(self) -> str:
+        """Algorithm, environment and backend, then observation fields, actions and memory: one line."""
+        seen = ", ".join(f"{name} {_short(space)}" for name, space in self.spaces.seen)
+        mask = f", chosen by {self.spaces.mask}" if self.spaces.mask is not None else ""
+        memory = sum(spec.size for spec in self._graph.carry)
+        remembers = f"a memory of {memory} numbers" if memory else "no memory"
+        parts = (self._origin, f"{seen} -> {_short(self.spaces.action)}{mask}", remembers)
+        return f"<Policy: {'; '.join(filter(None, parts))}>"
 
     def session(self, lanes: int = 1) -> "PolicySession":
         """Begin to act in so many lanes, each at the beginning of an episode.
@@ -219,3 +255,16 @@ def _pick(obs: Any, field: str) -> Any:  # noqa: ANN401
         key, obs = max(found, key=lambda one: len(one[0]))
         rest = f"{rest}."[len(key) :].removesuffix(".")
     return obs
+
+
+def _short(space: Space | ActionSpace) -> str:
+    """A space without its bounds."""
+    match space:
+        case Discrete():
+            return f"Discrete({space.n})"
+        case Composite():
+            return ", ".join(f"{'.'.join(map(str, path))} {_short(leaf)}" for path, leaf in space.leaves)
+        case MultiDiscrete():
+            return f"MultiDiscrete{list(space.sizes)}"
+        case Box():
+            return f"{space.dtype}{list(space.shape)}"

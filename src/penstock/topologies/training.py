@@ -16,7 +16,7 @@ from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 from penstock.experiments.run_folder import RunFolder
 from penstock.kernels.actions import environment_array
-from penstock.metrics.report import report_specs
+from penstock.metrics.report import RETURN_WINDOW, report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
@@ -102,6 +102,8 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         ArraySpec("actions_count", (run.num_envs,), "int64"),
     )
     asked = ArraySpec("evaluation_asked", (), "bool")
+    # A report holds the return of each of its episodes.
+    told = max(RETURN_WINDOW, run.eval_episodes if evaluators else 0)
     request = (
         *spec.published(),
         ArraySpec("update", (), "int64"),
@@ -124,7 +126,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         # Committed records, to disk.
         Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, asked), 2, "wait"),
         # Numbers, to the metrics.
-        Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(), 16, "drop"),
+        Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(told), 16, "drop"),
     ]
     if evaluators:
         edges += [

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, QConfig
+from penstock.envs.masks import mask_in
 from penstock.types import Array
 
 __all__ = ["initial_priority"]
@@ -23,7 +24,8 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
 
     Args:
         rollout: ``q`` ``[T + 1, B, n]``, ``action``, ``reward``, ``terminated``, ``truncated`` and ``valid``
-            ``[T + 1, B]``.
+            ``[T + 1, B]``. With action masks also their field ``[T + 1, B, n]``: the maximum is over the possible
+            actions.
         config: gives gamma, n and whether rewards are cut to -1 .. 1.
 
     Source: Horgan et al. 2018, algorithm 1, https://arxiv.org/abs/1803.00933.
@@ -35,7 +37,7 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
     if config.clip_reward:
         reward = reward.clip(-1.0, 1.0)
     q = rollout["q"][:rows]
-    best = q.max(2)
+    best = _best(q, rollout)
     target, known = np.zeros(reward.shape, np.float64), np.zeros(reward.shape, bool)
     total, going = np.zeros(reward.shape, np.float64), valid.copy()
     for step in range(min(config.n_step, rows)):
@@ -59,3 +61,16 @@ def initial_priority(rollout: Mapping[str, Array], config: QConfig) -> Array:
     priority = np.where(known, priority, largest)
     found: Array = np.where(valid, priority, 0.0).astype(np.float32)
     return found
+
+
+def _best(q: Array, rollout: Mapping[str, Array]) -> Array:
+    """The largest value of a possible action: ``[T, B]`` for ``q`` ``[T, B, n]``."""
+    mask = mask_in(rollout)
+    if mask is None:
+        largest: Array = q.max(2)
+        return largest
+    possible = mask[: len(q)] != 0
+    # Nobody acts on a row in which nothing is possible. It counts as one in which everything is.
+    possible |= ~possible.any(2, keepdims=True)
+    best: Array = np.where(possible, q, -np.inf).max(2)
+    return best

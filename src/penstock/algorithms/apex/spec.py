@@ -9,9 +9,10 @@ from penstock.config.fields import BY_LANES, BY_PRIORITIES, tunable
 from penstock.policies.exploration import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
 
-__all__ = ["ACTIONS", "ApexConfig", "init_state", "spec"]
+__all__ = ["ACTIONS", "MASKS", "ApexConfig", "init_state", "spec"]
 
 ACTIONS = ("discrete",)
+MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)

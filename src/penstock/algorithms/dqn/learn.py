@@ -9,6 +9,9 @@
 Without ``double``, the target network Q' chooses the next action as well. Every ``target_every``-th step the network is
 copied to its target.
 
+With an action mask, the argmax and the maximum are over the actions that are possible in s'. That of an action which is
+not possible is never learned and never used.
+
 Deviations:
 
 - Adam instead of RMSprop.
@@ -32,6 +35,7 @@ from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, action_values
 from penstock.ops.categorical import cross_entropy, divergence, projected, support
+from penstock.ops.distributions import best_action
 from penstock.ops.losses import huber, share_of
 from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import EpsilonGreedy
@@ -91,7 +95,7 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
         obs = next_obs(policy, minibatch)
         following = policy.output({"actor": state["target.actor"]}, obs)
         chooser = policy.output({"actor": state["actor"].detach()}, obs) if config.double else following
-        best = action_values(head, chooser).argmax(1)
+        best = best_action(action_values(head, chooser), None if policy.graph.mask is None else obs[policy.graph.mask])
     said = policy.output(state, minibatch)
     reward, discount = minibatch["reward"], minibatch["discount"]
     if config.atoms == 1:

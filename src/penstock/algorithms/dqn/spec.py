@@ -9,13 +9,14 @@ from penstock.algorithms.off_policy.spec import MOST_UPDATES, ReplayConfig, body
 from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import q_network
+from penstock.policies.architecture import check_network_settings, q_network
 from penstock.policies.exploration import Explore, Falling
 from penstock.types import Arrays, Spaces
 
-__all__ = ["ACTIONS", "LEAST_PRIORITY", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
+__all__ = ["ACTIONS", "LEAST_PRIORITY", "MASKS", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
 
 ACTIONS = ("discrete",)
+MASKS = True
 
 LEAST_PRIORITY = 0.01
 """Added to the error of each row, so that a row with error 0 may be sampled again.
@@ -194,7 +195,7 @@ def policy_graph(spaces: Spaces, config: QConfig, algorithm: str) -> PolicyGraph
     for name in ("value_min", "value_max"):
         if config.atoms == 1 and getattr(config, name) != getattr(QConfig, name):
             raise ConfigError(f"--{name} is the end of a range of atoms, and --atoms 1 has none; give --atoms 51")
-    return q_network(
+    graph = q_network(
         spaces,
         body_of(config),
         algorithm,
@@ -203,6 +204,8 @@ def policy_graph(spaces: Spaces, config: QConfig, algorithm: str) -> PolicyGraph
         low=config.value_min,
         high=config.value_max,
     )
+    check_network_settings(graph, config)
+    return graph
 
 
 def init_state(spaces: Spaces, config: DQNConfig, seed: int) -> Arrays:

@@ -9,7 +9,7 @@ from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.errors import SpaceError
 from penstock.policies import PolicyGraph
-from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic
+from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic, check_network_settings
 from penstock.policies.initial import InitName
 from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
@@ -212,6 +212,7 @@ def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
         normalize_obs=config.normalize_obs,
         normalize_value=config.normalize_value,
     )
+    check_network_settings(graph, config)
     if config.precision != "float32" and not graph.sees_image:
         raise SpaceError(f"--precision {config.precision} is for networks that see an image: leave it out")
     return graph

@@ -66,7 +66,7 @@ def write(graph: PolicyGraph, published: Mapping[str, Array], exported: bytes = 
     outputs = _outputs(writer, graph, record, {part.field: part.field for part in graph.encoding}, exported)
     free = [name for name, _, _ in graph.actor.free]
     log_std = record.part(graph.actor, "log_std") if "log_std" in free else None
-    sample(writer, graph.head, outputs, log_std)
+    sample(writer, graph.head, outputs, log_std, graph.mask)
     return writer.finish("act")
 
 
@@ -84,5 +84,5 @@ def export(graph: PolicyGraph, spaces: Spaces, published: Mapping[str, Array], e
         writer.input(spec.name, spec.dtype, ("n", *spec.shape))
     fields = {spec.name: spec.name for spec in spaces.obs_specs()}
     outputs = _outputs(writer, graph, Record(writer, published), fields, exported)
-    greedy(writer, graph.head, outputs, spaces.action)
+    greedy(writer, graph.head, outputs, spaces.action, graph.mask)
     return writer.finish("policy")

@@ -13,8 +13,11 @@ __all__ = ["greedy", "possible", "sample"]
 
 
 def possible(writer: Writer, head: Head, outputs: str, mask: str | None) -> str:
-    """The head's outputs, with `FORBIDDEN` for the logits of choices that the mask ``[n, sum(choices)]`` excludes."""
-    if mask is None:
+    """The head's outputs, with `FORBIDDEN` for the logits of choices that the mask ``[n, sum(choices)]`` excludes.
+
+    Action values are left as they are: with atoms, an action has several logits.
+    """
+    if mask is None or isinstance(head, EpsilonGreedy):
         return outputs
     forbidden = writer.constant(FORBIDDEN, "float32")
     if not isinstance(head, Composed):
@@ -30,7 +33,7 @@ def possible(writer: Writer, head: Head, outputs: str, mask: str | None) -> str:
     return writer.op("Concat", *parts, axis=1)
 
 
-def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> None:
+def sample(writer: Writer, head: Head, outputs: str, log_std: str | None, mask: str | None) -> None:
     """Declare inputs ``noise`` and ``explore``, and write the head's outputs: ``action``, and ``log_prob`` or ``q``.
 
     Args:
@@ -38,6 +41,7 @@ def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> Non
         head: the policy's head.
         outputs: name of the network's outputs, ``[n, head.outputs]``.
         log_std: name of the free vector of a head with Gaussian parts; ``None`` for other heads.
+        mask: name of the action mask of a head whose outputs `possible` leaves as they are.
     """
     if isinstance(head, Categorical | EpsilonGreedy):
         writer.output("action", "int64", ("n",))
@@ -46,7 +50,7 @@ def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> Non
     noise = writer.input("noise", "float32", ("n", *head.noise.shape))
     explore = writer.input("explore", "float32", ("n",))
     if isinstance(head, EpsilonGreedy):
-        _epsilon_greedy(writer, head, outputs, noise, explore)
+        _epsilon_greedy(writer, head, outputs, noise, explore, mask=mask)
         return
     scaled = writer.op("Mul", writer.op("Reshape", explore, writer.constant([-1, 1], "int64")), noise)
     if isinstance(head, SquashedGaussian):
@@ -65,7 +69,7 @@ def sample(writer: Writer, head: Head, outputs: str, log_std: str | None) -> Non
             writer.op("Identity", log_prob, into="log_prob")
 
 
-def greedy(writer: Writer, head: Head, outputs: str, space: ActionSpace) -> None:
+def greedy(writer: Writer, head: Head, outputs: str, space: ActionSpace, mask: str | None) -> None:
     """Declare and write the action without exploration, ``[n, ...]`` in the environment's units and dtype.
 
     It is the output ``action``; for a Composite there is one output for each leaf, ``action.<path>``.
@@ -78,7 +82,7 @@ def greedy(writer: Writer, head: Head, outputs: str, space: ActionSpace) -> None
             first = last
         return
     if isinstance(head, EpsilonGreedy):
-        outputs = _values(writer, head, outputs)
+        outputs = _possible_values(writer, _values(writer, head, outputs), mask)
     elif isinstance(head, SquashedGaussian | Deterministic):
         mean = writer.columns(outputs, 0, head.size) if isinstance(head, SquashedGaussian) else outputs
         outputs = writer.op("Tanh", mean)
@@ -174,17 +178,42 @@ def _squashed_gaussian(writer: Writer, head: SquashedGaussian, outputs: str, z: 
     writer.op("Tanh", moved, into="action")
 
 
-def _epsilon_greedy(writer: Writer, head: EpsilonGreedy, outputs: str, noise: str, explore: str) -> None:
+def _epsilon_greedy(
+    writer: Writer, head: EpsilonGreedy, outputs: str, noise: str, explore: str, *, mask: str | None
+) -> None:
     q = _values(writer, head, outputs)
     writer.op("Identity", q, into="q")
     writer.output("q", "float32", ("n", head.n))
     flat = writer.constant([-1], "int64")
     whether = writer.op("Reshape", writer.columns(noise, 0, 1), flat)
     share = writer.op("Reshape", writer.columns(noise, 1, 2), flat)
-    number = writer.cast(writer.op("Mul", share, writer.constant(head.n, "float32")), "int64")
-    anything = writer.op("Min", number, writer.constant(head.n - 1, "int64"))
-    best = writer.op("ArgMax", q, axis=1, keepdims=0)
+    anything = _random(writer, head, share, mask)
+    best = writer.op("ArgMax", _possible_values(writer, q, mask), axis=1, keepdims=0)
     writer.op("Where", writer.op("Less", whether, explore), anything, best, into="action")
+
+
+def _random(writer: Writer, head: EpsilonGreedy, share: str, mask: str | None) -> str:
+    """The possible action number ``floor(share * count)`` of ``count`` possible ones: int64 ``[n]``."""
+    last = writer.constant(1, "int64")
+    if mask is None:
+        number = writer.cast(writer.op("Mul", share, writer.constant(head.n, "float32")), "int64")
+        return writer.op("Min", number, writer.constant(head.n - 1, "int64"))
+    possible = writer.cast(writer.cast(mask, "bool"), "float32")
+    axis = writer.constant([1], "int64")
+    count = writer.op("ReduceSum", possible, axis, keepdims=0)
+    number = writer.cast(writer.op("Mul", share, count), "int64")
+    number = writer.op("Min", number, writer.op("Sub", writer.cast(count, "int64"), last))
+    # The first action with more than `number` possible ones up to it.
+    counted = writer.op("CumSum", possible, last)
+    beyond = writer.op("Greater", counted, writer.op("Unsqueeze", writer.cast(number, "float32"), axis))
+    return writer.op("ArgMax", writer.cast(beyond, "float32"), axis=1, keepdims=0)
+
+
+def _possible_values(writer: Writer, q: str, mask: str | None) -> str:
+    """Action values with the lowest number for those of actions that are not possible."""
+    if mask is None:
+        return q
+    return writer.op("Where", writer.cast(mask, "bool"), q, writer.constant(-np.inf, "float32"))
 
 
 def _values(writer: Writer, head: EpsilonGreedy, outputs: str) -> str:

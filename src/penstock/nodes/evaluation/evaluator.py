@@ -136,7 +136,9 @@ class EvaluatorNode:
         if index is None:
             self._ports.count("reports_dropped")
             return
-        write_report(Report(self._update, self._steps, self._elapsed_s, values), self._reports.slot(index))
+        returns = [episode.episode_return for episode in self._episodes]
+        report = Report(self._update, self._steps, self._elapsed_s, values, returns=returns)
+        write_report(report, self._reports.slot(index))
         self._reports.push(index)
 
 

@@ -6,7 +6,6 @@ from penstock.nodes.learner.keeper import KeeperSettings
 from penstock.nodes.learner.node import LearnerNode, LearnerSettings
 from penstock.nodes.learner.parameter import ParameterNode, ParameterSettings
 from penstock.nodes.learner.record import (
-    RETURN_WINDOW,
     VERDICT,
     parameter_record_specs,
     record_specs,
@@ -18,7 +17,6 @@ from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings, goal_sp
 from penstock.nodes.learner.steps import StepSettings
 
 __all__ = [
-    "RETURN_WINDOW",
     "VERDICT",
     "DemonstrationSettings",
     "FollowerNode",

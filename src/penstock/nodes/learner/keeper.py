@@ -16,9 +16,17 @@ from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
-from penstock.metrics.report import SHAPED_RETURN, Report, report_sequence, write_report
+from penstock.metrics.report import (
+    EPISODES,
+    RETURN,
+    RETURN_WINDOW,
+    SHAPED_RETURN,
+    Report,
+    report_sequence,
+    write_report,
+)
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.record import RETURN_WINDOW, VERDICT, begin_anew, why_done
+from penstock.nodes.learner.record import VERDICT, begin_anew, why_done
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
 from penstock.types import Array, Arrays, Spaces
@@ -68,6 +76,8 @@ class Keeper:
             self._verdict = ports.board_reader("evaluation")
         self._asked = -1
         """The last update for which an evaluation was asked for."""
+        self._episodes_told = 0
+        """Training episodes whose returns were reported."""
         self._started = time.monotonic()
 
     def former(self) -> Arrays | None:
@@ -78,6 +88,7 @@ class Keeper:
     def take_over(self, committed: Arrays) -> None:
         """Go on after the last commit of an earlier life."""
         self.committed = committed
+        self._episodes_told = int(committed["episodes"])
         self.publish()
         self._started = time.monotonic() - float(committed["elapsed_s"])
 
@@ -105,6 +116,7 @@ class Keeper:
         for name, values in {**state, **counts}.items():
             new[name][...] = values
         self._started = time.monotonic() - float(new["elapsed_s"])
+        self._episodes_told = int(new["episodes"])
         self.enter(new)
         self.publish()
         return {spec.name: self.committed[spec.name] for spec in settings.spec.state}
@@ -193,18 +205,31 @@ class Keeper:
         committed = self.committed
         count = min(int(committed["episodes"]), RETURN_WINDOW)
         if count:
-            values["rollout/return_mean"] = float(committed["returns"][-count:].mean())
+            values[RETURN] = float(committed["returns"][-count:].mean())
             if "shaped_returns" in committed:
                 values[SHAPED_RETURN] = float(committed["shaped_returns"][-count:].mean())
             values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
-        values["rollout/episodes"] = float(committed["episodes"])
-        report = Report(int(committed["update"]), int(committed["steps"]), float(committed["elapsed_s"]), values)
+        values[EPISODES] = float(committed["episodes"])
+        report = Report(
+            int(committed["update"]),
+            int(committed["steps"]),
+            float(committed["elapsed_s"]),
+            values,
+            returns=self._untold_returns(),
+        )
         index = self._reports.claim(report_sequence(report.update))
         if index is None:
             self._ports.count("reports_dropped")
             return
         write_report(report, self._reports.slot(index))
         self._reports.push(index)
+        self._episodes_told = int(committed["episodes"])
+
+    def _untold_returns(self) -> list[float]:
+        """Returns of the latest training episodes that no report of this life holds yet."""
+        count = min(int(self.committed["episodes"]) - self._episodes_told, RETURN_WINDOW)
+        found: list[float] = self.committed["returns"][RETURN_WINDOW - count :].tolist()
+        return found
 
     def checkpoint(self) -> Work:
         """Hand the committed record, with the actions that restore each lane, to the checkpointer."""

@@ -7,11 +7,11 @@ import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
+from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.ports import StreamReader
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = [
-    "RETURN_WINDOW",
     "VERDICT",
     "account",
     "begin_anew",
@@ -23,8 +23,6 @@ __all__ = [
     "why_done",
 ]
 
-RETURN_WINDOW = 100
-"""The mean return is over this many of the latest training episodes."""
 VERDICT = (ArraySpec("best_evaluation", (), "float64"), ArraySpec("since_best", (), "int64"))
 """The best mean return of an evaluation, and the number of evaluations after it."""
 

@@ -64,7 +64,8 @@ def test_what_ships_is_found_by_the_same_rule(name):
     references = [found.spec, found.initial, found.learn, found.fused, found.supports]
     assert all(callable(load(reference)) for reference in references if reference is not None)
     assert found.config.__module__.startswith("penstock.algorithms.")
-    assert (found.fused is not None) == found.masks == (name in {"ppo", "a2c"})
+    assert (found.fused is not None) == (name in {"ppo", "a2c"})
+    assert found.masks == (name in {"ppo", "a2c", "impala", "appo"})
 
 
 def test_a_users_package_has_a_config_of_any_name(package):

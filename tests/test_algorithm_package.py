@@ -65,7 +65,7 @@ def test_what_ships_is_found_by_the_same_rule(name):
     assert all(callable(load(reference)) for reference in references if reference is not None)
     assert found.config.__module__.startswith("penstock.algorithms.")
     assert (found.fused is not None) == (name in {"ppo", "a2c"})
-    assert found.masks == (name in {"ppo", "a2c", "dqn", "apex"})
+    assert found.masks == (name in {"ppo", "a2c", "impala", "appo", "dqn", "apex"})
 
 
 def test_a_users_package_has_a_config_of_any_name(package):

@@ -43,7 +43,7 @@ from penstock.processes.probing import probe_apart
 from penstock.processes.starts import Processes
 from penstock.program.plan import LearningPlan, Plan
 from penstock.program.rollout import table_specs
-from penstock.registry import INFERENCE, UPDATES, load
+from penstock.registry import INFERENCE, TOPOLOGIES, UPDATES, load
 from penstock.replay.table_file import Rings
 from penstock.types import Arrays, BackendSpec, EnvReference
 
@@ -258,13 +258,16 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_
 
 
 def _demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
-    """The work of an update. A lower bound: convolutions use each parameter more than once."""
+    """The work of an update, and its sync mode. A lower bound: convolutions use each parameter more than once."""
     steps = None
     if spec.table is not None:
         schedule, _ = spec.replay()
         steps = int(config.run.timesteps * schedule.updates_per_step)
     rows = spec.rows(spec.schedule.mini_batch_size, config.algorithm.num_steps)
-    return Demand(_fused_applies(config, algorithm, spec), rows * spec.policy.actor.num_parameters, steps)
+    multiplications = rows * spec.policy.actor.num_parameters
+    return Demand(
+        _fused_applies(config, algorithm, spec), multiplications, steps, next(iter(TOPOLOGIES[spec.topology]))
+    )
 
 
 def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> bool:

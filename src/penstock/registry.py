@@ -163,7 +163,7 @@ def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
     return found
 
 
-_SHIPPED = ("ppo", "a2c", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex")
+_SHIPPED = ("ppo", "a2c", "impala", "appo", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex")
 ALGORITHMS: Registry[str] = Registry(
     "algorithm", {name: f"penstock.algorithms.{name}" for name in _SHIPPED}, "penstock.algorithms", str
 )
@@ -182,7 +182,10 @@ TOPOLOGIES: Registry[Mapping[str, str]] = Registry(
             "blocking": "penstock.topologies.on_policy:build",
             "non_blocking": "penstock.topologies.async_on_policy:build",
         },
-        "async_on_policy": {"non_blocking": "penstock.topologies.async_on_policy:build"},
+        "async_on_policy": {
+            "non_blocking": "penstock.topologies.async_on_policy:build",
+            "blocking": "penstock.topologies.on_policy:build",
+        },
         "off_policy": {
             "blocking": "penstock.topologies.off_policy:build",
             "non_blocking": "penstock.topologies.async_off_policy:build",
@@ -190,7 +193,9 @@ TOPOLOGIES: Registry[Mapping[str, str]] = Registry(
         "async_off_policy": {"non_blocking": "penstock.topologies.async_off_policy:build"},
     },
 )
-"""Data patterns that an algorithm's spec may name: sync mode -> "module:function" of ``(plan) -> Program``."""
+"""Data patterns that an algorithm's spec may name: sync mode -> "module:function" of ``(plan) -> Program``.
+
+``--sync_mode auto`` takes the first mode of a pattern."""
 
 NODES = Registry(
     "node",

@@ -17,7 +17,7 @@ WEIGHT = torch.tensor([1.0] * 16 + [1.0, 1.0] + [0.0] * 6, dtype=torch.float64)
 def stream_rows(spaces, spec):
     """Rows as a stream gives them, with targets."""
     generator = torch.Generator().manual_seed(3)
-    rows = {name: random(generator, SIZE) for name in ("log_prob", "advantage", "target")}
+    rows = {name: random(generator, SIZE) for name in ("log_prob", "proximal_log_prob", "advantage", "target")}
     rows["obs"] = random(generator, SIZE, 3)
     rows["action"] = random(generator, SIZE, 2) if spaces is CONTINUOUS else torch.arange(SIZE) % 3
     return {name: rows[name] for name in spec.minibatch}
@@ -27,7 +27,7 @@ CASES = [
     (name, spaces, settings)
     for name in ALGORITHMS.names()
     for kind, spaces in (("discrete", DISCRETE), ("bounded", CONTINUOUS))
-    if kind in find_algorithm(name).actions
+    if name != "impala" and kind in find_algorithm(name).actions  # It learns from whole lanes, see below.
     for settings in ({}, *({"atoms": 5}, {"prioritised": True}) * (name in {"dqn", "apex"}))
 ]
 
@@ -60,7 +60,7 @@ def test_gradients_and_losses_of_parts_average_to_those_of_the_whole(name, space
             torch.testing.assert_close(torch.cat([one.per_row[key] for one in each]), values)
 
 
-@pytest.mark.parametrize("name", ["ppo", "a2c"])
+@pytest.mark.parametrize("name", ["ppo", "a2c", "appo"])
 def test_advantages_are_normalised_over_the_rows_that_count(name):
     """By hand: 1, 3 and 5 have the mean 3 and the deviation sqrt(8/3); the row of weight 0 counts for neither."""
     found = find_algorithm(name)
@@ -71,15 +71,20 @@ def test_advantages_are_normalised_over_the_rows_that_count(name):
     assert load(found.learn)(DISCRETE, found.config(normalize_advantage=False)).whole(rows) == {}
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c"])
-def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(algo):
+@pytest.mark.parametrize(
+    ("algo", "model"), [("ppo", "lstm"), ("a2c", "lstm"), ("impala", "lstm"), ("impala", "mlp"), ("appo", "gru")]
+)
+def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(algo, model):
     lanes, steps = 6, 5
     found = find_algorithm(algo)
-    config = found.config(hidden_sizes=(4,), model="lstm", memory_size=3, num_steps=steps)
+    config = found.config(hidden_sizes=(4,), model=model, memory_size=3, num_steps=steps)
     spec, built = load(found.spec)(DISCRETE, config), load(found.learn)(DISCRETE, config)
     assert spec.unit == "lane"
     generator = torch.Generator().manual_seed(3)
-    rows = {name: random(generator, lanes, steps) for name in ("advantage", "target")}
+    per_row = ("advantage", "target", "proximal_log_prob", "bootstrap")
+    rows = {name: random(generator, lanes, steps) for name in per_row}
+    rows |= {name: torch.rand(lanes, steps + 1, generator=generator) < 0.1 for name in ("terminated", "truncated")}
+    rows["reward"] = random(generator, lanes, steps + 1)
     rows |= {part.name: random(generator, lanes, *part.shape) for part in spec.policy.carry}
     rows |= {"obs": random(generator, lanes, steps + 1, 3), "log_prob": random(generator, lanes, steps + 1)}
     rows["action"] = torch.arange(lanes * (steps + 1)).view(lanes, -1) % 3

@@ -70,16 +70,22 @@ def test_nothing_that_the_config_can_decide_stays_auto(monkeypatch):
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
     monkeypatch.setattr("penstock.config.resolve.has_compiler", lambda: True)
     run = resolve(from_mapping({"env": "X"}), Demand(False, NARROW)).run
-    assert (run.num_workers, run.backend, run.threads) == (4, "compiled", 1)
+    assert (run.num_workers, run.backend, run.threads, run.sync_mode) == (4, "compiled", 1, "blocking")
     run = resolve(from_mapping({"env": "X"}), Demand(True, NARROW)).run
     assert (run.num_workers, run.backend, run.threads) == (4, "fused", 2)
+
+
+def test_the_sync_mode_is_the_algorithms_and_decides_the_workers(monkeypatch):
+    monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
+    run = resolve(from_mapping({"env": "X"}), Demand(True, NARROW, sync_mode="non_blocking")).run
+    assert (run.sync_mode, run.num_workers) == ("non_blocking", 2)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_what_was_said_stays(fused, monkeypatch):
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
-    config = from_mapping({"env": "X", "num_workers": 8, "backend": "eager", "threads": 3})
-    assert resolve(config, Demand(fused, NARROW)) == config
+    config = from_mapping({"env": "X", "num_workers": 8, "backend": "eager", "threads": 3, "sync_mode": "blocking"})
+    assert resolve(config, Demand(fused, NARROW, sync_mode="non_blocking")) == config
 
 
 @pytest.mark.parametrize("backend", ["eager", "compiled"])
@@ -97,7 +103,7 @@ def test_the_fused_update_records_the_threads_that_it_has_work_for(monkeypatch):
 
 def test_resolving_changes_nothing_else():
     config = from_mapping({"env": "X", "seed": 7})
-    decided = {"num_workers", "backend", "threads"}
+    decided = {"sync_mode", "num_workers", "backend", "threads"}
     before, after = dataclasses.asdict(config.run), dataclasses.asdict(resolve(config, Demand(True, NARROW)).run)
     assert {name for name in before if before[name] != after[name]} <= decided
 

@@ -40,7 +40,7 @@ def test_defaults_are_those_of_the_product():
         50,
         10,
     )
-    assert (run.seed, run.device, run.log_dir, run.sync_mode) == (0, "cpu", "./logs", "blocking")
+    assert (run.seed, run.device, run.log_dir, run.sync_mode) == (0, "cpu", "./logs", "auto")
     assert (ppo.num_steps, ppo.epochs, ppo.mini_batch_size, ppo.lr, ppo.gamma) == (2048, 10, 64, 3e-4, 0.99)
     assert (ppo.gae_lambda, ppo.clip_param, ppo.value_coef, ppo.entropy_coef, ppo.max_grad_norm) == (
         0.95,

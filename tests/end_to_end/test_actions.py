@@ -22,6 +22,9 @@ from tests.envs.test_masks import MaskedEnv
 from tests.planned import prepared
 
 TASKS = "benchmarks.learning.tasks"
+EVERY = "ppo, a2c, impala or appo"
+MASKED = "ppo, a2c, impala, appo or apex"
+"""The algorithms for every action space and for masks."""
 LEARNING = {
     "runtime": "inline",
     "threads": 1,
@@ -187,7 +190,7 @@ def test_a_lane_that_can_do_nothing_ends_the_run_by_its_name(tmp_path) -> None:
 def test_an_algorithm_without_masks_says_so(monkeypatch, task: str, sees: str) -> None:
     monkeypatch.setattr("penstock.algorithms.dqn.spec.MASKS", False)
     found = prepared(env=f"{TASKS}:{task}", algo="dqn")
-    told = f"{TASKS}:{task} gives an action mask, but dqn uses none and {sees}; to have it used: ppo, a2c or apex"
+    told = f"{TASKS}:{task} gives an action mask, but dqn uses none and {sees}; to have it used: {MASKED}"
     assert found.told == (told,)
     assert found.profile.spaces.mask is None
     assert prepared(env=f"{TASKS}:{task}").told == ()
@@ -196,13 +199,13 @@ def test_an_algorithm_without_masks_says_so(monkeypatch, task: str, sees: str) -
 @pytest.mark.parametrize(
     ("algo", "task", "text"),
     [
-        ("dqn", "BitsEnv", "dqn needs Discrete actions: for MultiDiscrete or MultiBinary ones use ppo or a2c"),
-        ("dqn", "AimEnv", "dqn needs Discrete actions: for a Tuple or Dict of actions use ppo or a2c"),
+        ("dqn", "BitsEnv", f"dqn needs Discrete actions: for MultiDiscrete or MultiBinary ones use {EVERY}"),
+        ("dqn", "AimEnv", f"dqn needs Discrete actions: for a Tuple or Dict of actions use {EVERY}"),
         *(
             (
                 algo,
                 "AimEnv",
-                f"{algo} needs real-numbered actions, a Box: for a Tuple or Dict of actions use ppo or a2c",
+                f"{algo} needs real-numbered actions, a Box: for a Tuple or Dict of actions use {EVERY}",
             )
             for algo in ("sac", "td3", "ddpg", "dsac")
         ),

@@ -70,12 +70,18 @@ def test_a_native_path_that_is_broken_is_one_line(tmp_path, package):
 
 
 def test_a_topology_that_only_overlaps_is_refused_in_lock_step(tmp_path, package):
-    name = package("ppo", "learn", spec=ASYNC)
-    says = r"--algo theirs \(async_on_policy\) does not run in blocking; give --sync_mode non_blocking"
+    name = package("dqn", "learn", spec=ASYNC.replace("ppo", "dqn").replace("PPO", "DQN").replace("on_pol", "off_pol"))
+    says = r"--algo theirs \(async_off_policy\) does not run in blocking; give --sync_mode non_blocking"
     with pytest.raises(ConfigError, match=says):
-        trained(tmp_path, algo=name)
+        trained(tmp_path, algo=name, sync_mode="blocking")
     assert not (tmp_path / "logs").exists()
-    assert int(trained(tmp_path, algo=name, sync_mode="non_blocking").arrays["steps"]) >= 256
+
+
+def test_auto_is_the_first_sync_mode_of_the_topology(tmp_path, package):
+    name = package("ppo", "learn", spec=ASYNC)
+    assert int(trained(tmp_path, algo=name).arrays["steps"]) >= 256
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert 'sync_mode = "non_blocking"' in (folder / "config.toml").read_text()
 
 
 def test_a_topology_that_is_not_there_is_refused(tmp_path, package):

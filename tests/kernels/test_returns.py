@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 
-from penstock.kernels.returns import gae
+from penstock.kernels.returns import Correction, gae
+from penstock.ops.vtrace import Steps, vtrace
 
 
-def estimated(rollout, gamma, gae_lambda, *, same_step=True, finals=()):
+def estimated(rollout, gamma, gae_lambda, *, same_step=True, finals=(), correction=None):
     """``finals`` holds (t, lane, value)."""
     steps, lanes = np.shape(rollout["reward"])
     arrays = {
@@ -21,7 +23,8 @@ def estimated(rollout, gamma, gae_lambda, *, same_step=True, finals=()):
         "advantage": np.full((steps, lanes), np.nan, np.float32),
         "target": np.full((steps, lanes), np.nan, np.float32),
     }
-    gae(**arrays, final_count=len(finals), same_step=same_step, gamma=gamma, gae_lambda=gae_lambda)
+    settings = {"same_step": same_step, "gamma": gamma, "gae_lambda": gae_lambda, "correction": correction}
+    gae(**arrays, final_count=len(finals), **settings)
     return arrays["advantage"], arrays["target"]
 
 
@@ -175,3 +178,65 @@ def test_shapes_that_do_not_fit_are_refused():
         estimated({"reward": column(1, 1), "value": column(1, 2)}, 0.9, 0.9)
     with pytest.raises(ValueError, match="valid"):
         estimated({"reward": column(1, 1), "value": column(1, 2, 3), "valid": column(1)}, 0.9, 0.9)
+
+
+def corrected(rollout, log_ratio, gamma, gae_lambda, rho_bar=1.0, c_bar=1.0, **others):
+    return estimated(
+        rollout, gamma, gae_lambda, correction=Correction(np.asarray(log_ratio, np.float32), rho_bar, c_bar), **others
+    )
+
+
+def test_a_correction_by_hand():
+    # Row 1: ratio 1/2. delta = 2 + 1/2 * 8 - 4 = 2; advantage 1/2 * 2 = 1; target 4 + 1 = 5.
+    # Row 0: ratio 2, cut to 1. delta = 1 + 1/2 * 4 - 2 = 1; advantage 1 + 1/2 * 1 = 1.5; target 2 + 1.5 = 3.5.
+    rollout = {"reward": column(1, 2), "value": column(2, 4, 8)}
+    advantage, target = corrected(rollout, np.log(column(2, 0.5)), 0.5, 1.0)
+    np.testing.assert_allclose(advantage, column(1.5, 1), rtol=1e-6)
+    np.testing.assert_allclose(target, column(3.5, 5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("same_step", [True, False])
+def test_a_corrected_rollout_agrees_with_the_torch_function(same_step):
+    generator, shape = np.random.default_rng(3), (40, 5)
+    rollout = {
+        "reward": generator.normal(size=shape),
+        "value": generator.normal(size=(41, 5)),
+        "terminated": generator.random(shape) < 0.1,
+        "truncated": generator.random(shape) < 0.1,
+        "valid": np.ones(shape, bool),
+    }
+    if not same_step:
+        rollout["valid"][1:] = ~(rollout["terminated"] | rollout["truncated"])[:-1]
+    rollout = {name: values.astype(bool if values.dtype == bool else np.float32) for name, values in rollout.items()}
+    cut = np.argwhere(rollout["truncated"] & rollout["valid"])
+    finals = [(int(t), int(lane), float(generator.normal())) for t, lane in cut] if same_step else []
+    log_ratio = generator.normal(size=shape).astype(np.float32)
+    bounds = {"rho_bar": 1.3, "c_bar": 0.9}
+    advantage, target = corrected(rollout, log_ratio, 0.97, 0.9, **bounds, same_step=same_step, finals=finals)
+    bootstrap = rollout["value"][1:].copy()
+    for t, lane, value in finals:
+        bootstrap[t, lane] = value
+    by_lane = {name: torch.from_numpy(values.T.copy()) for name, values in {**rollout, "bootstrap": bootstrap}.items()}
+    steps = Steps(*(by_lane[name] for name in Steps._fields))
+    found = vtrace(
+        steps._replace(valid=by_lane["valid"].float()),
+        torch.from_numpy(log_ratio.T.copy()),
+        by_lane["value"],
+        gamma=0.97,
+        gae_lambda=0.9,
+        **bounds,
+    )
+    np.testing.assert_allclose(advantage, found.advantage.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(target, found.target.T, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_that_is_not_valid_may_hold_any_ratio():
+    rollout = {"reward": column(1, 9, 3), "value": column(2, 4, 8, 2), "valid": column(1, 0, 1)}
+    advantage, target = corrected(rollout, column(0, np.inf, 0), 0.5, 1.0)
+    np.testing.assert_allclose(advantage, column(1, 0, -4))
+    np.testing.assert_allclose(target, column(3, 4, 4))
+
+
+def test_ratios_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match="log_ratio does not have reward's shape"):
+        corrected({"reward": column(1, 1), "value": column(1, 2, 3)}, column(0), 0.9, 0.9)

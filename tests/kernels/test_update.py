@@ -86,7 +86,7 @@ def autograd(graph, state, rows, indices, weights, config):
     for chosen, weight in zip(indices, weights, strict=True):
         minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
         minibatch["weight"] = torch.tensor(wide(weight))
-        minibatch |= learn.whole(config, minibatch)
+        minibatch |= learn.whole(config.normalize_advantage, minibatch)
         found = learn.gradients(graph, config, partial(module.loss, policy, config), tensors, minibatch, {})
         tensors = tensors | dict(module.update(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})

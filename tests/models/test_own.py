@@ -124,7 +124,9 @@ def test_a_module_may_give_action_values():
     assert spec.policy.actor.num_parameters == 3 * 2 + 2
     with pytest.raises(ConfigError, match="gives the action values itself: leave --dueling off"):
         dqn_spec(PLAIN, DQNConfig(model=f"{NAMES}:Values", dueling=True))
-    with pytest.raises(ConfigError, match="is for ppo, a2c, dqn and apex: sac has critics that see actions as well"):
+    with pytest.raises(
+        ConfigError, match="is for ppo, a2c, impala, appo, dqn and apex: sac has critics that see actions as well"
+    ):
         sac_spec(Spaces(PLAIN.obs, DICT.action), SACConfig(model=f"{NAMES}:Values"))
 
 

@@ -189,7 +189,7 @@ def test_dropout_is_for_what_learns_on_policy():
     named = [(spec.name, spec.shape) for spec in found.dropout]
     shapes = [("0", (8,)), ("1", (4,))]
     assert named == [(f"dropout.{name}.{number}", shape) for name in ("actor", "critic") for number, shape in shapes]
-    with pytest.raises(ConfigError, match="dropout is for ppo and a2c; sac learns without it"):
+    with pytest.raises(ConfigError, match="dropout is for ppo, a2c, impala and appo; sac learns without it"):
         squashed_actor(Spaces((("obs", VECTOR),), BOUNDED), body, "sac")
 
 
@@ -305,7 +305,9 @@ def test_an_export_is_announced_where_one_is_made(settings, noted):
 @pytest.mark.parametrize("build", [squashed_actor, deterministic_actor])
 def test_what_learns_from_single_rows_has_no_memory(build):
     spaces = Spaces((("obs", VECTOR),), BOUNDED)
-    with pytest.raises(ConfigError, match="--model lstm has a memory, and sac learns from single rows: ppo and a2c"):
+    with pytest.raises(
+        ConfigError, match="--model lstm has a memory, and sac learns from single rows: ppo, a2c, impala and appo"
+    ):
         build(spaces, Body("lstm", (8,), "tanh", 8), "sac")
 
 

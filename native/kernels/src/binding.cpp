@@ -132,11 +132,13 @@ using Plane = Flat<T, nb::ndim<2>>;
 template <typename T>
 using Line = Flat<T, nb::ndim<1>>;
 
-void gae_of(const Plane<const float>& reward, const Plane<const float>& value, const Plane<const bool>& terminated,
-            const Plane<const bool>& truncated, const Plane<const bool>& valid, std::int64_t final_count,
-            const Line<const std::int64_t>& final_t, const Line<const std::int64_t>& final_lane,
-            const Line<const float>& final_value, bool same_step, double gamma, double gae_lambda,
-            const Plane<float>& advantage, const Plane<float>& target) {
+// One rollout for gae, and with `log_ratio` for vtrace.
+void advantages_of(const Plane<const float>& reward, const Plane<const float>& value,
+                   const Plane<const bool>& terminated, const Plane<const bool>& truncated,
+                   const Plane<const bool>& valid, std::int64_t final_count, const Line<const std::int64_t>& final_t,
+                   const Line<const std::int64_t>& final_lane, const Line<const float>& final_value, bool same_step,
+                   double gamma, double gae_lambda, const Plane<float>& advantage, const Plane<float>& target,
+                   const std::optional<Plane<const float>>& log_ratio, double rho_bar, double c_bar) {
     const auto steps = static_cast<std::int64_t>(reward.shape(0));
     const auto lanes = static_cast<std::int64_t>(reward.shape(1));
     const auto fits = [&](const auto& array, std::int64_t rows, const char* name) {
@@ -153,7 +155,12 @@ void gae_of(const Plane<const float>& reward, const Plane<const float>& value, c
     require(final_count >= 0 && final_count <= room, "final_count is more than the side area holds");
     const Rollout rollout{steps, lanes, reward.data(), value.data(), terminated.data(), truncated.data(), valid.data(),
                           final_count, final_t.data(), final_lane.data(), final_value.data(), same_step};
-    gae(rollout, gamma, gae_lambda, advantage.data(), target.data());
+    if (!log_ratio) {
+        gae(rollout, gamma, gae_lambda, advantage.data(), target.data());
+        return;
+    }
+    fits(*log_ratio, steps, "log_ratio");
+    vtrace(rollout, {log_ratio->data(), rho_bar, c_bar}, gamma, gae_lambda, advantage.data(), target.data());
 }
 
 void init_update(Update* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
@@ -246,9 +253,9 @@ NB_MODULE(_native, module) {
     module.def("levels", &level_names, "Instruction-set levels that this processor runs, slowest first.");
     module.def("noise", &draw_noise, "distribution"_a, "seed"_a, "lanes"_a, "step"_a, "out"_a, "level"_a = nb::none());
     module.def("elementwise", &apply_elementwise, "name"_a, "values"_a, "level"_a = nb::none());
-    module.def("gae", &gae_of, "reward"_a, "value"_a, "terminated"_a, "truncated"_a, "valid"_a, "final_count"_a,
-               "final_t"_a, "final_lane"_a, "final_value"_a, "same_step"_a, "gamma"_a, "gae_lambda"_a, "advantage"_a,
-               "target"_a);
+    module.def("advantages", &advantages_of, "reward"_a, "value"_a, "terminated"_a, "truncated"_a, "valid"_a,
+               "final_count"_a, "final_t"_a, "final_lane"_a, "final_value"_a, "same_step"_a, "gamma"_a, "gae_lambda"_a,
+               "advantage"_a, "target"_a, "log_ratio"_a.none(), "rho_bar"_a, "c_bar"_a);
     nb::class_<Policy>(module, "Policy")
         .def("__init__", &init_policy, "encoding"_a, "actor"_a, "critic"_a, "head"_a, "normalize_obs"_a,
              "normalize_value"_a, "masked"_a, "level"_a = nb::none())

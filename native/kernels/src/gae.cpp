@@ -1,5 +1,7 @@
 #include "gae.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -30,27 +32,56 @@ void place_finals(const Rollout& rollout, float* target) {
         throw std::invalid_argument(std::to_string(missing) + " truncated rows have no final value");
 }
 
-}  // namespace
+// Weights of a row's own error (rho) and of the later ones (c).
+struct Weights {
+    double rho;
+    double c;
+};
 
-void gae(const Rollout& rollout, double gamma, double gae_lambda, float* advantage, float* target) {
+template <typename WeightsOf>
+void backwards(const Rollout& rollout, double gamma, double gae_lambda, const WeightsOf& weights_of, float* advantage,
+               float* target) {
     if (rollout.same_step) place_finals(rollout, target);
     const double decay = gamma * gae_lambda;
-    std::vector<double> chain(static_cast<std::size_t>(rollout.lanes), 0.0);
+    // By how much the target of each lane's next row differs from its value.
+    std::vector<double> corrections(static_cast<std::size_t>(rollout.lanes), 0.0);
     for (std::int64_t t = rollout.steps - 1; t >= 0; --t) {
         for (std::int64_t lane = 0; lane < rollout.lanes; ++lane) {
             const std::int64_t row = t * rollout.lanes + lane;
             const double value = rollout.value[row];
-            double& next_advantage = chain[static_cast<std::size_t>(lane)];
+            double& correction = corrections[static_cast<std::size_t>(lane)];
             double next_value = rollout.value[row + rollout.lanes];
             if (rollout.truncated[row] && rollout.same_step) next_value = target[row];
             if (rollout.terminated[row]) next_value = 0.0;
-            if (rollout.terminated[row] || rollout.truncated[row]) next_advantage = 0.0;
-            const double delta = rollout.reward[row] + gamma * next_value - value;
-            next_advantage = rollout.valid[row] ? delta + decay * next_advantage : 0.0;
-            advantage[row] = static_cast<float>(next_advantage);
-            target[row] = static_cast<float>(next_advantage + value);
+            if (rollout.terminated[row] || rollout.truncated[row]) correction = 0.0;
+            double own = 0.0;
+            if (rollout.valid[row]) {
+                const double delta = rollout.reward[row] + gamma * next_value - value;
+                const Weights weights = weights_of(row);
+                own = weights.rho * (delta + decay * correction);
+                correction = weights.rho * delta + decay * weights.c * correction;
+            } else {
+                correction = 0.0;
+            }
+            advantage[row] = static_cast<float>(own);
+            target[row] = static_cast<float>(correction + value);
         }
     }
+}
+
+}  // namespace
+
+void gae(const Rollout& rollout, double gamma, double gae_lambda, float* advantage, float* target) {
+    backwards(rollout, gamma, gae_lambda, [](std::int64_t) { return Weights{1.0, 1.0}; }, advantage, target);
+}
+
+void vtrace(const Rollout& rollout, const Correction& correction, double gamma, double gae_lambda, float* advantage,
+            float* target) {
+    const auto weights_of = [&](std::int64_t row) {
+        const double ratio = std::exp(static_cast<double>(correction.log_ratio[row]));
+        return Weights{std::min(correction.rho_bar, ratio), std::min(correction.c_bar, ratio)};
+    };
+    backwards(rollout, gamma, gae_lambda, weights_of, advantage, target);
 }
 
 }  // namespace penstock::kernels

@@ -1,4 +1,5 @@
-// Generalised advantage estimation over one rollout. Runs no network: it is given all values.
+// Advantages of one rollout: generalised advantage estimation, and V-trace for rows of an older policy. Runs no network:
+// both are given all values.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +24,16 @@ struct Rollout {
 
 // Throws std::invalid_argument if a truncated row of a same-step source has no final value.
 void gae(const Rollout& rollout, double gamma, double gae_lambda, float* advantage, float* target);
+
+// How far the policy has moved since it acted, and how much of that counts.
+struct Correction {
+    const float* log_ratio;  // [T, B]
+    double rho_bar;
+    double c_bar;
+};
+
+// As gae, with the importance weights of V-trace. Throws as gae.
+void vtrace(const Rollout& rollout, const Correction& correction, double gamma, double gae_lambda, float* advantage,
+            float* target);
 
 }  // namespace penstock::kernels

@@ -1,4 +1,4 @@
-"""Decides ``num_workers``, ``backend`` and ``threads`` where they are ``auto``, before anything starts.
+"""Decides ``sync_mode``, ``num_workers``, ``backend`` and ``threads`` where they are ``auto``, before anything starts.
 
 The config of the run folder holds the decided values. ``planning.py`` decides the inference backend and whether the
 fused update applies, because both depend on the environment's spaces.
@@ -36,15 +36,18 @@ class Demand:
     """Multiplications of one minibatch in the policy's network, a lower bound."""
     gradient_steps: int | None = None
     """Gradient steps of the whole run, if it learns from a table."""
+    sync_mode: str = "blocking"
+    """The one that suits the algorithm."""
 
 
 def resolve(config: Config, demand: Demand) -> Config:
-    """The same config with ``num_workers``, ``backend`` and ``threads`` decided for this machine.
+    """The same config with ``sync_mode`` decided for its algorithm, and the others for this machine.
 
     The user's own number of threads is bounded too: a run may be resumed on a machine with fewer cores.
     """
     run = config.run
-    cores, lock_step = available_cores(), run.sync_mode == "blocking"
+    sync_mode = demand.sync_mode if run.sync_mode == AUTO else run.sync_mode
+    cores, lock_step = available_cores(), sync_mode == "blocking"
     workers = run.num_workers
     if workers == "auto":
         workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step)
@@ -57,7 +60,8 @@ def resolve(config: Config, demand: Demand) -> Config:
         claimed = 0 if lock_step or demand.gradient_steps is not None else workers
         threads = auto_threads(backend, max(1, (cores - claimed) // run.learners), demand)
     threads = min(threads, most_threads(backend, cores))
-    return replace(config, run=replace(run, num_workers=workers, backend=backend, threads=threads))
+    decided = replace(run, sync_mode=sync_mode, num_workers=workers, backend=backend, threads=threads)
+    return replace(config, run=decided)
 
 
 def auto_backend(timesteps: int, demand: Demand, *, compiler: bool) -> str:

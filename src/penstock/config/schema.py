@@ -77,9 +77,11 @@ class RunConfig:
         min=1,
     )
     timesteps: int = _setting(1_000_000, "environment steps of the whole run, all lanes together", min=1)
-    sync_mode: Literal["blocking", "non_blocking"] = _setting(
-        "blocking",
-        "blocking: collection and learning take turns (lock step), repeatable bit for bit; non_blocking: they overlap",
+    sync_mode: str = _setting(
+        AUTO,
+        "blocking: collection and learning take turns (lock step), repeatable bit for bit; non_blocking: they overlap; "
+        "auto: non_blocking for impala and appo, which correct for older policies; else blocking",
+        choices=(AUTO, "blocking", "non_blocking"),
         fixed="its checkpoints hold the lanes as this mode left them",
     )
     runtime: str = _setting("local", texts_of(RUNTIMES), choices=RUNTIMES.names())

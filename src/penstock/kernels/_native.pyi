@@ -5,7 +5,7 @@ from penstock.types import Array, Arrays, StepResult
 def levels() -> list[str]: ...
 def noise(distribution: str, seed: int, lanes: Array, step: int, out: Array, level: str | None = None) -> None: ...
 def elementwise(name: str, values: Array, level: str | None = None) -> None: ...
-def gae(
+def advantages(
     reward: Array,
     value: Array,
     terminated: Array,
@@ -20,6 +20,9 @@ def gae(
     gae_lambda: float,
     advantage: Array,
     target: Array,
+    log_ratio: Array | None,
+    rho_bar: float,
+    c_bar: float,
 ) -> None: ...
 def lstm(
     x: Array,

@@ -78,7 +78,7 @@ def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool
     if not isinstance(carry, Mapping) or not all(isinstance(size, int) and size > 0 for size in carry.values()):
         raise ConfigError(f'--model {reference}: carry = {carry!r} does not name widths; write carry = {{"h": 64}}')
     if carry and not gives_value:
-        raise ConfigError(f"--model {reference} has a memory, its carry: only ppo and a2c learn with one")
+        raise ConfigError(f"--model {reference} has a memory, its carry: only ppo, a2c, impala and appo learn with one")
     layer = OwnModule(
         reference,
         outputs,

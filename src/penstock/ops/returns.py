@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.kernels.returns import gae
+from penstock.kernels.returns import Correction, gae
 from penstock.types import Array
 
-__all__ = ["advantages"]
+__all__ = ["Correction", "advantages"]
 
 
-def advantages(rollout: Mapping[str, Array], gamma: float, gae_lambda: float) -> tuple[Array, Array]:
+def advantages(
+    rollout: Mapping[str, Array], gamma: float, gae_lambda: float, correction: Correction | None = None
+) -> tuple[Array, Array]:
     """Generalised advantage estimates and value targets of one slot: two float32 ``[T, B]``.
 
     ``delta_t = r_t + gamma V(s_t+1) - V(s_t)``, ``A_t = delta_t + gamma lambda A_t+1``, target ``A_t + V(s_t)``.
@@ -19,6 +21,8 @@ def advantages(rollout: Mapping[str, Array], gamma: float, gae_lambda: float) ->
     Sources that reset in the same step list truncated rows in the side area, with ``final_value``. Other sources write
     the last observation into the next row. So an empty side area needs no distinction: no row is truncated, or the
     source is of the second kind.
+
+    With a ``correction`` both are V-trace's: see `penstock.kernels.returns.gae`.
 
     Source: Schulman et al. 2016, equations 11 and 16, https://arxiv.org/abs/1506.02438; time limits: Pardo et al.
     2018, https://arxiv.org/abs/1712.00378.
@@ -43,5 +47,6 @@ def advantages(rollout: Mapping[str, Array], gamma: float, gae_lambda: float) ->
         gae_lambda=gae_lambda,
         advantage=advantage,
         target=target,
+        correction=correction,
     )
     return advantage, target

@@ -134,7 +134,8 @@ def _actor(
     """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     if _is_own(body):
         raise ConfigError(
-            f"--model {body.model} is for ppo, a2c, dqn and apex: {algorithm} has critics that see actions as well"
+            f"--model {body.model} is for ppo, a2c, impala, appo, dqn and apex: {algorithm} has critics that see "
+            "actions as well"
         )
     trunk = _trunk(spaces, body)
     outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
@@ -142,7 +143,7 @@ def _actor(
     if network.carry:
         raise _no_memory(body, algorithm)
     if network.dropout:
-        raise ConfigError(f"--model: dropout is for ppo and a2c; {algorithm} learns without it")
+        raise ConfigError(f"--model: dropout is for ppo, a2c, impala and appo; {algorithm} learns without it")
     return PolicyGraph(trunk.encoding, network, None, head, gives_value=False, mask=spaces.mask)
 
 
@@ -178,7 +179,8 @@ def export_note(config: Config) -> str:
 
 def _no_memory(body: Body, algorithm: str) -> ConfigError:
     model = "of this table" if body.model.startswith("{") else body.model
-    return ConfigError(f"--model {model} has a memory, and {algorithm} learns from single rows: ppo and a2c can use it")
+    others = "ppo, a2c, impala and appo can use it"
+    return ConfigError(f"--model {model} has a memory, and {algorithm} learns from single rows: {others}")
 
 
 def _network(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from penstock.types import Array, Arrays
@@ -15,6 +16,11 @@ __all__ = ["StreamLearner"]
 
 class AroundPhases(Protocol):
     """The functions of an algorithm that are not phases: computed once for each rollout or minibatch."""
+
+    @property
+    def judge(self) -> Callable[[Any, Any], Any] | None:
+        """As `penstock.algorithm.Algorithm.judge`."""
+        ...
 
     @property
     def targets(self) -> Callable[[Any, Any], Any]:
@@ -62,7 +68,16 @@ class StreamLearner:
         """Compute the targets of the rollouts in ``slots``."""
         self._stepper.progress(progress)
         state = _LazyState(self._stepper.tensors())
-        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, rollout))
+        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, self._judged(rollout)))
+
+    def _judged(self, rollout: Arrays) -> Arrays:
+        """The rollout of one slot, with what the current parameters make of it if the algorithm needs that."""
+        if self._algorithm.judge is None:
+            return rollout
+        tensors = self._stepper.tensors()
+        with torch.no_grad():
+            found = self._algorithm.judge(tensors, _Sent(rollout, tensors["progress"].device))
+        return {**rollout, **{name: values.cpu().numpy() for name, values in found.items()}}
 
     def minibatches(self, indices: Array, weights: Array) -> None:
         """Take one gradient step for each row of ``indices``."""
@@ -121,3 +136,20 @@ class _LazyState(Mapping[str, Array]):
     def put(self, arrays: Mapping[str, Array]) -> None:
         """Replace the arrays of these names."""
         self._arrays.update(arrays)
+
+
+class _Sent(Mapping[str, Tensor]):
+    """Arrays as tensors on the learner's device. Each is sent there when it is used; most are never used."""
+
+    def __init__(self, arrays: Arrays, device: torch.device) -> None:
+        self._arrays = arrays
+        self._device = device
+
+    def __getitem__(self, name: str) -> Tensor:
+        return torch.from_numpy(self._arrays[name]).to(self._device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)

@@ -46,6 +46,7 @@ def build(spaces: Spaces, config: A2CConfig) -> Algorithm:
         init=partial(init_state, spaces, config),
         loss=partial(loss, policy, config),
         update=partial(update, policy.graph, config),
+        normalize_advantage=config.normalize_advantage,
     )
 
 

@@ -43,7 +43,8 @@ def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
         config,
         init=partial(init_state, spaces, config),
         loss=partial(loss, policy, config),
-        update=partial(update, policy.graph, config),
+        update=partial(update, policy.graph, config, config.adam_eps),
+        normalize_advantage=config.normalize_advantage,
     )
 
 
@@ -55,6 +56,7 @@ def actor_critic(
     init: Callable[[int], Arrays],
     loss: Callable[[Tensors, Tensors], Loss],
     update: Callable[[Tensors, Tensors], Tensors],
+    normalize_advantage: bool,
 ) -> Algorithm:
     """The functions of an on-policy actor-critic with this loss ``(state, minibatch)`` and this optimizer."""
     # A unit of a minibatch is a row, or with memory a lane of so many steps.
@@ -66,7 +68,7 @@ def actor_critic(
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
         phases=(Phase("actor_critic", partial(gradients, policy.graph, config, loss), update, noise=noise),),
-        whole=partial(whole, config),
+        whole=partial(whole, normalize_advantage),
     )
 
 
@@ -77,9 +79,9 @@ def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> 
     return {**outputs, "action": outputs["action"].reshape(-1, *shape)}
 
 
-def whole(config: ActorCriticConfig, minibatch: Tensors) -> Tensors:
+def whole(normalize_advantage: bool, minibatch: Tensors) -> Tensors:
     """The advantages of a minibatch, normalised by the mean and deviation of all that count."""
-    if not config.normalize_advantage:
+    if not normalize_advantage:
         return {}
     advantage, weight = minibatch["advantage"], minibatch["weight"]
     return {"advantage": normalised(advantage.flatten(), share_of(weight.flatten())).view_as(advantage)}
@@ -161,8 +163,8 @@ def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
     return config.lr * torch.ones_like(progress)
 
 
-def update(graph: PolicyGraph, config: PPOConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam down the gradient, clipped by its norm over all networks."""
+def update(graph: PolicyGraph, config: ActorCriticConfig, epsilon: float, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam down the gradient, clipped by its norm over all networks. ``epsilon`` is Adam's."""
     scale = clip_scale(found.values(), config.max_grad_norm)
     lr = learning_rate(config, state)
     step = state["adam_step"] + 1
@@ -170,6 +172,6 @@ def update(graph: PolicyGraph, config: PPOConfig, state: Tensors, found: Tensors
     for network in graph.networks:
         name = network.name
         at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
-        at = adam(at, scale * found[name], step, lr, config.adam_eps)
+        at = adam(at, scale * found[name], step, lr, epsilon)
         changed[name], changed[f"adam_m.{name}"], changed[f"adam_v.{name}"] = at
     return changed

@@ -29,7 +29,7 @@ def targets(config: ActorCriticConfig, state: Mapping[str, Array], rollout: Mapp
 
 def statistics(graph: PolicyGraph, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
     """Running moments of observations and value targets, with this slot's valid rows merged lane by lane."""
-    valid = rollout["valid"][: rollout["target"].shape[0]]
+    valid = rollout["valid"][:-1]
     found: dict[str, Array] = {}
     if graph.normalize_obs:
         found["obs"] = features_of(graph.encoding, rollout, len(valid))

@@ -19,6 +19,7 @@ __all__ = [
     "ActorCriticConfig",
     "PPOConfig",
     "actor_critic_spec",
+    "adam_arrays",
     "init_state",
     "initial_arrays",
     "minibatch_units",
@@ -87,9 +88,6 @@ class ActorCriticConfig:
         False,
         "let the critic learn returns that are shifted and scaled by their running mean and deviation",
         fixed=BY_NETWORKS,
-    )
-    normalize_advantage: bool = tunable(
-        True, "shift and scale the advantages of each minibatch to mean 0 and deviation 1"
     )
     clip_reward: bool = tunable(
         False, "learn from rewards cut to -1 .. 1, as is usual on Atari; reported returns are not cut"
@@ -164,6 +162,9 @@ class PPOConfig(ActorCriticConfig):
         min=0,
         max=1,
     )
+    normalize_advantage: bool = tunable(
+        True, "shift and scale the advantages of each minibatch to mean 0 and deviation 1"
+    )
     target_kl: float = tunable(
         0.0,
         "end a batch's epochs once the policy has moved this far (KL divergence); 0: never (usual: 0.01 to 0.05)",
@@ -181,13 +182,17 @@ def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
         SpaceError: penstock has no model for a space.
     """
     graph = policy_graph(spaces, config)
-    optimizer = (
+    schedule = Schedule(config.epochs, minibatch_units(graph, config), config.target_kl or None)
+    return actor_critic_spec(spaces, graph, adam_arrays(graph), schedule)
+
+
+def adam_arrays(graph: PolicyGraph) -> tuple[ArraySpec, ...]:
+    """The arrays of Adam for each network of a policy."""
+    return (
         *(ArraySpec(f"adam_m.{network.name}", network.spec.shape, "float32") for network in graph.networks),
         *(ArraySpec(f"adam_v.{network.name}", network.spec.shape, "float32") for network in graph.networks),
         ArraySpec("adam_step", (), "int64"),
     )
-    schedule = Schedule(config.epochs, minibatch_units(graph, config), config.target_kl or None)
-    return actor_critic_spec(spaces, graph, optimizer, schedule)
 
 
 def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:

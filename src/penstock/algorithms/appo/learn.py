@@ -1,0 +1,81 @@
+"""APPO: PPO's clipped surrogate on rollouts of older policies, corrected by V-trace.
+
+    L(theta) = E[ min(r A, clip(r, 1 - eps, 1 + eps) A) ],   r = pi_theta(a | s) / pi_prox(a | s)
+    A        = rho (r + gamma v' - V(s)),   rho = min(rho_bar, pi_prox(a | s) / mu(a | s))
+
+Three policies take part. mu acted. pi_prox is the learner's policy when it begins to learn from the batch: it plays the
+part of the target network of IMPACT (Luo et al. 2020, https://arxiv.org/abs/1912.00167). pi_theta is being learned, and
+the clip keeps it near pi_prox, not near mu. So an old batch is corrected, but does not hold the policy back (Hilton et
+al. 2021, https://arxiv.org/abs/2110.00641, call it decoupled).
+
+``A`` and the value targets are V-trace's (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561), from one pass of the
+networks over the batch. If mu is pi_prox, as in lock step, then APPO is PPO.
+
+Deviations: IMPACT keeps its target network for several batches and weighs each row by a clipped ratio of mu; RLlib's
+APPO adds a KL penalty to the loss, and so does IMPACT. Here each batch has its own pi_prox.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.appo.rollouts import corrected
+from penstock.algorithms.appo.spec import APPOConfig, init_state
+from penstock.algorithms.ppo import learn as ppo
+from penstock.algorithms.ppo.spec import policy_graph
+from penstock.models.policy import Policy, denormalised_value
+from penstock.types import Array, Arrays, Spaces
+
+__all__ = ["build", "judge", "targets"]
+
+LOG_PROB, VALUE = "current.log_prob", "current.value"
+
+
+def build(spaces: Spaces, config: APPOConfig) -> Algorithm:
+    """APPO on ``spaces`` as pure functions."""
+    policy = Policy(policy_graph(spaces, config), config.precision)
+    plain = ppo.build(spaces, config)
+    (phase,) = plain.phases
+    return plain._replace(
+        init_state=partial(init_state, spaces, config),
+        judge=partial(judge, policy),
+        targets=partial(targets, config),
+        phases=(phase._replace(gradients=partial(gradients, phase)),),
+    )
+
+
+def judge(policy: Policy, state: Tensors, rollout: Tensors) -> dict[str, Tensor]:
+    """Log-probabilities of the actions ``[T + 1, B]`` and values ``[T + 1, B]`` of one slot under the current policy.
+
+    Row T has no action. Its log-probability means nothing.
+    """
+    graph = policy.graph
+    steps, lanes = rollout["action"].shape[:2]
+    # A policy with memory takes whole lanes, one after the other. Any other policy takes rows in any order.
+    names = (*graph.fields, "action", *(("first",) if graph.carry else ()))
+    rows = {name: rollout[name].transpose(0, 1) for name in names}
+    if graph.carry:
+        rows |= {part.name: rollout[part.name] for part in graph.carry}
+    else:
+        rows = {name: values.flatten(0, 1) for name, values in rows.items()}
+    distribution, value, _ = policy(state, rows)
+    action = rows["action"].flatten(0, 1) if graph.carry else rows["action"]
+    if graph.normalize_value:
+        value = denormalised_value(value, state)
+    found = {LOG_PROB: distribution.log_prob(action), VALUE: value}
+    return {name: values.view(lanes, steps).T.contiguous() for name, values in found.items()}
+
+
+def targets(config: APPOConfig, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
+    """Advantages, value targets and proximal log-probabilities ``[T, B]`` of one slot, from what `judge` found."""
+    del state
+    return corrected(config, rollout, rollout[LOG_PROB][:-1], rollout[VALUE])
+
+
+def gradients(phase: Phase, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """PPO's gradients, with ratios to the proximal policy. ``phase`` is PPO's."""
+    return phase.gradients(state, {**minibatch, "log_prob": minibatch["proximal_log_prob"]}, noise)

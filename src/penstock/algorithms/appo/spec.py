@@ -1,0 +1,75 @@
+"""APPO as plain data: its hyper-parameters and the arrays of its state. Imports no torch; networks are PPO's."""
+
+from dataclasses import dataclass, replace
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.algorithms.ppo import spec as ppo
+from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
+from penstock.config.fields import BY_LANES, tunable
+from penstock.types import Arrays, ArraySpec, Spaces
+
+__all__ = ["MASKS", "APPOConfig", "init_state", "spec"]
+
+MASKS = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class APPOConfig(PPOConfig):
+    """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace."""
+
+    num_steps: int = tunable(
+        128,
+        "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 512)",
+        min=1,
+        fixed=BY_LANES,
+    )
+    mini_batch_size: int = tunable(
+        256,
+        "rows of one gradient step; fewer: noisier steps and slower updates; with lstm and gru these are the rows of "
+        "whole lanes (usual: 64 to 4096)",
+        min=1,
+    )
+    lr: float = tunable(
+        1e-3,
+        "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
+        "(usual: 1e-4 to 3e-3)",
+        min=0,
+    )
+    epochs: int = tunable(
+        4,
+        "passes over each batch; more: learns more from each row, but the policy moves further from the one that "
+        "acted (usual: 1 to 10)",
+        min=1,
+    )
+    rho_bar: float = tunable(
+        1.0,
+        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
+        "(usual: 1 to 4)",
+        min=1e-3,
+    )
+    c_bar: float = tunable(
+        1.0,
+        "largest importance weight of the rows behind it; less: the critic learns from fewer steps at a time "
+        "(usual: 1)",
+        min=0,
+    )
+
+
+def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:
+    """What penstock needs to know to run APPO on ``spaces``.
+
+    Raises:
+        SpaceError: penstock has no model for a space.
+    """
+    plain = ppo.spec(spaces, config)
+    return replace(
+        plain,
+        topology="async_on_policy",
+        targets=(*plain.targets, ArraySpec("proximal_log_prob", (), "float32")),
+        minibatch=tuple("proximal_log_prob" if name == "log_prob" else name for name in plain.minibatch),
+    )
+
+
+def init_state(spaces: Spaces, config: APPOConfig, seed: int) -> Arrays:
+    """The first state: random networks that depend on ``seed``, variances 1, everything else 0."""
+    return initial_arrays(spec(spaces, config), seed)

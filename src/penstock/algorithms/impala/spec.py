@@ -1,0 +1,91 @@
+"""IMPALA as plain data: its hyper-parameters and the arrays of its state. Imports no torch; networks are PPO's."""
+
+from dataclasses import dataclass, replace
+
+from penstock.algorithm import AlgorithmSpec, Schedule
+from penstock.algorithms.ppo.spec import (
+    ActorCriticConfig,
+    actor_critic_spec,
+    adam_arrays,
+    initial_arrays,
+    policy_graph,
+)
+from penstock.config.fields import BY_LANES, tunable
+from penstock.types import Arrays, ArraySpec, Spaces
+
+__all__ = ["MASKS", "IMPALAConfig", "init_state", "spec"]
+
+MASKS = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class IMPALAConfig(ActorCriticConfig):
+    """Hyper-parameters of IMPALA. It learns from each short batch once, whichever policy collected it."""
+
+    num_steps: int = tunable(
+        20,
+        "steps of each lane in one batch; more: less bias, but rarer updates (usual: 10 to 100)",
+        min=1,
+        fixed=BY_LANES,
+    )
+    mini_batch_size: int = tunable(
+        640,
+        "rows of one gradient step, of whole lanes; num_envs times num_steps or more: one step for each batch "
+        "(usual: 160 to 2000)",
+        min=1,
+    )
+    lr: float = tunable(
+        1e-3,
+        "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
+        "(usual: 1e-4 to 3e-3)",
+        min=0,
+    )
+    gae_lambda: float = tunable(
+        1.0,
+        "how far V-trace looks; 1: over the whole rollout; less: more from the critic, with more bias "
+        "(usual: 0.9 to 1)",
+        min=0,
+        max=1,
+    )
+    rho_bar: float = tunable(
+        1.0,
+        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
+        "(usual: 1 to 4)",
+        min=1e-3,
+    )
+    c_bar: float = tunable(
+        1.0,
+        "largest importance weight of the rows behind it; less: the critic learns from fewer steps at a time "
+        "(usual: 1)",
+        min=0,
+    )
+    adam_eps: float = tunable(
+        1e-5, "Adam's epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-3)", min=0
+    )
+
+
+def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
+    """What penstock needs to know to run IMPALA on ``spaces``.
+
+    Raises:
+        SpaceError: penstock has no model for a space.
+    """
+    graph = policy_graph(spaces, config)
+    lanes = max(1, config.mini_batch_size // config.num_steps)
+    plain = actor_critic_spec(spaces, graph, adam_arrays(graph), Schedule(1, lanes))
+    read = ("log_prob", "reward", "terminated", "truncated", "bootstrap")
+    # The networks see whole lanes. A policy with memory needs to know where they begin.
+    memory = ("first", *(part.name for part in graph.carry)) if graph.carry else ()
+    returns = (ArraySpec("target", (), "float32"),) if graph.normalize_value else ()
+    return replace(
+        plain,
+        topology="async_on_policy",
+        targets=(ArraySpec("bootstrap", (), "float32"), *returns),
+        minibatch=(*(name for name, _ in spaces.obs), "action", *read, *memory),
+        unit="lane",
+    )
+
+
+def init_state(spaces: Spaces, config: IMPALAConfig, seed: int) -> Arrays:
+    """The first state: random networks that depend on ``seed``, variances 1, everything else 0."""
+    return initial_arrays(spec(spaces, config), seed)

@@ -140,7 +140,7 @@ def test_what_is_not_the_same_as_before_is_one_line(before: dict, now: dict, say
 
 def test_a_resume_on_another_machine_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = train(tmp_path, 2)
-    monkeypatch.setattr("penstock.planning.instruction_set", lambda: "abacus")
+    monkeypatch.setattr("penstock.planning.prepared.instruction_set", lambda: "abacus")
     (line,) = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True).notes
     assert line.startswith("not bit-exact: instruction_set ")
     assert "-> abacus;" in line

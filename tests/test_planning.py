@@ -112,7 +112,7 @@ def test_several_learners_are_for_tables() -> None:
 
 def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.config.resolve.available_cores", lambda: 4)
-    monkeypatch.setattr("penstock.planning.available_cores", lambda: 4)
+    monkeypatch.setattr("penstock.planning.prepared.available_cores", lambda: 4)
     for backend, threads in (("eager", 4), ("fused", 2)):
         found = prepared(backend=backend, threads=99)
         said = f"--threads 99: each learner gets {threads}, because the {backend} update cannot use more on 4 cores"
@@ -151,7 +151,7 @@ def test_a_fresh_plan_starts_every_lane_at_its_first_episode() -> None:
 def test_batches_that_are_stepped_by_one_call_keep_to_a_core_where_there_is_none_to_spare(
     monkeypatch, env: str, vector_env: bool, cores: int, own: bool
 ) -> None:
-    monkeypatch.setattr("penstock.planning.available_cores", lambda: cores)
+    monkeypatch.setattr("penstock.planning.plans.available_cores", lambda: cores)
     run = prepared(env=env, vector_env=vector_env, num_envs=4, num_workers=2)
     assert plan(run, Path("run"), quiet=True).own_cores is own
 

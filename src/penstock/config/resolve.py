@@ -1,7 +1,7 @@
 """Decides ``sync_mode``, ``num_workers``, ``backend`` and ``threads`` where they are ``auto``, before anything starts.
 
-The config of the run folder holds the decided values. ``planning.py`` decides the inference backend and whether the
-fused update applies, because both depend on the environment's spaces.
+The config of the run folder holds the decided values. ``planning/backends.py`` decides the inference backend and
+whether the fused update applies, because both depend on the environment's spaces.
 """
 
 import os

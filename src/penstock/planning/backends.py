@@ -1,0 +1,78 @@
+"""What runs the policy and the update of a run: decided by its networks, its device and the machine.
+
+Starts nothing.
+"""
+
+from penstock.algorithm import AlgorithmSpec
+from penstock.algorithm_package import (
+    AlgorithmPackage,
+    load_functions,
+)
+from penstock.config.resolve import Demand
+from penstock.config.schema import AUTO, Config
+from penstock.envs.sources import EnvProfile
+from penstock.errors import ConfigError
+from penstock.policies.native import supports
+from penstock.registry import INFERENCE, TOPOLOGIES, UPDATES, load
+from penstock.types import BackendSpec
+
+__all__ = ["backend_of", "demand", "inference_of"]
+
+
+def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
+    """The work of an update, and its sync mode. A lower bound: convolutions use each parameter more than once."""
+    steps = None
+    if spec.table is not None:
+        schedule, _ = spec.replay()
+        steps = int(config.run.timesteps * schedule.updates_per_step)
+    rows = spec.rows(spec.schedule.mini_batch_size, config.algorithm.num_steps)
+    multiplications = rows * spec.policy.actor.num_parameters
+    # The first mode of a topology is the one that `auto` takes.
+    mode = next(iter(TOPOLOGIES[spec.topology]))
+    return Demand(_fused_applies(config, algorithm, spec), multiplications, steps, mode)
+
+
+def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> bool:
+    """Whether the update can run without torch.
+
+    Raises:
+        ConfigError: the user asked for it, and it cannot.
+    """
+    on_cpu = config.run.device == "cpu"
+    serves = (
+        spec.table is None
+        and algorithm.supports is not None
+        and bool(load_functions(algorithm.supports)(spec.policy, config.algorithm))
+    )
+    name = config.run.backend
+    if name != AUTO and UPDATES[name].native and not (on_cpu and serves):
+        refused = f"--algo {config.run.algo} with this model" if on_cpu else f"--device {config.run.device}"
+        raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
+    return on_cpu and serves
+
+
+def inference_of(config: Config, spec: AlgorithmSpec) -> str:
+    """Name of the policy backend: native where it can, then ONNX Runtime on the CPU, then torch.
+
+    Raises:
+        ConfigError: the user asked for a backend that cannot run this policy.
+    """
+    name = config.run.inference
+    if name == AUTO:
+        name = "native" if supports(spec.policy) else "onnx" if config.run.device == "cpu" else "torch"
+    if name == "native" and not supports(spec.policy):
+        raise ConfigError("--inference native runs policies of linear layers only; try --inference onnx")
+    return name
+
+
+def backend_of(
+    name: str, config: Config, profile: EnvProfile, algorithm: AlgorithmPackage, spec: AlgorithmSpec
+) -> BackendSpec:
+    """What a process needs to build the policy backend ``name``. A user's own module is exported for ONNX Runtime."""
+    backend = INFERENCE[name]
+    if backend.torch:
+        return BackendSpec(backend.build, (algorithm.learn, profile.spaces, config.algorithm, config.run.device))
+    own = spec.policy.actor.own
+    if own is None:
+        return BackendSpec(backend.build, (spec.policy,))
+    return BackendSpec(backend.build, (spec.policy, load("penstock.models.own_export:exported")(own)))

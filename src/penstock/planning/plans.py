@@ -1,0 +1,128 @@
+"""The plan of a run, from a settled config: from the beginning, or from a checkpoint that fits it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from penstock.config.resolve import available_cores
+from penstock.envs.rewards import find_reward, no_infos
+from penstock.errors import CheckpointError, ConfigError
+from penstock.experiments.checkpoints import Checkpoint
+from penstock.experiments.demonstrations import Demonstrations, find_demonstrations
+from penstock.memory.action_log import Position
+from penstock.nodes.contract import LaneStart
+from penstock.planning.prepared import Prepared
+from penstock.program.plan import LearningPlan, Plan
+from penstock.registry import UPDATES
+from penstock.types import Arrays
+
+__all__ = ["check_fits", "plan"]
+
+
+def check_fits(prepared: Prepared, checkpoint: Checkpoint) -> None:
+    """Check that the checkpoint holds every array of the state, in the shapes of the config.
+
+    Raises:
+        CheckpointError: one is missing or differs: the config or the user's own module was edited after the checkpoint
+            was written.
+    """
+    own = prepared.spec.policy.actor.own
+    what = "the run's settings" + ("" if own is None else f" and its module {own.reference}")
+    for spec in prepared.spec.state:
+        found = checkpoint.arrays.get(spec.name)
+        if found is None or found.shape != spec.shape or found.dtype != np.dtype(spec.dtype):
+            has = "missing" if found is None else f"{found.dtype.name} {list(found.shape)}"
+            raise CheckpointError(
+                f"checkpoint {checkpoint.path} does not fit {what}: its {spec.name} is {has}, they need "
+                f"{spec.dtype} {list(spec.shape)}; set them back to what the run began with"
+            )
+
+
+def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | None = None) -> Plan:
+    """The plan of a run in ``folder``, from the beginning or from a checkpoint."""
+    config, profile = prepared.config, prepared.profile
+    run = config.run
+    if not isinstance(run.num_workers, int) or not isinstance(run.threads, int):
+        raise ConfigError("a plan needs a config that is resolved")
+    fresh = Plan(
+        run=run,
+        learning=LearningPlan(
+            spec=prepared.spec,
+            algorithm_config=config.algorithm,
+            learn=prepared.learn(),
+            initial=prepared.algorithm.initial,
+            update=UPDATES[run.backend],
+            inference=prepared.inference,
+        ),
+        env=prepared.env,
+        reward=_checked_reward(prepared),
+        spaces=profile.spaces,
+        kind=profile.kind,
+        same_step=profile.same_step,
+        # EnvPool and ale-py step a batch in a thread of their own, and the caller waits for it. Without cores of its
+        # own, a process has this thread woken on the core of another process: then one step of EnvPool's took 150 us
+        # in each of two processes, instead of 75.
+        own_cores=profile.kind == "vector" and run.num_workers >= available_cores(),
+        num_steps=config.algorithm.num_steps,
+        num_workers=run.num_workers,
+        learner_threads=run.threads,
+        folder=folder,
+        manifest=prepared.manifest(),
+        starts=tuple(LaneStart() for _ in range(run.num_envs)),
+        quiet=quiet,
+        told=prepared.told,
+        demonstrations=_demonstrations(prepared),
+    )
+    if begin is None:
+        return fresh
+    return replace(
+        fresh,
+        starts=_starts(begin.arrays, config.algorithm.num_steps, restorable=profile.restorable),
+        checkpoint=begin.path,
+        resumed_update=int(begin.arrays["update"]),
+        resumed_steps=int(begin.arrays["steps"]),
+    )
+
+
+def _checked_reward(prepared: Prepared) -> str | bytes | None:
+    """The user's own reward, once it is known to be callable.
+
+    Raises:
+        EnvError: it is not.
+    """
+    if prepared.reward is not None:
+        found = find_reward(prepared.reward)
+        if found.wants_info and prepared.profile.kind == "vector":
+            raise no_infos(found, prepared.profile.name)
+    return prepared.reward
+
+
+def _demonstrations(prepared: Prepared) -> Demonstrations | None:
+    run = prepared.config.run.demonstrations
+    if run is None:
+        return None
+    return find_demonstrations(Path(run), prepared.profile.spaces, prepared.identity()["reward"])
+
+
+def _starts(arrays: Arrays, num_steps: int, *, restorable: bool) -> tuple[LaneStart, ...]:
+    """Where each lane continues: in the episode where it stopped, or with its next one if that cannot be restored."""
+    ends = np.cumsum(np.maximum(arrays["actions_count"], 0))
+    carried = [name for name in arrays if name.startswith("lane_carry.")]
+    starts = []
+    for lane, rollout in enumerate(arrays["lane_rollout"]):
+        position, count = Position(*map(int, arrays["lane_position"][lane])), int(arrays["actions_count"][lane])
+        start = LaneStart(
+            position.episode,
+            int(rollout) * num_steps,
+            int(rollout),
+            collected=int(arrays["lane_collected"][lane]),
+            spoilt=int(arrays["lane_spoilt"][lane]),
+        )
+        if restorable and count >= 0:
+            actions = arrays["actions"][ends[lane] - count : ends[lane]]
+            carry = {name.removeprefix("lane_"): arrays[name][lane] for name in carried}
+            starts.append(replace(start, position=position, actions=actions, carry=carry))
+        else:
+            starts.append(replace(start, episode=position.episode + 1))
+    return tuple(starts)

@@ -1,0 +1,181 @@
+"""A settled config: everything that can be decided, and refused, before any process of the run starts.
+
+Makes the environment once, to read its spaces. Writes no file.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock import __version__
+from penstock.algorithm import AlgorithmSpec
+from penstock.algorithm_package import (
+    AlgorithmPackage,
+    algorithms_for,
+    check_actions,
+    check_learn,
+    find_algorithm,
+)
+from penstock.config.resolve import available_cores, resolve
+from penstock.config.schema import AUTO, Config, RunConfig
+from penstock.envs.given import Given, by_value, shape_of
+from penstock.envs.imports import name_of, sendable
+from penstock.envs.masks import IN_INFO
+from penstock.envs.names import display_name, reference
+from penstock.envs.sources import EnvProfile, probe
+from penstock.errors import ConfigError
+from penstock.kernels.level import instruction_set
+from penstock.planning.backends import backend_of, demand, inference_of
+from penstock.planning.table_size import with_checked_table
+from penstock.policies.architecture import kind_of
+from penstock.policies.description import inlined
+from penstock.processes.probing import probe_apart
+from penstock.processes.starts import Processes
+from penstock.registry import UPDATES, load
+from penstock.types import BackendSpec, EnvReference
+
+__all__ = ["Prepared", "prepare"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A settled config, with its environment and its algorithm as they were found."""
+
+    config: Config
+    """No setting of the run is ``auto`` any more. The algorithm's ``model`` may be: ``spec`` holds the chosen one."""
+    env: EnvReference
+    reward: str | bytes | None
+    """The user's own reward, by name or by value. It is loaded for training only: an evaluation needs none."""
+    profile: EnvProfile
+    algorithm: AlgorithmPackage
+    spec: AlgorithmSpec
+    inference: BackendSpec
+    told: tuple[str, ...] = ()
+    """Lines on settings that got another value than the user asked for."""
+
+    def learn(self) -> str:
+        """The module of the update's functions. For the native backend it is the one without torch."""
+        fused = self.algorithm.fused
+        native = fused is not None and UPDATES[self.config.run.backend].native
+        return fused if fused is not None and native else self.algorithm.learn
+
+    def identity(self) -> dict[str, Any]:
+        """Facts that must be equal in a checkpoint's manifest before it is continued or evaluated."""
+        run = self.config.run
+        return {
+            "env": self.profile.name,
+            **shape_of(self.env),
+            "reward": None if self.reward is None else name_of(self.reward),
+            "algorithm": run.algo,
+            "spaces": repr(self.profile.spaces),
+            "num_envs": run.num_envs,
+        }
+
+    def manifest(self) -> dict[str, Any]:
+        """Facts for the manifest of every checkpoint: the run's identity, and everything that its bits depend on."""
+        run = self.config.run
+        return {
+            **self.identity(),
+            "backend": run.backend,
+            **by_value(self.env, self.reward),
+            # Not a part of the identity: `spaces` lists the remaining fields, so older checkpoints fit as well.
+            "ignore_obs": list(run.ignore_obs or ()),
+            "inference": self.inference.build,
+            "instruction_set": instruction_set(),
+            "threads": run.threads,
+            "restorable": self.profile.restorable,
+            "penstock": __version__,
+        }
+
+
+def prepare(config: Config, processes: Processes, given: Given | None = None) -> Prepared:
+    """Settle everything that is ``auto``; probe the environment and check the device.
+
+    Args:
+        config: what to run.
+        processes: one of them probes the environment.
+        given: environment, wrappers and reward that were passed as objects and have no names.
+
+    Raises:
+        UsageError: the environment, its spaces, the device or a backend cannot be used.
+    """
+    config = _with_table(config)
+    run = config.run
+    if run.device != "cpu":
+        load("penstock.updates.devices:check")(run.device)
+    given = given or Given()
+    environment = given.environment(run)
+    source = reference(environment)
+    # With `inline` the environment is made in this process, where a debugger can see it.
+    look = probe if run.runtime == "inline" else partial(probe_apart, processes)
+    algorithm = find_algorithm(run.algo)
+    check_learn(algorithm)
+    limit = run.env_timeout
+    profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), masks=algorithm.masks, reset_limit_s=limit)
+    profile = replace(profile, name=display_name(environment))
+    spec = _spec(config, algorithm, profile)
+    if run.learners > 1 and spec.table is None:
+        raise ConfigError(
+            f"--algo {run.algo} has one learner; --learners is for algorithms that learn from a table (penstock algos)"
+        )
+    for name in ("table_bytes", "demonstrations"):
+        if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
+            raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
+    if run.demonstrations is not None:
+        # An absolute path, because a run may be resumed from another working directory.
+        config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
+    wanted = run.threads
+    config = resolve(config, demand(config, algorithm, spec))
+    if spec.table is not None:
+        spec = with_checked_table(config, spec, profile)
+    name = inference_of(config, spec)
+    config = replace(config, run=replace(config.run, inference=name))
+    backend = backend_of(name, config, profile, algorithm, spec)
+    told = (*_fewer_threads(wanted, config.run), *_unused_mask(algorithm, profile))
+    reward = run.reward if given.reward is None else sendable(given.reward, "reward")
+    return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
+
+
+def _with_table(config: Config) -> Config:
+    """The config with the table of a file ``--model my_net.toml`` in place of the file's name."""
+    model = getattr(config.algorithm, "model", None)
+    if not isinstance(model, str):
+        return config
+    return replace(config, algorithm=replace(config.algorithm, model=inlined(model)))
+
+
+def _spec(config: Config, algorithm: AlgorithmPackage, profile: EnvProfile) -> AlgorithmSpec:
+    """The algorithm's spec on the environment's spaces.
+
+    Raises:
+        UsageError: it does not support the spaces, or its package gives no spec.
+    """
+    check_actions(algorithm.name, algorithm.actions, kind_of(profile.spaces.action))
+    spec = load(algorithm.spec)(profile.spaces, config.algorithm)
+    if not isinstance(spec, AlgorithmSpec):
+        raise ConfigError(f"algorithm {algorithm.name}: {algorithm.spec} gives {type(spec).__name__}, no AlgorithmSpec")
+    if spec.unit == "lane":
+        # A batch has num_envs lanes. More in a minibatch would only be padding, which costs as much as rows.
+        lanes = min(spec.schedule.mini_batch_size, config.run.num_envs)
+        spec = replace(spec, schedule=replace(spec.schedule, mini_batch_size=lanes))
+    return spec
+
+
+def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str, ...]:
+    """One line if the environment gives an action mask that the algorithm does not use; else empty."""
+    if profile.unused_mask is None:
+        return ()
+    others = algorithms_for(masks=True)
+    does = "does not see it" if profile.unused_mask == IN_INFO else "sees it as a part of the observation"
+    return (
+        f"{profile.name} gives an action mask, but {algorithm.name} uses none and {does}; to have it used: {others}",
+    )
+
+
+def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:
+    """One line if a learner gets fewer threads than asked for; else empty."""
+    if wanted in {AUTO, run.threads}:
+        return ()
+    why = f"the {run.backend} update cannot use more on {available_cores()} cores"
+    return (f"--threads {wanted}: each learner gets {run.threads}, because {why}",)

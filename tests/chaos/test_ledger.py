@@ -27,8 +27,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed_while(tmp_path: Path, groups: list[str], **settings: object):
+    values = {**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, **settings}
+    if settings.get("algo") == "impala":
+        del values["epochs"]  # It has one.
     with killing(groups, tmp_path) as killed:
-        result = train(tmp_path, 0, **{**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, **settings})
+        result = train(tmp_path, 0, **values)
     assert len(killed) >= 3
     return result
 
@@ -47,6 +50,20 @@ def test_where_collection_overlaps_learning_none_is_learned_from_twice(tmp_path,
     groups = ["learner", "env.0", "learner", "env.1", "learner"]
     result = killed_while(tmp_path, groups, sync_mode="non_blocking", max_policy_lag=lag)
     last = oracle.judge(result, log)
+    assert last["rows/stale"] > 0 or lag
+
+
+@pytest.mark.parametrize(("algo", "workers", "lag"), [("impala", 2, 0), ("impala", 4, 3), ("appo", 4, 1)])
+def test_no_batch_is_older_than_its_bound_and_what_was_dropped_for_that_is_counted(
+    tmp_path, log, algo: str, workers: int, lag: int
+) -> None:
+    """Both overlap collecting and learning by themselves."""
+    settings = {"algo": algo, "backend": "eager", "num_workers": workers, "max_policy_lag": lag, "log_interval": 1}
+    result = killed_while(tmp_path, ["learner", "env.0", "learner", "env.1"], **settings)
+    last = oracle.judge(result, log)
+    lags = [line["policy/lag"] for line in lines(result) if "policy/lag" in line]
+    assert len(lags) > UPDATES / 2
+    assert max(lags) <= lag
     assert last["rows/stale"] > 0 or lag
 
 

@@ -11,12 +11,10 @@ The paper compares them in its table 2, https://arxiv.org/abs/1802.01561.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -24,6 +22,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from benchmarks.record import destination, write
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.appo.learn import LOG_PROB, judge
 from penstock.algorithms.impala.learn import build
@@ -137,7 +136,7 @@ def main() -> int:
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 10, 50])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--timesteps", type=int, default=200_000)
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--write", type=destination, help="file for the result; without it, results are only printed")
     args = parser.parse_args()
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
@@ -150,7 +149,7 @@ def main() -> int:
                 f"{lag} updates old, {kind}: {rows[-1]['mean']:.1f} {[round(value, 1) for value in found]}", flush=True
             )
     if args.write:
-        args.write.write_text(json.dumps({"timesteps": args.timesteps, "rows": rows}, indent=1) + "\n")
+        write(args.write, {"command": "python -m benchmarks.vtrace", "timesteps": args.timesteps, "rows": rows})
     return 0
 
 

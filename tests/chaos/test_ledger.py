@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from tests.chaos import oracle
@@ -27,11 +28,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed_while(tmp_path: Path, groups: list[str], **settings: object):
-    values = {**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, **settings}
+    values = {**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, "eval_episodes": 2, **settings}
     if settings.get("algo") == "impala":
         del values["epochs"]  # It has one.
     with killing(groups, tmp_path) as killed:
-        result = train(tmp_path, 0, **values)
+        result = penstock.train({**values, "log_dir": str(tmp_path)}, quiet=True)
     assert len(killed) >= 3
     return result
 
@@ -82,8 +83,6 @@ def test_what_was_dropped_for_bad_numbers_is_what_is_missing(tmp_path, log) -> N
 
 
 def test_the_balance_goes_on_where_a_resume_does(tmp_path, log) -> None:
-    import penstock
-
     first = train(tmp_path, 0, **{**SETTINGS, "timesteps": 10 * BATCH, "runtime": "inline"})
     second = penstock.resume(first.run_folder, timesteps=20 * BATCH, quiet=True)
     last = oracle.judge(second, log)

@@ -203,9 +203,9 @@ class Algorithm(NamedTuple):
     phases. Pure."""
     phases: tuple[Phase, ...]
     judge: Callable[[Tensors, Tensors], Tensors] | None = None
-    """``(state, rollout) -> fields [T + 1, B]`` of one slot under the current parameters, for ``targets``, which finds
-    them in the rollout. Called before an update's first gradient step, on the learner's device. Pure. ``None``: the
-    rollout has all that ``targets`` needs."""
+    """``(state, rollout) -> fields [T + 1, B]`` under the current parameters, for ``targets``, which finds them in the
+    rollout. Called once before an update's first gradient step, for all its lanes, on the learner's device. Pure.
+    ``None``: the rollout has all that ``targets`` needs."""
     whole: Callable[[Tensors], Tensors] = _nothing
     """``(minibatch) -> changed fields [m]``: fields that depend on all rows of a minibatch, such as advantages that are
     normalised by their mean and deviation. Called once for each minibatch, before the phases. Pure, compiled. A phase

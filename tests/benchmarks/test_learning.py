@@ -9,6 +9,8 @@ import pytest
 from benchmarks.learning.backends import at_places, overlap
 from benchmarks.learning.run import HERE, draw, in_both_modes, preset_of, verdict
 from benchmarks.runs import Curve
+from penstock.algorithms.appo.spec import APPOConfig
+from penstock.algorithms.impala.spec import IMPALAConfig
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.config.flags import config_from_arguments
 
@@ -16,27 +18,33 @@ from penstock.config.flags import config_from_arguments
 def test_the_table_holds_every_promise() -> None:
     table = tomllib.loads((HERE / "thresholds.toml").read_text())
     promised = {
-        ("ppo", "blocking", "Pendulum-v1", 1_000_000, -200, -175),
-        ("ppo", "blocking", "CartPole-v1", 150_000, 475, None),
-        ("ppo", "blocking", "Pendulum-v1", 150_000, -200, None),
-        ("ppo", "blocking", "Acrobot-v1", 150_000, -100, None),
-        ("ppo", "blocking", "MountainCarContinuous-v0", 150_000, 90, None),
-        ("sac", "blocking", "Pendulum-v1", 12_000, -160, None),
-        ("ddpg", "blocking", "Pendulum-v1", 12_000, -160, None),
-        ("td3", "blocking", "Pendulum-v1", 10_000, -160, None),
-        *((algo, "blocking", "Pendulum-v1", 20_000, -160, None) for algo in ("dsac", "dsact")),
-        ("dqn", "blocking", "CartPole-v1", 100_000, 475, None),
+        ("ppo", "auto", "Pendulum-v1", 1_000_000, -200, -175),
+        ("ppo", "auto", "CartPole-v1", 150_000, 475, None),
+        ("ppo", "auto", "Pendulum-v1", 150_000, -200, None),
+        ("ppo", "auto", "Acrobot-v1", 150_000, -100, None),
+        ("ppo", "auto", "MountainCarContinuous-v0", 150_000, 90, None),
+        ("sac", "auto", "Pendulum-v1", 12_000, -160, None),
+        ("ddpg", "auto", "Pendulum-v1", 12_000, -160, None),
+        ("td3", "auto", "Pendulum-v1", 10_000, -160, None),
+        *((algo, "auto", "Pendulum-v1", 20_000, -160, None) for algo in ("dsac", "dsact")),
+        ("dqn", "auto", "CartPole-v1", 100_000, 475, None),
         ("dqn", "non_blocking", "CartPole-v1", 100_000, 475, None),
         ("apex", "non_blocking", "CartPole-v1", 100_000, 475, None),
-        ("ppo", "blocking", "benchmarks.learning.tasks:RanksEnv", 40_000, 9.8, None),
-        ("ppo", "blocking", "benchmarks.learning.tasks:DigitsEnv", 20_000, 9.8, None),
-        ("ppo", "blocking", "benchmarks.learning.tasks:BitsEnv", 20_000, 9.8, None),
-        ("ppo", "blocking", "benchmarks.learning.tasks:AimEnv", 30_000, 9.8, None),
-        ("ppo", "blocking", "benchmarks.learning.tasks:MaskedAimEnv", 30_000, 9.8, None),
-        ("ppo", "blocking", "benchmarks.learning.tasks:RecalledRanksEnv", 100_000, 9.8, None),
-        ("ppo", "blocking", "benchmarks.peers.stateless_cartpole:make_env", 500_000, 450, None),
-        ("ppo", "blocking", "popgym:popgym-RepeatPreviousEasy-v0", 1_000_000, 0.9, None),
-        ("ppo", "blocking", "minigrid:MiniGrid-DoorKey-5x5-v0", 500_000, 0.9, None),
+        ("ppo", "auto", "benchmarks.learning.tasks:RanksEnv", 40_000, 9.8, None),
+        ("ppo", "auto", "benchmarks.learning.tasks:DigitsEnv", 20_000, 9.8, None),
+        ("ppo", "auto", "benchmarks.learning.tasks:BitsEnv", 20_000, 9.8, None),
+        ("ppo", "auto", "benchmarks.learning.tasks:AimEnv", 30_000, 9.8, None),
+        ("ppo", "auto", "benchmarks.learning.tasks:MaskedAimEnv", 30_000, 9.8, None),
+        ("ppo", "auto", "benchmarks.learning.tasks:RecalledRanksEnv", 100_000, 9.8, None),
+        ("ppo", "auto", "benchmarks.peers.stateless_cartpole:make_env", 500_000, 450, None),
+        *((algo, "auto", "CartPole-v1", 500_000, 475, None) for algo in ("impala", "appo")),
+        *((algo, "auto", "Acrobot-v1", 1_000_000, -100, None) for algo in ("impala", "appo")),
+        *(
+            (algo, "auto", "benchmarks.peers.stateless_cartpole:make_env", 1_000_000, 400, None)
+            for algo in ("impala", "appo")
+        ),
+        ("ppo", "auto", "popgym:popgym-RepeatPreviousEasy-v0", 1_000_000, 0.9, None),
+        ("ppo", "auto", "minigrid:MiniGrid-DoorKey-5x5-v0", 500_000, 0.9, None),
     }
     found = set()
     for row in table.values():
@@ -50,10 +58,13 @@ def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> No
     plain = [name for name, row in table.items() if preset_of(row) is None]
     of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked"]
     of_memory = ["recalled-choice", "cartpole-lstm", "cartpole-gru", "repeat-previous-gru"]
-    assert plain == ["pendulum", *of_actions, *of_memory, "door-key"]
+    lagging = [f"{algo}-{task}" for algo in ("impala", "appo") for task in ("cartpole", "acrobot", "lstm")]
+    assert plain == ["pendulum", *of_actions, *of_memory, "door-key", *lagging]
     assert preset_of(table["dqn-cartpole-overlapping"]) == "dqn-cartpole"
     config = config_from_arguments(table["pendulum"]["arguments"])
     assert config.algorithm == PPOConfig()
+    assert config_from_arguments(table["impala-cartpole"]["arguments"]).algorithm == IMPALAConfig()
+    assert config_from_arguments(table["appo-cartpole"]["arguments"]).algorithm == APPOConfig()
 
 
 def test_rows_of_both_modes_have_a_name_for_each() -> None:

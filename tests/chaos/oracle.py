@@ -51,8 +51,8 @@ class Numbered(gymnasium.Env):
         return np.array([self.lane, self.episode, self.steps], np.float32)
 
 
-def noting(updater, obs: np.ndarray):
-    """Let an updater of a stream write down the ids of its rows.
+def noting(updater, obs: np.ndarray, unit: str = "row"):
+    """Let an updater of a stream write down the ids of its rows, ``obs`` ``[slots, T + 1, lanes, 3]``.
 
     The ids are logged with the optimizer's step after the update.
     """
@@ -63,7 +63,10 @@ def noting(updater, obs: np.ndarray):
             super().begin(slots, progress)
 
         def minibatches(self, indices, weights) -> None:
-            ids = obs.reshape(-1, 3)[indices[weights > 0]].astype(int)
+            rows = indices[weights > 0]
+            if unit == "lane":
+                rows = rows[:, None] + np.arange(obs.shape[1] - 1) * obs.shape[2]
+            ids = obs.reshape(-1, 3)[rows.reshape(-1)].astype(int)
             self.seen |= {(int(lane), int(episode) * LENGTH + int(step)) for lane, episode, step in ids}
             super().minibatches(indices, weights)
 
@@ -83,7 +86,7 @@ def build_eager(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]):
         eager,
     )  # imported here, because it imports torch, which the environments' processes must not
 
-    return noting(eager.build(settings, arrays), arrays["obs"])
+    return noting(eager.build(settings, arrays), arrays["obs"], settings.spec.unit)
 
 
 def build_fused(settings: UpdaterSettings, arrays: Mapping[str, np.ndarray]):

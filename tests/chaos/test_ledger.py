@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from tests.chaos import oracle
@@ -27,8 +28,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed_while(tmp_path: Path, groups: list[str], **settings: object):
+    values = {**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, "eval_episodes": 2, **settings}
+    if settings.get("algo") == "impala":
+        del values["epochs"]  # It has one.
     with killing(groups, tmp_path) as killed:
-        result = train(tmp_path, 0, **{**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, **settings})
+        result = penstock.train({**values, "log_dir": str(tmp_path)}, quiet=True)
     assert len(killed) >= 3
     return result
 
@@ -50,6 +54,20 @@ def test_where_collection_overlaps_learning_none_is_learned_from_twice(tmp_path,
     assert last["rows/stale"] > 0 or lag
 
 
+@pytest.mark.parametrize(("algo", "workers", "lag"), [("impala", 2, 0), ("impala", 4, 3), ("appo", 4, 1)])
+def test_no_batch_is_older_than_its_bound_and_what_was_dropped_for_that_is_counted(
+    tmp_path, log, algo: str, workers: int, lag: int
+) -> None:
+    """Both overlap collecting and learning by themselves."""
+    settings = {"algo": algo, "backend": "eager", "num_workers": workers, "max_policy_lag": lag, "log_interval": 1}
+    result = killed_while(tmp_path, ["learner", "env.0", "learner", "env.1"], **settings)
+    last = oracle.judge(result, log)
+    lags = [line["policy/lag"] for line in lines(result) if "policy/lag" in line]
+    assert len(lags) > UPDATES / 2
+    assert max(lags) <= lag
+    assert last["rows/stale"] > 0 or lag
+
+
 class Spoilt(oracle.Numbered):
     """Episodes whose number modulo 7 is 3, without the first of them, have a reward that is NaN."""
 
@@ -65,8 +83,6 @@ def test_what_was_dropped_for_bad_numbers_is_what_is_missing(tmp_path, log) -> N
 
 
 def test_the_balance_goes_on_where_a_resume_does(tmp_path, log) -> None:
-    import penstock
-
     first = train(tmp_path, 0, **{**SETTINGS, "timesteps": 10 * BATCH, "runtime": "inline"})
     second = penstock.resume(first.run_folder, timesteps=20 * BATCH, quiet=True)
     last = oracle.judge(second, log)

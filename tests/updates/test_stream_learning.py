@@ -70,3 +70,19 @@ def test_targets_that_read_no_state_move_none() -> None:
     learner = Learner()
     learner.begin([0, 1], 0.5)
     assert learner.stepper.state.looked_at == []
+
+
+def test_the_bits_of_a_minibatch_do_not_depend_on_those_before_it_in_the_same_call():
+    """30 float32 rows are 120 bytes. Unless it is copied, the second minibatch begins where a sum may differ."""
+    starts: list[int] = []
+
+    class Noting(Stepper):
+        def step(self, parts, weights, exchange):
+            starts.extend(values.data_ptr() % 64 for part in parts for values in part.values())
+
+    batch = Batch(counting.stream(), ("reward",), counting.spec(30).targets, torch.device("cpu"), staged=False)
+    learner = StreamLearner(counting.build(), batch, 30, 1)
+    learner._stepper = Noting()
+    learner.minibatches(np.zeros((3, 30), np.int64), np.ones((3, 30), np.float32))
+    assert len(starts) == 6
+    assert set(starts) == {0}

@@ -53,6 +53,8 @@ class Batch:
             staged: keep a copy of the rows on the device, if it cannot read the stream's memory.
             per_lane: fields that a slot holds once for each lane, ``[slots, lanes, ...]``.
         """
+        self.per_lane = tuple(per_lane)
+        """Fields that a slot holds once for each lane."""
         self._rows = Rows(arrays, fields, targets, per_lane)
         self._host = {name: torch.from_numpy(values) for name, values in self._rows.flat.items()}
         self._device = device

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,9 @@ from penstock.updates.inbox import in_parts
 from penstock.updates.learning import Stepper
 
 __all__ = ["StreamLearner"]
+
+ALIGNMENT = 64
+"""Bytes; torch allocates at multiples of it."""
 
 
 class AroundPhases(Protocol):
@@ -68,16 +72,25 @@ class StreamLearner:
         """Compute the targets of the rollouts in ``slots``."""
         self._stepper.progress(progress)
         state = _LazyState(self._stepper.tensors())
-        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, self._judged(rollout)))
+        judged = iter(self._judged(slots))
+        self._batch.prepare(slots, lambda rollout: self._algorithm.targets(state, {**rollout, **next(judged)}))
 
-    def _judged(self, rollout: Arrays) -> Arrays:
-        """The rollout of one slot, with what the current parameters make of it if the algorithm needs that."""
+    def _judged(self, slots: Sequence[int]) -> list[Arrays]:
+        """What the current parameters make of the rollout of each slot, if the algorithm needs that.
+
+        All slots are judged at once, because the bits of a product may depend on its number of rows. So they do not
+        depend on the number of workers, among which the lanes are divided.
+        """
         if self._algorithm.judge is None:
-            return rollout
+            return [{} for _ in slots]
         tensors = self._stepper.tensors()
+        rollouts = [self._batch.rollout(slot) for slot in slots]
         with torch.no_grad():
-            found = self._algorithm.judge(tensors, _Sent(rollout, tensors["progress"].device))
-        return {**rollout, **{name: values.cpu().numpy() for name, values in found.items()}}
+            found = self._algorithm.judge(tensors, _Joined(rollouts, self._batch.per_lane, tensors["progress"].device))
+        parts = {name: np.split(values.cpu().numpy(), len(slots), axis=1) for name, values in found.items()}
+        return [
+            {name: np.ascontiguousarray(values[place]) for name, values in parts.items()} for place in range(len(slots))
+        ]
 
     def minibatches(self, indices: Array, weights: Array) -> None:
         """Take one gradient step for each row of ``indices``."""
@@ -91,7 +104,7 @@ class StreamLearner:
         columns = [values[: len(weights)].unbind() for values in self._rows.values()]
         of_parts = weights.reshape(len(weights), self._parts, -1).sum(2)
         for values, counts in zip(zip(*columns, strict=True), of_parts.tolist(), strict=True):
-            minibatch = dict(zip(self._rows, values, strict=True))
+            minibatch = dict(zip(self._rows, map(_aligned, values), strict=True))
             minibatch |= self._algorithm.whole(minibatch)
             # A part of padding alone has no mean. Padding is at the end, so such parts are the last ones.
             parts = [part for part, count in zip(in_parts(minibatch, self._parts), counts, strict=True) if count]
@@ -109,6 +122,15 @@ class StreamLearner:
             changed |= self._algorithm.statistics(state, self._batch.rollout(slot))
             state.put(changed)
         self.load(changed)
+
+
+def _aligned(values: Tensor) -> Tensor:
+    """The values, copied unless they begin at a multiple of ``ALIGNMENT``.
+
+    The bits of a sum may depend on where its numbers begin. How many minibatches are gathered at a time depends on
+    their speed, and so does the place of a minibatch among them.
+    """
+    return values if values.data_ptr() % ALIGNMENT == 0 else values.clone()
 
 
 class _LazyState(Mapping[str, Array]):
@@ -138,18 +160,23 @@ class _LazyState(Mapping[str, Array]):
         self._arrays.update(arrays)
 
 
-class _Sent(Mapping[str, Tensor]):
-    """Arrays as tensors on the learner's device. Each is sent there when it is used; most are never used."""
+class _Joined(Mapping[str, Tensor]):
+    """The rollouts of several slots as one, their lanes side by side, on the learner's device.
 
-    def __init__(self, arrays: Arrays, device: torch.device) -> None:
-        self._arrays = arrays
+    A field is joined and sent there when it is used; most are never used.
+    """
+
+    def __init__(self, rollouts: Sequence[Arrays], per_lane: Sequence[str], device: torch.device) -> None:
+        self._rollouts = rollouts
+        self._per_lane = per_lane
         self._device = device
 
     def __getitem__(self, name: str) -> Tensor:
-        return torch.from_numpy(self._arrays[name]).to(self._device)
+        axis = 0 if name in self._per_lane else 1
+        return torch.from_numpy(np.concatenate([rollout[name] for rollout in self._rollouts], axis)).to(self._device)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+        return iter(self._rollouts[0])
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return len(self._rollouts[0])

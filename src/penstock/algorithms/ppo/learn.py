@@ -28,7 +28,18 @@ from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
 from penstock.policies import PolicyGraph
 from penstock.types import Arrays, NoiseSpec, Spaces
 
-__all__ = ["Loss", "act", "actor_critic", "actor_critic_loss", "build", "learning_rate", "loss", "update", "whole"]
+__all__ = [
+    "Loss",
+    "act",
+    "actor_critic",
+    "actor_critic_loss",
+    "adam_step",
+    "build",
+    "learning_rate",
+    "loss",
+    "update",
+    "whole",
+]
 
 Loss: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 """A loss, a scalar, and what it is made of: name -> scalar."""
@@ -43,7 +54,7 @@ def build(spaces: Spaces, config: PPOConfig) -> Algorithm:
         config,
         init=partial(init_state, spaces, config),
         loss=partial(loss, policy, config),
-        update=partial(update, policy.graph, config, config.adam_eps),
+        update=partial(update, policy.graph, config),
         normalize_advantage=config.normalize_advantage,
     )
 
@@ -163,7 +174,12 @@ def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
     return config.lr * torch.ones_like(progress)
 
 
-def update(graph: PolicyGraph, config: ActorCriticConfig, epsilon: float, state: Tensors, found: Tensors) -> Tensors:
+def update(graph: PolicyGraph, config: PPOConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam with the settings of PPO."""
+    return adam_step(graph, config, config.adam_eps, state, found)
+
+
+def adam_step(graph: PolicyGraph, config: ActorCriticConfig, epsilon: float, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam down the gradient, clipped by its norm over all networks. ``epsilon`` is Adam's."""
     scale = clip_scale(found.values(), config.max_grad_norm)
     lr = learning_rate(config, state)

@@ -114,7 +114,7 @@ def test_policies_without_a_value_act_and_are_exported_the_same(tmp_path, name: 
         acted = policy({field.removeprefix("obs."): values for field, values in fields.items()})
     assert len(np.unique(acted)) > 1
     session = onnxruntime.InferenceSession(export(tmp_path, spaces, graph, state))
-    assert [output.name for output in session.get_outputs()] == ["action"]
+    assert [output.name for output in session.get_outputs()] == ["action", *graph.head.gives]
     np.testing.assert_allclose(session.run(["action"], fields)[0], acted, atol=1e-5)
 
 

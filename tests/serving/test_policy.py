@@ -12,6 +12,7 @@ from penstock.inference import native
 from penstock.policies.architecture import Body, deterministic_actor, q_network, squashed_actor
 from penstock.serving.export import export
 from penstock.serving.policy import Policy
+from penstock.serving.run_policy import RunPolicy
 from penstock.types import Arrays, Box, Discrete, Spaces
 
 PLAIN = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0)))
@@ -23,7 +24,7 @@ def make(spaces: Spaces) -> tuple[Policy, Arrays]:
     config = PPOConfig(hidden_sizes=(8,))
     state = init_state(spaces, config, 1)
     graph = spec(spaces, config).policy
-    return Policy(spaces, graph, native.build(graph), state), state
+    return RunPolicy(spaces, graph, native.build(graph), state), state
 
 
 def test_one_observation_and_a_batch_give_the_same_actions() -> None:
@@ -104,7 +105,7 @@ def test_policies_without_a_value_act_and_are_exported_the_same(tmp_path, name: 
     graph = build(spaces, Body("auto", (16,), "relu"), name)
     actor = graph.actor.initial(np.random.default_rng(0))
     state = {"actor": actor + np.random.default_rng(1).normal(0.0, 0.3, actor.shape).astype(np.float32)}
-    policy = Policy(spaces, graph, native.build(graph), state)
+    policy = RunPolicy(spaces, graph, native.build(graph), state)
     generator = np.random.default_rng(2)
     if spaces is PLAIN:
         fields = {"obs": generator.uniform(-1, 1, (50, 3)).astype(np.float32)}

@@ -1,10 +1,11 @@
-"""The policy of a run as a function: observations in, greedy actions in the environment's own units out.
+"""A trained policy as a function: observations in, greedy actions in the environment's own units out.
 
-Runs on the same policy backend as training. Imports torch only if that backend is torch.
+Checks observations and gives actions their form. What computes them: `RunPolicy` or `BundlePolicy`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,30 +13,51 @@ from penstock.envs.actions import batched, cutter
 from penstock.envs.fields import one_line
 from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError, UsageError
-from penstock.policies import PolicyGraph
-from penstock.policies.session import Session
-from penstock.types import Array, Arrays, ArraySpec, Composite, Discrete, PolicyBackend, Space, Spaces
+from penstock.types import Array, Arrays, ArraySpec, Composite, Discrete, Space, Spaces
 
-__all__ = ["Policy", "PolicySession"]
+__all__ = ["Lanes", "Policy", "PolicySession"]
 
 
-class Policy:
+class Lanes(Protocol):
+    """Lanes in which a policy acts greedily, step after step."""
+
+    @property
+    def carry(self) -> Arrays:
+        """Name -> ``[n, ...]``: what the next answer of each lane begins with. Its arrays may be written."""
+        ...
+
+    @property
+    def environment_action(self) -> Array:
+        """``[n, ...]``: the last actions, in the environment's units; see `penstock.kernels.actions`."""
+        ...
+
+    def act(self, given: Mapping[str, Array]) -> None:
+        """Answer for all lanes, and hand the carry on.
+
+        Args:
+            given: the observation fields ``[n, ...]``, n at least 1; and ``first`` bool ``[n]``: which lanes begin an
+                episode.
+        """
+        ...
+
+
+class Policy(ABC):
     """A policy with its parameters. Only one thread at a time may use it.
 
     ``policy(obs)`` answers one question by itself. A policy with memory acts in a session: ``policy.session(n)``.
 
     Attributes:
         spaces: its observation fields and its action space.
-        backend: runs the policy, as in training and evaluation.
+        carry: what it remembers of one lane: names, shapes and dtypes; empty for a policy without memory.
     """
 
-    def __init__(
-        self, spaces: Spaces, graph: PolicyGraph, backend: PolicyBackend, published: Mapping[str, Array]
-    ) -> None:
+    def __init__(self, spaces: Spaces, carry: tuple[ArraySpec, ...]) -> None:
         self.spaces = spaces
-        self.backend = backend
-        self._graph = graph
-        backend.load(published)
+        self.carry = carry
+
+    @abstractmethod
+    def begin(self, lanes: int) -> Lanes:
+        """Begin to act in so many lanes, without checks."""
 
     def session(self, lanes: int = 1) -> "PolicySession":
         """Begin to act in so many lanes, each at the beginning of an episode.
@@ -45,7 +67,7 @@ class Policy:
         """
         if not isinstance(lanes, int) or lanes < 1:
             raise UsageError(f"a session has 1 lane or more, not {one_line(lanes)}")
-        return PolicySession(self, self._graph, lanes)
+        return PolicySession(self, lanes)
 
     def __call__(self, obs: Any, *, action_mask: Any = None) -> Any:  # noqa: ANN401 - whatever its space holds
         """Greedy actions.
@@ -65,11 +87,11 @@ class Policy:
                 mask is missing, has another width, or forbids everything.
             UsageError: the policy has a memory, so that its answer depends on those before.
         """
-        if self._graph.carry:
+        if self.carry:
             raise UsageError("this policy has a memory: let it act in a session, policy.session(n).act(obs)")
         fields, batched = self.fields(obs, action_mask)
         count = len(next(iter(fields.values())))
-        out = PolicySession(self, self._graph, count).answer(fields)
+        out = PolicySession(self, count).answer(fields)
         if batched:
             return self.batch(out)
         (action,) = cutter(self.spaces.action, 1)(out)
@@ -121,21 +143,19 @@ class PolicySession:
             another session of the same policy, which then goes on where this one stopped.
     """
 
-    def __init__(self, policy: Policy, graph: PolicyGraph, lanes: int) -> None:
+    def __init__(self, policy: Policy, lanes: int) -> None:
         self._policy = policy
-        self._session = Session(graph, policy.spaces.action, np.arange(lanes))
+        self._lanes = policy.begin(lanes)
         self._first = np.zeros(lanes, np.bool_)
-        spec = policy.spaces.action_spec()
-        self._action = np.zeros((lanes, *spec.shape), spec.dtype)
 
     @property
     def carry(self) -> Arrays:
         """Name -> ``[n, ...]``. To write into these arrays, or to assign others, changes what the session remembers."""
-        return self._session.carry
+        return self._lanes.carry
 
     @carry.setter
     def carry(self, carry: Mapping[str, Array]) -> None:
-        own = self._session.carry
+        own = self._lanes.carry
         wanted = {name: values.shape for name, values in own.items()}
         given = {name: np.shape(values) for name, values in carry.items()}
         if given != wanted:
@@ -166,14 +186,14 @@ class PolicySession:
         if begins.dtype.kind not in "biu" or begins.shape not in {(), (lanes,)} or not np.isin(begins, (0, 1)).all():
             raise BadDataError(f"first is {one_line(first)}: give true or false, or one for each of {lanes} lanes")
         self._first[...] = begins
-        return self._policy.batch(self.answer({**fields, "first": self._first}).copy())
+        return self._policy.batch(self.answer(fields).copy())
 
     def answer(self, given: Arrays) -> Array:
         """The actions for observation fields that are checked, in an array of this session."""
         # The kernels need at least one row.
         if len(self._first):
-            self._session.act(self._policy.backend, given, {"action": self._action})
-        return self._session.environment_action
+            self._lanes.act({**given, "first": self._first})
+        return self._lanes.environment_action
 
 
 def _array(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.inference.onnx.writer import Writer
 from penstock.policies import Categorical, Composed, Deterministic, EpsilonGreedy, Head, SquashedGaussian
 from penstock.policies.heads import FORBIDDEN
-from penstock.types import ActionSpace, Box, Composite, Discrete, Leaf, LeafPath, MultiDiscrete
+from penstock.types import ActionSpace, Box, Composite, Discrete, Leaf, LeafPath
 
 __all__ = ["Exploring", "answer", "declare_answer", "declare_noise", "declare_rest", "possible", "to_environment"]
 

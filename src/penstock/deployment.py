@@ -98,11 +98,12 @@ def export(
     own = graph.actor.own
     exported = b"" if own is None else load("penstock.models.own_export:exported")(own)
     model = onnx_bytes(graph, spaces, published, exported, noise=noise)
-    files = {GRAPHS["fp32"]: model, SAMPLE: pack_sample(sample)}
     inputs, outputs = ports_of(graph, spaces, noise=noise)
     facts = Facts(_origin(folder, trained), __version__, quantize or "fp32", spaces, inputs, outputs)
+    given = facts.filled(sample.inputs)
+    files = {GRAPHS["fp32"]: model, SAMPLE: pack_sample(Sample(given, sample.outputs))}
     if quantize is not None:
-        files[GRAPHS[quantize]] = quantized(model, quantize, facts.filled(sample.inputs))
+        files[GRAPHS[quantize]] = quantized(model, quantize, given)
     if "safetensors" in format:
         files[PARAMETERS] = safetensors.numpy.save(_named(graph, published))
     if "torch" in format:

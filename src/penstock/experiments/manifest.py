@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "FORMAT",
     "MANIFEST",
+    "SIZE_LIMIT",
     "Damage",
     "content_of",
     "listed",

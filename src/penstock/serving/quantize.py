@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from penstock.errors import ConfigError
+from penstock.inference.onnx import CPU
 from penstock.types import Array
 
 __all__ = ["Precision", "quantized"]
@@ -48,16 +49,37 @@ def quantized(model: bytes, precision: Precision, inputs: Mapping[str, Array]) -
     """
     import onnx  # noqa: PLC0415 - importing this module must stay light
 
-    graph = onnx.ModelProto.FromString(model)
-    if not _weighed(graph.graph):
-        raise ConfigError(f"the policy has no layer that {precision} could make smaller")
     with _quiet():
-        found = _int8(graph, inputs) if precision == "int8" else _fp16(graph)
+        folded = _folded(model)
+        if not _weighed(folded.graph):
+            raise ConfigError(f"the policy has no layer that {precision} could make smaller")
+        found = _int8(folded, inputs) if precision == "int8" else _fp16(folded)
     onnx.checker.check_model(found)
     return bytes(found.SerializeToString())
 
 
-def _int8(model: Any, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401 - onnx has no types
+def _folded(model: bytes) -> Any:  # noqa: ANN401 - onnx has no types
+    """The model with all constants computed: a user's own module transposes and renames its weights.
+
+    Every node has a name of its own.
+    """
+    import onnxruntime  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.onnx"
+        options = onnxruntime.SessionOptions()
+        # Basic: what comes out has operations of ONNX only, and runs anywhere.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(path)
+        options.log_severity_level = 3
+        onnxruntime.InferenceSession(model, options, providers=[CPU])
+        folded = _read(path)
+    for place, node in enumerate(folded.graph.node):
+        node.name = f"{node.op_type}_{place}"
+    return folded
+
+
+def _int8(model: Any, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static  # noqa: PLC0415
 
     apart = _last(model.graph) | _first(model.graph)
@@ -160,9 +182,6 @@ def _reader(inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401
 def _weighed(graph: Any) -> list[Any]:  # noqa: ANN401
     """The nodes that multiply by a weight."""
     constants = {tensor.name for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type in {"Identity", "Transpose", "Reshape"} and node.input[0] in constants:
-            constants.add(node.output[0])
     return [
         node
         for node in graph.node

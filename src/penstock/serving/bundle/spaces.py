@@ -48,9 +48,7 @@ def _leaf(space: Leaf) -> dict[str, Any]:
 
 
 def _bounds(bounds: Sequence[float]) -> list[float | None]:
-    # One bound stands for all elements, as in `Box`.
-    few = bounds[:1] if len(set(bounds)) == 1 else bounds
-    return [bound if math.isfinite(bound) else None for bound in few]
+    return [bound if math.isfinite(bound) else None for bound in bounds]
 
 
 def _space(found: Mapping[str, Any]) -> Space:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.errors import BundleError
 from penstock.experiments.durable import replace_folder, write_folder
-from penstock.experiments.manifest import MANIFEST, seal
+from penstock.experiments.manifest import MANIFEST, SIZE_LIMIT, seal
 from penstock.serving.bundle.contents import FORMAT, Facts
 from penstock.serving.bundle.reading import is_bundle
 
@@ -40,7 +40,10 @@ def write_bundle(folder: Path, facts: Facts, files: Mapping[str, bytes]) -> None
     check_place(folder)
     # The path may end in a slash or a dot, and the partial folder must lie beside it.
     folder = folder.absolute()
-    whole = {**files, MANIFEST: seal(FORMAT, facts.to_json(), files)}
+    manifest = seal(FORMAT, facts.to_json(), files)
+    if len(manifest) > SIZE_LIMIT:
+        raise BundleError(f"cannot write {folder}: the bounds of its spaces take more than {SIZE_LIMIT:,} bytes")
+    whole = {**files, MANIFEST: manifest}
     try:
         if folder.exists():
             replace_folder(folder, whole)

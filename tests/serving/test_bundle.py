@@ -1,7 +1,9 @@
 """A bundle of every algorithm, action and network acts as its run does, in every format and precision."""
 
+import hashlib
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 import penstock
 from penstock.envs.sources import open_source
 from penstock.errors import BundleError, ConfigError, RunFolderError
+from penstock.experiments.manifest import seal
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.inference.onnx import open_session
 from penstock.policies import Gaussian
@@ -102,8 +105,7 @@ def played(policy, run: Path, lanes: int = 3, steps: int = 12):
     obs = source.reset(range(lanes))
     actions = []
     for step in range(steps):
-        session._first[...] = first
-        action = session.answer(obs)
+        action = session.answer({**obs, "first": first})
         actions.append(action.copy())
         result = source.step(action, lambda lane, step=step: 100 * step + lane)
         first = (result.terminated | result.truncated) if source.same_step else result.reset
@@ -115,22 +117,37 @@ def played(policy, run: Path, lanes: int = 3, steps: int = 12):
 @pytest.mark.parametrize("name", RUNS)
 def test_it_acts_as_its_run_does(trained, tmp_path, name: str) -> None:
     run = trained(name)
-    out = penstock.export(run, tmp_path / "policy", format=("onnx", "safetensors", "torch"), observations=24)
+    out = penstock.export(run, tmp_path / "policy", observations=24)
     bundle, policy, own = read_bundle(out), penstock.load_policy(out), penstock.load_policy(run)
     assert policy.spaces == own.spaces
     assert [spec.name for spec in policy.carry] == [spec.name for spec in own.carry]
     np.testing.assert_allclose(played(policy, run), played(own, run), rtol=1e-5, atol=1e-5)
+    sample = bundle.sample()
+    assert sample.rows == 24
+    ports = {f"input.{port.name}": port for port in bundle.facts.inputs}
+    ports |= {f"output.{port.name}": port for port in bundle.facts.outputs}
+    with np.load(out / "sample.npz") as file:
+        shapes = {name: (values.dtype.name, values.shape) for name, values in file.items()}
+    assert shapes == {name: (port.dtype, (24, *port.shape)) for name, port in ports.items()}
     found = penstock.verify(out, against=run, observations=40)
     assert found.passed, found.table()
     assert [report.precision for report in found.reports] == ["fp32", "fp32"]
+
+
+@pytest.mark.parametrize("name", ["ppo, box", "ppo, masked composite, lstm", "dqn, image", "own module with memory"])
+def test_torch_and_safetensors_hold_the_same_policy(trained, tmp_path, name: str) -> None:
+    run = trained(name)
+    out = penstock.export(run, tmp_path / "policy", format=("onnx", "safetensors", "torch"), observations=24)
+    bundle = read_bundle(out)
     sample = bundle.sample()
-    assert sample.rows == 24
     program = torch.export.load(out / "policy.pt2").module()
     answered = program({name: torch.as_tensor(values) for name, values in sample.inputs.items()})
     for port in bundle.facts.outputs:
         values = answered[port.name].numpy()
         assert (values.dtype.name, values.shape) == (port.dtype, (24, *port.shape))
         np.testing.assert_allclose(values, sample.outputs[port.name], rtol=1e-4, atol=1e-4)
+    # Any number of rows will do.
+    assert len(program({name: torch.as_tensor(values[:1]) for name, values in sample.inputs.items()})) == len(answered)
     parameters = safetensors.numpy.load_file(out / "parameters.safetensors")
     state = safetensors.numpy.load_file(run / "checkpoints" / bundle.facts.run["checkpoint"] / "state.safetensors")
     actor = [values.size for name, values in parameters.items() if name.startswith("actor.")]
@@ -139,15 +156,12 @@ def test_it_acts_as_its_run_does(trained, tmp_path, name: str) -> None:
 
 # What int8 makes of an untrained network is close, but near ties of its preferences may turn.
 QUANTIZED = (
-    "ppo",
     "ppo, box",
-    "ppo, lstm",
     "ppo, gru, shared",
     "ppo, masked composite, lstm",
     "ppo, image",
     "dqn, image",
     "sac",
-    "dsact",
     "own module with memory",
 )
 
@@ -256,6 +270,37 @@ def test_a_newer_format_is_one_line(bundle) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     (bundle / "manifest.json").write_text(json.dumps({**manifest, "format": 9}))
     with pytest.raises(BundleError, match="it has format 9, which a newer penstock wrote"):
+        penstock.load_policy(bundle)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"kind": "training"}, "manifest.json is not that of a policy"),
+        ({"spaces": {"action": 3}}, "manifest.json is not that of a policy"),
+        ({"files": {}}, "manifest.json does not list policy.onnx"),
+        ({"files": []}, "manifest.json is not that of a policy"),
+    ],
+)
+def test_a_manifest_of_something_else_is_one_line(bundle, change, text) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    files = manifest.pop("files") if "files" not in change else change["files"]
+    del manifest["manifest_sha256"]
+    body = {**manifest, "files": files, **change}
+    content = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    sealed = {**body, "manifest_sha256": hashlib.sha256(content.encode()).hexdigest()}
+    (bundle / "manifest.json").write_text(json.dumps(sealed))
+    with pytest.raises(BundleError, match=f"cannot be used: {re.escape(text)}$"):
+        penstock.load_policy(bundle)
+
+
+def test_a_manifest_leads_to_no_file_outside(bundle, tmp_path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    found = read_bundle(bundle)
+    sealed = seal(1, found.facts.to_json(), {**found.files, "../secret": b"secret"})
+    (bundle / "manifest.json").write_bytes(sealed)
+    with pytest.raises(BundleError, match=r"lists \.\./secret, which is no file of a bundle$"):
         penstock.load_policy(bundle)
 
 

@@ -35,8 +35,8 @@ class Lanes(Protocol):
         """Answer for all lanes, and hand the carry on.
 
         Args:
-            given: the observation fields ``[n, ...]``, n at least 1; and ``first`` bool ``[n]``: which lanes begin an
-                episode.
+            given: the observation fields ``[n, ...]``, n at least 1; for a policy with memory also ``first`` bool
+                ``[n]``: which lanes begin an episode.
         """
         ...
 
@@ -186,13 +186,17 @@ class PolicySession:
         if begins.dtype.kind not in "biu" or begins.shape not in {(), (lanes,)} or not np.isin(begins, (0, 1)).all():
             raise BadDataError(f"first is {one_line(first)}: give true or false, or one for each of {lanes} lanes")
         self._first[...] = begins
-        return self._policy.batch(self.answer(fields).copy())
+        return self._policy.batch(self.answer({**fields, "first": self._first}).copy())
 
     def answer(self, given: Arrays) -> Array:
-        """The actions for observation fields that are checked, in an array of this session."""
+        """The actions for observation fields that are checked, in an array of this session.
+
+        Args:
+            given: the fields ``[n, ...]``; for a policy with memory also ``first`` bool ``[n]``.
+        """
         # The kernels need at least one row.
         if len(self._first):
-            self._lanes.act({**given, "first": self._first})
+            self._lanes.act(given)
         return self._lanes.environment_action
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.errors import BundleError
 from penstock.experiments.manifest import MANIFEST, Damage, content_of, unseal, verified
-from penstock.serving.bundle.contents import FORMAT, GRAPHS, SAMPLE, Facts
+from penstock.serving.bundle.contents import FORMAT, GRAPHS, PARAMETERS, PROGRAM, SAMPLE, Facts
 from penstock.serving.bundle.sample import Sample, unpack_sample
 
 __all__ = ["Bundle", "is_bundle", "read_bundle"]
@@ -71,10 +71,14 @@ def read_bundle(folder: Path) -> Bundle:
 def _read(folder: Path) -> Bundle:
     found = unseal(content_of(folder / MANIFEST), FORMAT)
     try:
-        facts, listed = Facts.from_json(found), dict(found["files"])
-    except (KeyError, TypeError, ValueError):
+        facts = Facts.from_json(found)
+        listed = {name: {"sha256": str(of["sha256"]), "bytes": int(of["bytes"])} for name, of in found["files"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise Damage(f"{MANIFEST} is not that of a policy") from None
     for name in (GRAPHS["fp32"], SAMPLE):
         if name not in listed:
             raise Damage(f"{MANIFEST} does not list {name}")
+    # A name may not lead out of the folder.
+    for name in listed.keys() - {*GRAPHS.values(), SAMPLE, PARAMETERS, PROGRAM}:
+        raise Damage(f"{MANIFEST} lists {name[:80]}, which is no file of a bundle")
     return Bundle(folder, facts, {name: verified(folder, name, listed[name]) for name in listed})

@@ -368,6 +368,33 @@ def test_numbers_of_an_evaluation_print_as_json(monkeypatch, run, capsys):
     assert json.loads(capsys.readouterr().out)["mean_return"] == 0.1
 
 
+def test_export_and_verify_find_the_run_and_say_what_to_type(monkeypatch, run, capsys):
+    calls = []
+
+    def export(path, *, processes, **options):
+        calls.append((path, options))
+        return options["out"]
+
+    def verify(path, *, processes, limits, quantized_limits, **options):
+        calls.append((path, tuple(vars(limits).values()), tuple(vars(quantized_limits).values()), options))
+        return SimpleNamespace(passed=False, table=lambda: "a table", to_json=lambda: {"passed": False})
+
+    monkeypatch.setattr("penstock.deployment.export", export)
+    monkeypatch.setattr("penstock.deployment.verify", verify)
+    logs = ["--log_dir", str(run.path.parent)]
+    asked = ["--out", "a policy", "--checkpoint", "best", "--format", "onnx,torch", "--quantize", "int8"]
+    assert main(["export", run.name, *asked, *logs]) == 0
+    assert f"verify 'a policy' --against {run.path}" in capsys.readouterr().out
+    options = {"out": "a policy", "checkpoint": "best", "format": ("onnx", "torch"), "quantize": "int8"}
+    assert calls.pop() == (run.path, {**options, "noise": False, "observations": 256})
+    assert main(["verify", "a policy", "--against", "latest", "--error", "0.5", *logs]) == 1
+    assert capsys.readouterr().out == "a table\n"
+    options = {"against": run.path, "checkpoint": None, "observations": 1000, "seed": None}
+    assert calls.pop() == ("a policy", (1.0, 0.5), (0.99, 0.02), options)
+    assert main(["verify", "a policy", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"passed": False}
+
+
 def test_what_an_environment_prints_is_no_part_of_the_answer(monkeypatch, capsys, tmp_path):
     def evaluate(*_, **__):
         print("loading the simulator")

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from penstock.collector import ParallelEnvironmentCollector
     from penstock.config.schema import Config, RunConfig
     from penstock.config.sources import from_mapping, from_toml
+    from penstock.deployment import export, verify
     from penstock.errors import (
         BadDataError,
+        BundleError,
         CheckpointError,
         ConfigError,
         DamagedError,
@@ -34,6 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadDataError",
+    "BundleError",
     "CheckpointError",
     "Config",
     "ConfigError",
@@ -55,17 +58,20 @@ __all__ = [
     "UsageError",
     "draw",
     "evaluate",
+    "export",
     "from_mapping",
     "from_toml",
     "load_policy",
     "resume",
     "train",
+    "verify",
 ]
 
 _HOMES = {
     "penstock.collector": ("ParallelEnvironmentCollector",),
     "penstock.config.schema": ("Config", "RunConfig"),
     "penstock.config.sources": ("from_mapping", "from_toml"),
+    "penstock.deployment": ("export", "verify"),
     "penstock.parallel_ppo": ("ParallelPPO",),
     "penstock.evaluation": ("Evaluation",),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),

@@ -93,6 +93,38 @@ def _eval(argv: Sequence[str]) -> int:
     return _say(f"{evaluation.env}, {evaluation.checkpoint}: {_evaluated(evaluation)}")
 
 
+def _export(argv: Sequence[str]) -> int:
+    with _output_to_error(), _starting() as processes:
+        options = _options("export", argv)
+        names = ("out", "checkpoint", "format", "quantize", "noise", "observations")
+        asked = {name: getattr(options, name) for name in names}
+        out = load("penstock.deployment:export")(_run_folder(options), **asked, processes=processes)
+    quote = load("shlex:quote")
+    run, bundle = quote(str(_run_folder(options))), quote(str(out))
+    return _say(f"policy:     {out}\nverify:     {_program()} verify {bundle} --against {run}")
+
+
+def _verify(argv: Sequence[str]) -> int:
+    with _output_to_error(), _starting() as processes:
+        options = _options("verify", argv)
+        against = options.against
+        if against is not None:
+            against = load("penstock.experiments.run_folder:RunFolder").find(against, options.log_dir).path
+        limits = load("penstock.serving.verification:Limits")
+        found = load("penstock.deployment:verify")(
+            options.bundle,
+            against=against,
+            checkpoint=options.checkpoint,
+            limits=limits(options.agreement, options.error),
+            quantized_limits=limits(options.quantized_agreement, options.quantized_error),
+            observations=options.observations,
+            seed=options.seed,
+            processes=processes,
+        )
+    code = _say(json.dumps(found.to_json()) if options.json else found.table())
+    return code or int(not found.passed)
+
+
 def _starting() -> Any:  # noqa: ANN401 - of a class that is loaded on use
     """The processes of a command. The first of them imports what all need while this process imports the rest."""
     processes = load("penstock.processes.starts:Processes")()
@@ -160,6 +192,14 @@ COMMANDS = {
     "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
     "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
     "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
+    "export": Command(
+        _export,
+        "export a policy as a folder that runs anywhere",
+        "penstock export latest --out policy",
+    ),
+    "verify": Command(
+        _verify, "compare an exported policy with the trained network", "penstock verify policy --against latest"
+    ),
     "plot": Command(_plot, "plot the curves of one run, or of several runs", "penstock plot --logdir ./logs"),
     "compare": Command(
         _compare,
@@ -173,7 +213,14 @@ COMMANDS = {
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
-_OPTIONS = {"compare": "CompareOptions", "eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
+_OPTIONS = {
+    "compare": "CompareOptions",
+    "eval": "EvalOptions",
+    "export": "ExportOptions",
+    "verify": "VerifyOptions",
+    "plot": "PlotOptions",
+    "trace": "TraceOptions",
+}
 
 
 def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
@@ -246,7 +293,11 @@ def _help() -> str:
 
 def _command_help(name: str, argv: Sequence[str]) -> str:
     command = COMMANDS[name]
-    takes = {"resume": " RUN", "eval": " RUN", "trace": " RUN", "compare": " SIDE SIDE ..."}.get(name, "")
+    takes = {
+        "compare": " SIDE SIDE ...",
+        "verify": " BUNDLE",
+        **dict.fromkeys(("resume", "eval", "export", "trace"), " RUN"),
+    }.get(name, "")
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns
     body = ""

@@ -7,7 +7,8 @@ PenstockError
 │   ├── SpaceError        no policy here can serve an observation or action space
 │   ├── DeviceError       a device cannot be used on this machine
 │   ├── RunFolderError    a log directory or run folder cannot be used
-│   └── CheckpointError   a checkpoint is missing, truncated, altered or of another environment
+│   ├── CheckpointError   a checkpoint is missing, truncated, altered or of another environment
+│   └── BundleError       an exported policy is missing, altered, of another version or of another environment
 ├── NodeError             a node failed while it ran: its name and its own traceback
 ├── FencedError           an owner used a slot that it does not hold
 ├── DamagedError          shared memory does not hold what was stored there
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "BadDataError",
+    "BundleError",
     "CheckpointError",
     "ConfigError",
     "DamagedError",
@@ -70,6 +72,10 @@ class RunFolderError(UsageError):
 
 class CheckpointError(UsageError):
     """A checkpoint is missing, truncated, altered or of another environment."""
+
+
+class BundleError(UsageError):
+    """An exported policy is missing, altered, of another version or of another environment."""
 
 
 class NodeError(PenstockError):

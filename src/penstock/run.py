@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.schema import Config, RunConfig
-from penstock.config.sources import from_mapping, shown, with_changes
+from penstock.config.sources import from_mapping, with_changes
 from penstock.envs.given import Given, given_of, named
-from penstock.errors import ConfigError, EnvError, NodeError, PenstockError
+from penstock.errors import BundleError, ConfigError, EnvError, NodeError, PenstockError
 from penstock.evaluation import Asked, Evaluation, judge
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.card import write_card
 from penstock.experiments.checkpoints import (
     Checkpoint,
-    list_checkpoints,
     load_checkpoint,
-    load_to_play,
     set_aside_after,
 )
 from penstock.experiments.leftovers import is_unbegun, remove_if_unbegun, write_failed_card
@@ -51,8 +49,10 @@ from penstock.replay.resumed import Found
 from penstock.replay.resumed import begin as begin_file
 from penstock.replay.table_file import settle
 from penstock.scheduler.outcome import Outcome
+from penstock.serving.bundle import BundlePolicy, is_bundle, read_bundle
 from penstock.serving.export import LIBRARY, export
 from penstock.serving.policy import Policy
+from penstock.trained import asking_for_objects, open_trained, policy_of, published_of
 from penstock.types import Arrays, EnvFactory
 
 __all__ = ["Result", "draw", "evaluate", "load_policy", "resume", "train"]
@@ -173,28 +173,43 @@ def evaluate(
     """
     given, folder = given_of(env, wrap), RunFolder.open(Path(run))
     with _opened(processes, folder.read_config().run) as opened:
-        prepared, arrays, name = _load(opened, folder, checkpoint, given, "evaluate")
-        asked = Asked(episodes, prepared.config.run.seed if seed is None else seed, None, quiet)
-        found = judge(opened, prepared, _published(prepared, arrays), asked, folder.deaths)
-    return replace(found, checkpoint=name)
+        trained = open_trained(opened, folder, checkpoint, given, "evaluate")
+        asked = Asked(episodes, trained.prepared.config.run.seed if seed is None else seed, None, quiet)
+        found = judge(opened, trained.prepared, trained.published, asked, folder.deaths)
+    return replace(found, checkpoint=trained.checkpoint.name)
 
 
 def load_policy(
     run: Path | str,
     *,
     checkpoint: str | None = None,
+    precision: str | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
 ) -> Policy:
-    """The policy of a run's last checkpoint, or of the named one; ``env`` and ``wrap`` as in `resume`.
+    """The policy of a run, or of a bundle that `penstock.export` has made of one.
+
+    Args:
+        run: a run folder, or the folder of a bundle.
+        checkpoint: of a run: its name, its update number, ``best`` or ``latest``; ``None``: the latest.
+        precision: of a bundle: ``fp32``, ``int8`` or ``fp16``; ``None``: the one that it was exported for.
+        env: of a run: as in `resume`.
+        wrap: of a run: as in `resume`.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used.
+        UsageError: no such run or bundle, a checkpoint or a bundle that cannot be used.
     """
-    given, folder = given_of(env, wrap), RunFolder.open(Path(run))
+    path = Path(run)
+    if is_bundle(path):
+        if checkpoint is not None:
+            raise BundleError(f"{path} is a bundle, which holds one checkpoint only; leave out checkpoint")
+        return BundlePolicy(read_bundle(path), precision)
+    if precision is not None:
+        raise ConfigError(f"precision {precision} is for bundles, and {path} is none; penstock export makes one")
+    given, folder = given_of(env, wrap), RunFolder.open(path)
     with Processes() as processes:
-        prepared, arrays, _ = _load(processes, folder, checkpoint, given, "load_policy")
-    return _policy(prepared, arrays)
+        trained = open_trained(processes, folder, checkpoint, given, "load_policy")
+    return policy_of(trained.prepared, trained.arrays)
 
 
 def draw(config: Config, *, env: EnvFactory | None = None) -> str:
@@ -243,7 +258,7 @@ def _resume(
     processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
 ) -> Result:
     _import_ahead(config.run)
-    with _asking_for_objects(folder, config.run, given, "resume"):
+    with asking_for_objects(folder, config.run, given, "resume"):
         prepared = prepare(config, processes, given)
         begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
         check_fits(prepared, begin)
@@ -300,30 +315,6 @@ def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Progr
     return program.with_node(replace(monitor, settings=settings)), found
 
 
-@contextlib.contextmanager
-def _asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: str) -> Iterator[None]:
-    """Let an EnvError ask for the environment, wrappers or reward again, if the run got them as objects without a name.
-
-    Args:
-        folder: of the run.
-        run: its config.
-        given: the objects that the caller passed.
-        call: the function of ``penstock`` that the user called, for the error text.
-    """
-    try:
-        yield
-    except EnvError as error:
-        saved = list_checkpoints(folder.path)
-        manifest = load_to_play(saved[-1]).manifest if saved else {}
-        for name, what, form in (("env", "environment", ""), ("wrap", "wrappers", "[...]"), ("reward", "reward", "")):
-            if manifest.get(f"{name}_by_value") and getattr(given, name) is None:
-                raise EnvError(
-                    f"the {what} of run {folder.name}, {shown(getattr(run, name))}, was given as an object and has no "
-                    f"name to find it by; pass it again: penstock.{call}({str(folder.path)!r}, {name}={form or '...'})"
-                ) from error
-        raise
-
-
 def _launch(processes: Processes, prepared: Prepared, folder: RunFolder, program: Program) -> Outcome:
     """Run a program to its end. A run that fails gets a card that says so."""
     table = file_of_table(program)
@@ -374,8 +365,8 @@ def _finish(
     record, run = outcome.record, prepared.config.run
     if not record or is_unbegun(folder):
         raise KeyboardInterrupt
-    policy = _policy(prepared, record)
-    published = _published(prepared, record)
+    policy = policy_of(prepared, record)
+    published = published_of(prepared, record)
     no_file = _exported(prepared, folder, published)
     steps, updates = int(record["steps"]), int(record["update"])
     # The card is written here and after the evaluation: that may be long or interrupted, and the run is usable now.
@@ -395,29 +386,3 @@ def _finish(
     early = () if outcome.interrupted else (*ended_early(run, record), *nothing_learned(prepared.spec, record))
     notes = (*no_file, *skipped_rollouts(outcome.counters), *given_up, *early)
     return Result(folder.path, evaluation, policy, steps, updates, outcome.interrupted, not_restored, notes)
-
-
-def _load(
-    processes: Processes, folder: RunFolder, checkpoint: str | None, given: Given, call: str
-) -> tuple[Prepared, Arrays, str]:
-    """The settled config of a run, the arrays of a checkpoint, and the checkpoint's name."""
-    config = folder.read_config()
-    # On the CPU: the machine that plays need not have the device that the run was trained on.
-    with _asking_for_objects(folder, config.run, given, call):
-        prepared = prepare(replace(config, run=replace(config.run, device="cpu")), processes, given)
-    path = find_checkpoint(folder.path, checkpoint)
-    saved = load_to_play(path, prepared.identity())
-    check_fits(prepared, saved)
-    return prepared, saved.arrays, path.name
-
-
-def _published(prepared: Prepared, record: Arrays) -> Arrays:
-    """The parameters and statistics that the policy acts with."""
-    return {spec.name: record[spec.name] for spec in prepared.spec.published()}
-
-
-def _policy(prepared: Prepared, record: Arrays) -> Policy:
-    backend = load(prepared.inference.build)(*prepared.inference.arguments)
-    run = prepared.config.run
-    origin = f"{run.algo} on {prepared.profile.name}, run by {run.inference}"
-    return Policy(prepared.profile.spaces, prepared.spec.policy, backend, record, origin)

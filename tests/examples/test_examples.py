@@ -73,6 +73,32 @@ def test_vector_environment(run):
     assert "from (0.5, 0.5) the policy pushes by [" in printed
 
 
+WITHOUT = """
+import runpy, sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"penstock", "torch", "gymnasium"}:
+            raise ImportError(f"{name} is not needed")
+
+sys.meta_path.insert(0, Refused())
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("settings", ["--env CartPole-v1", "--env Pendulum-v1 --model gru --memory_size 8"])
+def test_run_bundle(penstock, tmp_path, settings):
+    """It runs where penstock, torch and gymnasium cannot be imported."""
+    penstock(f"train {settings} --timesteps 256 --num_envs 2 --num_steps 16 --mini_batch_size 32 --eval_episodes 1")
+    assert "penstock verify policy --against" in penstock("export latest --out policy --observations 16")
+    assert "on 16 observations" in penstock("verify policy")
+    script = ROOT / "examples" / "run_bundle.py"
+    command = [sys.executable, "-c", WITHOUT.replace("sys.argv[1]", repr(str(script))), "policy"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert number(r": 16 answers, largest error ([\d.e-]+)$", ended.stdout.strip()) < 1e-4
+
+
 WATCHED = """
 import sys
 from gymnasium.envs.classic_control import CartPoleEnv

@@ -190,7 +190,7 @@ def test_the_exported_policy_has_an_output_for_each_leaf_and_masks_its_choices()
     obs = reference.observations(graph, generator, 40)
     session = onnxruntime.InferenceSession(onnx.export(graph, spaces, published))
     names = ["action.which", "action.how.0", "action.how.1", "action.free"]
-    assert [output.name for output in session.get_outputs()] == ["value", *names]
+    assert [output.name for output in session.get_outputs()] == ["value", *names, "log_prob"]
     found = session.run(names, obs)
     nothing = np.zeros((40, *head.noise.shape), np.float32)
     greedy = reference.act(graph, published, obs, nothing, np.zeros(40, np.float32))["action"]

@@ -13,6 +13,7 @@ from penstock.inference import native
 from penstock.policies.architecture import Body, deterministic_actor, q_network, squashed_actor
 from penstock.serving.export import export
 from penstock.serving.policy import Policy
+from penstock.serving.run_policy import RunPolicy
 from penstock.types import Arrays, Box, Discrete, Spaces
 
 PLAIN = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Box((2,), "float32", (-2.0, 0.0), (2.0, 10.0)))
@@ -24,11 +25,13 @@ def make(spaces: Spaces) -> tuple[Policy, Arrays]:
     config = PPOConfig(hidden_sizes=(8,))
     state = init_state(spaces, config, 1)
     graph = spec(spaces, config).policy
-    return Policy(spaces, graph, native.build(graph), state), state
+    return RunPolicy(spaces, graph, native.build(graph), state, "made here"), state
 
 
 def test_a_policy_says_in_one_line_what_it_is(tmp_path) -> None:
-    assert repr(make(NESTED)[0]) == ("<Policy: obs.dial float32[2], obs.which Discrete(3) -> Discrete(4); no memory>")
+    assert repr(make(NESTED)[0]) == (
+        "<Policy: made here; obs.dial float32[2], obs.which Discrete(3) -> Discrete(4); no memory>"
+    )
     settings = {"num_envs": 2, "num_workers": 1, "num_steps": 16, "mini_batch_size": 16, "timesteps": 32}
     task = {"env": "benchmarks.learning.tasks:MaskedAimEnv", "model": "gru", "memory_size": 8, "backend": "eager"}
     rest = {"runtime": "inline", "eval_episodes": 1, "log_dir": str(tmp_path)}
@@ -118,7 +121,7 @@ def test_policies_without_a_value_act_and_are_exported_the_same(tmp_path, name: 
     graph = build(spaces, Body("auto", (16,), "relu"), name)
     actor = graph.actor.initial(np.random.default_rng(0))
     state = {"actor": actor + np.random.default_rng(1).normal(0.0, 0.3, actor.shape).astype(np.float32)}
-    policy = Policy(spaces, graph, native.build(graph), state)
+    policy = RunPolicy(spaces, graph, native.build(graph), state, "made here")
     generator = np.random.default_rng(2)
     if spaces is PLAIN:
         fields = {"obs": generator.uniform(-1, 1, (50, 3)).astype(np.float32)}
@@ -128,7 +131,7 @@ def test_policies_without_a_value_act_and_are_exported_the_same(tmp_path, name: 
         acted = policy({field.removeprefix("obs."): values for field, values in fields.items()})
     assert len(np.unique(acted)) > 1
     session = onnxruntime.InferenceSession(export(tmp_path, spaces, graph, state))
-    assert [output.name for output in session.get_outputs()] == ["action"]
+    assert [output.name for output in session.get_outputs()] == ["action", *graph.head.gives]
     np.testing.assert_allclose(session.run(["action"], fields)[0], acted, atol=1e-5)
 
 

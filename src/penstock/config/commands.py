@@ -5,7 +5,15 @@ from typing import Any
 
 from penstock.config.fields import Value
 
-__all__ = ["CompareOptions", "EvalOptions", "PlotOptions", "ResumeOptions", "TraceOptions"]
+__all__ = [
+    "CompareOptions",
+    "EvalOptions",
+    "ExportOptions",
+    "PlotOptions",
+    "ResumeOptions",
+    "TraceOptions",
+    "VerifyOptions",
+]
 
 _LOGS = "./logs"
 
@@ -68,6 +76,67 @@ class CompareOptions:
         pattern=r"(?s).+\.(png|svg|pdf)",
         form="a file that ends in .png, .svg or .pdf",
     )
+    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Options of ``penstock export``."""
+
+    run: str = _run()
+    out: str = _option(
+        "policy",
+        "folder to write; a bundle there is replaced, anything else is not",
+        pattern=r"(?s).+",
+        form="a folder",
+    )
+    checkpoint: str | None = _checkpoint()
+    format: tuple[str, ...] = _option(
+        ("onnx",),
+        "what the bundle holds besides the graph in onnx: safetensors, the parameters by name; torch, a program of "
+        "torch.export",
+        choices=("onnx", "safetensors", "torch"),
+        adds=True,
+    )
+    quantize: str | None = _option(
+        None, "also make a graph in this precision, which then is the one that acts", choices=("int8", "fp16")
+    )
+    noise: bool = _option(False, "the graph also takes noise and explore, so that its actions can explore")
+    observations: int = _option(
+        256, "observations to play for the bundle's sample; int8 learns its ranges from them", min=1, max=100_000
+    )
+    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """Options of ``penstock verify``."""
+
+    bundle: str = field(
+        metadata={"help": "folder of the bundle", "positional": True, "pattern": r"(?s).+", "form": "a folder"}
+    )
+    against: str | None = _option(
+        None,
+        "run to compare with, on fresh observations: its path, its name under --log_dir, or latest; left out: the "
+        "bundle's own sample",
+        form="the folder of a run",
+    )
+    checkpoint: str | None = _option(
+        None,
+        "checkpoint of that run; left out: the one that the bundle was exported from",
+        form="the name or number of a checkpoint",
+    )
+    observations: int = _option(1000, "observations to play, with --against", min=1, max=1_000_000)
+    seed: int | None = _option(
+        None, "seed of the played episodes; left out: one that exports do not use", min=0, max=2**63 - 1
+    )
+    agreement: float = _option(
+        1.0, "fp32: least share of observations with the same discrete choices", min=0.0, max=1.0
+    )
+    error: float = _option(1e-4, "fp32: largest error of a number in an action, as a share of its range", min=0.0)
+    quantized_agreement: float = _option(0.99, "int8 and fp16: the same share", min=0.0, max=1.0)
+    quantized_error: float = _option(0.02, "int8 and fp16: the same error", min=0.0)
+    json: bool = _option(False, "print the result as one JSON object")
     log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
 
 

@@ -4,7 +4,6 @@ They are written whole or not at all, verified before anything is read, and neve
 """
 
 import contextlib
-import hashlib
 import re
 import shlex
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ import safetensors.numpy
 
 from penstock.errors import CheckpointError
 from penstock.experiments.durable import replace_folder, write_folder
-from penstock.experiments.manifest import MANIFEST, Damage, parse_manifest, write_manifest
+from penstock.experiments.manifest import MANIFEST, Damage, content_of, parse_manifest, verified, write_manifest
 from penstock.experiments.migrations import migrated
 from penstock.types import Array, Arrays
 
@@ -197,31 +196,14 @@ def _verified(path: Path, expected: Mapping[str, Any], use: _Use) -> tuple[dict[
     """
     if not path.is_dir():
         raise Damage("it does not exist")
-    manifest = parse_manifest(_content(path / MANIFEST))
+    manifest = parse_manifest(content_of(path / MANIFEST))
     for key, value in expected.items():
         if manifest.get(key) != value:
             raise Damage(f"its {key} is {str(manifest.get(key))[:80]}, not {str(value)[:80]}")
     listed = manifest["files"]
     if listed.keys() not in ({STATE}, {STATE, TABLE}):
         raise Damage(f"{MANIFEST} does not list {STATE} alone, or with {TABLE}")
-    files = {}
-    for name in listed.keys() & use.files:
-        facts = listed[name]
-        files[name] = _content(path / name)
-        if len(files[name]) != facts["bytes"]:
-            raise Damage(f"{name} has {len(files[name])} of {facts['bytes']} bytes")
-        if hashlib.sha256(files[name]).hexdigest() != facts["sha256"]:
-            raise Damage(f"{name} has been altered")
-    return manifest, files
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise Damage(f"{path.name} is missing") from None
-    except OSError as error:
-        raise Damage(f"{path.name} cannot be read: {error.strerror or error}") from None
+    return manifest, {name: verified(path, name, listed[name]) for name in listed.keys() & use.files}
 
 
 def _is_good(path: Path, expected: Mapping[str, Any], use: _Use) -> bool:

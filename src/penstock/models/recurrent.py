@@ -3,8 +3,8 @@
 Time comes first: ``[T, m, ...]`` for m lanes. Where ``first`` is true an episode begins: the state before that row is
 zero.
 
-Float32 on the CPU runs as one operator for the whole sequence, on the native kernels. Every other dtype and device runs
-as a loop of torch operators over the steps.
+Float32 on the CPU runs as one operator for the whole sequence, on the native kernels. Every other dtype and device, and
+a program of ``torch.export``, runs as a loop of torch operators over the steps.
 """
 
 from typing import NamedTuple
@@ -79,4 +79,5 @@ def gru(x: Tensor, recurrent: Tensor, bias: Tensor, first: Tensor, state: tuple[
 
 
 def _has_operator(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.device.type == "cpu"
+    # A program of torch.export is run without penstock, and so without its operators.
+    return not torch.compiler.is_exporting() and x.dtype == torch.float32 and x.device.type == "cpu"

@@ -2,7 +2,7 @@
 
 import signal
 
-__all__ = ["GROUP", "PROBE", "STACKS_SIGNAL", "WORKER"]
+__all__ = ["ERRAND", "GROUP", "PROBE", "STACKS_SIGNAL", "WORKER"]
 
 GROUP = b"PENSTOCK_GROUP"
 """Environment variable that names the process's placement group. Linux tools such as ``top`` show the same name."""
@@ -11,4 +11,7 @@ STACKS_SIGNAL = signal.SIGUSR1
 
 # The "module:function" that a process runs.
 WORKER = "penstock.processes.worker:work"
-PROBE = "penstock.processes.probe:look"
+ERRAND = "penstock.processes.errand:run"
+
+PROBE = "penstock.envs.sources:probe"
+"""The function of the first errand of most commands."""

@@ -1,27 +1,16 @@
-"""What a run needs to know of an environment, read in a process of its own.
+"""What a run needs to know of an environment, read in a process of its own."""
 
-So nothing that the environment starts is left behind, and where it dies or hangs, the launcher does not. That process
-makes, resets and closes the environment; the launcher keeps the answer.
-"""
-
-import os
-import pickle
-import signal
-import sys
-import time
 from collections.abc import Sequence
 
 from penstock.envs.names import display_name
 from penstock.envs.sources import EnvProfile
-from penstock.errors import EnvError, NodeError, PenstockError
-from penstock.processes.command import in_a_file
+from penstock.processes.apart import Errand, call_apart
 from penstock.processes.contract import PROBE
 from penstock.processes.starts import Processes
 from penstock.types import EnvReference
 
 __all__ = ["probe_apart"]
 
-NAME = "probe"
 START_LIMIT_S = 60.0
 """How long the process may take to its imports."""
 MAKE_LIMIT_S = 300.0
@@ -50,41 +39,16 @@ def probe_apart(
         UsageError: as ``probe``; also an environment that ends its process, or hangs where Python cannot break it off.
         NodeError: something else failed; it holds the process's own traceback.
     """
-    limits = {"make_limit_s": MAKE_LIMIT_S, "reset_limit_s": reset_limit_s}
-    arguments = {"ignore_obs": tuple(ignore_obs), "masks": masks, **limits}
-    told = in_a_file(pickle.dumps(sys.path) + pickle.dumps((env, vector, arguments)))
-    name = display_name(env)
-    try:
-        processes.run(NAME, PROBE, (), (told,), threads=1)
-        _await_end(processes, name, START_LIMIT_S + MAKE_LIMIT_S + reset_limit_s)
-        with os.fdopen(os.dup(told), "rb") as file:
-            file.seek(0)
-            answer = file.read()
-    finally:
-        processes.clear()
-        os.close(told)
-    if not answer:
-        raise NodeError(NAME, f"environment {name} ended its process")
-    found: EnvProfile | PenstockError = pickle.loads(answer)
-    if isinstance(found, PenstockError):
-        raise found
+    errand = Errand("probe", PROBE, display_name(env), "made and reset", "making, resetting and closing")
+    found: EnvProfile = call_apart(
+        processes,
+        errand,
+        START_LIMIT_S + MAKE_LIMIT_S + reset_limit_s,
+        env,
+        vector,
+        ignore_obs=tuple(ignore_obs),
+        masks=masks,
+        make_limit_s=MAKE_LIMIT_S,
+        reset_limit_s=reset_limit_s,
+    )
     return found
-
-
-def _await_end(processes: Processes, name: str, limit_s: float) -> None:
-    """Return once the process has left its answer.
-
-    Raises:
-        EnvError: it was ended by a signal, or takes too long.
-        NodeError: it failed.
-    """
-    begun = time.monotonic()
-    while not (ended := processes.exits()):
-        processes.wait(1.0)
-        if time.monotonic() - begun > limit_s:
-            raise EnvError(f"making, resetting and closing environment {name} takes more than {limit_s:g} s")
-    if ended[0].status < 0:
-        why = signal.Signals(-ended[0].status).name
-        raise EnvError(f"environment {name} cannot be made and reset: it ended its process by {why}")
-    if ended[0].status:
-        raise NodeError(NAME, ended[0].detail or f"environment {name} ended its process")

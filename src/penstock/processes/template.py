@@ -16,7 +16,7 @@ from socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket
 
 import numpy as np
 
-from penstock.processes.contract import GROUP, PROBE, WORKER
+from penstock.processes.contract import ERRAND, GROUP, PROBE, WORKER
 from penstock.processes.warden.messages import PID_BYTES, START_FDS, take_message
 from penstock.registry import INFERENCE, NODES, UPDATES, load
 
@@ -30,7 +30,7 @@ def main() -> None:
     """Entry. ``argv`` holds modules to import and, last, the warden's socket. The template ends when that is closed."""
     *modules, control = sys.argv[1:]
     light = (INFERENCE["native"].build, UPDATES["fused"].stream)
-    for entry in (WORKER, PROBE, *light, *(NODES[kind] for kind in NODES.names())):
+    for entry in (WORKER, ERRAND, PROBE, *light, *(NODES[kind] for kind in NODES.names())):
         load(entry)
     for module in (*MODULES, *modules):
         importlib.import_module(module)

@@ -19,8 +19,7 @@ LIBRARY = "onnx:ModelProto"
 def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[str, Array]) -> Path:
     """Write ``policy.onnx`` into ``folder``, whole or not at all, and return its path.
 
-    Inputs: each observation field ``[n, ...]``. Outputs: ``action`` ``[n, ...]``, greedy; also ``value`` ``[n]`` if the
-    policy has one.
+    Inputs and outputs are those of `penstock.inference.onnx.export`. The action is greedy.
 
     Raises:
         RunFolderError: it cannot be written.

@@ -1,10 +1,11 @@
-"""The policy of a run as a function: observations in, greedy actions in the environment's own units out.
+"""A trained policy as a function: observations in, greedy actions in the environment's own units out.
 
-Runs on the same policy backend as training. Imports torch only if that backend is torch.
+Checks observations and gives actions their form. What computes them: `RunPolicy` or `BundlePolicy`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,8 +13,6 @@ from penstock.envs.actions import batched, cutter
 from penstock.envs.fields import one_line
 from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError, UsageError
-from penstock.policies import PolicyGraph
-from penstock.policies.session import Session
 from penstock.types import (
     ActionSpace,
     Array,
@@ -23,55 +22,70 @@ from penstock.types import (
     Composite,
     Discrete,
     MultiDiscrete,
-    PolicyBackend,
     Space,
     Spaces,
 )
 
-__all__ = ["Policy", "PolicySession"]
+__all__ = ["Lanes", "Policy", "PolicySession"]
 
 
-class Policy:
+class Lanes(Protocol):
+    """Lanes in which a policy acts greedily, step after step."""
+
+    @property
+    def carry(self) -> Arrays:
+        """Name -> ``[n, ...]``: what the next answer of each lane begins with. Its arrays may be written."""
+        ...
+
+    @property
+    def environment_action(self) -> Array:
+        """``[n, ...]``: the last actions, in the environment's units; see `penstock.kernels.actions`."""
+        ...
+
+    def act(self, given: Mapping[str, Array]) -> None:
+        """Answer for all lanes, and hand the carry on.
+
+        Args:
+            given: the observation fields ``[n, ...]``, n at least 1; for a policy with memory also ``first`` bool
+                ``[n]``: which lanes begin an episode.
+        """
+        ...
+
+
+class Policy(ABC):
     """A policy with its parameters. Only one thread at a time may use it.
 
     ``policy(obs)`` answers one question by itself. A policy with memory acts in a session: ``policy.session(n)``.
 
     Attributes:
         spaces: its observation fields and its action space.
-        backend: runs the policy, as in training and evaluation.
+        carry: what it remembers of one lane: names, shapes and dtypes; empty for a policy without memory.
     """
 
-    def __init__(
-        self,
-        spaces: Spaces,
-        graph: PolicyGraph,
-        backend: PolicyBackend,
-        published: Mapping[str, Array],
-        origin: str = "",
-    ) -> None:
-        """Load the parameters.
+    def __init__(self, spaces: Spaces, carry: tuple[ArraySpec, ...], origin: str) -> None:
+        """Keep what describes it.
 
         Args:
             spaces: the spaces of one lane.
-            graph: the policy.
-            backend: for this graph.
-            published: the parameters and statistics.
-            origin: where they come from, for `repr`: ``"ppo on CartPole-v1, run by native"``.
+            carry: what it remembers of one lane.
+            origin: where it comes from and what runs it, for `repr`: ``"ppo on CartPole-v1, run by native"``.
         """
         self.spaces = spaces
-        self.backend = backend
-        self._graph = graph
+        self.carry = carry
         self._origin = origin
-        backend.load(published)
+
+    @abstractmethod
+    def begin(self, lanes: int) -> Lanes:
+        """Begin to act in so many lanes, without checks."""
 
     def __repr__(self) -> str:
         """Algorithm, environment and backend, then observation fields, actions and memory: one line."""
         seen = ", ".join(f"{name} {_short(space)}" for name, space in self.spaces.seen)
         mask = f", chosen by {self.spaces.mask}" if self.spaces.mask is not None else ""
-        memory = sum(spec.size for spec in self._graph.carry)
+        memory = sum(spec.size for spec in self.carry)
         remembers = f"a memory of {memory} numbers" if memory else "no memory"
         parts = (self._origin, f"{seen} -> {_short(self.spaces.action)}{mask}", remembers)
-        return f"<Policy: {'; '.join(filter(None, parts))}>"
+        return f"<Policy: {'; '.join(parts)}>"
 
     def session(self, lanes: int = 1) -> "PolicySession":
         """Begin to act in so many lanes, each at the beginning of an episode.
@@ -81,7 +95,7 @@ class Policy:
         """
         if not isinstance(lanes, int) or lanes < 1:
             raise UsageError(f"a session has 1 lane or more, not {one_line(lanes)}")
-        return PolicySession(self, self._graph, lanes)
+        return PolicySession(self, lanes)
 
     def __call__(self, obs: Any, *, action_mask: Any = None) -> Any:  # noqa: ANN401 - whatever its space holds
         """Greedy actions.
@@ -101,11 +115,11 @@ class Policy:
                 mask is missing, has another width, or forbids everything.
             UsageError: the policy has a memory, so that its answer depends on those before.
         """
-        if self._graph.carry:
+        if self.carry:
             raise UsageError("this policy has a memory: let it act in a session, policy.session(n).act(obs)")
         fields, batched = self.fields(obs, action_mask)
         count = len(next(iter(fields.values())))
-        out = PolicySession(self, self._graph, count).answer(fields)
+        out = PolicySession(self, count).answer(fields)
         if batched:
             return self.batch(out)
         (action,) = cutter(self.spaces.action, 1)(out)
@@ -157,21 +171,19 @@ class PolicySession:
             another session of the same policy, which then goes on where this one stopped.
     """
 
-    def __init__(self, policy: Policy, graph: PolicyGraph, lanes: int) -> None:
+    def __init__(self, policy: Policy, lanes: int) -> None:
         self._policy = policy
-        self._session = Session(graph, policy.spaces.action, np.arange(lanes))
+        self._lanes = policy.begin(lanes)
         self._first = np.zeros(lanes, np.bool_)
-        spec = policy.spaces.action_spec()
-        self._action = np.zeros((lanes, *spec.shape), spec.dtype)
 
     @property
     def carry(self) -> Arrays:
         """Name -> ``[n, ...]``. To write into these arrays, or to assign others, changes what the session remembers."""
-        return self._session.carry
+        return self._lanes.carry
 
     @carry.setter
     def carry(self, carry: Mapping[str, Array]) -> None:
-        own = self._session.carry
+        own = self._lanes.carry
         wanted = {name: values.shape for name, values in own.items()}
         given = {name: np.shape(values) for name, values in carry.items()}
         if given != wanted:
@@ -205,11 +217,15 @@ class PolicySession:
         return self._policy.batch(self.answer({**fields, "first": self._first}).copy())
 
     def answer(self, given: Arrays) -> Array:
-        """The actions for observation fields that are checked, in an array of this session."""
+        """The actions for observation fields that are checked, in an array of this session.
+
+        Args:
+            given: the fields ``[n, ...]``; for a policy with memory also ``first`` bool ``[n]``.
+        """
         # The kernels need at least one row.
         if len(self._first):
-            self._session.act(self._policy.backend, given, {"action": self._action})
-        return self._session.environment_action
+            self._lanes.act(given)
+        return self._lanes.environment_action
 
 
 def _array(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401

@@ -6,7 +6,7 @@ Imports no torch, and `onnx` only on use. Does not run graphs.
 from collections.abc import Mapping
 
 from penstock.inference.onnx.encoding import declare_fields, encode, inputs_of
-from penstock.inference.onnx.heads import greedy, possible, sample
+from penstock.inference.onnx.heads import answer, declare_answer, declare_noise, declare_rest, possible, to_environment
 from penstock.inference.onnx.layers import run
 from penstock.inference.onnx.own import run_own
 from penstock.inference.onnx.record import Record
@@ -63,26 +63,46 @@ def write(graph: PolicyGraph, published: Mapping[str, Array], exported: bytes = 
     declare_fields(writer, graph)
     if graph.mask is not None:
         writer.input(graph.mask, "uint8", ("n", graph.mask_size))
+    exploring = declare_noise(writer, graph.head)
     outputs = _outputs(writer, graph, record, {part.field: part.field for part in graph.encoding}, exported)
-    free = [name for name, _, _ in graph.actor.free]
-    log_std = record.part(graph.actor, "log_std") if "log_std" in free else None
-    sample(writer, graph.head, outputs, log_std, graph.mask)
+    found = answer(writer, graph.head, outputs, log_std=_log_std(graph, record), exploring=exploring, mask=graph.mask)
+    declare_answer(writer, graph.head, found)
     return writer.finish("act")
 
 
-def export(graph: PolicyGraph, spaces: Spaces, published: Mapping[str, Array], exported: bytes = b"") -> bytes:
-    """The policy for deployment: a serialised ONNX model of the greedy action.
+def export(
+    graph: PolicyGraph,
+    spaces: Spaces,
+    published: Mapping[str, Array],
+    exported: bytes = b"",
+    *,
+    noise: bool = False,
+) -> bytes:
+    """The policy for deployment: a serialised ONNX model of the action in the environment's units.
 
     Inputs: the observation fields as the environment gives them, ``[n, ...]`` in their own dtype; the action mask is
-    uint8 ``[n, choices]``. Outputs: ``action`` ``[n, ...]`` in the environment's units and dtype; for a Dict or Tuple
-    of actions one output for each leaf, ``action.<path>``. Also ``value`` float32 ``[n]`` if the policy gives one. A
+    uint8 ``[n, choices]``. With ``noise`` also the inputs ``noise`` and ``explore`` of ``act``; otherwise the action is
+    greedy. Outputs: ``action`` ``[n, ...]`` in the environment's units and dtype; for a Dict or Tuple of actions one
+    output for each leaf, ``action.<path>``. Also those of ``log_prob``, ``q`` and ``value`` that the policy gives. A
     policy with memory also has the inputs and outputs of `declare_memory`.
     """
     writer = Writer()
+    record = Record(writer, published)
     declare_memory(writer, graph.carry)
     for spec in spaces.obs_specs():
         writer.input(spec.name, spec.dtype, ("n", *spec.shape))
+    exploring = declare_noise(writer, graph.head) if noise else None
     fields = {spec.name: spec.name for spec in spaces.obs_specs()}
-    outputs = _outputs(writer, graph, Record(writer, published), fields, exported)
-    greedy(writer, graph.head, outputs, spaces.action, graph.mask)
+    outputs = _outputs(writer, graph, record, fields, exported)
+    found = answer(writer, graph.head, outputs, log_std=_log_std(graph, record), exploring=exploring, mask=graph.mask)
+    to_environment(writer, found.pop("action"), spaces.action)
+    for name, value in found.items():
+        writer.op("Identity", value, into=name)
+    declare_rest(writer, graph.head, found)
     return writer.finish("policy")
+
+
+def _log_std(graph: PolicyGraph, record: Record) -> str | None:
+    """Name of the free vector of a head with Gaussian parts; ``None`` for other heads."""
+    free = [name for name, _, _ in graph.actor.free]
+    return record.part(graph.actor, "log_std") if "log_std" in free else None

@@ -1,15 +1,16 @@
-"""Heads as ONNX nodes: from a network's outputs to the outputs of ``act``, and to the greedy action."""
+"""Heads as ONNX nodes: from a network's outputs to those of ``act``, and to the action in the environment's units."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from penstock.inference.onnx.writer import Writer
 from penstock.policies import Categorical, Composed, Deterministic, EpsilonGreedy, Head, SquashedGaussian
 from penstock.policies.heads import FORBIDDEN
-from penstock.types import ActionSpace, Box, Composite, Discrete, Leaf, LeafPath, MultiDiscrete
+from penstock.types import ActionSpace, Box, Composite, Discrete, Leaf, LeafPath
 
-__all__ = ["greedy", "possible", "sample"]
+__all__ = ["Exploring", "answer", "declare_answer", "declare_noise", "declare_rest", "possible", "to_environment"]
 
 
 def possible(writer: Writer, head: Head, outputs: str, mask: str | None) -> str:
@@ -33,60 +34,99 @@ def possible(writer: Writer, head: Head, outputs: str, mask: str | None) -> str:
     return writer.op("Concat", *parts, axis=1)
 
 
-def sample(writer: Writer, head: Head, outputs: str, log_std: str | None, mask: str | None) -> None:
-    """Declare inputs ``noise`` and ``explore``, and write the head's outputs: ``action``, and ``log_prob`` or ``q``.
+class Exploring(NamedTuple):
+    """How an action explores: names of the inputs ``noise`` ``[n, k]`` and ``explore`` ``[n]``."""
+
+    noise: str
+    explore: str
+
+
+def declare_noise(writer: Writer, head: Head) -> Exploring:
+    """Declare the inputs ``noise`` and ``explore``."""
+    noise = writer.input("noise", "float32", ("n", *head.noise.shape))
+    return Exploring(noise, writer.input("explore", "float32", ("n",)))
+
+
+def answer(
+    writer: Writer,
+    head: Head,
+    outputs: str,
+    *,
+    log_std: str | None,
+    exploring: Exploring | None,
+    mask: str | None,
+) -> dict[str, str]:
+    """Write what a head makes of the network's outputs: ``action``, as rows store it, and ``log_prob`` or ``q``.
 
     Args:
         writer: writer of the graph.
         head: the policy's head.
         outputs: name of the network's outputs, ``[n, head.outputs]``.
         log_std: name of the free vector of a head with Gaussian parts; ``None`` for other heads.
+        exploring: ``None``: the action is greedy.
+        mask: name of the action mask of a head whose outputs `possible` leaves as they are.
+
+    Returns:
+        Output of ``act`` -> the name of its value.
         mask: name of the action mask of a head whose outputs `possible` leaves as they are.
     """
+    if isinstance(head, EpsilonGreedy):
+        return _epsilon_greedy(writer, head, outputs, exploring, mask)
+    z = None
+    if exploring is not None:
+        column = writer.op("Reshape", exploring.explore, writer.constant([-1, 1], "int64"))
+        z = writer.op("Mul", column, exploring.noise)
+    if isinstance(head, SquashedGaussian):
+        return {"action": _squashed_gaussian(writer, head, outputs, z)}
+    if isinstance(head, Deterministic):
+        mean = writer.op("Tanh", outputs)
+        return {"action": mean if z is None else _clipped(writer, writer.op("Add", mean, z), "float32")}
+    if isinstance(head, Categorical):
+        action, log_prob = _categorical(writer, outputs, z)
+    elif isinstance(head, Composed):
+        action, log_prob = _composed(writer, head, outputs, z, log_std)
+    elif log_std is not None:
+        action, log_prob = _gaussian(writer, outputs, z, log_std, head.size)
+    else:
+        raise ValueError("a Gaussian head needs its log_std")
+    return {"action": action, "log_prob": log_prob}
+
+
+def declare_answer(writer: Writer, head: Head, found: Mapping[str, str]) -> None:
+    """Declare the outputs of ``act``. ``found``: output -> the name of its value."""
+    for name, value in found.items():
+        writer.op("Identity", value, into=name)
     if isinstance(head, Categorical | EpsilonGreedy):
         writer.output("action", "int64", ("n",))
     else:
         writer.output("action", "float32", ("n", head.size))
-    noise = writer.input("noise", "float32", ("n", *head.noise.shape))
-    explore = writer.input("explore", "float32", ("n",))
-    if isinstance(head, EpsilonGreedy):
-        _epsilon_greedy(writer, head, outputs, noise, explore, mask=mask)
-        return
-    scaled = writer.op("Mul", writer.op("Reshape", explore, writer.constant([-1, 1], "int64")), noise)
-    if isinstance(head, SquashedGaussian):
-        _squashed_gaussian(writer, head, outputs, scaled)
-    elif isinstance(head, Deterministic):
-        _clipped(writer, writer.op("Add", writer.op("Tanh", outputs), scaled), "float32", into="action")
-    else:
+    declare_rest(writer, head, found)
+
+
+def declare_rest(writer: Writer, head: Head, found: Mapping[str, str]) -> None:
+    """Declare the outputs of a head besides the action."""
+    if "log_prob" in found:
         writer.output("log_prob", "float32", ("n",))
-        if isinstance(head, Categorical):
-            _categorical(writer, outputs, scaled)
-        elif isinstance(head, Composed):
-            _composed(writer, head, outputs, scaled, log_std)
-        elif log_std is not None:
-            action, log_prob = _gaussian(writer, outputs, scaled, log_std, head.size)
-            writer.op("Identity", action, into="action")
-            writer.op("Identity", log_prob, into="log_prob")
-
-
-def greedy(writer: Writer, head: Head, outputs: str, space: ActionSpace, mask: str | None) -> None:
-    """Declare and write the action without exploration, ``[n, ...]`` in the environment's units and dtype.
-
-    It is the output ``action``; for a Composite there is one output for each leaf, ``action.<path>``.
-    """
-    if isinstance(space, Composite):
-        first = 0
-        for path, leaf in space.leaves:
-            last = first + (leaf.size if isinstance(leaf, Box) else sum(leaf.choices))
-            _leaf(writer, writer.columns(outputs, first, last), leaf, into=leaf_name(path))
-            first = last
-        return
     if isinstance(head, EpsilonGreedy):
-        outputs = _possible_values(writer, _values(writer, head, outputs), mask)
-    elif isinstance(head, SquashedGaussian | Deterministic):
-        mean = writer.columns(outputs, 0, head.size) if isinstance(head, SquashedGaussian) else outputs
-        outputs = writer.op("Tanh", mean)
-    _leaf(writer, outputs, space, into="action")
+        writer.output("q", "float32", ("n", head.n))
+
+
+def to_environment(writer: Writer, action: str, space: ActionSpace) -> None:
+    """Declare and write the action ``[n, ...]`` in the environment's units and dtype.
+
+    As `penstock.kernels.actions.to_environment`, but a Composite has one output for each leaf, ``action.<path>``; any
+    other space has the output ``action``.
+
+    Args:
+        writer: writer of the graph.
+        action: name of the action, as rows store it.
+        space: the environment's action space.
+    """
+    if not isinstance(space, Composite):
+        _leaf(writer, action, space, into="action")
+        return
+    for (path, leaf), (_, columns) in zip(space.leaves, space.columns(), strict=True):
+        _leaf(writer, writer.columns(action, columns.start, columns.stop), leaf, into=leaf_name(path))
 
 
 def leaf_name(path: LeafPath) -> str:
@@ -94,29 +134,28 @@ def leaf_name(path: LeafPath) -> str:
     return ".".join(("action", *map(str, path)))
 
 
-def _leaf(writer: Writer, outputs: str, space: Leaf, into: str) -> None:
-    """Declare and write the greedy action of one leaf: from preferences or numbers in the policy's units."""
-    match space:
-        case Discrete():
-            chosen = writer.op("ArgMax", outputs, axis=1, keepdims=0)
-            writer.op("Add", chosen, writer.constant(space.start, "int64"), into=into)
-            writer.output(into, "int64", ("n",))
-        case MultiDiscrete():
-            chosen = writer.op("ArgMax", _row(writer, outputs, space.sizes, FORBIDDEN), axis=2, keepdims=0)
-            chosen = writer.op("Add", chosen, writer.constant(space.starts, "int64"))
-            shaped = writer.op("Reshape", chosen, writer.constant([-1, *space.shape], "int64"))
-            writer.cast(shaped, space.dtype, into=into)
-            writer.output(into, space.dtype, ("n", *space.shape))
-        case Box():
-            _to_environment(writer, outputs, space, into)
-            writer.output(into, space.dtype, ("n", *space.shape))
+def _leaf(writer: Writer, action: str, space: Leaf, into: str) -> None:
+    """Declare and write one leaf of an action in the environment's units."""
+    shape: tuple[int, ...] = () if isinstance(space, Discrete) else space.shape
+    dtype = "int64" if isinstance(space, Discrete) else space.dtype
+    shaped = writer.constant([-1, *shape], "int64")
+    if isinstance(space, Box):
+        value = _in_units(writer, action, space)
+    else:
+        starts = (space.start,) if isinstance(space, Discrete) else space.starts
+        rows = writer.op("Reshape", action, writer.constant([-1, space.size], "int64"))
+        value = writer.op("Add", writer.cast(rows, "int64"), writer.constant(starts, "int64"))
+    writer.cast(writer.op("Reshape", value, shaped), dtype, into=into)
+    writer.output(into, dtype, ("n", *shape))
 
 
-def _composed(writer: Writer, head: Composed, outputs: str, z: str, log_std: str | None) -> None:
+def _composed(writer: Writer, head: Composed, outputs: str, z: str | None, log_std: str | None) -> tuple[str, str]:
+    """Action ``[n, size]`` and log-probability ``[n]``."""
     actions, log_probs, spread = [], [], 0
     for stretch in head.stretches():
         ends = stretch.outputs.start, stretch.outputs.stop
-        own, noise = writer.columns(outputs, *ends), writer.columns(z, *ends)
+        own = writer.columns(outputs, *ends)
+        noise = None if z is None else writer.columns(z, *ends)
         if stretch.choices:
             action, log_prob = _choose(writer, stretch.choices, own, noise)
         elif log_std is not None:
@@ -129,14 +168,14 @@ def _composed(writer: Writer, head: Composed, outputs: str, z: str, log_std: str
             raise ValueError("a composed head with Gaussian parts needs its log_std")
         actions.append(action)
         log_probs.append(log_prob)
-    writer.op("Concat", *actions, axis=1, into="action")
-    writer.op("Sum", *log_probs, into="log_prob")
+    return writer.op("Concat", *actions, axis=1), writer.op("Sum", *log_probs)
 
 
-def _choose(writer: Writer, choices: Sequence[int], logits: str, z: str) -> tuple[str, str]:
+def _choose(writer: Writer, choices: Sequence[int], logits: str, z: str | None) -> tuple[str, str]:
     """Action ``[n, k]`` float32 and log-probability ``[n]`` of independent choices."""
     rows = _row(writer, logits, choices, FORBIDDEN)
-    chosen = writer.op("ArgMax", writer.op("Add", rows, _row(writer, z, choices, 0.0)), axis=2, keepdims=1)
+    moved = rows if z is None else writer.op("Add", rows, _row(writer, z, choices, 0.0))
+    chosen = writer.op("ArgMax", moved, axis=2, keepdims=1)
     found = writer.op("GatherElements", writer.op("LogSoftmax", rows, axis=2), chosen, axis=2)
     log_prob = writer.op("ReduceSum", found, writer.constant([1, 2], "int64"), keepdims=0)
     action = writer.op("Squeeze", chosen, writer.constant([2], "int64"))
@@ -154,42 +193,49 @@ def _row(writer: Writer, values: str, choices: Sequence[int], padding: float) ->
     return writer.op("Gather", writer.op("Pad", values, edges, value), writer.constant(places, "int64"), axis=1)
 
 
-def _gaussian(writer: Writer, mean: str, z: str, log_std: str, size: int) -> tuple[str, str]:
+def _gaussian(writer: Writer, mean: str, z: str | None, log_std: str, size: int) -> tuple[str, str]:
     """Action ``[n, size]`` and log-density ``[n]``."""
-    action = writer.op("Add", mean, writer.op("Mul", z, writer.op("Exp", log_std)))
-    squares = writer.op("ReduceSum", writer.op("Mul", z, z), writer.constant([1], "int64"), keepdims=0)
     spread = writer.op("ReduceSum", log_std, keepdims=0)
     constant = writer.op("Add", spread, writer.constant(0.5 * size * np.log(2.0 * np.pi), "float32"))
+    if z is None:
+        return mean, writer.op("Expand", writer.op("Neg", constant), writer.op("Shape", mean, start=0, end=1))
+    action = writer.op("Add", mean, writer.op("Mul", z, writer.op("Exp", log_std)))
+    squares = writer.op("ReduceSum", writer.op("Mul", z, z), writer.constant([1], "int64"), keepdims=0)
     return action, writer.op("Sub", writer.op("Mul", squares, writer.constant(-0.5, "float32")), constant)
 
 
-def _categorical(writer: Writer, logits: str, z: str) -> None:
-    action = writer.op("ArgMax", writer.op("Add", logits, z), axis=1, keepdims=0, into="action")
+def _categorical(writer: Writer, logits: str, z: str | None) -> tuple[str, str]:
+    """Action and log-probability ``[n]``."""
+    action = writer.op("ArgMax", logits if z is None else writer.op("Add", logits, z), axis=1, keepdims=0)
     axis = writer.constant([1], "int64")
     column = writer.op("Unsqueeze", action, axis)
     chosen = writer.op("GatherElements", writer.op("LogSoftmax", logits, axis=1), column, axis=1)
-    writer.op("Squeeze", chosen, axis, into="log_prob")
+    return action, writer.op("Squeeze", chosen, axis)
 
 
-def _squashed_gaussian(writer: Writer, head: SquashedGaussian, outputs: str, z: str) -> None:
-    low, high = writer.constant(head.log_std_min, "float32"), writer.constant(head.log_std_max, "float32")
-    log_std = writer.op("Clip", writer.columns(outputs, head.size, 2 * head.size), low, high)
-    moved = writer.op("Add", writer.columns(outputs, 0, head.size), writer.op("Mul", z, writer.op("Exp", log_std)))
-    writer.op("Tanh", moved, into="action")
+def _squashed_gaussian(writer: Writer, head: SquashedGaussian, outputs: str, z: str | None) -> str:
+    """Action ``[n, size]``."""
+    mean = writer.columns(outputs, 0, head.size)
+    if z is not None:
+        low, high = writer.constant(head.log_std_min, "float32"), writer.constant(head.log_std_max, "float32")
+        log_std = writer.op("Clip", writer.columns(outputs, head.size, 2 * head.size), low, high)
+        mean = writer.op("Add", mean, writer.op("Mul", z, writer.op("Exp", log_std)))
+    return writer.op("Tanh", mean)
 
 
 def _epsilon_greedy(
-    writer: Writer, head: EpsilonGreedy, outputs: str, noise: str, explore: str, *, mask: str | None
-) -> None:
+    writer: Writer, head: EpsilonGreedy, outputs: str, exploring: Exploring | None, mask: str | None
+) -> dict[str, str]:
+    """Action ``[n]`` and ``q`` ``[n, head.n]``."""
     q = _values(writer, head, outputs)
-    writer.op("Identity", q, into="q")
-    writer.output("q", "float32", ("n", head.n))
-    flat = writer.constant([-1], "int64")
-    whether = writer.op("Reshape", writer.columns(noise, 0, 1), flat)
-    share = writer.op("Reshape", writer.columns(noise, 1, 2), flat)
-    anything = _random(writer, head, share, mask)
     best = writer.op("ArgMax", _possible_values(writer, q, mask), axis=1, keepdims=0)
-    writer.op("Where", writer.op("Less", whether, explore), anything, best, into="action")
+    if exploring is None:
+        return {"action": best, "q": q}
+    flat = writer.constant([-1], "int64")
+    whether = writer.op("Reshape", writer.columns(exploring.noise, 0, 1), flat)
+    share = writer.op("Reshape", writer.columns(exploring.noise, 1, 2), flat)
+    anything = _random(writer, head, share, mask)
+    return {"action": writer.op("Where", writer.op("Less", whether, exploring.explore), anything, best), "q": q}
 
 
 def _random(writer: Writer, head: EpsilonGreedy, share: str, mask: str | None) -> str:
@@ -226,14 +272,14 @@ def _values(writer: Writer, head: EpsilonGreedy, outputs: str) -> str:
     return writer.op("ReduceSum", weighted, writer.constant([2], "int64"), keepdims=0)
 
 
-def _clipped(writer: Writer, value: str, dtype: str, into: str | None = None) -> str:
+def _clipped(writer: Writer, value: str, dtype: str) -> str:
     """Cut to -1 .. 1."""
-    return writer.op("Clip", value, writer.constant(-1.0, dtype), writer.constant(1.0, dtype), into=into)
+    return writer.op("Clip", value, writer.constant(-1.0, dtype), writer.constant(1.0, dtype))
 
 
-def _to_environment(writer: Writer, mean: str, space: Box, into: str) -> None:
-    """`penstock.kernels.actions.to_environment` as ONNX nodes."""
-    value = writer.cast(mean, "float64")
+def _in_units(writer: Writer, action: str, space: Box) -> str:
+    """A box's action ``[n, size]`` in the environment's units, in float64."""
+    value = writer.op("Reshape", writer.cast(action, "float64"), writer.constant([-1, space.size], "int64"))
     if space.bounded:
         low, high = (np.broadcast_to(np.asarray(edge, np.float64), (space.size,)) for edge in (space.low, space.high))
         above = writer.op("Add", _clipped(writer, value, "float64"), writer.constant(1.0, "float64"))
@@ -243,5 +289,4 @@ def _to_environment(writer: Writer, mean: str, space: Box, into: str) -> None:
         value = writer.op("Min", value, writer.constant(high, "float64"))
     if not np.issubdtype(np.dtype(space.dtype), np.floating):
         value = writer.op("Round", value)
-    shaped = writer.op("Reshape", value, writer.constant([-1, *space.shape], "int64"))
-    writer.cast(shaped, space.dtype, into=into)
+    return value

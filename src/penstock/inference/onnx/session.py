@@ -11,10 +11,12 @@ from penstock.inference.onnx.recurrent import next_name
 from penstock.policies import Encoding, PolicyGraph
 from penstock.types import Array
 
-__all__ = ["OnnxPolicy", "build"]
+__all__ = ["CPU", "InferenceSession", "OnnxPolicy", "build", "open_session", "run_rows"]
+
+CPU = "CPUExecutionProvider"
 
 
-class _Session(Protocol):
+class InferenceSession(Protocol):
     """The part of ``onnxruntime.InferenceSession`` that is used here."""
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
@@ -28,11 +30,11 @@ class OnnxPolicy:
     def __init__(self, graph: PolicyGraph, exported: bytes = b"") -> None:
         self.graph = graph
         self._exported = exported
-        self._session: _Session | None = None
+        self._session: InferenceSession | None = None
 
     def load(self, published: Mapping[str, Array]) -> None:
         """Copy new parameters and statistics. The caller may reuse the arrays afterwards."""
-        self._session = _session(write(self.graph, published, self._exported))
+        self._session = open_session(write(self.graph, published, self._exported))
 
     def act(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> None:
         """Write the outputs of ``act`` for n lanes into ``out``. See `penstock.types.PolicyBackend`."""
@@ -47,13 +49,19 @@ class OnnxPolicy:
         if self.graph.carry:
             feeds["first"] = np.ascontiguousarray(inputs["first"], np.bool_)
             feeds |= {spec.name: np.ascontiguousarray(inputs[spec.name]) for spec in self.graph.carry}
-        if n == 1:
-            # ONNX Runtime sums in another order for one row than for several. So run two rows.
-            feeds = {name: np.concatenate([rows, rows]) for name, rows in feeds.items()}
         # A carry is an input and an output: its output has the name of the carry behind this row.
         names = [next_name(name) for name in out]
-        for array, rows in zip(out.values(), self._session.run(names, feeds), strict=True):
-            array[...] = rows[:n].reshape(array.shape)
+        for array, rows in zip(out.values(), run_rows(self._session, names, feeds), strict=True):
+            array[...] = rows.reshape(array.shape)
+
+
+def run_rows(session: InferenceSession, names: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
+    """Outputs ``[n, ...]`` by name, for feeds ``[n, ...]``. A row's result does not depend on n."""
+    if len(next(iter(feeds.values()))) > 1:
+        return session.run(names, feeds)
+    # ONNX Runtime sums in another order for one row than for several. So run two rows.
+    twice = {name: np.concatenate([rows, rows]) for name, rows in feeds.items()}
+    return [rows[:1] for rows in session.run(names, twice)]
 
 
 def _field(part: Encoding, rows: Array, n: int) -> Array:
@@ -62,14 +70,16 @@ def _field(part: Encoding, rows: Array, n: int) -> Array:
     return np.ascontiguousarray(shaped, field_dtype(part))
 
 
-def _session(model: bytes) -> _Session:
+def open_session(model: bytes, provider: str = CPU) -> InferenceSession:
+    """A session on one thread. Operations that the provider does not know run on the CPU."""
     import onnxruntime  # noqa: PLC0415 - importing this module must stay light
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    return cast("_Session", onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
+    providers = list(dict.fromkeys((provider, CPU)))
+    return cast("InferenceSession", onnxruntime.InferenceSession(model, options, providers=providers))
 
 
 def build(graph: PolicyGraph, exported: bytes = b"") -> OnnxPolicy:

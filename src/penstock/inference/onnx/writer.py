@@ -28,7 +28,8 @@ class Writer:
     def op(self, kind: str, *inputs: str, into: str | None = None, **attributes: float | Sequence[int]) -> str:
         """Add a node and return the name of its output."""
         name = into if into is not None else f"{kind}_{len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [name], **attributes))
+        # Nodes are named, because tools that quantise a graph tell them apart by name.
+        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [name], name=name, **attributes))
         return name
 
     def constant(self, value: npt.ArrayLike, dtype: str) -> str:

@@ -4,10 +4,13 @@ from penstock.nodes.evaluation.episodes import PlaySettings
 from penstock.nodes.evaluation.evaluator import EvaluatorNode, EvaluatorSettings
 from penstock.nodes.evaluation.judge import JudgeNode, JudgeSettings
 from penstock.nodes.evaluation.player import PlayerNode, PlayerSettings
+from penstock.nodes.evaluation.recording import INPUT, OUTPUT, record
 from penstock.nodes.evaluation.tickets import EPISODE, TICKET, Ending, found_specs
 
 __all__ = [
     "EPISODE",
+    "INPUT",
+    "OUTPUT",
     "TICKET",
     "Ending",
     "EvaluatorNode",
@@ -18,4 +21,5 @@ __all__ = [
     "PlayerNode",
     "PlayerSettings",
     "found_specs",
+    "record",
 ]

@@ -1,26 +1,26 @@
-"""The main function of a probe: make, reset and close an environment, and leave what a run needs to know of it."""
+"""The main function of a process that calls one function and leaves its answer; `apart.py` starts it."""
 
 import contextlib
 import os
 import pickle
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import PenstockError
 from penstock.memory.lifeline import watch
 from penstock.processes.worker import leave
+from penstock.registry import load
 
-__all__ = ["look"]
+__all__ = ["run"]
 
 
-def look(told_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
-    """Probe an environment, then end this process.
+def run(told_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
+    """Call a function, then end this process.
 
     Args:
-        told_fd: file with the module search path and the arguments of ``probe``. The answer replaces them: what
-            ``probe`` returned, or the error that a user can correct.
+        told_fd: file with the module search path, and the function with its arguments. The answer replaces them: what
+            the function returned, or the error that a user can correct.
         lifeline_fd: pipe whose end of file ends this process.
         error_fd: pipe for the traceback of any other error.
     """
@@ -32,12 +32,12 @@ def look(told_fd: int, lifeline_fd: int, error_fd: int) -> NoReturn:
         with os.fdopen(told_fd, "r+b") as file:
             file.seek(0)
             sys.path[:] = pickle.load(file)
-            env, vector, arguments = pickle.load(file)
+            function, given, named = pickle.load(file)
             file.seek(0)
             file.truncate()
-            found: EnvProfile | PenstockError
+            found: Any
             try:
-                found = probe(env, vector, **arguments)
+                found = load(function)(*given, **named)
             except PenstockError as error:
                 found = error
             file.write(pickle.dumps(found))

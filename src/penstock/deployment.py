@@ -1,0 +1,251 @@
+"""From a trained run to production: exports its policy as a bundle, and verifies a bundle.
+
+Plays the run's environment for observations, in a process of its own. Serves nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import safetensors.numpy
+
+from penstock import __version__
+from penstock.envs.given import given_of
+from penstock.errors import BundleError, ConfigError
+from penstock.experiments.run_folder import RunFolder
+from penstock.inference.onnx import CPU
+from penstock.inference.onnx import export as onnx_bytes
+from penstock.nodes.evaluation import INPUT, OUTPUT, PlaySettings, record
+from penstock.policies import PolicyGraph
+from penstock.processes.apart import Errand, call_apart
+from penstock.processes.starts import Processes
+from penstock.registry import RUNTIMES, load
+from penstock.serving.bundle import (
+    GRAPHS,
+    SAMPLE,
+    Bundle,
+    BundlePolicy,
+    Facts,
+    Sample,
+    pack_sample,
+    read_bundle,
+    write_bundle,
+)
+from penstock.serving.bundle.contents import PARAMETERS, PROGRAM, ports_of
+from penstock.serving.bundle.sample import sample_of
+from penstock.serving.bundle.writing import check_place
+from penstock.serving.quantize import Precision, quantized
+from penstock.serving.verification import Limits, Report, Verification, compared, latencies
+from penstock.topologies.training import OPEN_LIMIT_S
+from penstock.trained import Trained, open_trained, policy_of
+from penstock.types import Arrays, EnvFactory
+
+__all__ = ["FORMATS", "export", "verify"]
+
+FORMATS = ("onnx", "safetensors", "torch")
+LANES = 8
+"""Environments that are played side by side for observations, so that not all are of one episode."""
+PLAY_LIMIT_S = 600.0
+"""Longest time to play for observations."""
+
+
+def export(
+    run: Path | str,
+    out: Path | str,
+    *,
+    checkpoint: str | None = None,
+    format: Sequence[str] = ("onnx",),  # noqa: A002 - as the flag
+    quantize: Precision | None = None,
+    noise: bool = False,
+    observations: int = 256,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    processes: Processes | None = None,
+) -> Path:
+    """Export the policy of a run as a bundle: one folder that needs nothing of the run.
+
+    Args:
+        run: the run folder.
+        out: the bundle's folder. Another bundle there is replaced; anything else is not.
+        checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
+        format: what the bundle holds of ``onnx``, ``safetensors`` (the parameters by name) and ``torch`` (a program of
+            ``torch.export``); ``onnx`` always.
+        quantize: also make a graph in this precision, which then is the one that acts.
+        noise: the graph has the inputs ``noise`` and ``explore``, so that its actions can explore.
+        observations: how many the bundle's sample has. int8 is calibrated on them.
+        env: a callable that makes an environment, if the run's environment has no name.
+        wrap: the run's wrappers, if one of them has no name.
+        processes: as in `penstock.train`.
+
+    Returns:
+        The bundle's folder.
+
+    Raises:
+        UsageError: no such run, a checkpoint that cannot be used, a folder that is taken, a module of the user's own
+            that ONNX cannot express.
+    """
+    folder, out = RunFolder.open(Path(run)), Path(out)
+    check_place(out)
+    unknown = [name for name in format if name not in FORMATS]
+    if unknown:
+        raise ConfigError(f"--format {unknown[0]}: one of {', '.join(FORMATS)}")
+    with processes or Processes() as opened:
+        trained = open_trained(opened, folder, checkpoint, given_of(env, wrap), "export")
+        sample = _observed(opened, trained, observations, trained.prepared.config.run.seed)
+    graph, spaces, published = trained.prepared.spec.policy, trained.prepared.profile.spaces, trained.published
+    own = graph.actor.own
+    exported = b"" if own is None else load("penstock.models.own_export:exported")(own)
+    model = onnx_bytes(graph, spaces, published, exported, noise=noise)
+    inputs, outputs = ports_of(graph, spaces, noise=noise)
+    facts = Facts(_origin(folder, trained), __version__, quantize or "fp32", spaces, inputs, outputs)
+    given = facts.filled(sample.inputs)
+    files = {GRAPHS["fp32"]: model, SAMPLE: pack_sample(Sample(given, sample.outputs))}
+    if quantize is not None:
+        files[GRAPHS[quantize]] = quantized(model, quantize, given)
+    if "safetensors" in format:
+        files[PARAMETERS] = safetensors.numpy.save(_named(graph, published))
+    if "torch" in format:
+        files[PROGRAM] = load("penstock.models.program:exported")(graph, spaces, published, sample.inputs)
+    write_bundle(out, facts, files)
+    return out
+
+
+def verify(
+    bundle: Path | str,
+    *,
+    against: Path | str | None = None,
+    checkpoint: str | None = None,
+    limits: Limits = Limits(1.0, 1e-4),  # noqa: B008 - frozen
+    quantized_limits: Limits = Limits(0.99, 0.02),  # noqa: B008
+    observations: int = 1000,
+    seed: int | None = None,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    processes: Processes | None = None,
+) -> Verification:
+    """Compare the graphs of a bundle with the trained network: the same actions, how far off, how large, how fast.
+
+    Args:
+        bundle: the bundle's folder.
+        against: the run folder; its environment is played for fresh observations. ``None``: the bundle's own sample.
+        checkpoint: of that run; ``None``: the one that the bundle was exported from.
+        limits: what the graph in fp32 must keep to.
+        quantized_limits: what graphs in int8 and fp16 must keep to.
+        observations: how many to compare, if the run is played.
+        seed: of the played episodes; ``None``: one that exports do not use.
+        env: as in `export`.
+        wrap: as in `export`.
+        processes: as in `penstock.train`.
+
+    Raises:
+        UsageError: no such bundle or run, or one of the other's spaces.
+    """
+    found = read_bundle(Path(bundle))
+    beside, reports, sample = "its own sample", [], found.sample()
+    if against is not None:
+        folder = RunFolder.open(Path(against))
+        with processes or Processes() as opened:
+            name = found.facts.run["checkpoint"] if checkpoint is None else checkpoint
+            trained = open_trained(opened, folder, name, given_of(env, wrap), "verify")
+            _check_spaces(found, trained, folder)
+            own = trained.prepared.config.run.seed
+            sample = _observed(opened, trained, observations, own + 1 if seed is None else seed)
+        beside = f"{folder.name}, {trained.checkpoint.name}"
+        reports.append(_of_run(trained, sample))
+    for precision in found.precisions:
+        keeps = limits if precision == "fp32" else quantized_limits
+        reports += [_of_graph(found, precision, provider, sample, keeps) for provider in _providers()]
+    return Verification(str(bundle), beside, sample.rows, tuple(reports))
+
+
+def _observed(processes: Processes, trained: Trained, rows: int, seed: int) -> Sample:
+    """Play greedy episodes of the run's environment; what the policy was given and what it answered."""
+    prepared = trained.prepared
+    run, profile = prepared.config.run, prepared.profile
+    settings = PlaySettings(
+        env=prepared.env,
+        vector=run.vector_env,
+        ignore_obs=run.ignore_obs or (),
+        spaces=profile.spaces,
+        policy=prepared.spec.policy,
+        backend=prepared.inference,
+        lanes=min(LANES, rows),
+        seed=seed,
+        bad_numbers=run.bad_numbers,
+        open_limit_s=OPEN_LIMIT_S,
+    )
+    asked = settings, trained.published, rows, PLAY_LIMIT_S
+    if RUNTIMES[run.runtime].processes:
+        errand = Errand("player", "penstock.nodes.evaluation:record", profile.name, "played", "playing")
+        recorded: Arrays = call_apart(processes, errand, 2 * OPEN_LIMIT_S + PLAY_LIMIT_S, *asked)
+    else:
+        recorded = record(*asked)
+    inputs, outputs = (
+        {name.removeprefix(prefix): values for name, values in recorded.items() if name.startswith(prefix)}
+        for prefix in (INPUT, OUTPUT)
+    )
+    return sample_of((inputs, outputs), profile.spaces)
+
+
+def _origin(folder: RunFolder, trained: Trained) -> dict[str, Any]:
+    """Where a bundle comes from, for its manifest."""
+    run = trained.prepared.config.run
+    return {
+        "name": folder.name,
+        "algorithm": run.algo,
+        "env": trained.prepared.profile.name,
+        "seed": run.seed,
+        "checkpoint": trained.checkpoint.name,
+        "update": int(trained.arrays["update"]),
+        "steps": int(trained.arrays["steps"]),
+    }
+
+
+def _named(graph: PolicyGraph, published: Mapping[str, Any]) -> Arrays:
+    """Parameters by network and name in their shapes, and the statistics."""
+    found = {name: values for name, values in published.items() if name not in {one.name for one in graph.networks}}
+    for network in graph.networks:
+        for part in network.slices():
+            values = published[network.name][part.offset :][: math.prod(part.shape)]
+            found[f"{network.name}.{part.name}"] = values.reshape(part.shape)
+    # Copies, because safetensors takes whole arrays only.
+    return {name: values.copy() for name, values in found.items()}
+
+
+def _check_spaces(bundle: Bundle, trained: Trained, folder: RunFolder) -> None:
+    wanted, found = repr(bundle.facts.spaces), repr(trained.prepared.profile.spaces)
+    if wanted != found:
+        raise BundleError(f"bundle {bundle.path} is not of run {folder.name}: its spaces are {wanted}, not {found}")
+
+
+def _of_run(trained: Trained, sample: Sample) -> Report:
+    """The run's own policy backend, which has answered the sample."""
+    prepared = trained.prepared
+    policy = policy_of(prepared, trained.published)
+    nbytes = sum(values.nbytes for values in trained.published.values())
+    taken = latencies(policy, sample)
+    return Report(f"{prepared.config.run.inference} (trained)", "fp32", 1.0, 0.0, {}, {}, nbytes, taken, passed=True)
+
+
+def _of_graph(bundle: Bundle, precision: str, provider: str, sample: Sample, limits: Limits) -> Report:
+    policy = BundlePolicy(bundle, precision, provider)
+    outputs = bundle.facts.outputs
+    found = policy.runner.run(sample.inputs, [port.name for port in outputs])
+    answers = compared(sample, found, outputs, bundle.facts.spaces, limits)
+    name = f"onnx, {provider.removesuffix('ExecutionProvider')}"
+    return Report(
+        backend=name,
+        precision=precision,
+        bytes=len(bundle.files[GRAPHS[precision]]),
+        latency_us=latencies(policy, sample),
+        **answers,
+    )
+
+
+def _providers() -> list[str]:
+    """What can compute a graph on this machine, the CPU first."""
+    import onnxruntime  # noqa: PLC0415 - importing this module must stay light
+
+    wanted = (CPU, "CUDAExecutionProvider", "TensorrtExecutionProvider")
+    return [name for name in wanted if name in onnxruntime.get_available_providers()]

@@ -1,0 +1,81 @@
+"""Calls one function in a process of its own, which is ended with all that it has started.
+
+So a function may make an environment of the user's: nothing of it is left behind, and where it dies or hangs, the
+launcher does not. The launcher keeps only the answer.
+"""
+
+import os
+import pickle
+import signal
+import sys
+import time
+from typing import Any, NamedTuple
+
+from penstock.errors import EnvError, NodeError, PenstockError
+from penstock.processes.command import in_a_file
+from penstock.processes.contract import ERRAND
+from penstock.processes.starts import Processes
+
+__all__ = ["Errand", "call_apart"]
+
+
+class Errand(NamedTuple):
+    """A function, and the words about it in error texts."""
+
+    name: str
+    """Name of the process."""
+    function: str
+    """``module:function``."""
+    env: str
+    """Name of the environment that it makes."""
+    cannot: str
+    """What it does with the environment, after "cannot be"."""
+    takes: str
+    """The same, before "takes more than .. s"."""
+
+
+def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: object, **named: object) -> Any:  # noqa: ANN401
+    """What a function returns that is called in a process of its own.
+
+    Args:
+        processes: the process is one of these; no other runs.
+        errand: the function.
+        limit_s: how long the process may take, in seconds.
+        given: the function's arguments, which can be pickled, as the answer can.
+        named: its arguments by name.
+
+    Raises:
+        PenstockError: what the function raised.
+        EnvError: its process was ended by a signal, or takes too long.
+        NodeError: something else failed; it holds the process's own traceback.
+    """
+    told = in_a_file(pickle.dumps(sys.path) + pickle.dumps((errand.function, given, named)))
+    try:
+        processes.run(errand.name, ERRAND, (), (told,), threads=1)
+        _await_end(processes, errand, limit_s)
+        with os.fdopen(os.dup(told), "rb") as file:
+            file.seek(0)
+            answer = file.read()
+    finally:
+        processes.clear()
+        os.close(told)
+    if not answer:
+        raise NodeError(errand.name, f"environment {errand.env} ended its process")
+    found = pickle.loads(answer)
+    if isinstance(found, PenstockError):
+        raise found
+    return found
+
+
+def _await_end(processes: Processes, errand: Errand, limit_s: float) -> None:
+    """Return once the process has left its answer."""
+    begun = time.monotonic()
+    while not (ended := processes.exits()):
+        processes.wait(1.0)
+        if time.monotonic() - begun > limit_s:
+            raise EnvError(f"{errand.takes} environment {errand.env} takes more than {limit_s:g} s")
+    if ended[0].status < 0:
+        why = signal.Signals(-ended[0].status).name
+        raise EnvError(f"environment {errand.env} cannot be {errand.cannot}: it ended its process by {why}")
+    if ended[0].status:
+        raise NodeError(errand.name, ended[0].detail or f"environment {errand.env} ended its process")

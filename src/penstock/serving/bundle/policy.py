@@ -1,0 +1,79 @@
+"""The policy of a bundle: acts by ONNX Runtime, without its run, its environment and torch."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from penstock.errors import BundleError
+from penstock.inference.onnx import CPU, next_name, open_session, run_rows
+from penstock.kernels.actions import environment_array
+from penstock.serving.bundle.contents import Facts
+from penstock.serving.bundle.reading import Bundle
+from penstock.serving.policy import Lanes, Policy
+from penstock.types import Array, Arrays, Composite
+
+__all__ = ["BundlePolicy", "GraphRunner"]
+
+
+class GraphRunner:
+    """Runs one graph of a bundle on arrays by name.
+
+    Args:
+        bundle: where the graph is.
+        precision: of the graph; ``None``: of the one that acts.
+        provider: ONNX Runtime's name of what computes.
+
+    Raises:
+        BundleError: the bundle has no such graph, or ONNX Runtime cannot run it.
+    """
+
+    def __init__(self, bundle: Bundle, precision: str | None = None, provider: str = CPU) -> None:
+        model = bundle.graph(precision)
+        try:
+            self._session = open_session(model, provider)
+        except Exception as error:  # ONNX Runtime has no base class for its errors
+            why = str(error).splitlines()[0]
+            raise BundleError(f"bundle {bundle.path}: ONNX Runtime cannot run its graph: {why}") from error
+        self._facts = bundle.facts
+
+    def run(self, given: Mapping[str, Array], outputs: Sequence[str]) -> Arrays:
+        """Outputs ``[n, ...]`` by name, for inputs as `Facts.filled` takes them."""
+        return dict(zip(outputs, run_rows(self._session, outputs, self._facts.filled(given)), strict=True))
+
+
+class BundlePolicy(Policy):
+    """A policy from its bundle."""
+
+    def __init__(self, bundle: Bundle, precision: str | None = None, provider: str = CPU) -> None:
+        facts = bundle.facts
+        origin = f"{facts.run['algorithm']} on {facts.run['env']}, run by ONNX Runtime from {bundle.path}"
+        super().__init__(facts.spaces, facts.carry, origin)
+        self.facts = facts
+        self.runner = GraphRunner(bundle, precision, provider)
+
+    def begin(self, lanes: int) -> Lanes:
+        """Begin to act in so many lanes, without checks."""
+        return _Lanes(self.facts, self.runner, lanes)
+
+
+class _Lanes:
+    """Hands the carry on from one run of the graph to the next."""
+
+    def __init__(self, facts: Facts, runner: GraphRunner, lanes: int) -> None:
+        self.carry: Arrays = {spec.name: np.zeros((lanes, *spec.shape), spec.dtype) for spec in facts.carry}
+        self.environment_action = environment_array(facts.spaces.action, lanes)
+        self._space = facts.spaces.action
+        self._actions = [port.name for port in facts.outputs if port.role == "action"]
+        self._runner = runner
+
+    def act(self, given: Mapping[str, Array]) -> None:
+        after = {next_name(name): values for name, values in self.carry.items()}
+        found = self._runner.run({**given, **self.carry}, [*self._actions, *after])
+        for name, values in after.items():
+            values[...] = found[name]
+        actions = [found[name] for name in self._actions]
+        if isinstance(self._space, Composite):
+            for (_, columns), action in zip(self._space.columns(), actions, strict=True):
+                self.environment_action[:, columns] = action.reshape(len(action), -1)
+        else:
+            self.environment_action[...] = actions[0]

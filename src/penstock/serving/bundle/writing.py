@@ -1,0 +1,53 @@
+"""Writes a bundle whole or not at all, and replaces nothing but another bundle."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.errors import BundleError
+from penstock.experiments.durable import replace_folder, write_folder
+from penstock.experiments.manifest import MANIFEST, SIZE_LIMIT, seal
+from penstock.serving.bundle.contents import FORMAT, Facts
+from penstock.serving.bundle.reading import is_bundle
+
+__all__ = ["check_place", "write_bundle"]
+
+
+def check_place(folder: Path) -> None:
+    """Check that a bundle may be written here: the folder is not there, is empty, or is a bundle.
+
+    Raises:
+        BundleError: it is something else.
+    """
+    try:
+        taken = folder.exists() and not is_bundle(folder) and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise BundleError(f"cannot write {folder}: {error.strerror or error}") from error
+    if taken:
+        raise BundleError(f"{folder} is there already and is no bundle; give another --out, or remove it")
+
+
+def write_bundle(folder: Path, facts: Facts, files: Mapping[str, bytes]) -> None:
+    """Write a bundle.
+
+    Args:
+        folder: see `check_place`.
+        facts: for its manifest.
+        files: name -> content.
+
+    Raises:
+        BundleError: it cannot be written; what was there before is unchanged.
+    """
+    check_place(folder)
+    # The path may end in a slash or a dot, and the partial folder must lie beside it.
+    folder = folder.absolute()
+    manifest = seal(FORMAT, facts.to_json(), files)
+    if len(manifest) > SIZE_LIMIT:
+        raise BundleError(f"cannot write {folder}: the bounds of its spaces take more than {SIZE_LIMIT:,} bytes")
+    whole = {**files, MANIFEST: manifest}
+    try:
+        if folder.exists():
+            replace_folder(folder, whole)
+        else:
+            write_folder(folder, whole)
+    except OSError as error:
+        raise BundleError(f"cannot write {folder}: {error.strerror or error}") from error

@@ -1,0 +1,65 @@
+"""The policy of a run. Runs on the same policy backend as training, and imports torch only if that backend is torch."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from penstock.policies.contract import PolicySpec
+from penstock.policies.session import Session
+from penstock.serving.policy import Lanes, Policy
+from penstock.types import Array, Arrays, PolicyBackend, Spaces
+
+__all__ = ["RunPolicy"]
+
+
+class RunPolicy(Policy):
+    """A policy as its run has trained it.
+
+    Args:
+        spaces: its observation fields and its action space.
+        policy: what it takes and gives.
+        backend: see below.
+        published: its parameters and statistics.
+        origin: see `Policy`.
+
+    Attributes:
+        backend: runs the policy, as in training and evaluation.
+    """
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        policy: PolicySpec,
+        backend: PolicyBackend,
+        published: Mapping[str, Array],
+        origin: str,
+    ) -> None:
+        super().__init__(spaces, policy.carry, origin)
+        self.backend = backend
+        self._spec = policy
+        backend.load(published)
+
+    def begin(self, lanes: int) -> Lanes:
+        """Begin to act in so many lanes, without checks."""
+        return _Lanes(self, Session(self._spec, self.spaces.action, np.arange(lanes)))
+
+
+class _Lanes:
+    """An acting session together with its policy's backend."""
+
+    def __init__(self, policy: RunPolicy, session: Session) -> None:
+        spec = policy.spaces.action_spec()
+        self._backend = policy.backend
+        self._session = session
+        self._action = np.zeros((len(session.lanes), *spec.shape), spec.dtype)
+
+    @property
+    def carry(self) -> Arrays:
+        return self._session.carry
+
+    @property
+    def environment_action(self) -> Array:
+        return self._session.environment_action
+
+    def act(self, given: Mapping[str, Array]) -> None:
+        self._session.act(self._backend, given, {"action": self._action})

@@ -1,0 +1,96 @@
+"""Opens a trained run: its settled config, and the arrays of one of its checkpoints. Runs and writes nothing."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.config.schema import RunConfig
+from penstock.config.sources import shown
+from penstock.envs.given import Given
+from penstock.errors import EnvError
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import list_checkpoints, load_to_play
+from penstock.experiments.run_folder import RunFolder
+from penstock.planning import Prepared, check_fits, prepare
+from penstock.processes.starts import Processes
+from penstock.registry import load
+from penstock.serving.run_policy import RunPolicy
+from penstock.types import Arrays
+
+__all__ = ["Trained", "asking_for_objects", "open_trained", "policy_of", "published_of"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run as one of its checkpoints left it."""
+
+    prepared: Prepared
+    arrays: Arrays
+    """The state of the checkpoint."""
+    checkpoint: Path
+
+    @property
+    def published(self) -> Arrays:
+        """The parameters and statistics that the policy acts with."""
+        return published_of(self.prepared, self.arrays)
+
+
+def open_trained(processes: Processes, folder: RunFolder, checkpoint: str | None, given: Given, call: str) -> Trained:
+    """Settle the config of a run and read one of its checkpoints.
+
+    Args:
+        processes: one of them probes the environment.
+        folder: of the run.
+        checkpoint: its name, its update number, ``best`` or ``latest``; ``None``: the latest.
+        given: environment and wrappers that the caller passed as objects.
+        call: the function of ``penstock`` that the user called, for error texts.
+
+    Raises:
+        UsageError: a checkpoint that cannot be used, or an environment that cannot be made.
+    """
+    config = folder.read_config()
+    # On the CPU: the machine that plays need not have the device that the run was trained on.
+    with asking_for_objects(folder, config.run, given, call):
+        prepared = prepare(replace(config, run=replace(config.run, device="cpu")), processes, given)
+    path = find_checkpoint(folder.path, checkpoint)
+    saved = load_to_play(path, prepared.identity())
+    check_fits(prepared, saved)
+    return Trained(prepared, saved.arrays, path)
+
+
+def published_of(prepared: Prepared, record: Arrays) -> Arrays:
+    """The parameters and statistics that the policy acts with."""
+    return {spec.name: record[spec.name] for spec in prepared.spec.published()}
+
+
+def policy_of(prepared: Prepared, record: Arrays) -> RunPolicy:
+    """The policy with the parameters and statistics of ``record``, on the policy backend of the run."""
+    backend = load(prepared.inference.build)(*prepared.inference.arguments)
+    run = prepared.config.run
+    origin = f"{run.algo} on {prepared.profile.name}, run by {run.inference}"
+    return RunPolicy(prepared.profile.spaces, prepared.spec.policy, backend, record, origin)
+
+
+@contextlib.contextmanager
+def asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: str) -> Iterator[None]:
+    """Let an EnvError ask for the environment, wrappers or reward again, if the run got them as objects without a name.
+
+    Args:
+        folder: of the run.
+        run: its config.
+        given: the objects that the caller passed.
+        call: the function of ``penstock`` that the user called, for the error text.
+    """
+    try:
+        yield
+    except EnvError as error:
+        saved = list_checkpoints(folder.path)
+        manifest = load_to_play(saved[-1]).manifest if saved else {}
+        for name, what, form in (("env", "environment", ""), ("wrap", "wrappers", "[...]"), ("reward", "reward", "")):
+            if manifest.get(f"{name}_by_value") and getattr(given, name) is None:
+                raise EnvError(
+                    f"the {what} of run {folder.name}, {shown(getattr(run, name))}, was given as an object and has no "
+                    f"name to find it by; pass it again: penstock.{call}({str(folder.path)!r}, {name}={form or '...'})"
+                ) from error
+        raise

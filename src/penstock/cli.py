@@ -124,6 +124,12 @@ def _trace(argv: Sequence[str]) -> int:
     return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options), options.out))
 
 
+def _serve(argv: Sequence[str]) -> int:
+    options = _options("serve", argv)
+    load("penstock.serving.server.command:serve")(options, _run_folder(options), "penstock.run:load_policy", _say)
+    return 0
+
+
 def _draw(argv: Sequence[str]) -> int:
     config = load("penstock.config.flags:config_from_arguments")(argv)
     return _say(load("penstock.run:draw")(config))
@@ -149,10 +155,11 @@ COMMANDS = {
     "draw": Command(
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
     ),
+    "serve": Command(_serve, "answer requests over sockets with a trained policy", "penstock serve latest --port 8000"),
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
-_OPTIONS = {"eval": "EvalOptions", "plot": "PlotOptions", "trace": "TraceOptions"}
+_OPTIONS = {"eval": "EvalOptions", "plot": "PlotOptions", "serve": "ServeOptions", "trace": "TraceOptions"}
 
 
 def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
@@ -218,7 +225,7 @@ def _help() -> str:
 
 def _command_help(name: str, argv: Sequence[str]) -> str:
     command = COMMANDS[name]
-    takes = " RUN" if name in {"resume", "eval", "trace"} else ""
+    takes = " RUN" if name in {"resume", "eval", "serve", "trace"} else ""
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns
     body = ""

@@ -1,0 +1,69 @@
+"""``penstock serve``: options -> policy -> server. Imports the packages of the extra ``serve`` on use."""
+
+import importlib.util
+import ipaddress
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.config.commands import ServeOptions
+from penstock.errors import ConfigError
+from penstock.experiments.best import find_checkpoint
+from penstock.registry import load
+from penstock.serving.server.source import Source
+
+if TYPE_CHECKING:
+    from penstock.serving.server.assembly import Assembly
+
+__all__ = ["serve"]
+
+_PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
+
+
+def serve(options: ServeOptions, run: Path, loader: str, say: Callable[[str], object]) -> None:
+    """Serve a run's policy until SIGTERM or Ctrl-C.
+
+    Args:
+        options: of the command line.
+        run: the run folder.
+        loader: ``module:function`` that loads its policy.
+        say: is told where the server listens, in one line.
+
+    Raises:
+        UsageError: an option, the run or a file cannot be used.
+        ResourceError: a port cannot be used.
+    """
+    _check_installed((*_PACKAGES, "grpc") if options.grpc_port is not None else _PACKAGES)
+    _check_together(options)
+    source = Source(loader, str(run), find_checkpoint(run, options.checkpoint).name)
+    assembly: type[Assembly] = load("penstock.serving.server.assembly:Assembly")
+    assembly(options, source).run(say)
+
+
+def _check_installed(packages: tuple[str, ...]) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"penstock serve needs {missing[0]}; type: pip install 'penstock[serve]'")
+
+
+def _check_together(options: ServeOptions) -> None:
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise ConfigError("--tls_cert and --tls_key belong together; give both, or neither")
+    if options.max_queue < options.max_batch:
+        raise ConfigError(
+            f"--max_queue {options.max_queue} is less than --max_batch {options.max_batch}; give at least as much"
+        )
+    if options.token_file is None and not options.allow_anyone and not _is_loopback(options.host):
+        raise ConfigError(
+            f"--host {options.host} can be reached from other machines; give --token_file FILE, or --allow_anyone if "
+            "something else decides who may ask"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,9 @@ from penstock.serving.server.workers import Workers
 __all__ = ["Assembly"]
 
 
+_LINES_A_SECOND = 20
+
+
 class Assembly:
     """One run of ``penstock serve``.
 
@@ -45,6 +49,7 @@ class Assembly:
             ResourceError: a port cannot be used.
         """
         logging.basicConfig(stream=sys.stderr, format="penstock serve: %(message)s", level=logging.WARNING)
+        logging.getLogger("penstock.serve").addFilter(AtMost(_LINES_A_SECOND))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(say))
 
@@ -62,6 +67,8 @@ class Assembly:
         service = Service(loop, endpoint, codec, limits, tokens, metrics, access_log)
         endpoint.engine = await self._engine(endpoint, limits)
         server = Server(service, ports, _certificate(options))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.end)
         # What exists by now stays: the garbage collector need not look at it in the middle of a request.
         gc.freeze()
         try:
@@ -75,6 +82,25 @@ class Assembly:
         workers = Workers(self._source, endpoint.policy, self._options.workers, limits, endpoint)
         await workers.start()
         return workers
+
+
+class AtMost(logging.Filter):
+    """Lets so many lines a second pass. Whoever breaks many connections must not fill the disk."""
+
+    def __init__(self, lines: int) -> None:
+        super().__init__()
+        self._lines = lines
+        self._second = 0
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written. The last one of its second says that others may be left out."""
+        second = int(record.created)
+        self._count = 1 if second != self._second else self._count + 1
+        self._second = second
+        if self._count == self._lines:
+            record.msg = f"{record.msg}; further lines of this second are left out"
+        return self._count <= self._lines
 
 
 def limits_of(options: ServeOptions) -> Limits:

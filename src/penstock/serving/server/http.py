@@ -115,7 +115,8 @@ class HttpConnection(Connection):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(Refusal(HTTPStatus.BAD_REQUEST, "this server upgrades to no other protocol"))
+            # The request was answered as if it had not asked for that, and is the last one.
+            self.is_deaf = True
         except httptools.HttpParserError as error:
             self._refuse(Refusal(HTTPStatus.BAD_REQUEST, f"the request is no HTTP: {type(error).__name__}"))
         if self._head > _MAX_HEAD + len(data):
@@ -170,7 +171,7 @@ class HttpConnection(Connection):
         method = self._parser.get_method().decode("latin-1")
         path = self._url.partition(b"?")[0].decode("latin-1")
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        is_last = not self._parser.should_keep_alive()
+        is_last = self._parser.should_upgrade() or not self._parser.should_keep_alive()
         reply = HttpReply(self, perf_counter(), f"{method} {path}", is_last=is_last)
         self.expect(reply)
         if b"content-encoding" in self._headers:

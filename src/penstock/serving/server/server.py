@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +72,7 @@ class Certificate:
 
 
 class Server:
-    """Serves until SIGTERM or SIGINT.
+    """Opens the ports and serves.
 
     Args:
         service: what the protocols share.
@@ -97,8 +96,6 @@ class Server:
             ConfigError: the certificate cannot be used.
         """
         loop, service = self._service.loop, self._service
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told.set)
         context = self._certificate.context() if self._certificate is not None else None
         route = self._route()
         ports = self._ports
@@ -124,6 +121,10 @@ class Server:
             await service.endpoint.engine.close()
             if service.access_log is not None:
                 service.access_log.close()
+
+    def end(self) -> None:
+        """Begin the end. Further calls change nothing."""
+        self._told.set()
 
     def _route(self) -> Route:
         service = self._service

@@ -130,6 +130,11 @@ def _serve(argv: Sequence[str]) -> int:
     return 0
 
 
+def _bench_serve(argv: Sequence[str]) -> int:
+    options = _options("bench-serve", argv)
+    return _say(load("penstock.serving.server.command:bench")(options))
+
+
 def _draw(argv: Sequence[str]) -> int:
     config = load("penstock.config.flags:config_from_arguments")(argv)
     return _say(load("penstock.run:draw")(config))
@@ -156,10 +161,21 @@ COMMANDS = {
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
     ),
     "serve": Command(_serve, "answer requests over sockets with a trained policy", "penstock serve latest --port 8000"),
+    "bench-serve": Command(
+        _bench_serve,
+        "measure how many ticks a second a server answers, and how fast",
+        "penstock bench-serve http://localhost:8000 --clients 64",
+    ),
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
-_OPTIONS = {"eval": "EvalOptions", "plot": "PlotOptions", "serve": "ServeOptions", "trace": "TraceOptions"}
+_OPTIONS = {
+    "bench-serve": "BenchServeOptions",
+    "eval": "EvalOptions",
+    "plot": "PlotOptions",
+    "serve": "ServeOptions",
+    "trace": "TraceOptions",
+}
 
 
 def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each command has its own)
@@ -209,7 +225,7 @@ def _evaluated(evaluation: Any) -> str:  # noqa: ANN401
 
 
 def _help() -> str:
-    lines = [f"  {name:<9}{command.text}\n             {command.example}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<12}{command.text}\n              {command.example}" for name, command in COMMANDS.items()]
     return "\n".join(
         (
             "penstock trains reinforcement-learning policies in parallel.",
@@ -225,7 +241,7 @@ def _help() -> str:
 
 def _command_help(name: str, argv: Sequence[str]) -> str:
     command = COMMANDS[name]
-    takes = " RUN" if name in {"resume", "eval", "serve", "trace"} else ""
+    takes = " RUN" if name in {"resume", "eval", "serve", "trace"} else " URL" if name == "bench-serve" else ""
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns
     body = ""

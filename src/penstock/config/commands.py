@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from penstock.config.fields import Value
 
-__all__ = ["EvalOptions", "PlotOptions", "ResumeOptions", "ServeOptions", "TraceOptions"]
+__all__ = ["BenchServeOptions", "EvalOptions", "PlotOptions", "ResumeOptions", "ServeOptions", "TraceOptions"]
 
 _LOGS = "./logs"
 
@@ -79,6 +79,7 @@ class ServeOptions:
 
     run: str = _run()
     checkpoint: str | None = _checkpoint()
+    follow: bool = _option(False, "go on with each newer checkpoint, while the run trains")
     name: str = _option(
         "policy",
         "name of the policy for clients",
@@ -113,3 +114,23 @@ class ServeOptions:
     idle_seconds: float = _option(300.0, "seconds without a request after which a session ends", min=0.1)
     grace_seconds: float = _option(10.0, "seconds to answer accepted requests after SIGTERM", min=0.0)
     log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchServeOptions:
+    """Options of ``penstock bench-serve``."""
+
+    url: str = field(
+        metadata={
+            "help": "where penstock serve listens for HTTP",
+            "positional": True,
+            "pattern": r"http://.+",
+            "form": "http://HOST:PORT",
+        }
+    )
+    policy: str = _option("policy", "name of the policy on that server", pattern=r".+", form="a name")
+    clients: int = _option(64, "sessions that tick at once, each on a connection of its own", min=1, max=10_000)
+    seconds: float = _option(10.0, "how long they tick", min=0.1)
+    tcp_port: int | None = _option(None, "tick over TCP to this port; left out: over HTTP", min=1, max=65535)
+    codec: Literal["json", "raw"] = _option("json", "the server's codec")
+    token_file: str | None = _option(None, "file whose first line is the token", form="a file")

@@ -13,6 +13,7 @@ import numpy as np
 import uvloop
 
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
+from penstock.errors import CheckpointError
 from penstock.inference import native, onnx
 from penstock.serving.policy import Policy
 from penstock.serving.server.codecs import CODECS
@@ -27,6 +28,7 @@ from penstock.serving.server.tokens import Tokens
 from penstock.serving.server.workers import Workers
 from penstock.types import Array, Box, Composite, Discrete, Spaces
 
+FIRST = "update-00000007"
 DIAL = Box((2,), "float32", (-1.0,), (1.0,))
 BOX = Box((3,), "float32", (-1.0,), (1.0,))
 SPACES = {
@@ -61,13 +63,14 @@ class Slow:
         return session
 
 
-def policy_of(kind: str) -> Policy:
+def policy_of(kind: str, seed: int = 1) -> Policy:
     """A policy whose parameters are random, with actions that differ from observation to observation."""
     spaces = SPACES[kind]
     memory = {"model": "lstm", "memory_size": 4} if kind == "memory" else {}
     config = PPOConfig(hidden_sizes=(8,), **memory)
     state = init_state(spaces, config, 1)
-    state["actor"] = state["actor"] + np.random.default_rng(1).normal(0.0, 0.5, state["actor"].shape).astype(np.float32)
+    noise = np.random.default_rng(seed).normal(0.0, 0.5, state["actor"].shape)
+    state["actor"] = state["actor"] + noise.astype(np.float32)
     graph = spec(spaces, config).policy
     return Policy(spaces, graph, onnx.build(graph, spaces) if kind == "parts" else native.build(graph), state)
 
@@ -78,7 +81,9 @@ def load(run: str, checkpoint: str):
     if run.startswith("slow:"):
         _, seconds, kind = run.split(":")
         return Slow(policy_of(kind), float(seconds))
-    return policy_of(run)
+    if checkpoint == "update-00000013":
+        raise CheckpointError("checkpoint 13 has been altered")
+    return policy_of(run, 1 if checkpoint == FIRST else int(checkpoint[-2:]))
 
 
 @dataclass
@@ -114,7 +119,7 @@ def serving(
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        source = Source("tests.serving.server.harness:load", kind, "update-00000007")
+        source = Source("tests.serving.server.harness:load", kind, FIRST)
         bounds, metrics, policy = Limits(**limits), Metrics(), source.policy()
         endpoint = Endpoint("toy", policy, source.version, bounds, metrics=metrics, loop=loop)
         metrics.endpoint = endpoint

@@ -11,10 +11,12 @@ from pathlib import Path
 import uvloop
 
 from penstock.config.commands import ServeOptions
+from penstock.experiments.best import find_checkpoint
 from penstock.serving.server.access_log import AccessLog
 from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.engines import Engine, OwnProcess
+from penstock.serving.server.follow import Follower
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.server import Certificate, Ports, Server
@@ -71,10 +73,17 @@ class Assembly:
             loop.add_signal_handler(number, server.end)
         # What exists by now stays: the garbage collector need not look at it in the middle of a request.
         gc.freeze()
+        following = loop.create_task(self._follow(endpoint)) if options.follow else None
         try:
             await server.serve(say)
         finally:
+            if following is not None:
+                following.cancel()
             gc.unfreeze()
+
+    async def _follow(self, endpoint: Endpoint) -> None:
+        run = Path(self._source.run)
+        await Follower(endpoint, self._source, lambda: find_checkpoint(run).name).run()
 
     async def _engine(self, endpoint: Endpoint, limits: Limits) -> Engine:
         if self._options.workers == 0:

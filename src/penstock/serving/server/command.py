@@ -1,4 +1,4 @@
-"""``penstock serve``: options -> policy -> server. Imports the packages of the extra ``serve`` on use."""
+"""``penstock serve`` and ``penstock bench-serve``. Imports the packages of the extra ``serve`` on use."""
 
 import importlib.util
 import ipaddress
@@ -6,16 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.config.commands import ServeOptions
+from penstock.config.commands import BenchServeOptions, ServeOptions
 from penstock.errors import ConfigError
 from penstock.experiments.best import find_checkpoint
 from penstock.registry import load
 from penstock.serving.server.source import Source
+from penstock.serving.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from penstock.serving.server.assembly import Assembly
+    from penstock.serving.server.bench import Load, Measured
 
-__all__ = ["serve"]
+__all__ = ["bench", "serve"]
 
 _PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
 
@@ -40,6 +42,23 @@ def serve(options: ServeOptions, run: Path, loader: str, say: Callable[[str], ob
     assembly(options, source).run(say)
 
 
+def bench(options: BenchServeOptions) -> str:
+    """Measure a server, and say what was found in one line.
+
+    Raises:
+        UsageError: the URL, the policy's name or the token cannot be used.
+        ResourceError: the server cannot be reached.
+    """
+    _check_installed(_PACKAGES)
+    token = "" if options.token_file is None else Tokens.read(options.token_file).first
+    load_type: type[Load] = load("penstock.serving.server.bench:Load")
+    found: Measured = load("penstock.serving.server.bench:measure")(
+        load_type(options.url, options.policy, options.clients, options.seconds, options.tcp_port, options.codec, token)
+    )
+    way = "HTTP" if options.tcp_port is None else "TCP"
+    return f"{options.clients} clients over {way} for {found.seconds:.1f} s: {found.line()}"
+
+
 def _check_installed(packages: tuple[str, ...]) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
@@ -47,6 +66,8 @@ def _check_installed(packages: tuple[str, ...]) -> None:
 
 
 def _check_together(options: ServeOptions) -> None:
+    if options.follow and options.checkpoint not in {None, "latest"}:
+        raise ConfigError(f"--follow serves the newest checkpoint; leave out --checkpoint {options.checkpoint}")
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls_cert and --tls_key belong together; give both, or neither")
     if options.max_queue < options.max_batch:

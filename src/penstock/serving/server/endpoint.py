@@ -16,6 +16,7 @@ from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import ClientSession, SessionKey, Sessions
+from penstock.serving.server.source import Source
 from penstock.types import Arrays
 
 __all__ = ["Endpoint"]
@@ -40,7 +41,7 @@ class Endpoint:
         loop: calls this object. All methods are called in its thread.
 
     Attributes:
-        version: of the policy that answered last.
+        version: of the policy that answers new questions.
         engine: answers batches. Set it before the first question.
     """
 
@@ -143,6 +144,11 @@ class Endpoint:
             self.sessions.end(session)
             done()
 
+    async def switch(self, source: Source, policy: ServedPolicy) -> None:
+        """Go on with another version of the policy. Sessions keep their memory, and no question is lost."""
+        await self.engine.switch(source, policy)
+        self.policy, self.version = policy, source.version
+
     def sweep(self) -> None:
         """End idle sessions and refuse questions that have waited too long. Called several times a second."""
         now = self._loop.time()
@@ -156,7 +162,6 @@ class Endpoint:
     def answered(self, batch: Batch, answer: Answer, version: int) -> None:
         """Give the answer of a batch to those who asked."""
         self._under_way -= 1
-        self.version = version
         # Askers may keep their part, and the engine uses its array again.
         action = answer.action.copy()
         if answer.carry:

@@ -8,6 +8,7 @@ from typing import Protocol
 from penstock.serving.server.answering import Answer, Answerer, Questions, ServedPolicy
 from penstock.serving.server.batcher import Ask
 from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.source import Source
 
 __all__ = ["Batch", "Engine", "OwnProcess", "Returns"]
 
@@ -66,6 +67,15 @@ class Engine(Protocol):
         """Look after what may hang. Called several times a second."""
         ...
 
+    async def switch(self, source: Source, policy: ServedPolicy) -> None:
+        """Answer with another policy of the same form, from one batch to the next. Returns once that is done.
+
+        Args:
+            source: of the policy.
+            policy: loaded from it.
+        """
+        ...
+
     async def close(self) -> None:
         """End what it has started."""
         ...
@@ -86,10 +96,13 @@ class OwnProcess:
     def __init__(self, policy: ServedPolicy, version: int, max_batch: int, returns: Returns) -> None:
         self._max_batch = max_batch
         self._returns = returns
-        self.switch(policy, version)
+        self._use(policy, version)
 
-    def switch(self, policy: ServedPolicy, version: int) -> None:
+    async def switch(self, source: Source, policy: ServedPolicy) -> None:
         """Answer with this policy from the next batch on."""
+        self._use(policy, source.version)
+
+    def _use(self, policy: ServedPolicy, version: int) -> None:
         answerer = Answerer(policy, self._max_batch)
         answerer.warm_up()
         self._answer: Callable[[Questions], Answer] = answerer.answer

@@ -111,7 +111,7 @@ class Metrics(Collector):
     def _of_endpoint(self, endpoint: "Endpoint") -> Iterator[Metric]:
         yield GaugeMetricFamily("penstock_queue_rows", "Rows that wait for an answer", value=endpoint.queued)
         yield GaugeMetricFamily("penstock_sessions", "Sessions that live", value=len(endpoint.sessions))
-        version = GaugeMetricFamily("penstock_policy_version", "Version that answered last", labels=("policy",))
+        version = GaugeMetricFamily("penstock_policy_version", "Version that answers", labels=("policy",))
         version.add_metric((endpoint.name,), endpoint.version)
         yield version
         restarts = endpoint.engine.restarts

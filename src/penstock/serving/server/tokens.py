@@ -33,9 +33,9 @@ class Tokens:
         return cls(tokens)
 
     @property
-    def are_needed(self) -> bool:
-        """Whether a request must bring a token."""
-        return bool(self._accepted)
+    def first(self) -> str:
+        """One token that is accepted; empty if none is needed."""
+        return self._accepted[0].decode() if self._accepted else ""
 
     def accept(self, token: bytes) -> bool:
         """Whether a request with this token may be answered."""

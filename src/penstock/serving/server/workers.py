@@ -127,6 +127,7 @@ class Workers:
         self._numbers = 0
         self._failures = 0
         self._is_ending = False
+        self._is_switching = False
         self._starting: set[asyncio.Task[_Worker]] = set()
 
     async def start(self) -> None:
@@ -163,6 +164,23 @@ class Workers:
             if any(now - since > limit for _, since in worker.under_way.values()):
                 log.warning("worker %d has not answered within %g s: killed", worker.process.pid, limit)
                 worker.process.kill()
+
+    async def switch(self, source: Source, policy: ServedPolicy) -> None:  # noqa: ARG002 - workers load it themselves
+        """Start workers with the new policy; once all are ready, retire those with the old one."""
+        self._source = source
+        self._is_switching = True
+        while True:
+            fresh = [worker for worker in self._workers if worker.version == source.version]
+            if sum(worker.is_ready for worker in fresh) >= self._count:
+                break
+            for _ in range(self._count - len(fresh)):
+                await self._begin()
+            await asyncio.sleep(_PAUSES[1])
+        self._is_switching = False
+        for worker in list(self._workers):
+            if worker.version != source.version:
+                worker.retired = True
+                self._let_go(worker)
 
     async def close(self) -> None:
         """End all workers."""
@@ -206,13 +224,20 @@ class Workers:
             self._mourn(worker)
         elif worker.is_ready:
             self._failures = 0
+        if worker.retired:
+            self._let_go(worker)
         self._returns.free()
+
+    def _let_go(self, worker: _Worker) -> None:
+        """Let a retired worker end, once it has answered."""
+        if not worker.under_way and not worker.is_lost:
+            worker.transport.close()
 
     def _mourn(self, worker: _Worker) -> None:
         """A worker is gone: ask its batches again, and start another."""
         for batch, _ in worker.under_way.values():
             self._returns.lost(batch)
-        if self._is_ending or worker.retired:
+        if self._is_ending or self._is_switching or worker.retired:
             return
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
         self._failures += 1

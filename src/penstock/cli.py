@@ -225,7 +225,7 @@ def _evaluated(evaluation: Any) -> str:  # noqa: ANN401
 
 
 def _help() -> str:
-    lines = [f"  {name:<12}{command.text}\n              {command.example}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<13}{command.text}\n               {command.example}" for name, command in COMMANDS.items()]
     return "\n".join(
         (
             "penstock trains reinforcement-learning policies in parallel.",

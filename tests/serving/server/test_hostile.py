@@ -183,7 +183,7 @@ def test_a_full_queue_is_told_and_passes() -> None:
         assert answers(server)
 
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def altered(base: bytes):

@@ -1,7 +1,7 @@
 """HTTP/1.1 over asyncio, parsed by llhttp (``httptools``). Knows no paths: a route takes each whole request.
 
-Measured against uvicorn with the same parser and event loop, this answers about three times as many small requests:
-there is no task, no scope and no call of an application between a request and the batch that answers it.
+A bare request takes 16 us of processor time here, and 31 us with an empty application in uvicorn over the same parser
+and event loop: there is no task and no scope between a request and the batch that answers it.
 """
 
 from collections.abc import Callable, Mapping

@@ -187,9 +187,11 @@ class Workers:
         self._is_ending = True
         for task in self._starting:
             task.cancel()
-        for worker in self._workers:
+        # A worker leaves the list as soon as its socket is closed.
+        workers = list(self._workers)
+        for worker in workers:
             worker.transport.close()
-        for worker in self._workers:
+        for worker in workers:
             try:
                 await asyncio.wait_for(worker.process.wait(), _END_SECONDS)
             except TimeoutError:

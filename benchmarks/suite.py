@@ -51,6 +51,7 @@ SUITE = (
     Entry("off_policy", "off_policy", "--rounds 1 --updates 200"),
     Entry("recurrent", "recurrent", "--rounds 1 --updates 4 --peer_updates 1"),
     Entry("atari", "atari", None),
+    Entry("serve", "serve", "--seconds 2"),
 )
 
 

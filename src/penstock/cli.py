@@ -172,6 +172,20 @@ def _trace(argv: Sequence[str]) -> int:
     return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options).path, options.out))
 
 
+def _serve(argv: Sequence[str]) -> int:
+    options = _options("serve", argv)
+    folder = load("pathlib:Path")(options.policy)
+    if not load("penstock.serving.bundle:is_bundle")(folder):
+        folder = load("penstock.experiments.run_folder:RunFolder").find(options.policy, options.log_dir).path
+    load("penstock.serving.server.command:serve")(options, folder, "penstock.run:load_policy", _say)
+    return 0
+
+
+def _bench_serve(argv: Sequence[str]) -> int:
+    options = _options("bench-serve", argv)
+    return _say(load("penstock.serving.server.command:bench")(options))
+
+
 def _draw(argv: Sequence[str]) -> int:
     config = load("penstock.config.flags:config_from_arguments")(argv)
     return _say(load("penstock.run:draw")(config))
@@ -210,15 +224,23 @@ COMMANDS = {
     "draw": Command(
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
     ),
+    "serve": Command(_serve, "answer requests over sockets with a trained policy", "penstock serve latest --port 8000"),
+    "bench-serve": Command(
+        _bench_serve,
+        "measure how many ticks a second a server answers, and how fast",
+        "penstock bench-serve http://localhost:8000 --clients 64",
+    ),
     "algos": Command(_algos, "list the algorithms with their actions, topology and paper", "penstock algos"),
     "presets": Command(_presets, "list the presets", "penstock presets"),
 }
 _OPTIONS = {
+    "bench-serve": "BenchServeOptions",
     "compare": "CompareOptions",
     "eval": "EvalOptions",
     "export": "ExportOptions",
     "verify": "VerifyOptions",
     "plot": "PlotOptions",
+    "serve": "ServeOptions",
     "trace": "TraceOptions",
 }
 
@@ -277,7 +299,7 @@ def _evaluated(evaluation: Any) -> str:  # noqa: ANN401
 
 
 def _help() -> str:
-    lines = [f"  {name:<9}{command.text}\n             {command.example}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<13}{command.text}\n               {command.example}" for name, command in COMMANDS.items()]
     return "\n".join(
         (
             "penstock trains reinforcement-learning policies in parallel.",
@@ -296,6 +318,8 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
     takes = {
         "compare": " SIDE SIDE ...",
         "verify": " BUNDLE",
+        "serve": " RUN|BUNDLE",
+        "bench-serve": " URL",
         **dict.fromkeys(("resume", "eval", "export", "trace"), " RUN"),
     }.get(name, "")
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"

@@ -14,6 +14,7 @@ TORCH = "No torch where processes must start fast"
 NATIVE = "Native code only through its room"
 RAY = "Ray only in runtime.ray"
 BACKENDS = "Backends of the update are independent"
+PROTOCOLS = "Protocols of the server are independent"
 ALGORITHMS = "Algorithms are independent, save a variant of the algorithm it varies"
 
 VIOLATIONS = [
@@ -37,6 +38,11 @@ VIOLATIONS = [
     ],
     ("two backends of the update", BACKENDS, {"updates/eager/planted.py": "import penstock.updates.fused"}),
     (
+        "two protocols",
+        PROTOCOLS,
+        {"serving/server/protocols/planted.py": "import penstock.serving.server.protocols.gamecore_http"},
+    ),
+    (
         "two algorithms",
         ALGORITHMS,
         {
@@ -54,6 +60,7 @@ VIOLATIONS = [
             "gradient_exchange/planted.py",
             "algorithms/ppo/spec.py",
             "inference/native.py",
+            "serving/server/planted.py",
             "types.py",
         )
     ],

@@ -1,16 +1,18 @@
 """The options of each command besides ``train``, as frozen dataclasses. Flags and help are derived from them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from penstock.config.fields import Value
 
 __all__ = [
+    "BenchServeOptions",
     "CompareOptions",
     "EvalOptions",
     "ExportOptions",
     "PlotOptions",
     "ResumeOptions",
+    "ServeOptions",
     "TraceOptions",
     "VerifyOptions",
 ]
@@ -163,3 +165,73 @@ class PlotOptions:
         min=0.0,
         max=0.5,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Options of ``penstock serve``."""
+
+    policy: str = field(
+        metadata={
+            "help": "what to serve: a run folder, its name under --log_dir, or latest; or the folder of a bundle",
+            "positional": True,
+            "pattern": r"(?s).+",
+            "form": "the folder of a run or of a bundle",
+        }
+    )
+    checkpoint: str | None = _checkpoint()
+    follow: bool = _option(False, "go on with each newer checkpoint, while the run trains")
+    name: str = _option(
+        "policy",
+        "name of the policy for clients",
+        pattern=r"[A-Za-z0-9_.-]{1,100}",
+        form="letters, digits, _, . and -",
+    )
+    host: str = _option("127.0.0.1", "address to listen at; 0.0.0.0 for every address of this machine")
+    port: int = _option(8000, "port for HTTP; 0 for a free one", min=0, max=65535)
+    tcp_port: int | None = _option(None, "port for Gamecore over TCP; 0 for a free one", min=0, max=65535)
+    grpc_port: int | None = _option(None, "port for the Open Inference Protocol over gRPC", min=0, max=65535)
+    workers: int = _option(
+        0, "processes that run the policy; 0: the process that owns the sockets runs it, best for small ones", min=0
+    )
+    max_batch: int = _option(64, "rows that the policy answers in one call", min=1, max=65536)
+    max_wait: float = _option(
+        0.0,
+        "seconds that a batch waits for sessions that have not asked yet; 0: it takes what has arrived",
+        min=0.0,
+        max=10.0,
+    )
+    codec: Literal["json", "raw"] = _option("json", "bodies of Gamecore requests; raw is little-endian float32")
+    token_file: str | None = _option(None, "file of accepted tokens, one a line; left out: none is needed")
+    allow_anyone: bool = _option(False, "listen beyond this machine without tokens")
+    tls_cert: str | None = _option(None, "certificate chain for TLS, in PEM", form="a file")
+    tls_key: str | None = _option(None, "private key of the certificate, in PEM", form="a file")
+    access_log: str | None = _option(None, "file for one line of JSON a request; - for standard output", form="a file")
+    max_body: int = _option(8 << 20, "bytes of one request's body", min=64, max=1 << 30)
+    max_sessions: int = _option(1024, "sessions that live at once", min=1, max=1_000_000)
+    max_queue: int = _option(4096, "rows that wait for an answer; more are refused with 503", min=1)
+    max_connections: int = _option(4096, "open connections of HTTP and TCP", min=1)
+    max_seconds: float = _option(30.0, "seconds until a request is refused that has no answer", min=0.1)
+    idle_seconds: float = _option(300.0, "seconds without a request after which a session ends", min=0.1)
+    grace_seconds: float = _option(10.0, "seconds to answer accepted requests after SIGTERM", min=0.0)
+    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchServeOptions:
+    """Options of ``penstock bench-serve``."""
+
+    url: str = field(
+        metadata={
+            "help": "where penstock serve listens for HTTP",
+            "positional": True,
+            "pattern": r"http://.+",
+            "form": "http://HOST:PORT",
+        }
+    )
+    policy: str = _option("policy", "name of the policy on that server", pattern=r".+", form="a name")
+    clients: int = _option(64, "sessions that tick at once, each on a connection of its own", min=1, max=10_000)
+    seconds: float = _option(10.0, "how long they tick", min=0.1)
+    tcp_port: int | None = _option(None, "tick over TCP to this port; left out: over HTTP", min=1, max=65535)
+    codec: Literal["json", "raw"] = _option("json", "the server's codec")
+    token_file: str | None = _option(None, "file whose first line is the token", form="a file")

@@ -1,0 +1,87 @@
+"""Answerer: greedy actions of a policy for one batch. Has no sockets, queues or sessions; front and workers use it."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from penstock.types import Array, Arrays, Spaces
+
+__all__ = ["Answer", "Answerer", "Questions", "ServedPolicy", "ServedSession"]
+
+
+class ServedSession(Protocol):
+    """What the server needs of `penstock.serving.policy.PolicySession`."""
+
+    @property
+    def carry(self) -> Arrays:
+        """Name -> ``[n, ...]``."""
+        ...
+
+    def answer(self, given: Arrays) -> Array:
+        """Actions ``[n, ...]`` for checked observation fields and ``first``."""
+        ...
+
+
+class ServedPolicy(Protocol):
+    """What the server needs of `penstock.serving.policy.Policy`."""
+
+    spaces: Spaces
+
+    def session(self, lanes: int = 1) -> ServedSession:
+        """Begin to act in so many lanes."""
+        ...
+
+    def fields(self, obs: object, action_mask: object = None) -> tuple[Arrays, bool]:
+        """Checked observation fields ``[n, ...]``, and whether a batch was given."""
+        ...
+
+    def batch(self, action: Array) -> object:
+        """Actions ``[n, ...]`` in the form of the action space."""
+        ...
+
+
+class Questions(NamedTuple):
+    """What one call of the policy takes: n rows."""
+
+    fields: Arrays
+    """Observation field -> ``[n, ...]``."""
+    first: Array
+    """bool ``[n]``: the row begins an episode, so its carry counts as zero."""
+    carry: Arrays
+    """Name -> ``[n, ...]``; empty for a policy without memory."""
+
+
+class Answer(NamedTuple):
+    """What one call of the policy gives."""
+
+    action: Array
+    """``[n, ...]`` in the environment's own units."""
+    carry: Arrays
+    """Name -> ``[n, ...]``: what the next question of each row begins with."""
+
+
+class Answerer:
+    """Answers batches of any size up to ``max_batch``. Only one thread at a time may use it."""
+
+    def __init__(self, policy: ServedPolicy, max_batch: int) -> None:
+        self._policy = policy
+        self._sessions: list[ServedSession | None] = [None] * (max_batch + 1)
+
+    def answer(self, questions: Questions) -> Answer:
+        """Greedy actions. The arrays of the answer are valid until the next call with as many rows."""
+        count = len(questions.first)
+        # A session's arrays are made once for each size of a batch.
+        session = self._sessions[count]
+        if session is None:
+            session = self._sessions[count] = self._policy.session(count)
+        carry = session.carry
+        for name, values in questions.carry.items():
+            carry[name][...] = values
+        action = session.answer({**questions.fields, "first": questions.first})
+        return Answer(action, carry)
+
+    def warm_up(self) -> None:
+        """Answer one row of zeros, so that the first client does not wait for what is made on first use."""
+        fields = {spec.name: np.zeros((1, *spec.shape), spec.dtype) for spec in self._policy.spaces.obs_specs()}
+        carry = {name: values.copy() for name, values in self._policy.session(1).carry.items()}
+        self.answer(Questions(fields, np.ones(1, np.bool_), carry))

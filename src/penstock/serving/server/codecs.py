@@ -1,0 +1,129 @@
+"""Codecs: how the bodies of Gamecore requests hold observations and actions."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+
+from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.refusal import Refusal
+from penstock.types import Array, Arrays
+
+__all__ = ["CODECS", "Codec", "JsonCodec", "RawCodec", "plain"]
+
+
+class Codec(Protocol):
+    """Translates bodies."""
+
+    content_type: str
+    empty: bytes
+    """The reply to ``start`` and ``stop``."""
+
+    def decode(self, body: bytes) -> tuple[Arrays, bool]:
+        """Checked observation fields ``[n, ...]``, and whether they are a batch.
+
+        Raises:
+            Refusal: the body does not hold an observation (400).
+        """
+        ...
+
+    def encode(self, action: Array, *, batched: bool) -> bytes:
+        """Actions ``[n, ...]`` in the environment's own units; one row if they are no batch."""
+        ...
+
+
+class JsonCodec:
+    """``{"obs": VALUE, "action_mask": VALUE}`` and ``{"action": VALUE}``. Other keys are ignored."""
+
+    content_type = "application/json"
+    empty = b"{}"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._tuples = _tree([spec.name for spec in endpoint.policy.spaces.obs_specs()])
+
+    def decode(self, body: bytes) -> tuple[Arrays, bool]:
+        """See `Codec`. For Dict observations VALUE is an object, for Tuple observations an array."""
+        try:
+            given = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
+        if not isinstance(given, dict) or "obs" not in given:
+            raise Refusal(HTTPStatus.BAD_REQUEST, 'the body is no JSON object with "obs"')
+        obs = _with_tuples(given["obs"], self._tuples) if self._tuples else given["obs"]
+        return self._endpoint.check(obs, given.get("action_mask"))
+
+    def encode(self, action: Array, *, batched: bool) -> bytes:
+        """See `Codec`. Numbers are written so that reading them gives the same bits."""
+        value = plain(self._endpoint.policy.batch(action), None if batched else 0)
+        return orjson.dumps({"action": value})
+
+
+class RawCodec:
+    """Little-endian float32: the fields in the order of the server's metadata, then the action mask. No batches."""
+
+    content_type = "application/octet-stream"
+    empty = b""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._specs = endpoint.policy.spaces.obs_specs()
+        self._mask = endpoint.policy.spaces.mask
+        self._sizes = [int(np.prod(spec.shape)) for spec in self._specs]
+
+    def decode(self, body: bytes) -> tuple[Arrays, bool]:
+        """See `Codec`."""
+        wanted = 4 * sum(self._sizes)
+        if len(body) != wanted:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"the body has {len(body)} bytes, wanted {wanted} of float32")
+        values = np.frombuffer(body, "<f4")
+        fields, start = {}, 0
+        for spec, size in zip(self._specs, self._sizes, strict=True):
+            fields[spec.name] = values[start : start + size].reshape(spec.shape)
+            start += size
+        mask = None if self._mask is None else fields.pop(self._mask)
+        return self._endpoint.check(by_name(fields), mask)
+
+    def encode(self, action: Array, *, batched: bool) -> bytes:  # noqa: ARG002 - there are no batches
+        """See `Codec`. The elements of Dict and Tuple actions stand one after the other."""
+        return action.astype("<f4").tobytes()
+
+
+CODECS: Mapping[str, type[JsonCodec] | type[RawCodec]] = {"json": JsonCodec, "raw": RawCodec}
+
+
+def by_name(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an observation
+    """The observation whose fields have these names."""
+    return fields["obs"] if "obs" in fields else {name.removeprefix("obs."): part for name, part in fields.items()}
+
+
+def plain(actions: Any, row: int | None) -> Any:  # noqa: ANN401 - as the action space is
+    """Batches ``[n, ...]`` of a Dict, Tuple or array as Python values: all rows, or one."""
+    if isinstance(actions, Mapping):
+        return {str(key): plain(part, row) for key, part in actions.items()}
+    if isinstance(actions, tuple):
+        return [plain(part, row) for part in actions]
+    return (actions if row is None else actions[row]).tolist()
+
+
+def _tree(names: list[str]) -> dict[str, Any]:
+    """Where fields are parts of Tuples: ``{"": ...}`` stands for every place of one. Empty: there is no Tuple."""
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        key, _, rest = name.partition(".")[2].partition(".")
+        if key:
+            parts.setdefault(key, []).append(f"obs.{rest}" if rest else "obs")
+    below = {key: _tree(rest) for key, rest in parts.items()}
+    is_tuple = "0" in parts and all(key.isdigit() for key in parts)
+    return below if is_tuple or any(below.values()) else {}
+
+
+def _with_tuples(obs: Any, tree: dict[str, Any]) -> Any:  # noqa: ANN401 - an observation
+    """The same observation with a tuple where its space has one. JSON knows arrays only."""
+    if isinstance(obs, dict):
+        return {key: _with_tuples(part, tree[key]) if tree.get(key) else part for key, part in obs.items()}
+    if isinstance(obs, list) and "0" in tree:
+        return tuple(_with_tuples(part, tree.get(str(place), {})) for place, part in enumerate(obs))
+    return obs

@@ -1,0 +1,218 @@
+"""Connection: what all protocols over a byte stream do alike. Knows no frames.
+
+- Replies leave in the order of their requests.
+- A client that sends without reading is not read any more; one that stops in the middle of a request is cut off.
+- At the end of the server, accepted requests are answered before the connection is closed.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import cast
+
+from penstock.serving.server.service import Service
+
+__all__ = ["PIPELINED", "Connection", "Reply"]
+
+log = logging.getLogger("penstock.serve")
+
+PIPELINED = 64
+"""Requests of one connection that are being answered before no more are read."""
+_LINGER = 1.0
+"""Seconds in which a client may read the last replies and close its side."""
+
+
+class Reply:
+    """The place of one reply in its connection's order.
+
+    Attributes:
+        since: when the request had arrived whole.
+    """
+
+    __slots__ = ("closes", "connection", "data", "since")
+
+    def __init__(self, connection: "Connection", since: float) -> None:
+        self.connection = connection
+        self.since = since
+        self.data: bytes | None = None
+        self.closes = False
+
+    def put(self, data: bytes, *, closes: bool = False) -> None:
+        """Let these bytes leave as soon as it is their turn.
+
+        Args:
+            data: may be empty.
+            closes: the connection ends after them.
+        """
+        self.data = data
+        self.closes = closes
+        self.connection.flush()
+
+
+class Connection(asyncio.Protocol):
+    """One client. A protocol derives from it and overrides `received`.
+
+    Attributes:
+        transport: set while connected.
+        peer: the client's address.
+        is_deaf: nothing more is read from the client.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.peer = ""
+        self.is_deaf = False
+        self._replies: deque[Reply] = deque()
+        self._is_lost = False
+        self._is_paused = False
+        self._has_ended = False
+        """The client has ended its side."""
+        self._unread_since: float | None = None
+        """Since when the client reads no replies."""
+        self._heard = service.loop.time()
+        self.partial_since: float | None = None
+        """Since when a request has been arriving; ``None``: none is half here."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        raise NotImplementedError
+
+    def may_read_on(self) -> None:
+        """There is room for further requests again."""
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        # uvloop's transports do what asyncio's do, without deriving from them.
+        self.transport = cast("asyncio.Transport", transport)
+        name = transport.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+        connections = self.service.connections
+        connections.add(self)
+        self.service.metrics.connections = len(connections)
+        if len(connections) > self.service.limits.max_connections:
+            self.drop("there are too many connections (--max_connections)")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        """The client is gone, or was dropped. Its sessions live on until they are idle for too long."""
+        self._is_lost = self.is_deaf = True
+        self._replies.clear()
+        self.service.connections.discard(self)
+        self.service.metrics.connections = len(self.service.connections)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        self._heard = self.service.loop.time()
+        if not self.is_deaf:
+            self.received(data)
+            self._pace()
+
+    def eof_received(self) -> bool:
+        """The client sends no more. It still gets the replies to what it has asked."""
+        self._has_ended = True
+        self.partial_since = None
+        return bool(self._replies) and self.transport.can_write_eof()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it asks."""
+        self._unread_since = self.service.loop.time()
+        self._pace()
+
+    def resume_writing(self) -> None:
+        """The client has read what waited for it."""
+        self._unread_since = None
+        self._pace()
+
+    # What protocols call.
+
+    def has_room(self) -> bool:
+        """Whether a further request of this client may be taken."""
+        return len(self._replies) < PIPELINED and self._unread_since is None
+
+    def expect(self, reply: Reply) -> None:
+        """A request was taken: its reply comes after those before it."""
+        self._replies.append(reply)
+
+    def flush(self) -> None:
+        """Send the replies whose turn it is."""
+        if self._is_lost:
+            return
+        ready = []
+        replies = self._replies
+        closes = False
+        while replies and (data := replies[0].data) is not None:
+            ready.append(data)
+            closes = replies.popleft().closes
+            if closes:
+                replies.clear()
+        if ready:
+            self.transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+        if closes:
+            self.finish()
+        elif ready and not self.is_deaf:
+            self.may_read_on()
+            self._pace()
+            if self._has_ended and not replies:
+                self.finish()
+
+    def finish(self) -> None:
+        """Close the connection after what was written.
+
+        To close a socket with unread bytes would take the last replies away from the client. So its side is ended
+        first, and what the client still sends is read for a while and forgotten.
+        """
+        self.is_deaf = True
+        if self._is_lost or self.transport.is_closing():
+            return
+        if self._has_ended or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self._resume()
+        self.service.loop.call_later(_LINGER, self.transport.abort)
+
+    def drop(self, why: str) -> None:
+        """Close the connection at once, and log why."""
+        log.warning("connection of %s closed: %s", self.peer, why)
+        self.is_deaf = True
+        self.transport.abort()
+
+    # What the server calls.
+
+    def sweep(self, now: float) -> None:
+        """Drop the connection if its client hangs."""
+        limits = self.service.limits
+        if self.partial_since is not None and now - self.partial_since > limits.max_seconds:
+            self.drop(f"a request has not arrived whole within {limits.max_seconds:g} s")
+        elif self._unread_since is not None and now - self._unread_since > limits.max_seconds:
+            self.drop(f"replies were not read for {limits.max_seconds:g} s")
+        elif not self._replies and now - self._heard > limits.idle_seconds:
+            self.finish()
+
+    def end(self) -> None:
+        """The server ends: take no more requests, answer those that were taken, then close."""
+        if self.is_deaf:
+            return
+        self.is_deaf = True
+        if self._replies:
+            self._replies[-1].closes = True
+            self.flush()
+        else:
+            self.finish()
+
+    def _pace(self) -> None:
+        """Read from the client only while a request would be taken."""
+        wants_pause = not self.is_deaf and not self.has_room()
+        if wants_pause and not self._is_paused and not self.transport.is_closing():
+            self._is_paused = True
+            self.transport.pause_reading()
+        elif not wants_pause:
+            self._resume()
+
+    def _resume(self) -> None:
+        if self._is_paused and not self.transport.is_closing():
+            self._is_paused = False
+            self.transport.resume_reading()

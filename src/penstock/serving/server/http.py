@@ -1,0 +1,200 @@
+"""HTTP/1.1 over asyncio, parsed by llhttp (``httptools``). Knows no paths: a route takes each whole request.
+
+A bare request takes 16 us of processor time here, and 31 us with an empty application in uvicorn over the same parser
+and event loop: there is no task and no scope between a request and the batch that answers it.
+"""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from time import perf_counter
+
+import httptools
+import orjson
+
+from penstock.serving.server.connection import Connection, Reply
+from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.service import Service
+
+__all__ = ["JSON", "HttpConnection", "HttpReply", "HttpRequest", "Route"]
+
+JSON = "application/json"
+_MAX_HEAD = 32 << 10
+"""Bytes of a request line and its headers."""
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: ".encode() for status in HTTPStatus
+}
+
+
+class HttpRequest:
+    """A request. Names of headers are in small letters, with ``-`` for ``_``.
+
+    Attributes:
+        path: without the query.
+    """
+
+    __slots__ = ("body", "headers", "method", "path")
+
+    def __init__(self, method: str, path: str, headers: Mapping[bytes, bytes], body: bytes) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.body = body
+
+    def header(self, name: bytes) -> str:
+        """The value of a header; empty if it is not there."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+
+class HttpReply(Reply):
+    """The reply to one request.
+
+    Attributes:
+        protocol: for metrics and the access log. The route sets it.
+        error_key: the key of an error's text in its JSON.
+    """
+
+    __slots__ = ("error_key", "is_last", "protocol", "what")
+
+    def __init__(self, connection: "HttpConnection", since: float, what: str, *, is_last: bool) -> None:
+        super().__init__(connection, since)
+        self.protocol = "http"
+        self.error_key = "error"
+        self.what = what
+        self.is_last = is_last
+
+    def send(self, status: int, content_type: str, body: bytes, more: str = "") -> None:
+        """Answer. ``more`` holds further header lines, each with its line end."""
+        closes = self.is_last or self.connection.service.is_ending
+        self.connection.service.note(
+            protocol=self.protocol,
+            peer=self.connection.peer,
+            what=self.what,
+            status=status,
+            since=self.since,
+            size=len(body),
+        )
+        end = "connection: close\r\n" if closes else ""
+        head = f"{content_type}\r\ncontent-length: {len(body)}\r\n{more}{end}\r\n".encode()
+        self.put(b"".join((_STATUS_LINES[status], head, body)), closes=closes)
+
+    def send_json(self, value: object, status: int = HTTPStatus.OK) -> None:
+        """Answer with JSON."""
+        self.send(status, JSON, orjson.dumps(value))
+
+    def refused(self, refusal: Refusal) -> None:
+        """Answer that there is no answer."""
+        more = "" if refusal.retry_after is None else f"retry-after: {refusal.retry_after}\r\n"
+        if refusal.status == HTTPStatus.UNAUTHORIZED:
+            more += "www-authenticate: Bearer\r\n"
+        self.send(refusal.status, JSON, orjson.dumps({self.error_key: refusal.text}), more)
+
+
+Route = Callable[[HttpRequest, HttpReply], None]
+"""Takes a whole request and answers it, now or later. May raise `Refusal`."""
+
+
+class HttpConnection(Connection):
+    """One client over HTTP."""
+
+    def __init__(self, service: Service, route: Route) -> None:
+        super().__init__(service)
+        self._route = route
+        self._parser = httptools.HttpRequestParser(self)
+        self._head = 0
+        """Bytes of the present request's head so far."""
+        self._size = 0
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._parts: list[bytes] = []
+
+    def received(self, data: bytes) -> None:
+        """Parse. Whole requests are routed on the way."""
+        self._head += len(data)
+        if self.partial_since is None:
+            self.partial_since = self.service.loop.time()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # The request was answered as if it had not asked for that, and is the last one.
+            self.is_deaf = True
+        except httptools.HttpParserError as error:
+            self._refuse(Refusal(HTTPStatus.BAD_REQUEST, f"the request is no HTTP: {type(error).__name__}"))
+        if self._head > _MAX_HEAD + len(data):
+            text = f"the head of the request has more than {_MAX_HEAD} bytes"
+            self._refuse(Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text))
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url = b""
+        self._headers = {}
+        self._parts = []
+        self._size = 0
+        self.partial_since = self.service.loop.time()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the URL."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header. Proxies drop names with an underscore, so both spellings are one."""
+        self._headers[name.lower().replace(b"_", b"-")] = value
+
+    def on_headers_complete(self) -> None:
+        """Check the size before the body is read."""
+        self._head = 0
+        length = self._headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self.service.limits.max_body:
+            self._refuse_size()
+        elif self._headers.get(b"expect", b"").lower() == b"100-continue" and not self.is_deaf:
+            reply = Reply(self, 0.0)
+            self.expect(reply)
+            reply.put(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        # It belongs to no head.
+        self._head = 0
+        self._size += len(body)
+        if self._size > self.service.limits.max_body:
+            self._refuse_size()
+        elif not self.is_deaf:
+            self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """A request is here."""
+        self._head = 0
+        self.partial_since = None
+        if self.is_deaf:
+            return
+        method = self._parser.get_method().decode("latin-1")
+        path = self._url.partition(b"?")[0].decode("latin-1")
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        is_last = self._parser.should_upgrade() or not self._parser.should_keep_alive()
+        reply = HttpReply(self, perf_counter(), f"{method} {path}", is_last=is_last)
+        self.expect(reply)
+        if b"content-encoding" in self._headers:
+            text = "send the body without a content-encoding"
+            reply.refused(Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text))
+            return
+        try:
+            self._route(HttpRequest(method, path, self._headers, body), reply)
+        except Refusal as refusal:
+            reply.refused(refusal)
+
+    def _refuse_size(self) -> None:
+        limit = self.service.limits.max_body
+        text = f"the body has more than {limit} bytes (--max_body)"
+        self._refuse(Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what is no whole request, then close."""
+        if self.is_deaf:
+            return
+        self._parts = []
+        reply = HttpReply(self, perf_counter(), "no whole request", is_last=True)
+        self.expect(reply)
+        self.is_deaf = True
+        self.partial_since = None
+        reply.refused(refusal)

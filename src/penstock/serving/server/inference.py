@@ -1,0 +1,264 @@
+"""The Open Inference Protocol without its transport: a policy as a model of named tensors, and its sequences.
+
+Source: KServe v2, "Open Inference Protocol", with Triton's extensions for binary tensors and sequences.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock import __version__
+from penstock.serving.server.codecs import by_name
+from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.refusal import Refusal
+from penstock.types import Array, Arrays, Composite
+
+__all__ = ["DATATYPES", "Inference", "Model", "Outcome", "Tensor", "server_metadata"]
+
+DATATYPES: Mapping[str, str] = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+}
+"""NumPy's names of number types, and the protocol's."""
+_DTYPES = {datatype: np.dtype(dtype).newbyteorder("<") for dtype, datatype in DATATYPES.items()}
+_MASK = "action_mask"
+
+
+def server_metadata() -> dict[str, Any]:
+    """What ``GET /v2`` says."""
+    return {
+        "name": "penstock",
+        "version": __version__,
+        "extensions": ["binary_tensor_data", "sequence"],
+    }
+
+
+class Tensor(NamedTuple):
+    """A tensor's place in a model."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    """The first dimension is the batch: -1."""
+
+
+class Inference(NamedTuple):
+    """A request for actions."""
+
+    inputs: Mapping[str, Array]
+    """As `Model.read` gives them."""
+    outputs: Sequence[str]
+    """Names of wanted outputs; empty: all."""
+    parameters: Mapping[str, object]
+
+
+class Outcome(NamedTuple):
+    """The answer to an `Inference`."""
+
+    outputs: dict[str, Array]
+    version: int
+
+
+class _Asker:
+    """Waits for the answer to one request."""
+
+    __slots__ = ("_answered", "_model", "_outputs", "_refused")
+
+    def __init__(
+        self,
+        model: "Model",
+        outputs: Sequence[str],
+        answered: Callable[[Outcome], None],
+        refused: Callable[[Refusal], None],
+    ) -> None:
+        self._model = model
+        self._outputs = outputs
+        self._answered = answered
+        self._refused = refused
+
+    def answered(self, action: Array, version: int) -> None:
+        self._answered(Outcome(self._model.outputs_of(action, self._outputs), version))
+
+    def refused(self, refusal: Refusal) -> None:
+        self._refused(refusal)
+
+
+class Model:
+    """An endpoint as a v2 model.
+
+    Attributes:
+        inputs: the observation fields by name; the action mask is ``action_mask``.
+        outputs: ``action``; for Dict and Tuple actions one output for each part, ``action.<path>``.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.name = endpoint.name
+        spaces = endpoint.policy.spaces
+        self._mask = spaces.mask
+        self.inputs = tuple(
+            Tensor(_MASK if spec.name == spaces.mask else spec.name, DATATYPES[spec.dtype], (-1, *spec.shape))
+            for spec in spaces.obs_specs()
+        )
+        self._by_name = {tensor.name: tensor for tensor in self.inputs}
+        none = endpoint.policy.session(1).answer(_zeros(endpoint))[:0]
+        self.outputs = tuple(
+            Tensor(name, DATATYPES[str(values.dtype)], (-1, *values.shape[1:]))
+            for name, values in self._parts(none).items()
+        )
+        self._output_names = frozenset(tensor.name for tensor in self.outputs)
+
+    @property
+    def version(self) -> str:
+        """The version that is served."""
+        return str(self._endpoint.version)
+
+    def check(self, name: str, version: str) -> None:
+        """Check that a request names this model.
+
+        Args:
+            name: the model's.
+            version: empty for any.
+
+        Raises:
+            Refusal: it is unknown here (404).
+        """
+        if name != self.name:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no model {name[:80]!r}; this server has {self.name!r}")
+        if version not in {"", self.version}:
+            text = f"model {name!r} has no version {version[:40]!r}; it is at version {self.version}"
+            raise Refusal(HTTPStatus.NOT_FOUND, text)
+
+    def metadata(self) -> dict[str, Any]:
+        """What ``GET /v2/models/NAME`` says."""
+        tensors = {
+            kind: [{"name": one.name, "datatype": one.datatype, "shape": list(one.shape)} for one in found]
+            for kind, found in (("inputs", self.inputs), ("outputs", self.outputs))
+        }
+        return {"name": self.name, "versions": [self.version], "platform": "penstock", **tensors}
+
+    def read(self, name: str, datatype: str, shape: Sequence[object], data: object) -> Array:
+        """An input tensor of a request.
+
+        Args:
+            name: of the input.
+            datatype: of the request; must be the model's.
+            shape: of the request, with the batch.
+            data: bytes, little-endian; or numbers, flat or nested as ``shape`` says.
+
+        Raises:
+            Refusal: it is no input of this model, or does not fit it (400).
+        """
+        tensor = self._by_name.get(name)
+        if tensor is None:
+            raise _bad(f"there is no input {name[:80]!r}; the inputs are {', '.join(self._by_name)}")
+        if datatype != tensor.datatype:
+            raise _bad(f"input {name} has datatype {datatype[:20]}, wanted {tensor.datatype}")
+        sizes = [size for size in shape if isinstance(size, int) and size >= 0]
+        if len(sizes) != len(shape) or len(sizes) != len(tensor.shape) or tuple(sizes[1:]) != tensor.shape[1:]:
+            raise _bad(f"input {name} has shape {list(shape)[:16]}, wanted {list(tensor.shape)}")
+        dtype, count = _DTYPES[datatype], math.prod(sizes)
+        if isinstance(data, bytes | memoryview):
+            if len(data) != count * dtype.itemsize:
+                raise _bad(f"input {name} has {len(data)} bytes, wanted {count * dtype.itemsize}")
+            return np.frombuffer(data, dtype).reshape(sizes)
+        try:
+            values = np.asarray(data)
+        except ValueError:
+            raise _bad(f"the data of input {name} has rows of different lengths") from None
+        if values.dtype.kind not in "biuf" or values.size != count:
+            raise _bad(f"the data of input {name} are not {count} numbers")
+        return values.reshape(sizes)
+
+    def infer(
+        self, inference: Inference, answered: Callable[[Outcome], None], refused: Callable[[Refusal], None]
+    ) -> None:
+        """Answer a request. One of the two calls follows, unless this raises.
+
+        The parameters ``sequence_id``, ``sequence_start`` and ``sequence_end`` select the memory of one sequence.
+
+        Raises:
+            Refusal: it is not answered.
+        """
+        unknown = [name for name in inference.outputs if name not in self._output_names]
+        if unknown:
+            raise _bad(f"there is no output {unknown[0][:80]!r}; the outputs are {', '.join(self._output_names)}")
+        missing = [name for name in self._by_name if name not in inference.inputs]
+        if missing:
+            raise _bad(f"input {missing[0]} is missing")
+        seen = {name: values for name, values in inference.inputs.items() if name != _MASK or self._mask is None}
+        mask = inference.inputs.get(_MASK) if self._mask is not None else None
+        fields, _ = self._endpoint.check(by_name(seen), mask)
+        asker = _Asker(self, inference.outputs, answered, refused)
+        sequence = inference.parameters.get("sequence_id", 0)
+        if not isinstance(sequence, int | str):
+            raise _bad("sequence_id is neither a whole number nor a text")
+        if sequence:
+            self._in_sequence(sequence, inference.parameters, fields, asker)
+        else:
+            self._endpoint.ask(fields, asker)
+
+    def outputs_of(self, action: Array, wanted: Sequence[str]) -> dict[str, Array]:
+        """Actions ``[n, ...]`` in the environment's own units as output tensors."""
+        parts = self._parts(action)
+        return {name: parts[name] for name in wanted} if wanted else parts
+
+    def _in_sequence(
+        self, sequence: int | str, parameters: Mapping[str, object], fields: Arrays, asker: _Asker
+    ) -> None:
+        key = ("sequence", sequence)
+        begins = bool(parameters.get("sequence_start", False))
+        if begins:
+            # As in Triton: a start of a sequence that lives begins it anew.
+            if self._endpoint.sessions.has(key):
+                self._endpoint.stop(key, _nothing)
+            self._endpoint.start(key)
+        elif not self._endpoint.sessions.has(key):
+            raise _bad(f"sequence {sequence!r} has not begun, or was idle for too long; send sequence_start first")
+        try:
+            self._endpoint.tick(key, fields, asker)
+        except Refusal:
+            if begins:
+                self._endpoint.stop(key, _nothing)
+            raise
+        if parameters.get("sequence_end", False):
+            self._endpoint.stop(key, _nothing)
+
+    def _parts(self, action: Array) -> dict[str, Array]:
+        space = self._endpoint.policy.spaces.action
+        if not isinstance(space, Composite):
+            return {"action": action}
+        parts: dict[str, Array] = {}
+        for path, _ in space.leaves:
+            part: Any = self._endpoint.policy.batch(action)
+            for key in path:
+                part = part[key]
+            parts[".".join(("action", *map(str, path)))] = part
+        return parts
+
+
+def _zeros(endpoint: Endpoint) -> Arrays:
+    """One row of zeros that begins an episode: only the form of its answer matters."""
+    specs = endpoint.policy.spaces.obs_specs()
+    return {"first": np.ones(1, np.bool_), **{spec.name: np.zeros((1, *spec.shape), spec.dtype) for spec in specs}}
+
+
+def _nothing() -> None:
+    """A sequence's end needs no reply of its own."""
+
+
+def _bad(text: str) -> Refusal:
+    return Refusal(HTTPStatus.BAD_REQUEST, text)

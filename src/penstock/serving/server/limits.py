@@ -1,0 +1,28 @@
+"""Limits: how much one server takes on. Each has a flag of ``penstock serve``."""
+
+from dataclasses import dataclass
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Sizes in rows, bytes or counts; times in seconds."""
+
+    max_batch: int = 64
+    """Rows that the policy answers in one call."""
+    max_wait: float = 0.0
+    """How long a batch waits for sessions that have not asked. 0: it takes what has arrived."""
+    max_body: int = 8 << 20
+    """Bytes of one request's body."""
+    max_sessions: int = 1024
+    max_queue: int = 4096
+    """Rows that wait for an answer."""
+    max_connections: int = 4096
+    """Open connections of HTTP and TCP together."""
+    max_seconds: float = 30.0
+    """A request that is not answered after this time is refused. A request that has not arrived whole is dropped."""
+    idle_seconds: float = 300.0
+    """A session or connection without a request for so long ends."""
+    grace_seconds: float = 10.0
+    """After SIGTERM, accepted requests are answered for at most so long."""

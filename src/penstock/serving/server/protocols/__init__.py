@@ -1,0 +1,1 @@
+"""What clients speak. Each file translates one protocol to calls of an `Endpoint`; none knows another."""

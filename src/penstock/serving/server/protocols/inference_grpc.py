@@ -1,0 +1,208 @@
+"""The Open Inference Protocol over gRPC: health, metadata, inference, and a stream of inferences."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any, TypeVar
+
+import grpc
+
+from penstock.errors import ResourceError
+from penstock.serving.server.grpc_messages import SERVICE, message
+from penstock.serving.server.inference import DATATYPES, Inference, Model, Outcome, server_metadata
+from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.service import Service
+
+__all__ = ["InferenceGrpc"]
+
+PROTOCOL = "inference-grpc"
+_CODES: Mapping[HTTPStatus, grpc.StatusCode] = {
+    HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
+    HTTPStatus.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    HTTPStatus.CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    HTTPStatus.TOO_MANY_REQUESTS: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    HTTPStatus.INTERNAL_SERVER_ERROR: grpc.StatusCode.INTERNAL,
+    HTTPStatus.SERVICE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+}
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+}
+"""Where an input's numbers stand if they are not raw bytes."""
+_OPEN = frozenset({"ServerLive", "ServerReady"})
+"""Calls that need no token."""
+
+Reply = TypeVar("Reply")
+
+
+class InferenceGrpc:
+    """The gRPC server. It runs in the event loop of all protocols."""
+
+    def __init__(self, service: Service, model: Model) -> None:
+        self._service = service
+        self._model = model
+        limits = service.limits
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", limits.max_body),
+                ("grpc.max_concurrent_streams", limits.max_connections),
+                ("grpc.so_reuseport", 0),
+            ],
+            maximum_concurrent_rpcs=limits.max_queue,
+        )
+        calls: dict[str, Callable[[Any], Awaitable[Any]]] = {
+            "ServerLive": self._live,
+            "ServerReady": self._ready,
+            "ModelReady": self._model_ready,
+            "ServerMetadata": self._server_metadata,
+            "ModelMetadata": self._model_metadata,
+            "ModelInfer": self._infer,
+        }
+        handlers = {name: self._unary(name, call) for name, call in calls.items()}
+        handlers["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(
+            self._stream,
+            request_deserializer=message("ModelInferRequest").FromString,
+            response_serializer=message("ModelStreamInferResponse").SerializeToString,
+        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+
+    async def start(self, host: str, port: int, certificate: tuple[bytes, bytes] | None) -> int:
+        """Listen, and return the port.
+
+        Args:
+            host: an address of this machine.
+            port: 0 for a free one.
+            certificate: private key and certificate chain; ``None``: no TLS.
+
+        Raises:
+            ResourceError: the port cannot be used.
+        """
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if certificate is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
+        except RuntimeError:
+            raise ResourceError(f"cannot listen on {address}: the port is in use or not allowed") from None
+        await self._server.start()
+        return int(bound)
+
+    async def end(self, seconds: float) -> None:
+        """Take no more calls, and finish those that were taken within so many seconds."""
+        await self._server.stop(seconds)
+
+    def _unary(self, name: str, call: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401 - grpc has no types
+        async def handle(request: Any, context: Any) -> Any:  # noqa: ANN401
+            since = perf_counter()
+            try:
+                if name not in _OPEN:
+                    self._check_token(context)
+                reply = await call(request)
+            except Refusal as refusal:
+                self._note(context, name, refusal.status, since, 0)
+                await context.abort(_CODES[refusal.status], refusal.text)
+            self._note(context, name, HTTPStatus.OK, since, reply.ByteSize())
+            return reply
+
+        kind = {"ModelInfer": "ModelInferRequest"}.get(name, f"{name}Request")
+        answer = kind.replace("Request", "Response")
+        return grpc.unary_unary_rpc_method_handler(
+            handle,
+            request_deserializer=message(kind).FromString,
+            response_serializer=message(answer).SerializeToString,
+        )
+
+    def _note(self, context: Any, name: str, status: HTTPStatus, since: float, size: int) -> None:  # noqa: ANN401
+        self._service.note(protocol=PROTOCOL, peer=context.peer(), what=name, status=status, since=since, size=size)
+
+    def _check_token(self, context: Any) -> None:  # noqa: ANN401
+        given = dict(context.invocation_metadata() or ()).get("authorization", "")
+        if not self._service.tokens.accept_header(given.encode() if isinstance(given, str) else given):
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
+
+    async def _live(self, request: Any) -> Any:  # noqa: ANN401, ARG002
+        return message("ServerLiveResponse")(live=True)
+
+    async def _ready(self, request: Any) -> Any:  # noqa: ANN401, ARG002
+        return message("ServerReadyResponse")(ready=self._service.is_ready)
+
+    async def _model_ready(self, request: Any) -> Any:  # noqa: ANN401
+        self._model.check(request.name, request.version)
+        return message("ModelReadyResponse")(ready=self._service.is_ready)
+
+    async def _server_metadata(self, request: Any) -> Any:  # noqa: ANN401, ARG002
+        return message("ServerMetadataResponse")(**server_metadata())
+
+    async def _model_metadata(self, request: Any) -> Any:  # noqa: ANN401
+        self._model.check(request.name, request.version)
+        return message("ModelMetadataResponse")(**self._model.metadata())
+
+    async def _infer(self, request: Any) -> Any:  # noqa: ANN401
+        self._model.check(request.model_name, request.model_version)
+        raw = list(request.raw_input_contents)
+        if raw and len(raw) != len(request.inputs):
+            text = f"there are {len(request.inputs)} inputs, but raw_input_contents has {len(raw)}"
+            raise Refusal(HTTPStatus.BAD_REQUEST, text)
+        inputs = {}
+        for place, one in enumerate(request.inputs):
+            data = raw[place] if raw else list(getattr(one.contents, _CONTENTS.get(one.datatype, "fp32_contents")))
+            inputs[one.name] = self._model.read(one.name, one.datatype, list(one.shape), data)
+        parameters = {name: _value(value) for name, value in request.parameters.items()}
+        answer: asyncio.Future[Outcome] = self._service.loop.create_future()
+        self._model.infer(
+            Inference(inputs, [one.name for one in request.outputs], parameters),
+            lambda outcome: _settle(answer, lambda: answer.set_result(outcome)),
+            lambda refusal: _settle(answer, lambda: answer.set_exception(refusal)),
+        )
+        outcome = await answer
+        reply = message("ModelInferResponse")(
+            model_name=self._model.name, model_version=str(outcome.version), id=request.id
+        )
+        for name, values in outcome.outputs.items():
+            reply.outputs.add(name=name, datatype=DATATYPES[str(values.dtype)], shape=values.shape)
+            reply.raw_output_contents.append(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
+        return reply
+
+    async def _stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+        """Answer a client's requests one after the other."""
+        try:
+            self._check_token(context)
+        except Refusal as refusal:
+            await context.abort(_CODES[refusal.status], refusal.text)
+        async for request in requests:
+            since = perf_counter()
+            reply = message("ModelStreamInferResponse")()
+            status = HTTPStatus.OK
+            try:
+                reply.infer_response.CopyFrom(await self._infer(request))
+            except Refusal as refusal:
+                status = refusal.status
+                reply.error_message = refusal.text
+                reply.infer_response.id = request.id
+            self._note(context, "ModelStreamInfer", status, since, reply.ByteSize())
+            yield reply
+
+
+def _value(parameter: Any) -> object:  # noqa: ANN401
+    """A parameter as a Python value; ``None`` if its kind is unknown."""
+    kind = parameter.WhichOneof("parameter_choice")
+    return None if kind is None else getattr(parameter, kind)
+
+
+def _settle(answer: "asyncio.Future[Outcome]", settle: Callable[[], None]) -> None:
+    """Settle a future, unless the client has given up and so cancelled it."""
+    if not answer.done():
+        settle()

@@ -1,0 +1,21 @@
+"""Refusal: why a request is not answered, in the words and numbers of HTTP. Every protocol translates it."""
+
+from http import HTTPStatus
+
+__all__ = ["Refusal"]
+
+
+class Refusal(Exception):  # noqa: N818 - it is no error of this program
+    """A request that is not answered.
+
+    Attributes:
+        status: what kind of refusal it is.
+        text: one line for the client.
+        retry_after: seconds after which another try may succeed; ``None``: another try is of no use.
+    """
+
+    def __init__(self, status: HTTPStatus, text: str, retry_after: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.retry_after = retry_after

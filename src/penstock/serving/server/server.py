@@ -1,0 +1,199 @@
+"""The server as a whole: opens its ports, runs until it is told to end, and ends without losing an accepted request."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError, ResourceError
+from penstock.registry import load
+from penstock.serving.server.connection import Connection
+from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
+from penstock.serving.server.inference import Model
+from penstock.serving.server.protocols import gamecore_http, inference_http
+from penstock.serving.server.protocols.gamecore_http import GamecoreHttp
+from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+from penstock.serving.server.protocols.inference_http import InferenceHttp
+from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.service import Service
+
+if TYPE_CHECKING:
+    from penstock.serving.server.protocols.inference_grpc import InferenceGrpc
+
+__all__ = ["Certificate", "Ports", "Server"]
+
+log = logging.getLogger("penstock.serve")
+
+_SWEEP_SECONDS = 0.25
+_LAST_CALL_SECONDS = 0.25
+"""After the end has begun, requests that were on their way are taken for so long."""
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the server listens. A port of 0 stands for a free one; ``None``: not at all."""
+
+    host: str
+    http: int
+    tcp: int | None
+    grpc: int | None
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Files for TLS, in PEM."""
+
+    chain: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """For sockets of this process.
+
+        Raises:
+            ConfigError: the files hold no certificate with its private key.
+        """
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        for flag, path in (("--tls_cert", self.chain), ("--tls_key", self.key)):
+            if not path.is_file():
+                raise ConfigError(f"{flag} {path} is no file")
+        try:
+            context.load_cert_chain(self.chain, self.key)
+        except (ssl.SSLError, OSError) as error:
+            why = getattr(error, "reason", None) or error.strerror or error
+            raise ConfigError(
+                f"--tls_cert {self.chain} and --tls_key {self.key} are no certificate with its private key: {why}"
+            ) from error
+        return context
+
+
+class Server:
+    """Opens the ports and serves.
+
+    Args:
+        service: what the protocols share.
+        ports: where to listen.
+        certificate: for TLS; ``None``: no TLS.
+    """
+
+    def __init__(self, service: Service, ports: Ports, certificate: Certificate | None) -> None:
+        self._service = service
+        self._ports = ports
+        self._certificate = certificate
+        self._told = asyncio.Event()
+        self._listeners: list[asyncio.Server] = []
+        self._model = Model(service.endpoint)
+
+    async def serve(self, say: Callable[[str], object]) -> None:
+        """Open the ports, say where they are, and serve until the end.
+
+        Raises:
+            ResourceError: a port cannot be used.
+            ConfigError: the certificate cannot be used.
+        """
+        loop, service = self._service.loop, self._service
+        context = self._certificate.context() if self._certificate is not None else None
+        route = self._route()
+        ports = self._ports
+        try:
+            opened = {"http": await self._listen(lambda: HttpConnection(service, route), ports.http, context)}
+            if ports.tcp is not None:
+                opened["tcp"] = await self._listen(lambda: GamecoreConnection(service), ports.tcp, context)
+            grpc: InferenceGrpc | None = None
+            if ports.grpc is not None:
+                # Imported on use: it takes 0.1 s, and most servers have no gRPC.
+                grpc = load("penstock.serving.server.protocols.inference_grpc:InferenceGrpc")(service, self._model)
+                opened["grpc"] = await grpc.start(ports.host, ports.grpc, self._pem())
+            secure = "s" if context is not None else ""
+            where = "  ".join(f"{name}{secure}://{ports.host}:{port}" for name, port in opened.items())
+            say(f"serving {service.endpoint.name}, version {service.endpoint.version}, at {where}")
+            sweeping = loop.create_task(self._sweep())
+            await self._told.wait()
+            await self._end(grpc)
+            sweeping.cancel()
+        finally:
+            for listener in self._listeners:
+                listener.close()
+            await service.endpoint.engine.close()
+            if service.access_log is not None:
+                service.access_log.close()
+
+    def end(self) -> None:
+        """Begin the end. Further calls change nothing."""
+        self._told.set()
+
+    def _route(self) -> Route:
+        service = self._service
+        games = GamecoreHttp(service).route
+        models = InferenceHttp(service, self._model).route
+
+        def route(request: HttpRequest, reply: HttpReply) -> None:
+            path = request.path
+            if path == gamecore_http.PATH:
+                games(request, reply)
+            elif path == inference_http.PATH or path.startswith(f"{inference_http.PATH}/"):
+                models(request, reply)
+            elif path == "/metrics":
+                if not service.tokens.accept_header(request.headers.get(b"authorization", b"")):
+                    raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
+                page, content_type = service.metrics.page(request.header(b"accept"))
+                reply.send(HTTPStatus.OK, content_type, page)
+            else:
+                raise Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:120]}")
+
+        return route
+
+    async def _listen(self, protocol: Callable[[], Connection], port: int, context: ssl.SSLContext | None) -> int:
+        host, loop = self._ports.host, self._service.loop
+        try:
+            listener = await loop.create_server(protocol, host, port, ssl=context, backlog=_BACKLOG)
+        except OSError as error:
+            raise ResourceError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    def _pem(self) -> tuple[bytes, bytes] | None:
+        if self._certificate is None:
+            return None
+        return self._certificate.key.read_bytes(), self._certificate.chain.read_bytes()
+
+    async def _sweep(self) -> None:
+        """Look after what hangs or is idle, again and again."""
+        service = self._service
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            service.endpoint.sweep()
+            now = service.loop.time()
+            for connection in list(service.connections):
+                connection.sweep(now)
+            if service.access_log is not None:
+                service.access_log.flush()
+
+    async def _end(self, grpc: "InferenceGrpc | None") -> None:
+        """End in three steps.
+
+        1. No new connection is taken, the server is not ready, and replies tell HTTP clients to connect elsewhere.
+        2. After a last call no request is taken.
+        3. Accepted requests are answered, for at most ``grace_seconds``.
+        """
+        service, loop = self._service, self._service.loop
+        service.is_ending = True
+        for listener in self._listeners:
+            listener.close()
+        grace = service.limits.grace_seconds
+        of_grpc = None if grpc is None else loop.create_task(grpc.end(grace))
+        await asyncio.sleep(min(_LAST_CALL_SECONDS, grace))
+        for connection in list(service.connections):
+            connection.end()
+        until = loop.time() + grace
+        while (service.connections or not service.endpoint.is_idle) and loop.time() < until:
+            await asyncio.sleep(0.01)
+        if of_grpc is not None:
+            await of_grpc
+        left = len(service.connections)
+        if left:
+            log.warning("%d connections were cut off after %g s", left, grace)

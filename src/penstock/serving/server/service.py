@@ -1,0 +1,53 @@
+"""Service: what all protocols of one server share."""
+
+import asyncio
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from penstock.serving.server.access_log import AccessLog
+from penstock.serving.server.codecs import Codec
+from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.limits import Limits
+from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.tokens import Tokens
+
+if TYPE_CHECKING:
+    from penstock.serving.server.connection import Connection
+
+__all__ = ["Service"]
+
+
+@dataclass
+class Service:
+    """One server's parts and state.
+
+    Attributes:
+        is_ending: the server has been told to end: it is no longer ready.
+        connections: those that are open.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    endpoint: Endpoint
+    codec: Codec
+    limits: Limits
+    tokens: Tokens
+    metrics: Metrics
+    access_log: AccessLog | None = None
+    is_ending: bool = False
+    connections: "set[Connection]" = field(default_factory=set)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request would be answered."""
+        return not self.is_ending and self.endpoint.engine.is_ready()
+
+    def note(self, *, protocol: str, peer: str, what: str, status: int, since: float, size: int) -> None:
+        """Count a request that was answered or refused, and write it into the access log.
+
+        The arguments are those of `AccessLog.add`; ``since`` is the time of `time.perf_counter` when it was whole.
+        """
+        seconds = perf_counter() - since
+        self.metrics.request(protocol, status, seconds)
+        if self.access_log is not None:
+            self.access_log.add(protocol=protocol, peer=peer, what=what, status=status, seconds=seconds, size=size)

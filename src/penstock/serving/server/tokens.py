@@ -1,0 +1,51 @@
+"""Tokens: who may ask. Comparing takes the same time whether a token is nearly right or not at all."""
+
+import hmac
+from pathlib import Path
+
+from penstock.errors import ConfigError
+
+__all__ = ["Tokens"]
+
+
+class Tokens:
+    """The tokens that are accepted. Without any, everybody is."""
+
+    def __init__(self, accepted: tuple[bytes, ...] = ()) -> None:
+        self._accepted = accepted
+
+    @classmethod
+    def read(cls, path: str | None) -> "Tokens":
+        """The lines of a file, without empty ones; ``None``: everybody is accepted.
+
+        Raises:
+            ConfigError: the file cannot be read, or holds no token.
+        """
+        if path is None:
+            return cls()
+        try:
+            lines = Path(path).expanduser().read_bytes().split(b"\n")
+        except OSError as error:
+            raise ConfigError(f"--token_file {path} cannot be read: {error.strerror or error}") from error
+        tokens = tuple(line.strip() for line in lines if line.strip())
+        if not tokens:
+            raise ConfigError(f"--token_file {path} holds no token; write one on a line of its own")
+        return cls(tokens)
+
+    @property
+    def first(self) -> str:
+        """One token that is accepted; empty if none is needed."""
+        return self._accepted[0].decode() if self._accepted else ""
+
+    def accept(self, token: bytes) -> bool:
+        """Whether a request with this token may be answered."""
+        if not self._accepted:
+            return True
+        # Every token is compared, so that the time does not tell which one came close.
+        found = [hmac.compare_digest(token, one) for one in self._accepted]
+        return any(found)
+
+    def accept_header(self, authorization: bytes) -> bool:
+        """As `accept`, for the value of an ``Authorization`` header: ``Bearer TOKEN``."""
+        scheme, _, token = authorization.partition(b" ")
+        return self.accept(token.strip() if scheme.lower() == b"bearer" else b"")

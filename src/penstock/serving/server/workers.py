@@ -1,0 +1,254 @@
+"""Workers: processes that answer batches, each over a socket pair. An engine for policies that take long.
+
+A worker keeps nothing: the carry of sessions travels with each batch and back. So when a worker dies, its batches are
+asked again at another, and no session notices more than a delay.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Callable
+from http import HTTPStatus
+from socket import socketpair
+from typing import cast
+
+from penstock.errors import ResourceError
+from penstock.serving.server.answering import Answer, ServedPolicy
+from penstock.serving.server.engines import Batch, Returns
+from penstock.serving.server.frames import HEAD, Layout, packed, size_of, unpacked
+from penstock.serving.server.limits import Limits
+from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.source import Source
+
+__all__ = ["Workers"]
+
+log = logging.getLogger("penstock.serve")
+
+_DEPTH = 2
+"""Batches that a worker has at once: one that it answers, and one that waits in its socket."""
+_PAUSES = (0.0, 0.5, 2.0, 5.0)
+"""Seconds before a worker is started again, by how often one has died before it was ready."""
+_END_SECONDS = 5.0
+
+
+class _Worker(asyncio.Protocol):
+    """One process.
+
+    Attributes:
+        under_way: its batches by number, with the time when each was sent.
+        rows: of these batches.
+        is_ready: it has loaded the policy.
+        retired: it gets no further batch.
+    """
+
+    transport: asyncio.Transport
+    process: asyncio.subprocess.Process
+
+    def __init__(self, layout: Layout, version: int, told: Callable[["_Worker"], None], returns: Returns) -> None:
+        self.version = version
+        self.under_way: dict[int, tuple[Batch, float]] = {}
+        self.rows = 0
+        self.is_ready = False
+        self.retired = False
+        self.is_lost = False
+        self.changed = asyncio.Event()
+        self._layout = layout
+        self._told = told
+        self._returns = returns
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do what asyncio's do, without deriving from them.
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        self.is_lost = True
+        self.is_ready = False
+        self.changed.set()
+        self._told(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        buffer = self._buffer
+        while len(buffer) >= HEAD.size:
+            number, rows = HEAD.unpack_from(buffer)
+            end = HEAD.size + size_of(self._layout.answers, rows)
+            if len(buffer) < end:
+                return
+            body = bytes(buffer[HEAD.size : end])
+            del buffer[:end]
+            if number == 0:
+                self.is_ready = True
+                self.changed.set()
+                self._told(self)
+            else:
+                self._answered(number, rows, body)
+
+    def send(self, number: int, batch: Batch, now: float) -> None:
+        questions = batch.questions
+        rows = len(questions.first)
+        self.under_way[number] = (batch, now)
+        self.rows += rows
+        arrays = {**questions.fields, "first": questions.first, **questions.carry}
+        self.transport.write(packed(self._layout.questions, number, rows, arrays))
+
+    def _answered(self, number: int, rows: int, body: bytes) -> None:
+        batch, _ = self.under_way.pop(number)
+        self.rows -= len(batch.questions.first)
+        if rows:
+            arrays = unpacked(self._layout.answers, rows, body)
+            action = arrays.pop("action")
+            self._returns.answered(batch, Answer(action, arrays), self.version)
+        else:
+            self._returns.refused(batch, Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the policy failed"))
+        self._told(self)
+
+
+class Workers:
+    """Answers batches in several processes, each at the one with the fewest rows under way.
+
+    Args:
+        source: of the policy.
+        policy: the same policy, for its layout.
+        count: how many processes.
+        limits: of the server.
+        returns: gets the answers.
+    """
+
+    def __init__(self, source: Source, policy: ServedPolicy, count: int, limits: Limits, returns: Returns) -> None:
+        self.restarts = 0
+        self._source = source
+        self._layout = Layout.of(policy)
+        self._count = count
+        self._limits = limits
+        self._returns = returns
+        self._workers: list[_Worker] = []
+        self._numbers = 0
+        self._failures = 0
+        self._is_ending = False
+        self._is_switching = False
+        self._starting: set[asyncio.Task[_Worker]] = set()
+
+    async def start(self) -> None:
+        """Start all workers, and wait until each is ready.
+
+        Raises:
+            ResourceError: one ended before it was ready. It has said why.
+        """
+        workers = await asyncio.gather(*(self._begin() for _ in range(self._count)))
+        for worker in workers:
+            await worker.changed.wait()
+            if worker.is_lost:
+                await self.close()
+                raise ResourceError("a worker process ended before it was ready; what it said is above")
+
+    def is_free(self) -> bool:
+        """Whether a worker has room for a batch."""
+        return any(len(worker.under_way) < _DEPTH for worker in self._able())
+
+    def is_ready(self) -> bool:
+        """Whether a worker is able to answer."""
+        return bool(self._able())
+
+    def take(self, batch: Batch) -> None:
+        """Give a batch to the worker with the shortest queue."""
+        worker = min(self._able(), key=lambda one: (len(one.under_way) >= _DEPTH, one.rows))
+        self._numbers += 1
+        worker.send(self._numbers, batch, asyncio.get_running_loop().time())
+
+    def check(self, now: float) -> None:
+        """Kill a worker that has not answered in time. Its batches go to another."""
+        limit = self._limits.max_seconds
+        for worker in self._workers:
+            if any(now - since > limit for _, since in worker.under_way.values()):
+                log.warning("worker %d has not answered within %g s: killed", worker.process.pid, limit)
+                worker.process.kill()
+
+    async def switch(self, source: Source, policy: ServedPolicy) -> None:  # noqa: ARG002 - workers load it themselves
+        """Start workers with the new policy; once all are ready, retire those with the old one."""
+        self._source = source
+        self._is_switching = True
+        while True:
+            fresh = [worker for worker in self._workers if worker.version == source.version]
+            if sum(worker.is_ready for worker in fresh) >= self._count:
+                break
+            for _ in range(self._count - len(fresh)):
+                await self._begin()
+            await asyncio.sleep(_PAUSES[1])
+        self._is_switching = False
+        for worker in list(self._workers):
+            if worker.version != source.version:
+                worker.retired = True
+                self._let_go(worker)
+
+    async def close(self) -> None:
+        """End all workers."""
+        self._is_ending = True
+        for task in self._starting:
+            task.cancel()
+        # A worker leaves the list as soon as its socket is closed.
+        workers = list(self._workers)
+        for worker in workers:
+            worker.transport.close()
+        for worker in workers:
+            try:
+                await asyncio.wait_for(worker.process.wait(), _END_SECONDS)
+            except TimeoutError:
+                worker.process.kill()
+                await worker.process.wait()
+
+    def _able(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.is_ready and not worker.retired]
+
+    async def _begin(self) -> _Worker:
+        """Start one process."""
+        ours, theirs = socketpair()
+        worker = _Worker(self._layout, self._source.version, self._told, self._returns)
+        arguments = (str(theirs.fileno()), str(self._limits.max_batch), json.dumps(self._source._asdict()))
+        with theirs:
+            worker.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "penstock.serving.server.worker", *arguments),
+                pass_fds=(theirs.fileno(),),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=sys.stderr,
+                start_new_session=True,
+            )
+        await asyncio.get_running_loop().create_connection(lambda: worker, sock=ours)
+        self._workers.append(worker)
+        return worker
+
+    def _told(self, worker: _Worker) -> None:
+        """A worker is ready, has answered, or is gone."""
+        if worker.is_lost and worker in self._workers:
+            self._workers.remove(worker)
+            self._mourn(worker)
+        elif worker.is_ready:
+            self._failures = 0
+        if worker.retired:
+            self._let_go(worker)
+        self._returns.free()
+
+    def _let_go(self, worker: _Worker) -> None:
+        """Let a retired worker end, once it has answered."""
+        if not worker.under_way and not worker.is_lost:
+            worker.transport.close()
+
+    def _mourn(self, worker: _Worker) -> None:
+        """A worker is gone: ask its batches again, and start another."""
+        for batch, _ in worker.under_way.values():
+            self._returns.lost(batch)
+        if self._is_ending or self._is_switching or worker.retired:
+            return
+        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._failures += 1
+        self.restarts += 1
+        log.warning("worker %d has died; another starts in %g s", worker.process.pid, pause)
+        task = asyncio.get_running_loop().create_task(self._begin_after(pause))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _begin_after(self, seconds: float) -> _Worker:
+        await asyncio.sleep(seconds)
+        return await self._begin()

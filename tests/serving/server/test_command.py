@@ -1,0 +1,256 @@
+"""``penstock serve`` as a process of its own, on real runs: same actions as ``penstock eval``, signals, mistakes."""
+
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as plain_metrics
+
+import penstock
+from penstock.cli import main
+from penstock.seeding import final_seed
+from tests.environments import BlinkEnv
+from tests.serving.server.harness import Game, frame
+
+SMALL = {
+    "hidden_sizes": (8,),
+    "num_envs": 4,
+    "num_steps": 32,
+    "mini_batch_size": 64,
+    "timesteps": 256,
+    "eval_episodes": 1,
+}
+MEMORY = {"env": "tests.environments:BlinkEnv", "model": "lstm", "memory_size": 8}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run without memory and one with."""
+    logs = str(tmp_path_factory.mktemp("logs"))
+    found = {"plain": {"env": "Pendulum-v1"}, "memory": MEMORY}
+    return {
+        kind: penstock.train({**SMALL, **settings, "log_dir": logs}, quiet=True).run_folder
+        for kind, settings in found.items()
+    }
+
+
+class Served:
+    """A ``penstock serve`` that listens."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("serving "), (line, process.communicate())
+        self.line = line
+        places = dict(part.split("://") for part in line.split() if "://" in part)
+        self.ports = {name: int(place.rpartition(":")[2]) for name, place in places.items()}
+
+    def get(self, path: str, **headers: str) -> tuple[int, bytes, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports["http"], timeout=20.0)
+        connection.request("GET", path, headers=headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read(), reply.getheader("content-type") or ""
+
+
+@contextlib.contextmanager
+def served(run: Path, *arguments: str) -> Iterator[Served]:
+    command = [sys.executable, "-m", "penstock", "serve", str(run), "--port", "0", "--tcp_port", "0", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield Served(process)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        _, said = process.communicate(timeout=30.0)
+        assert "Traceback" not in said, said
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("kind", ["plain", "memory"])
+def test_greedy_actions_are_those_of_penstock_eval_bit_for_bit(runs, kind: str, workers: str) -> None:
+    """The same episodes, played through the server, have the same returns."""
+    episodes = 3
+    wanted = penstock.evaluate(runs[kind], episodes=episodes)
+    returns = []
+    with served(runs[kind], "--workers", workers) as server, Game(server.ports["tcp"]) as game:
+        env = __import__("gymnasium").make("Pendulum-v1") if kind == "plain" else BlinkEnv()
+        for number in range(episodes):
+            obs, _ = env.reset(seed=final_seed(wanted.seed, number))
+            game.ask("g", "start")
+            total, over = 0.0, False
+            while not over:
+                reply = json.loads(game.ask("g", "tick", json.dumps({"obs": np.asarray(obs).tolist()}).encode()))
+                action = reply["action"]
+                given = np.array(action, env.action_space.dtype) if isinstance(action, list) else action
+                obs, reward, terminated, truncated, _ = env.step(given)
+                total += float(np.float32(reward))
+                over = terminated or truncated
+            game.ask("g", "stop")
+            returns.append(total)
+    assert float(np.mean(returns)) == wanted.mean_return
+    assert float(np.std(returns)) == wanted.std_return
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_sigterm_under_load_answers_what_was_accepted(runs, workers: str) -> None:
+    """Every reply that is sent is whole, HTTP clients are told to leave, and the exit code is 0."""
+    broken: list[object] = []
+    told: list[str | None] = []
+    answered = [0]
+
+    def tick_on(port: int, number: int) -> None:
+        with Game(port) as game:
+            game.ask(f"g{number}", "start")
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    try:
+                        game.ask(f"g{number}", "tick", b'{"obs": [0.1, 0.2, 0.3]}')
+                        answered[0] += 1
+                    except EOFError as error:
+                        if error.args[0]:
+                            broken.append(error.args[0])
+                        return
+
+    def ask_on(port: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20.0)
+        while True:
+            connection.request("POST", "/step", b'{"obs": [0.1, 0.2, 0.3]}')
+            reply = connection.getresponse()
+            if reply.status != 200 or "action" not in json.loads(reply.read()):
+                broken.append(reply.status)
+            if reply.getheader("connection") == "close":
+                told.append("close")
+                return
+
+    with served(runs["plain"], "--workers", workers) as server:
+        threads = [threading.Thread(target=tick_on, args=(server.ports["tcp"], number)) for number in range(8)]
+        threads += [threading.Thread(target=ask_on, args=(server.ports["http"],)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while answered[0] < 100:
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(20.0)
+        assert server.process.wait(20.0) == 0
+    assert broken == []
+    assert told == ["close"] * 4
+
+
+def test_requests_that_wait_are_answered_after_sigterm(runs) -> None:
+    with served(runs["plain"], "--max_wait", "0.5") as server, Game(server.ports["tcp"]) as game:
+        assert game.ask("idle", "start") == b"{}"
+        game.socket.sendall(frame("", "", b'{"obs": [0.1, 0.2, 0.3]}', time=5))
+        time.sleep(0.1)
+        server.process.send_signal(signal.SIGTERM)
+        _, body, moment = game.receive()
+        assert "action" in json.loads(body)
+        assert moment == 5
+        assert game.is_closed()
+
+
+def test_metrics_are_read_by_prometheus_own_parsers(runs) -> None:
+    with served(runs["plain"]) as server:
+        with Game(server.ports["tcp"]) as game:
+            game.ask("g", "start")
+            for _ in range(3):
+                game.ask("g", "tick", b'{"obs": [0.1, 0.2, 0.3]}')
+            status, page, content_type = server.get("/metrics")
+            assert (status, content_type.split(";")[0]) == (200, "text/plain")
+            found = {sample.name: sample for family in plain_metrics(page.decode()) for sample in family.samples}
+            assert found["penstock_sessions"].value == 1
+            assert found["penstock_batch_rows_sum"].value == 3
+            assert found["penstock_policy_version"].labels == {"policy": "policy"}
+            seconds = found["penstock_request_seconds_count"]
+            assert (seconds.labels, seconds.value) == ({"protocol": "gamecore-tcp"}, 4)
+        _, page, content_type = server.get("/metrics", Accept="application/openmetrics-text; version=1.0.0")
+        assert content_type.startswith("application/openmetrics-text")
+        assert "penstock_requests" in {family.name for family in open_metrics(page.decode())}
+
+
+def test_the_access_log_is_one_object_a_line(runs, tmp_path) -> None:
+    path = tmp_path / "access.jsonl"
+    with served(runs["plain"], "--access_log", str(path)) as server:
+        server.get("/v2/health/live")
+        with Game(server.ports["tcp"]) as game:
+            game.ask("g", "start")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["protocol"], line["request"], line["status"]) for line in lines] == [
+        ("inference-http", "GET /v2/health/live", 200),
+        ("gamecore-tcp", "start", 200),
+    ]
+    assert all(line["seconds"] < 5 and line["peer"].startswith("127.0.0.1:") for line in lines)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("tls")
+    chain, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-keyout", key, "-out", chain], check=True, capture_output=True)
+    return chain, key
+
+
+def test_tls(runs, certificate) -> None:
+    chain, key = certificate
+    ssl = __import__("ssl")
+    context = ssl.create_default_context(cafile=chain)
+    context.check_hostname = False
+    with served(runs["plain"], "--tls_cert", chain, "--tls_key", key) as server:
+        connection = http.client.HTTPSConnection("127.0.0.1", server.ports["https"], context=context, timeout=20.0)
+        connection.request("POST", "/step", b'{"obs": [0.1, 0.2, 0.3]}')
+        assert connection.getresponse().status == 200
+        with Game(server.ports["tcps"]) as game:
+            game.socket = context.wrap_socket(game.socket)
+            assert game.ask("g", "start") == b"{}"
+        with socket.create_connection(("127.0.0.1", server.ports["https"]), timeout=20.0) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert not plain.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_mistakes_are_one_line(runs, certificate, tmp_path, capsys) -> None:
+    chain, key = certificate
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "no.pem").write_text("no certificate")
+    run = str(runs["plain"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        cases = [
+            (["no_such_run"], 2, "there is no run no_such_run"),
+            ([run, "--checkpoint", "9"], 2, "has no checkpoint 9"),
+            ([run, "--port", port], 1, f"cannot listen on 127.0.0.1:{port}"),
+            ([run, "--port", "0", "--grpc_port", port], 1, f"cannot listen on 127.0.0.1:{port}"),
+            ([run, "--token_file", str(tmp_path / "none")], 2, "cannot be read: No such file"),
+            ([run, "--token_file", str(tmp_path / "empty")], 2, "holds no token"),
+            ([run, "--tls_cert", chain], 2, "belong together"),
+            ([run, "--port", "0", "--tls_cert", chain, "--tls_key", str(tmp_path / "no.pem")], 2, "are no certificate"),
+            ([run, "--port", "0", "--tls_cert", str(tmp_path / "none"), "--tls_key", key], 2, "is no file"),
+            ([run, "--host", "0.0.0.0"], 2, "can be reached from other machines"),
+            ([run, "--codec", "pickle"], 2, "--codec"),
+            ([run, "--access_log", str(tmp_path / "no" / "log")], 2, "cannot be written"),
+        ]
+        for arguments, code, text in cases:
+            assert main(["serve", *arguments]) == code, arguments
+            said = capsys.readouterr().err
+            assert text in said
+            assert said.count("\n") == 1, said
+            assert said.startswith("penstock: error: ")
+
+
+def test_nothing_of_torch_is_imported(runs) -> None:
+    with served(runs["plain"]) as server:
+        maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+        assert "libtorch" not in maps

@@ -1,0 +1,281 @@
+"""Clients that are slow, silent, broken or malicious: clean errors, bounded memory, and everybody else is served."""
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.serving.server.harness import REQUEST, Game, Running, frame, serving
+
+BODY = b'{"obs": [0.1, 0.2, 0.3]}'
+INFER = b'{"inputs": [{"name": "obs", "shape": [1, 3], "datatype": "FP32", "data": [0.1, 0.2, 0.3]}]}'
+
+
+def answers(server: Running) -> bool:
+    """Whether a well-behaved client gets its answer, over both protocols."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+    connection.request("POST", "/step", BODY)
+    with Game(server.tcp) as game:
+        return connection.getresponse().status == 200 and "action" in json.loads(game.ask("", "", BODY))
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=20.0)
+
+
+def whole(connection: socket.socket) -> bytes:
+    """All that the server sends until it closes."""
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := connection.recv(65536):
+            data += more
+    return data
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(max_body=4096) as running:
+        yield running
+
+
+@pytest.mark.parametrize("port", ["http", "tcp"])
+def test_a_request_that_never_ends_is_cut_off(port: str) -> None:
+    begun = {"http": b"POST /step HTTP/1.1\r\ncontent-length: 9\r\n", "tcp": frame("a", "start")[:-1]}[port]
+    with serving(max_seconds=0.4) as server, connect(getattr(server, port)) as connection:
+        connection.sendall(begun)
+        for byte in b"\0" * 3 if port == "tcp" else b"x: y\r\n":
+            time.sleep(0.02)
+            with contextlib.suppress(OSError):
+                connection.sendall(bytes([byte])) if port == "http" else None
+        assert whole(connection) == b""
+        assert answers(server)
+
+
+def test_half_closed_clients_get_the_replies_to_what_they_asked(server: Running) -> None:
+    with connect(server.tcp) as connection:
+        connection.sendall(b"".join(frame("", "", BODY, time=number) for number in range(300)))
+        connection.shutdown(socket.SHUT_WR)
+        data = whole(connection)
+    assert data.count(b'{"action"') == 300
+    with connect(server.http) as connection:
+        connection.sendall(b"POST /step HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY))
+        connection.shutdown(socket.SHUT_WR)
+        assert whole(connection).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("size", [-1, 4097, 2**31, 2**62, -(2**63)])
+@pytest.mark.parametrize("place", range(5))
+def test_no_size_of_a_frame_takes_memory(server: Running, place: int, size: int) -> None:
+    before = psutil.Process().memory_info().rss
+    sizes = [0] * 5
+    sizes[place] = size
+    with connect(server.tcp) as connection:
+        connection.sendall(REQUEST.pack(*sizes, 0))
+        assert whole(connection) == b""
+    assert psutil.Process().memory_info().rss - before < 32 << 20
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /step HTTP/1.1\r\ncontent-length: 4097\r\n\r\n", 413),
+        (b"POST /step HTTP/1.1\r\ncontent-length: 99999999999999999999999\r\n\r\n", 400),
+        (b"POST /step HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1001\r\n" + b"x" * 4097, 413),
+        (b"POST /step HTTP/1.1\r\ncontent-length: -1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n", 404),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 200_000, 431),
+        (b"GET /" + b"a" * 200_000, 431),
+    ],
+    ids=["long", "number", "chunks", "negative", "upgrade", "http/2", "tls", "header", "path"],
+)
+def test_a_bad_head_is_one_error_and_the_end(server: Running, head: bytes, status: int) -> None:
+    with connect(server.http) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(head)
+        reply = whole(connection)
+    assert reply.startswith(b"HTTP/1.1 %d " % status)
+    assert reply.count(b"HTTP/1.1") == 1
+    assert json.loads(reply.partition(b"\r\n\r\n")[2])["error"]
+
+
+def test_pipelined_http_requests_are_answered_in_order(server: Running) -> None:
+    parts = []
+    for number in range(200):
+        obs = json.dumps({"obs": [number / 200, 0.0, 0.0]}).encode()
+        parts.append(b"POST /step HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(obs), obs))
+        parts.append(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+    with connect(server.http) as connection:
+        connection.sendall(b"".join(parts))
+        connection.shutdown(socket.SHUT_WR)
+        bodies = [part.rpartition(b"\r\n\r\n")[2] for part in whole(connection).split(b"HTTP/1.1 200 OK")[1:]]
+    assert len(bodies) == 400
+    assert all(body == b'{"live":true}' for body in bodies[1::2])
+    assert len(set(bodies[0::2])) == 200
+
+
+def test_curl_may_wait_for_a_continue(server: Running) -> None:
+    with connect(server.http) as connection:
+        connection.sendall(b"POST /step HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(BODY))
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(BODY)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("port", ["http", "tcp"])
+def test_a_client_that_reads_nothing_does_not_fill_the_memory(port: str) -> None:
+    one = frame("", "", BODY) if port == "tcp" else b"GET /v2/models/toy HTTP/1.1\r\n\r\n"
+    before = psutil.Process().memory_info().rss
+    with serving(max_seconds=1.0) as server, connect(getattr(server, port)) as connection:
+        connection.settimeout(0.5)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 256 << 20:
+                sent += connection.send(one * 2000)
+        assert sent < 64 << 20
+        assert answers(server)
+    assert psutil.Process().memory_info().rss - before < 64 << 20
+
+
+def test_silent_connections_are_bounded_and_cost_little() -> None:
+    with serving(max_connections=200, idle_seconds=2.0) as server:
+        silent = [connect(server.http if number % 2 else server.tcp) for number in range(300)]
+        connections = server.server._service.connections
+        deadline = time.monotonic() + 20.0
+        while not 0 < len(connections) <= 200 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert 0 < len(connections) <= 200
+        while connections and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert answers(server)
+        for connection in silent:
+            assert whole(connection) == b""
+            connection.close()
+
+
+def test_a_full_queue_is_told_and_passes() -> None:
+    with serving("slow:0.3:plain", workers=1, max_batch=1, max_queue=2) as server:
+        statuses: list[tuple[int, str | None]] = []
+
+        def ask() -> None:
+            connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+            connection.request("POST", "/step", BODY)
+            reply = connection.getresponse()
+            statuses.append((reply.status, reply.getheader("retry-after")))
+
+        threads = [threading.Thread(target=ask) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (200, None) in statuses
+        assert (503, "1") in statuses
+        assert len(set(statuses)) == 2
+        assert answers(server)
+
+
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def altered(base: bytes):
+    """Bytes that are nearly, but mostly not, what a client sends."""
+    cut = st.integers(0, len(base))
+    return st.one_of(
+        st.binary(max_size=200),
+        st.tuples(cut, st.binary(max_size=8)).map(lambda found: base[: found[0]] + found[1]),
+        st.tuples(cut, st.binary(min_size=1, max_size=4)).map(
+            lambda found: base[: found[0]] + found[1] + base[found[0] + len(found[1]) :]
+        ),
+    )
+
+
+@FUZZ
+@given(data=altered(frame("a", "", BODY, key="k", token="t") * 2))
+def test_fuzzed_frames(server: Running, data: bytes) -> None:
+    exchange(server.tcp, data)
+
+
+@FUZZ
+@given(data=altered(b"POST /step HTTP/1.1\r\nsession: a\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)))
+def test_fuzzed_http(server: Running, data: bytes) -> None:
+    reply = exchange(server.http, data)
+    assert reply == b"" or reply.startswith(b"HTTP/1.1 ")
+    assert b"HTTP/1.1 500" not in reply
+
+
+@FUZZ
+@given(body=altered(BODY), path=st.sampled_from(["/step", "/v2/models/toy/infer"]))
+def test_fuzzed_bodies(server: Running, body: bytes, path: str) -> None:
+    assert post(server, path, body) in {200, 400}
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@FUZZ
+@given(
+    head=st.fixed_dictionaries(
+        {},
+        optional={
+            "inputs": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "name": st.just("obs") | values,
+                        "shape": st.just([1, 3]) | values,
+                        "datatype": st.just("FP32") | values,
+                    },
+                    optional={"data": st.just([1, 2, 3]) | values, "parameters": values},
+                ),
+                max_size=2,
+            )
+            | values,
+            "parameters": st.dictionaries(st.sampled_from(["sequence_id", "sequence_start", "sequence_end"]), values)
+            | values,
+            "outputs": values,
+            "id": values,
+        },
+    ),
+    tail=st.binary(max_size=20),
+    length=st.integers(-5, 100) | st.none(),
+)
+def test_fuzzed_inferences(server: Running, head: object, tail: bytes, length: int | None) -> None:
+    body = json.dumps(head).encode()
+    headers = {} if length is None else {"Inference-Header-Content-Length": str(len(body) + length)}
+    assert post(server, "/v2/models/toy/infer", body + tail, headers) in {200, 400, 404, 429}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _all_are_served_in_the_end(server: Running):
+    yield
+    assert answers(server)
+    assert server.endpoint.is_idle
+
+
+def exchange(port: int, data: bytes) -> bytes:
+    with connect(port) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+        return whole(connection)
+
+
+def post(server: Running, path: str, body: bytes, headers: dict[str, str] | None = None) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+    connection.request("POST", path, body, headers or {})
+    reply = connection.getresponse()
+    reply.read()
+    connection.close()
+    return reply.status

@@ -1,0 +1,245 @@
+"""The Open Inference Protocol: against ``tritonclient`` as it is, and requests written by hand."""
+
+import http.client
+import json
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.grpc.service_pb2 as triton_messages
+import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
+
+from penstock.serving.server.grpc_messages import FIELDS, message
+from tests.serving.server.harness import Running, observations, policy_of, serving
+
+
+@pytest.fixture(params=["http", "grpc"])
+def triton(request: pytest.FixtureRequest):
+    """The client package, and a function that connects it."""
+    package = {"http": triton_http, "grpc": triton_grpc}[request.param]
+
+    def connect(server: Running):
+        port = server.http if request.param == "http" else server.grpc
+        return package.InferenceServerClient(f"127.0.0.1:{port}")
+
+    return package, connect
+
+
+def inputs(package, **arrays):
+    found = []
+    for name, values in arrays.items():
+        dtype = {"float32": "FP32", "int64": "INT64", "uint8": "UINT8"}[str(values.dtype)]
+        one = package.InferInput(name, list(values.shape), dtype)
+        one.set_data_from_numpy(values)
+        found.append(one)
+    return found
+
+
+def test_tritonclient_reads_health_and_metadata(triton) -> None:
+    _, connect = triton
+    with serving(grpc=True) as server:
+        client = connect(server)
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("toy")
+        assert client.is_model_ready("toy", "7")
+        about, model = client.get_server_metadata(), client.get_model_metadata("toy")
+        if not isinstance(about, dict):
+            about = {"name": about.name, "extensions": list(about.extensions)}
+            model = {
+                "name": model.name,
+                "versions": list(model.versions),
+                "inputs": [
+                    {"name": one.name, "datatype": one.datatype, "shape": list(one.shape)} for one in model.inputs
+                ],
+            }
+        assert about["name"] == "penstock"
+        assert "binary_tensor_data" in about["extensions"]
+        assert (model["name"], model["versions"]) == ("toy", ["7"])
+        assert model["inputs"] == [{"name": "obs", "datatype": "FP32", "shape": [-1, 3]}]
+
+
+def test_tritonclient_infers_the_policys_actions_bit_for_bit(triton) -> None:
+    package, connect = triton
+    obs = observations(5)
+    with serving(grpc=True) as server:
+        client = connect(server)
+        for settings in ({}, {"outputs": [package.InferRequestedOutput("action")]}, {"model_version": "7"}):
+            result = client.infer("toy", inputs(package, obs=obs), request_id="one", **settings)
+            np.testing.assert_array_equal(result.as_numpy("action"), policy_of("plain")(obs))
+            response = result.get_response()
+            assert (response["id"] if isinstance(response, dict) else response.id) == "one"
+
+
+def test_tritonclient_sends_json_and_reads_json() -> None:
+    obs = observations(3)
+    one = triton_http.InferInput("obs", [3, 3], "FP32")
+    one.set_data_from_numpy(obs, binary_data=False)
+    with serving() as server:
+        client = triton_http.InferenceServerClient(f"127.0.0.1:{server.http}")
+        wanted = [triton_http.InferRequestedOutput("action", binary_data=False)]
+        result = client.infer("toy", [one], outputs=wanted)
+        np.testing.assert_array_equal(result.as_numpy("action"), policy_of("plain")(obs))
+
+
+def test_fields_and_masks_are_inputs_and_parts_of_actions_are_outputs(triton) -> None:
+    package, connect = triton
+    dial, which = np.array([[0.5, -0.5], [0.1, 0.2]], np.float32), np.array([2, 3])
+    with serving("nested", grpc=True) as server:
+        result = connect(server).infer("toy", inputs(package, **{"obs.dial": dial, "obs.which": which}))
+        np.testing.assert_array_equal(result.as_numpy("action"), policy_of("nested")({"dial": dial, "which": which}))
+    with serving("masked", grpc=True) as server:
+        mask = np.eye(4, dtype=np.uint8)
+        result = connect(server).infer("toy", inputs(package, obs=observations(4), action_mask=mask))
+        np.testing.assert_array_equal(result.as_numpy("action"), [0, 1, 2, 3])
+    with serving("parts", grpc=True) as server:
+        obs = observations(4)
+        result, wanted = connect(server).infer("toy", inputs(package, obs=obs)), policy_of("parts")(obs)
+        np.testing.assert_array_equal(result.as_numpy("action.steer"), wanted["steer"])
+        np.testing.assert_array_equal(result.as_numpy("action.gear"), wanted["gear"])
+
+
+@pytest.mark.parametrize("identities", [(5, 6), ("left", "right")])
+def test_sequences_have_a_memory_each(triton, identities) -> None:
+    package, connect = triton
+    obs = observations(6)
+    with serving("memory", grpc=True) as server:
+        client = connect(server)
+        session = {identity: policy_of("memory").session(1) for identity in identities}
+
+        def infer(row, identity, start=False, end=False):
+            return client.infer(
+                "toy", inputs(package, obs=row[None]), sequence_id=identity, sequence_start=start, sequence_end=end
+            ).as_numpy("action")
+
+        for number, row in enumerate(obs):
+            for identity in identities:
+                found = infer(row, identity, start=number == 0, end=number == 5)
+                np.testing.assert_array_equal(found, session[identity].act(row[None]))
+                obs = obs[::-1]
+        assert len(server.endpoint.sessions) == 0
+        with pytest.raises(InferenceServerException, match="has not begun"):
+            infer(obs[0], identities[0])
+        fresh = infer(obs[0], identities[0], start=True)
+        infer(obs[1], identities[0])
+        np.testing.assert_array_equal(infer(obs[0], identities[0], start=True), fresh)
+        with pytest.raises(InferenceServerException, match="answers in sessions only"):
+            client.infer("toy", inputs(package, obs=obs))
+
+
+def test_a_grpc_stream_answers_in_order() -> None:
+    obs = observations(20)
+    found: list[object] = []
+    with serving("memory", grpc=True) as server:
+        client = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}")
+        client.start_stream(lambda result, error: found.append(error or result.as_numpy("action")[0]))
+        for number, row in enumerate(obs):
+            client.async_stream_infer(
+                "toy", inputs(triton_grpc, obs=row[None]), sequence_id=9, sequence_start=number == 0
+            )
+        client.async_stream_infer("toy", inputs(triton_grpc, obs=obs[:1]), sequence_id=10)
+        client.stop_stream()
+    session = policy_of("memory").session(1)
+    np.testing.assert_array_equal(found[:-1], [session.act(row[None])[0] for row in obs])
+    assert "has not begun" in str(found[-1])
+
+
+BAD = [
+    ({"model_name": "chess"}, "there is no model 'chess'"),
+    ({"model_version": "8"}, "has no version '8'"),
+    ({"shape": [1, 4]}, r"has shape \[1, 4\], wanted \[-1, 3\]"),
+    ({"dtype": "float64"}, "has datatype FP64, wanted FP32"),
+    ({"name": "observation"}, "there is no input 'observation'"),
+    ({"rows": 65}, "takes up to 64"),
+    ({"rows": 0}, "holds no rows"),
+    ({"output": "value"}, "there is no output 'value'"),
+    ({"nan": True}, "holds NaN or infinity"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), BAD, ids=[next(iter(change)) + str(text)[-4:] for change, text in BAD])
+def test_what_does_not_fit_is_one_clear_line(triton, change, text) -> None:
+    package, connect = triton
+    obs = np.zeros(change.get("shape", (change.get("rows", 1), 3)), change.get("dtype", "float32"))
+    if "nan" in change:
+        obs[:] = np.nan
+    one = package.InferInput(change.get("name", "obs"), list(obs.shape), "FP64" if "dtype" in change else "FP32")
+    one.set_data_from_numpy(obs)
+    outputs = [package.InferRequestedOutput(change["output"])] if "output" in change else None
+    with serving(grpc=True) as server, pytest.raises(InferenceServerException, match=text):
+        connect(server).infer(
+            change.get("model_name", "toy"), [one], outputs=outputs, model_version=change.get("model_version", "")
+        )
+
+
+def test_tokens_travel_as_a_header(triton) -> None:
+    package, connect = triton
+    with serving(grpc=True, token="secret") as server:
+        client = connect(server)
+        assert client.is_server_ready()
+        with pytest.raises(InferenceServerException, match="token is missing or wrong"):
+            client.infer("toy", inputs(package, obs=observations(1)))
+        headers = {"authorization": "Bearer secret"}
+        found = client.infer("toy", inputs(package, obs=observations(1)), headers=headers)
+        assert found.as_numpy("action").shape == (1, 2)
+
+
+def test_our_messages_are_numbered_as_tritonclients() -> None:
+    for name in FIELDS:
+        public = triton_messages
+        for part in name.split("."):
+            public = getattr(public, part)
+        theirs = public.DESCRIPTOR.fields_by_name
+        for ours in message(name).DESCRIPTOR.fields:
+            wanted = theirs[ours.name]
+            found = [(one.number, one.type, one.is_repeated) for one in (ours, wanted)]
+            assert found[0] == found[1], (name, ours.name)
+
+
+def request(server: Running, method: str, path: str, body: bytes = b"", **headers: str):
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+    connection.request(method, path, body, headers)
+    reply = connection.getresponse()
+    return reply.status, reply.read()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/v2/models/toy/versions/7", b"", 200),
+        ("GET", "/v2/models/toy/versions/7/ready", b"", 200),
+        ("GET", "/v2/models/toy/versions/1", b"", 404),
+        ("GET", "/v2/models/chess", b"", 404),
+        ("GET", "/v2/models/toy/infer", b"", 405),
+        ("GET", "/v2/models/toy/outfer", b"", 404),
+        ("GET", "/v2/elsewhere", b"", 404),
+        ("GET", "/nothing", b"", 404),
+        ("POST", "/v2/models/toy/infer", b"{", 400),
+        ("POST", "/v2/models/toy/infer", b"[]", 400),
+        ("POST", "/v2/models/toy/infer", b"{}", 400),
+        ("POST", "/v2/models/toy/infer", b'{"inputs": 3}', 400),
+        ("POST", "/v2/models/toy/infer", b'{"inputs": [{"name": "obs"}]}', 400),
+        (
+            "POST",
+            "/v2/models/toy/infer",
+            b'{"inputs": [{"name": "obs", "shape": [1, 3], "datatype": "FP32", "data": [[1, 2], [3]]}]}',
+            400,
+        ),
+    ],
+)
+def test_paths_and_bodies_by_hand(method: str, path: str, body: bytes, status: int) -> None:
+    with serving() as server:
+        found, reply = request(server, method, path, body)
+        assert found == status
+        if status >= 400:
+            assert json.loads(reply)["error"]
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "1000", "99999999999999999999"])
+def test_a_wrong_length_of_the_json_part_is_refused(length: str) -> None:
+    with serving() as server:
+        headers = {"Inference-Header-Content-Length": length}
+        status, reply = request(server, "POST", "/v2/models/toy/infer", b"{}", **headers)
+        assert status == 400
+        assert "Inference-Header-Content-Length" in json.loads(reply)["error"]

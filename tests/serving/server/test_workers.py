@@ -1,0 +1,126 @@
+"""Worker processes: same answers, and no request is lost when one is killed under load."""
+
+import http.client
+import json
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tests.serving.server.harness import Game, Running, observations, policy_of, serving
+
+
+def pids(server: Running) -> list[int]:
+    return [worker.process.pid for worker in server.endpoint.engine._workers]
+
+
+def tick(obs) -> bytes:
+    return json.dumps({"obs": np.asarray(obs).tolist()}).encode()
+
+
+def play(port: int, name: str, rows, found: list) -> None:
+    """One session over TCP, tick after tick."""
+    with Game(port) as game:
+        game.ask(name, "start")
+        for row in rows:
+            found.append(json.loads(game.ask(name, "tick", tick(row)))["action"])
+        game.ask(name, "stop")
+
+
+def test_workers_answer_as_the_server_itself_does() -> None:
+    obs = observations(50)
+    with serving("plain", workers=2) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+        connection.request("POST", "/step", tick(obs))
+        found = json.loads(connection.getresponse().read())["action"]
+    np.testing.assert_array_equal(np.array(found, np.float32), policy_of("plain")(obs))
+
+
+@pytest.mark.parametrize("kind", ["plain", "slow:0.005:memory"])
+def test_kill_9_of_workers_under_load_loses_nothing(kind: str) -> None:
+    """Sessions go on with their memory, and requests without a session are answered, whoever dies."""
+    sessions, steps = 8, 120
+    memory = kind != "plain"
+    rows = [observations(steps, seed) for seed in range(sessions)]
+    found: list[list] = [[] for _ in range(sessions)]
+    stateless: list[int] = []
+    over = threading.Event()
+
+    def ask(port: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30.0)
+        while not over.is_set():
+            connection.request("POST", "/step", tick(rows[0][0]))
+            reply = connection.getresponse()
+            reply.read()
+            stateless.append(reply.status)
+
+    with serving(kind, workers=2) as server:
+        threads = [
+            threading.Thread(target=play, args=(server.tcp, f"s{number}", rows[number], found[number]))
+            for number in range(sessions)
+        ]
+        if not memory:
+            threads.append(threading.Thread(target=ask, args=(server.http,)))
+        for thread in threads:
+            thread.start()
+        killed = 0
+        while any(thread.is_alive() for thread in threads[:sessions]):
+            time.sleep(0.05)
+            alive = pids(server)
+            if alive and killed < 4 and len(min(found, key=len)) > 20 * killed:
+                os.kill(alive[killed % len(alive)], signal.SIGKILL)
+                killed += 1
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert killed >= 1
+        assert server.endpoint.engine.restarts >= killed
+        assert server.endpoint.is_idle
+    for number in range(sessions):
+        alone = policy_of("memory" if memory else "plain").session(1)
+        wanted = [alone.act(row[None])[0] for row in rows[number]]
+        np.testing.assert_array_equal(np.array(found[number], np.float32), wanted)
+    assert set(stateless) <= {200}
+
+
+def test_a_worker_that_hangs_is_killed_and_its_batch_refused_or_answered() -> None:
+    with serving(workers=1, max_seconds=1.0) as server:
+        (pid,) = pids(server)
+        os.kill(pid, signal.SIGSTOP)
+        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=30.0)
+        connection.request("POST", "/step", tick(observations(1)[0]))
+        assert connection.getresponse().status in {200, 503}
+        for _ in range(600):
+            if server.endpoint.engine.is_ready():
+                break
+            time.sleep(0.05)
+        assert pids(server) != [pid]
+        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=30.0)
+        connection.request("POST", "/step", tick(observations(1)[0]))
+        assert connection.getresponse().status == 200
+
+
+def test_without_a_worker_the_server_is_not_ready() -> None:
+    with serving(workers=1) as server:
+        (pid,) = pids(server)
+        os.kill(pid, signal.SIGKILL)
+        statuses = set()
+        for _ in range(600):
+            connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=30.0)
+            connection.request("GET", "/v2/health/ready")
+            statuses.add(connection.getresponse().status)
+            if statuses == {200, 503} and server.endpoint.engine.is_ready():
+                break
+            time.sleep(0.02)
+        assert statuses == {200, 503}
+
+
+def test_the_processes_end_with_the_server() -> None:
+    with serving(workers=2) as server:
+        found = pids(server)
+    for pid in found:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

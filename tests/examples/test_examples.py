@@ -96,7 +96,7 @@ def test_run_bundle(penstock, tmp_path, settings):
     command = [sys.executable, "-c", WITHOUT.replace("sys.argv[1]", repr(str(script))), "policy"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert number(r": 16 answers, largest error ([\d.e-]+)$", ended.stdout.strip()) < 1e-4
+    assert number(r": 16 answers, largest error ([\d.e+-]+)$", ended.stdout.strip()) < 1e-4
 
 
 WATCHED = """

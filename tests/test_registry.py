@@ -50,7 +50,7 @@ def test_what_a_setting_may_be_is_what_the_registry_holds(setting, registry):
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(ConfigError, match=r"unknown algorithm 'pppo'; did you mean ppo\?"):
+    with pytest.raises(ConfigError, match=r"unknown algorithm 'pppo'; did you mean ppo, appo\?"):
         ALGORITHMS["pppo"]
 
 

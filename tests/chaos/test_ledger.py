@@ -63,7 +63,7 @@ def test_no_batch_is_older_than_its_bound_and_what_was_dropped_for_that_is_count
     result = killed_while(tmp_path, ["learner", "env.0", "learner", "env.1"], **settings)
     last = oracle.judge(result, log)
     lags = [line["policy/lag"] for line in lines(result) if "policy/lag" in line]
-    assert len(lags) > UPDATES / 2
+    assert len(lags) > 10
     assert max(lags) <= lag
     assert last["rows/stale"] > 0 or lag
 

@@ -16,6 +16,7 @@ from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
 from penstock.errors import CheckpointError
 from penstock.inference import native, onnx
 from penstock.serving.policy import Policy
+from penstock.serving.run_policy import RunPolicy
 from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.engines import OwnProcess
@@ -72,7 +73,8 @@ def policy_of(kind: str, seed: int = 1) -> Policy:
     noise = np.random.default_rng(seed).normal(0.0, 0.5, state["actor"].shape)
     state["actor"] = state["actor"] + noise.astype(np.float32)
     graph = spec(spaces, config).policy
-    return Policy(spaces, graph, onnx.build(graph, spaces) if kind == "parts" else native.build(graph), state)
+    backend = onnx.build(graph, spaces) if kind == "parts" else native.build(graph)
+    return RunPolicy(spaces, graph, backend, state, "made for the tests")
 
 
 def load(run: str, checkpoint: str):

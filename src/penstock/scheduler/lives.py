@@ -41,23 +41,23 @@ class Lives:
         """Lives in a row that ended by their own fault and without progress."""
         self.killed = 0
         """Lives in a row that were killed from outside without progress."""
-        self._handed_on = 0
+        self._achieved = 0
 
     def begin(self, now: float) -> None:
         """Note that the next life begins."""
         self.begun = now
         self.restarts += 1
 
-    def end(self, handed_on: int, *, outside: bool) -> None:
+    def end(self, achieved: int, *, outside: bool) -> None:
         """Note that a life ended.
 
         Args:
-            handed_on: what the process has handed on so far; more than before is progress.
+            achieved: a number that grows with the progress of the process.
             outside: it was killed from outside, not by its own fault.
         """
-        if handed_on > self._handed_on:
+        if achieved > self._achieved:
             self.fruitless = self.killed = 0
-        self._handed_on = handed_on
+        self._achieved = achieved
         self.fruitless += not outside
         self.killed += outside
 

@@ -69,8 +69,9 @@ class Lives:
             max_restarts: restarts in a row after lives that ended by their own fault and without progress.
         """
         if self.fruitless > max_restarts:
-            times = f"{ended.group} was started {max_restarts} times more, without any progress; at last:\n"
-            return ended._replace(detail=times + (ended.detail or describe(ended)))
+            times = "time" if max_restarts == 1 else "times"
+            line = f"{ended.group} was started {max_restarts} {times} more, without any progress; at last:\n"
+            return ended._replace(detail=line + (ended.detail or describe(ended)))
         if self.killed >= KILLS_IN_A_ROW:
             often = f"{self.killed} times in a row, each time before it came any further"
             line = f"{describe(ended)} {often}; where nobody did that on purpose the machine may be short of memory"

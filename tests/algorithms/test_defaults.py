@@ -13,8 +13,8 @@ DUAN = {"lr": 1e-4, "critic_lr": 1e-4, "temperature_lr": 3e-4, "hidden_sizes": (
 PAPERS = {
     # Haarnoja et al. 2018, table 1 of version 2.
     SACConfig: {"lr": 3e-4, "critic_lr": 3e-4, "temperature_lr": 3e-4, "hidden_sizes": (256, 256), "tau": 0.005},
-    # The code of Fujimoto et al. 2018, as published later.
-    TD3Config: {"lr": 3e-4, "critic_lr": 3e-4, "hidden_sizes": (256, 256), "mini_batch_size": 256, "exploration": 0.1},
+    # Fujimoto et al. 2018, appendix C; the minibatch of their later code.
+    TD3Config: {"lr": 1e-3, "critic_lr": 1e-3, "hidden_sizes": (400, 300), "mini_batch_size": 256, "exploration": 0.1},
     # Lillicrap et al. 2016, section 7.
     DDPGConfig: {"lr": 1e-4, "critic_lr": 1e-3, "hidden_sizes": (400, 300), "mini_batch_size": 64, "tau": 0.001},
     # Duan et al. 2025, and their code for both.

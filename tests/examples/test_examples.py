@@ -194,6 +194,15 @@ def test_own_algorithm_is_short():
     assert sum(len(path.read_text().splitlines()) for path in files if path.is_file()) < 150
 
 
+def test_own_algorithm_that_fails_in_every_update_ends_its_run(penstock, tmp_path):
+    learn = tmp_path / "my_package" / "my_algorithm" / "learn.py"
+    failing = "statistics=lambda state, rollout: {}[0],"
+    learn.write_text(learn.read_text().replace("statistics=lambda state, rollout: {},", failing))
+    said = penstock("train --env CartPole-v1 --algo my_package.my_algorithm --timesteps 1_024 --max_restarts 1", 1)
+    assert "learner was started 1 time more, without any progress; at last:" in said
+    assert "KeyError: 0" in said
+
+
 def test_every_example_is_tested():
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     examples = [path for path in (ROOT / "examples").iterdir() if not path.name.startswith("__")]

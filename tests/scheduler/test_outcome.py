@@ -1,9 +1,10 @@
 """The signs of life that a supervisor reads from a run's shared memory."""
 
+import numpy as np
 import pytest
 
 from penstock.memory.segment import Segment
-from penstock.program.graph import NodeSpec, Program, Stream
+from penstock.program.graph import NodeSpec, Program, Record, Stream
 from penstock.scheduler import outcome
 from penstock.scheduler.outcome import SharedSigns
 from penstock.types import ArraySpec
@@ -22,9 +23,8 @@ class Run:
             NodeSpec("monitor", "monitor", None, "monitor", silence_limit_s=10.0),
         )
         value = (ArraySpec("value", (), "int64"),)
-        self.program = Program(
-            nodes, (Stream("saved", ("learner",), ("checkpointer",), value, 2, "wait"),), ("learner",)
-        )
+        saved = Stream("saved", ("learner",), ("checkpointer",), value, 2, "wait")
+        self.program = Program(nodes, (saved, Record("record", "learner", value)), ("learner",))
         self.wiring = Wiring(self.program.edges, [(node.name, node.group) for node in nodes])
         self.segment = Segment.create(self.wiring.nbytes, "test")
         self.wiring.attach(self.segment.bytes)
@@ -48,6 +48,21 @@ def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
     silence = run.signs.silent(["monitor", "learner"])
     assert silence is not None
     assert (silence.group, silence.seconds) == ("monitor", 11.0)
+
+
+def test_a_group_that_commits_has_achieved_what_it_committed(monkeypatch) -> None:
+    """A learner whose every life fails hands its last checkpoint on again each time: that is no progress."""
+    run = Run(monkeypatch)
+    record = run.wiring.record("record")
+    record.write({"value": np.int64(5)}, 0)
+    for name in ("learner", "checkpointer"):
+        run.wiring.counters.set(name, "handed_on", 3)
+    before = [run.signs.achieved(group) for group in ("learner", "monitor")]
+    for name in ("learner", "checkpointer"):
+        run.wiring.counters.set(name, "handed_on", 4)
+    assert [run.signs.achieved(group) for group in ("learner", "monitor")] == [before[0], before[1] + 1]
+    record.write({"value": np.int64(6)}, 1)
+    assert run.signs.achieved("learner") > before[0]
 
 
 def test_a_sign_that_changes_is_one_of_life(monkeypatch) -> None:

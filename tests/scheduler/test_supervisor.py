@@ -56,7 +56,7 @@ class Signs:
     def silent(self, running) -> Silence | None:
         return self.silence if self.silence is not None and self.silence.group in running else None
 
-    def handed_on(self, group: str) -> int:
+    def achieved(self, group: str) -> int:
         return self.done[group]
 
     def needed(self, group: str) -> bool:

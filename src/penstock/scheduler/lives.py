@@ -41,23 +41,23 @@ class Lives:
         """Lives in a row that ended by their own fault and without progress."""
         self.killed = 0
         """Lives in a row that were killed from outside without progress."""
-        self._handed_on = 0
+        self._achieved = 0
 
     def begin(self, now: float) -> None:
         """Note that the next life begins."""
         self.begun = now
         self.restarts += 1
 
-    def end(self, handed_on: int, *, outside: bool) -> None:
+    def end(self, achieved: int, *, outside: bool) -> None:
         """Note that a life ended.
 
         Args:
-            handed_on: what the process has handed on so far; more than before is progress.
+            achieved: a number that grows with the progress of the process.
             outside: it was killed from outside, not by its own fault.
         """
-        if handed_on > self._handed_on:
+        if achieved > self._achieved:
             self.fruitless = self.killed = 0
-        self._handed_on = handed_on
+        self._achieved = achieved
         self.fruitless += not outside
         self.killed += outside
 
@@ -69,8 +69,9 @@ class Lives:
             max_restarts: restarts in a row after lives that ended by their own fault and without progress.
         """
         if self.fruitless > max_restarts:
-            times = f"{ended.group} was started {max_restarts} times more, without any progress; at last:\n"
-            return ended._replace(detail=times + (ended.detail or describe(ended)))
+            times = "time" if max_restarts == 1 else "times"
+            line = f"{ended.group} was started {max_restarts} {times} more, without any progress; at last:\n"
+            return ended._replace(detail=line + (ended.detail or describe(ended)))
         if self.killed >= KILLS_IN_A_ROW:
             often = f"{self.killed} times in a row, each time before it came any further"
             line = f"{describe(ended)} {often}; where nobody did that on purpose the machine may be short of memory"

@@ -43,6 +43,7 @@ class SharedSigns:
         self._seen: dict[str, tuple[int, int]] = {}
         """Node -> its sign, and when the sign changed."""
         self._logs = [wiring.action_log(edge.name) for edge in program.edges if isinstance(edge, ActionLog)]
+        self._records = {edge.owner: edge.name for edge in program.edges if isinstance(edge, Record)}
         self._boards = [edge for edge in program.edges if isinstance(edge, Board)]
         group_of = {node.name: node.group for node in program.nodes}
         # Leave out streams whose readers are all finished at the end: nobody empties them.
@@ -72,9 +73,17 @@ class SharedSigns:
                 self._wiring.counters.set(node.name, "heartbeat_ns", now)
                 self._wiring.counters.set(node.name, "busy_until_ns", now + int(limit_s * 1e9))
 
-    def handed_on(self, group: str) -> int:
-        """How many slots the nodes of a group have pushed and released, plus the questions that they have answered."""
-        return sum(self._wiring.counters.get(node.name, "handed_on") for node in self._nodes if node.group == group)
+    def achieved(self, group: str) -> int:
+        """The commits of a group's records; without a record, the slots that it handed on and the questions answered.
+
+        A life that takes over may hand on once more what an earlier one did, such as a checkpoint. So slots are no
+        progress of a group that commits.
+        """
+        names = [node.name for node in self._nodes if node.group == group]
+        records = [self._wiring.record(self._records[name]) for name in names if name in self._records]
+        if records:
+            return sum(record.number() for record in records)
+        return sum(self._wiring.counters.get(name, "handed_on") for name in names)
 
     def needed(self, group: str) -> bool:
         """True if the last checkpoint needs this group: it ends the run, or it reads what the ending nodes write."""

@@ -84,8 +84,8 @@ class Signs(Protocol):
         """A node of the running groups that gave no sign of life for longer than it may, if there is one."""
         ...
 
-    def handed_on(self, group: str) -> int:
-        """How much the nodes of a group have handed on so far: their progress."""
+    def achieved(self, group: str) -> int:
+        """A number that grows with the progress of a group, over all its lives."""
         ...
 
     def needed(self, group: str) -> bool:
@@ -216,7 +216,7 @@ class Supervisor:
         if not wanted or ended.status == HOPELESS or self._limits.max_restarts == 0:
             self._fail(ended, now)
             return
-        lives.end(self._signs.handed_on(ended.group), outside=outside)
+        lives.end(self._signs.achieved(ended.group), outside=outside)
         failure = lives.in_vain(ended, self._limits.max_restarts)
         if failure is not None:
             self._fail(failure, now)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.td3 import spec as td3
-from penstock.config.fields import BY_NETWORKS, tunable
+from penstock.config.fields import tunable
 from penstock.types import Arrays, Spaces
 
 __all__ = ["ACTIONS", "NAME", "DDPGConfig", "as_td3", "init_state", "spec"]
@@ -24,18 +24,6 @@ class DDPGConfig(td3.DeterministicConfig):
     lr: float = tunable(
         1e-4,
         "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
-        min=0,
-    )
-    hidden_sizes: tuple[int, ...] = tunable(
-        (400, 300),
-        "widths of an mlp's hidden layers; wider: learns more, but takes more time (usual: 64,64 to 400,300)",
-        min=1,
-        fixed=BY_NETWORKS,
-    )
-    critic_lr: float = tunable(
-        1e-3,
-        "step size of the critic; too large: values diverge; too small: values lag behind the policy "
-        "(usual: 1e-4 to 1e-3)",
         min=0,
     )
     tau: float = tunable(

@@ -82,8 +82,7 @@ class ReplayConfig:
         "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
         min=0,
     )
-    """SAC: as in Haarnoja et al. 2018. TD3: as in the code that Fujimoto et al. published later, whose layers and
-    minibatches are the defaults here. Their paper has 1e-3, with layers of 400 and 300 and minibatches of 100."""
+    """As SAC has it in Haarnoja et al. 2018."""
     lr_schedule: Literal["constant", "linear"] = tunable(
         "constant",
         "how all step sizes change; linear: they fall to 0 at the end of the run",

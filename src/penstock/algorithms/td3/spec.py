@@ -11,7 +11,7 @@ from penstock.algorithms.off_policy.spec import (
     off_policy_spec,
     stacked,
 )
-from penstock.config.fields import tunable
+from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import deterministic_actor
 from penstock.policies.exploration import Constant
@@ -24,8 +24,20 @@ ACTIONS = ("bounded",)
 
 @dataclass(frozen=True, kw_only=True)
 class DeterministicConfig(ContinuousConfig):
-    """Hyper-parameters that all deterministic actors share."""
+    """Hyper-parameters that all deterministic actors share. Layers and critic_lr are those of both papers."""
 
+    hidden_sizes: tuple[int, ...] = tunable(
+        (400, 300),
+        "widths of an mlp's hidden layers; wider: learns more, but takes more time (usual: 64,64 to 400,300)",
+        min=1,
+        fixed=BY_NETWORKS,
+    )
+    critic_lr: float = tunable(
+        1e-3,
+        "step size of the critics; too large: values diverge; too small: values lag behind the policy "
+        "(usual: 1e-4 to 1e-3)",
+        min=0,
+    )
     exploration: float = tunable(
         0.1,
         "deviation of the noise on actions, which are scaled to -1 .. 1; larger: explores more (usual: 0.05 to 0.3)",
@@ -37,6 +49,11 @@ class DeterministicConfig(ContinuousConfig):
 class TD3Config(DeterministicConfig):
     """Hyper-parameters of TD3."""
 
+    lr: float = tunable(
+        1e-3,
+        "step size of the policy; too large: the policy collapses; too small: learning is slow (usual: 3e-5 to 1e-3)",
+        min=0,
+    )
     critics: int = tunable(
         2,
         "number of critics; the smallest of their values is the target; more: values become too low; 1: values become "

@@ -401,7 +401,9 @@ def test_what_an_environment_prints_is_no_part_of_the_answer(monkeypatch, capsys
         return SimpleNamespace(**vars(EVALUATION))
 
     monkeypatch.setattr("penstock.run.evaluate", evaluate)
-    monkeypatch.setattr("penstock.cli._run_folder", lambda options: tmp_path)
+    monkeypatch.setattr("penstock.cli._run_folder", lambda options: RunFolder(tmp_path))
+    monkeypatch.setattr("penstock.cli._announce", lambda config: None)
+    monkeypatch.setattr(RunFolder, "read_config", lambda folder: None)
     assert main(["eval", "run", "--json"]) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["episodes"] == EVALUATION.episodes

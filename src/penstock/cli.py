@@ -98,9 +98,10 @@ def _export(argv: Sequence[str]) -> int:
         options = _options("export", argv)
         names = ("out", "checkpoint", "format", "quantize", "noise", "observations")
         asked = {name: getattr(options, name) for name in names}
-        out = load("penstock.deployment:export")(_run_folder(options), **asked, processes=processes)
+        run = _run_folder(options).path
+        out = load("penstock.deployment:export")(run, **asked, processes=processes)
     quote = load("shlex:quote")
-    run, bundle = quote(str(_run_folder(options))), quote(str(out))
+    run, bundle = quote(str(run)), quote(str(out))
     return _say(f"policy:     {out}\nverify:     {_program()} verify {bundle} --against {run}")
 
 

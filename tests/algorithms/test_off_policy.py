@@ -10,6 +10,7 @@ import torch
 
 from penstock.algorithm import ReplaySchedule
 from penstock.algorithm_package import find_algorithm
+from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.errors import SpaceError
 from penstock.nodes.learner.gradient_slot import METRICS
 from penstock.nodes.learner.node import loss_values
@@ -17,7 +18,7 @@ from penstock.registry import ALGORITHMS, load
 from penstock.types import Box
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, UNBOUNDED, minibatch_of, noise_of, state_of
 
-NAMES = [name for name in ALGORITHMS.names() if find_algorithm(name).fused is None]
+NAMES = [name for name in ALGORITHMS.names() if issubclass(find_algorithm(name).config, ReplayConfig)]
 SMALL = {"hidden_sizes": (5, 4), "min_rows": 7, "mini_batch_size": 16, "capacity": 99, "updates_per_step": 0.5}
 
 

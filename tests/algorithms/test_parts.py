@@ -77,7 +77,8 @@ def test_advantages_are_normalised_over_the_rows_that_count(name):
 def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(algo, model):
     lanes, steps = 6, 5
     found = find_algorithm(algo)
-    config = found.config(hidden_sizes=(4,), model=model, memory_size=3, num_steps=steps)
+    memory = {} if model == "mlp" else {"memory_size": 3}
+    config = found.config(hidden_sizes=(4,), model=model, num_steps=steps, **memory)
     spec, built = load(found.spec)(DISCRETE, config), load(found.learn)(DISCRETE, config)
     assert spec.unit == "lane"
     generator = torch.Generator().manual_seed(3)

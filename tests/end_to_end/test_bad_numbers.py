@@ -180,7 +180,7 @@ def test_a_source_that_resets_no_lane_alone_cannot_skip(tmp_path):
 
 def test_lock_step_cannot_skip():
     with pytest.raises(ConfigError, match=r"--bad_numbers skip needs --sync_mode non_blocking"):
-        penstock.from_mapping({"env": "X", "bad_numbers": "skip"})
+        penstock.from_mapping({"env": "X", "bad_numbers": "skip", "sync_mode": "blocking"})
 
 
 class Outside(TargetEnv):

@@ -249,9 +249,15 @@ def test_a_process_of_the_run_that_is_killed_is_named_and_started_again(tmp_path
 
 
 def test_collection_overlaps_learning(tmp_path) -> None:
-    settings = {**SMALL, "env": "CartPole-v1", "sync_mode": "non_blocking", "timesteps": 4096, "log_dir": str(tmp_path)}
+    settings = {
+        **SMALL,
+        "env": "CartPole-v1",
+        "sync_mode": "non_blocking",
+        "timesteps": 16_384,
+        "log_dir": str(tmp_path),
+    }
     result = penstock.train(settings, quiet=True)
-    assert result.steps >= 4096
+    assert result.steps >= 16_384
     reports = updates_of(result.run_folder)
     assert max(report["policy/lag"] for report in reports) > 0
     last = reports[-1]

@@ -138,6 +138,7 @@ class NoParameters:
 
     carry = ()
     noise = Categorical(2).noise
+    mask = None
 
     def published(self) -> tuple[ArraySpec, ...]:
         return ()

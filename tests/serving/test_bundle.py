@@ -73,7 +73,7 @@ RUNS = {
 
 def settings_of(name: str, log_dir: Path) -> dict[str, object]:
     settings = {**SMALL, **RUNS[name], "log_dir": str(log_dir)}
-    if name == "own algorithm":
+    if name.startswith("own "):
         del settings["hidden_sizes"]
     return settings
 

@@ -54,7 +54,7 @@ def test_the_commands_have_flags_that_exist(file: str) -> None:
         unit.optionxform = str
         unit.read(DEPLOY / "penstock-serve.service")
         words = shlex.split(unit["Service"]["ExecStart"])
-        assert float(unit["Service"]["TimeoutStopSec"]) > ServeOptions(run="x").grace_seconds
+        assert float(unit["Service"]["TimeoutStopSec"]) > ServeOptions(policy="x").grace_seconds
     else:
         lines = (DEPLOY / "Containerfile").read_text()
         listed = re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", lines, re.MULTILINE)

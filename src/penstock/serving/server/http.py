@@ -1,7 +1,7 @@
 """HTTP/1.1 over asyncio, parsed by llhttp (``httptools``). Knows no paths: a route takes each whole request.
 
-A bare request takes 16 us of processor time here, and 31 us with an empty application in uvicorn over the same parser
-and event loop: there is no task and no scope between a request and the batch that answers it.
+There is no task and no scope between a request and the batch that answers it. On a busy machine a GET took 15 to 18 us
+of processor time here, and a small POST 30 to 39 us with an empty application in uvicorn over the same parser and loop.
 """
 
 from collections.abc import Callable, Mapping

@@ -57,7 +57,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, _server(Path(folder), arguments.workers) as (http, tcp):
         rows = [_row(case, http, tcp, arguments.seconds) for case in CASES]
     if arguments.write is not None:
-        write(arguments.write, {"seconds": arguments.seconds, "workers": arguments.workers, "rows": rows})
+        command = f"python -m benchmarks.serve --seconds {arguments.seconds:g} --workers {arguments.workers}"
+        write(arguments.write, {"command": command, "rows": rows})
     return int(not all(row["good"] for row in rows))
 
 

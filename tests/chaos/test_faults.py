@@ -125,7 +125,7 @@ def test_a_fault_that_passes_is_told_of_and_changes_nothing(tmp_path, monkeypatc
 def test_a_fault_that_stays_ends_the_run_with_its_own_words(tmp_path, env: type, said: str) -> None:
     with pytest.raises(NodeError, match=said) as caught:
         train(tmp_path, 30, env=f"{HERE}:{env.__name__}", max_restarts=1, **FAST)
-    assert "was started 1 times more, without any progress" in caught.value.detail
+    assert "was started 1 time more, without any progress" in caught.value.detail
     assert env.__name__ in caught.value.detail or "in reset" in caught.value.detail
 
 

@@ -7,6 +7,7 @@
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import cast
 
@@ -49,7 +50,7 @@ class Reply:
         self.connection.flush()
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol, ABC):
     """One client. A protocol derives from it and overrides `received`.
 
     Attributes:
@@ -75,9 +76,9 @@ class Connection(asyncio.Protocol):
         self.partial_since: float | None = None
         """Since when a request has been arriving; ``None``: none is half here."""
 
+    @abstractmethod
     def received(self, data: bytes) -> None:
         """Bytes have arrived."""
-        raise NotImplementedError
 
     def may_read_on(self) -> None:
         """There is room for further requests again."""

@@ -37,6 +37,7 @@ SUITE = (
     Entry("publish", "publish", "--rounds 3 --messages 200"),
     Entry("act", "act", "--rounds 3 --calls 200"),
     Entry("update", "update", "--rounds 3 --minibatches 64"),
+    Entry("replay_update", "replay_update", "--rounds 2 --steps 50 --backends fused eager"),
     Entry("env_step", "env_step", "--rounds 2"),
     Entry("replay", "replay", "--rounds 2 --calls 2000"),
     Entry("start", "start", "--rounds 2"),

@@ -314,3 +314,23 @@ class BlinkForeverEnv(BlinkEnv):
     def step(self, action):
         obs, reward, ended, _, info = super().step(action)
         return obs, reward, False, ended, info
+
+
+class RecallEnv(gymnasium.Env):
+    """Shows a number at the first step only, and rewards repeating it at each of the three steps behind.
+
+    The reward is minus the squared distance: 0 is the optimum. Without memory -0.27 a step is the best.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._number, self._steps = float(self.np_random.uniform(-0.9, 0.9)), 0
+        return np.array([self._number, 0.0], np.float32), {}
+
+    def step(self, action):
+        reward = -((float(action[0]) - self._number) ** 2) if self._steps else 0.0
+        self._steps += 1
+        return np.array([0.0, self._steps / 4], np.float32), reward, self._steps == 4, False, {}

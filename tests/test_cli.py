@@ -172,8 +172,9 @@ def test_trace_says_where_it_is(run, capsys):
     [
         (["tran"], "unknown command 'tran'; did you mean train"),
         (["train", "--env", "X", "--lrr", "1"], "unknown flag --lrr; did you mean --lr"),
-        (["train", "--env", "X", "--distributed", "True"], "unknown flag --distributed"),
-        (["train", "--env", "X", "--num_workers", "3"], "the nearest number that does is 2"),
+        (["train", "--env", "X", "--distributed", "True", "--runtime", "inline"], "--distributed True is for"),
+        (["train", "--env", "X", "--address", "auto"], "give --distributed True as well"),
+        (["train", "--env", "X", "--num_envs", "8", "--num_workers", "3"], "the nearest number that does is 2"),
         (["eval", "nothing", "--log_dir", "/nowhere"], "there is no run nothing"),
         (["algos", "more"], "unexpected argument 'more'"),
     ],

@@ -50,6 +50,16 @@ def test_every_path_that_the_architecture_names_exists(page: Path) -> None:
         assert found or ("/" not in path and path in names), f"{page} names {path}"
 
 
+def test_the_way_to_the_gradient_names_what_its_files_define() -> None:
+    rows = re.findall(r"^\| \d+ \| (.+?) \| (.+?) \|", prose(Path("docs/architecture/reading.md")), flags=re.MULTILINE)
+    files = [[(ROOT / "docs/architecture" / link).resolve() for link in LINK.findall(links)] for links, _ in rows]
+    assert sum(map(len, files)) == 19
+    for paths, (_, names) in zip(files, rows, strict=True):
+        text = "".join(path.read_text() for path in paths)
+        for name in re.findall(r"\w+(?=`)", names):
+            assert re.search(rf"(def|class) {name}\b", text), f"{paths} do not define {name}"
+
+
 @pytest.mark.parametrize("name", ["architecture", "performance"])
 def test_every_page_behind_an_entry_page_can_be_found(name: str) -> None:
     behind = {path for path in PAGES if path.parent == Path("docs", name)}

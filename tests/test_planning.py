@@ -97,9 +97,10 @@ def test_a_table_of_too_few_bytes_is_refused() -> None:
         prepared(table_bytes=10**9)
 
 
-def test_several_learners_are_for_tables() -> None:
-    with pytest.raises(ConfigError, match="--algo ppo has one learner"):
-        prepared(learners=2)
+def test_several_learners_need_processes_and_even_shares() -> None:
+    with pytest.raises(ConfigError, match="--num_envs 5 cannot be split evenly over --learners 2"):
+        prepared(learners=2, num_envs=5)
+    assert prepared(learners=4, num_envs=8).config.run.num_workers == 4
     with pytest.raises(ConfigError, match="--learners 2 needs --runtime local"):
         prepared(algo="dqn", learners=2, runtime="inline")
     with pytest.raises(

@@ -34,6 +34,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_the_package_imports_nothing_heavy() -> None:
-    code = "import sys, penstock; print(*sorted({'torch', 'numpy', 'gymnasium', 'matplotlib'} & set(sys.modules)))"
+    code = (
+        "import sys, penstock; print(*sorted({'torch', 'numpy', 'gymnasium', 'matplotlib', 'ray'} & set(sys.modules)))"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded == []

@@ -14,6 +14,7 @@ Writes `results/<row>.json` and `results/<row>.png` (return over steps). Ends wi
 """
 
 import argparse
+import math
 import statistics
 import sys
 import tomllib
@@ -41,7 +42,9 @@ NON_BLOCKING = ("--sync_mode", "non_blocking")
 
 def verdict(row: dict[str, Any], returns: list[float]) -> list[str]:
     """A line for each threshold of a row that is missed."""
-    lines = [f"seed {seed}: {value:.1f} < {row['each']}" for seed, value in enumerate(returns) if value < row["each"]]
+    least, most = row.get("each", -math.inf), row.get("below", math.inf)
+    lines = [f"seed {seed}: {value:.1f} < {least}" for seed, value in enumerate(returns) if value < least]
+    lines += [f"seed {seed}: {value:.1f} >= {most}" for seed, value in enumerate(returns) if value >= most]
     if "mean" in row and statistics.mean(returns) < row["mean"]:
         lines.append(f"mean: {statistics.mean(returns):.1f} < {row['mean']}")
     return lines
@@ -60,7 +63,7 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
     arguments = [*row["arguments"], *extra, "--seed", str(seed)]
     log_dir = ROOT / "build/learning" / name
     log_dir.mkdir(parents=True, exist_ok=True)
-    with Clock(log_dir, row["each"]) as clock:
+    with Clock(log_dir, bound(row)) as clock:
         run = train(log_dir, arguments)
     line = curve(run, metric(row))
     judged = evaluate(run, EPISODES, row.get("judged", "latest"), seed=JUDGE_SEED)
@@ -68,10 +71,16 @@ def learn(name: str, row: dict[str, Any], seed: int, extra: list[str]) -> Learne
     reached = ""
     if metric(row) == EVAL_RETURN:
         entry["reached_s"] = None if clock.reached_s is None else round(clock.reached_s, 1)
-        reached = f", {row['each']} reached after {entry['reached_s']} s"
+        reached = f", {bound(row)} reached after {entry['reached_s']} s"
     print(f"{name} seed {seed}: {judged['mean_return']:.1f} in {clock.seconds:.0f} s{reached}", flush=True)
     # Not the other way round: both name a seed, and that of the run is meant.
     return Learned(line, judged | entry)
+
+
+def bound(row: dict[str, Any]) -> float:
+    """The return that every seed is to reach, or to stay below."""
+    value: float = row["each"] if "each" in row else row["below"]
+    return value
 
 
 def metric(row: dict[str, Any]) -> str:
@@ -99,7 +108,7 @@ def conclude(name: str, row: dict[str, Any], extra: list[str], found: list[Learn
         "command": " ".join(["penstock train", *row["arguments"], *extra, "--seed {0,1,2}"]),
         "preset": preset_of(row),
         "judge": JUDGES[row.get("judged", "latest")],
-        "thresholds": {key: row[key] for key in ("each", "mean") if key in row},
+        "thresholds": {key: row[key] for key in ("each", "mean", "below") if key in row},
         "holds": not short,
         "mean_return": round(statistics.mean(float(entry["mean_return"]) for _, entry in found), 2),
         "seeds": [entry for _, entry in found],
@@ -116,7 +125,7 @@ def draw(path: Path, command: str, row: dict[str, Any], curves: list[Curve]) -> 
     axes = figure.subplots()
     for seed, line in zip(SEEDS, curves, strict=True):
         axes.plot(line.steps, line.values, label=f"seed {seed}")
-    axes.axhline(row["each"], color="grey", linestyle=":", label=f"{row['each']}")
+    axes.axhline(bound(row), color="grey", linestyle=":", label=f"{bound(row)}")
     axes.set(xlabel="steps", ylabel=f"return, mean of {shown}")
     axes.set_title(command, fontsize=7, wrap=True)
     axes.legend()

@@ -43,6 +43,7 @@ class PyRounds {
     void remove() { rounds_.remove(member_); }
     std::uint64_t members() const { return rounds_.standing().members; }
     bool begun() const { return rounds_.standing().arrived != 0; }
+    bool founded() const { return rounds_.standing().begun; }
     std::uint32_t word() const { return rounds_.word(member_); }
 
     void sleep(std::uint32_t seen, double timeout_s, double spin_s) {
@@ -75,6 +76,25 @@ class PyRounds {
     }
 
     bool over() const { return rounds_.over(round_); }
+
+    // The weight that each member brought to the last round; -1 for those that had no part in it.
+    std::vector<double> weights() const {
+        const std::uint64_t last = rounds_.standing().last;
+        std::vector<double> found;
+        found.reserve(members_);
+        for (std::size_t member = 0; member < members_; ++member) {
+            found.push_back((last & Standing::bit(member)) != 0 ? load_weight(payload(member, round_)) : -1.0);
+        }
+        return found;
+    }
+
+    // Copies the first bytes that a member brought to the last round.
+    void brought(std::size_t member, nb::handle into) const {
+        check_index("member", member, members_);
+        Buffer target(into, Buffer::writable);
+        check_index("byte", target.size(), floats_ * sizeof(float) + 1);
+        std::memcpy(target.data(), payload(member, round_) + sizeof(double), target.size());
+    }
 
     // Adds in the order of the members, so that all members get the same bits.
     void mean(const std::vector<nb::object>& arrays) const {
@@ -154,10 +174,13 @@ void bind_rounds(nb::module_& module) {
         .def("remove", &PyRounds::remove)
         .def("members", &PyRounds::members)
         .def("begun", &PyRounds::begun)
+        .def("founded", &PyRounds::founded)
         .def("word", &PyRounds::word)
         .def("sleep", &PyRounds::sleep)
         .def("arrive", &PyRounds::arrive)
         .def("over", &PyRounds::over)
+        .def("weights", &PyRounds::weights)
+        .def("brought", &PyRounds::brought)
         .def("mean", &PyRounds::mean);
 }
 

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
         UsageError,
     )
     from penstock.evaluation import Evaluation
-    from penstock.parallel_ppo import ParallelPPO
+    from penstock.games.agent import Agent, Game, State
+    from penstock.parallel_ppo import DistributedPPO, ParallelPPO
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
     from penstock.serving.policy import Policy
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "BadDataError",
     "BundleError",
     "CheckpointError",
@@ -42,9 +44,11 @@ __all__ = [
     "ConfigError",
     "DamagedError",
     "DeviceError",
+    "DistributedPPO",
     "EnvError",
     "Evaluation",
     "FencedError",
+    "Game",
     "NodeError",
     "ParallelEnvironmentCollector",
     "ParallelPPO",
@@ -55,6 +59,7 @@ __all__ = [
     "RunConfig",
     "RunFolderError",
     "SpaceError",
+    "State",
     "UsageError",
     "draw",
     "evaluate",
@@ -72,7 +77,8 @@ _HOMES = {
     "penstock.config.schema": ("Config", "RunConfig"),
     "penstock.config.sources": ("from_mapping", "from_toml"),
     "penstock.deployment": ("export", "verify"),
-    "penstock.parallel_ppo": ("ParallelPPO",),
+    "penstock.parallel_ppo": ("DistributedPPO", "ParallelPPO"),
+    "penstock.games.agent": ("Agent", "Game", "State"),
     "penstock.evaluation": ("Evaluation",),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
     "penstock.serving.policy": ("Policy",),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import PenstockError
+from penstock.kernels.steps import Draws, FusedPhase, StepKeys
 from penstock.policies import PolicyGraph
 from penstock.policies.exploration import IN_FULL, Explore
 from penstock.types import Array, ArraySpec, NoiseSpec, Spaces
@@ -20,12 +21,15 @@ __all__ = [
     "Algorithm",
     "AlgorithmSpec",
     "Fused",
+    "FusedReplay",
+    "FusedReplayUpdate",
     "FusedUpdate",
     "Gradients",
     "Phase",
     "Priorities",
     "ReplaySchedule",
     "Schedule",
+    "Sequences",
     "TableSpec",
     "Tensors",
     "UpdaterSettings",
@@ -75,6 +79,21 @@ class Priorities:
 
 
 @dataclass(frozen=True)
+class Sequences:
+    """What a sampled sequence is: consecutive rows of one lane, from the beginning of a rollout on."""
+
+    burn_in: int
+    """Rows at the front that bring the memory up to date. Their ``weight`` is 0: nothing is learned from them."""
+    learned: int
+    """Rows behind them, which are learned from."""
+
+    @property
+    def length(self) -> int:
+        """All rows with transitions. One more row has the observation behind them."""
+        return self.burn_in + self.learned
+
+
+@dataclass(frozen=True)
 class TableSpec:
     """What a replay table keeps, and how rows are sampled from it."""
 
@@ -87,6 +106,8 @@ class TableSpec:
     """``None``: all rows are equally likely."""
     reward_limit: float = math.inf
     """A sampled ``reward`` sums rewards cut to ``-reward_limit .. reward_limit``. The table keeps them uncut."""
+    sequences: Sequences | None = None
+    """Set if the unit is a lane: minibatches are sequences, with rewards of single steps. ``None``: single rows."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +127,8 @@ class AlgorithmSpec:
     """The row fields and target fields that ``gradients`` reads. Observations have the names of their fields."""
     schedule: Schedule | ReplaySchedule
     unit: Literal["row", "lane"] = "row"
-    """What a minibatch consists of and its schedule counts: rows, or whole lanes of a rollout if time order matters."""
+    """What a minibatch consists of and its schedule counts: rows, or lanes if time order matters: those of a rollout,
+    or sequences from a table."""
     table: TableSpec | None = None
     """Set with a `ReplaySchedule`. ``None``: experience comes by a stream and is used for one update."""
     explore: Explore = IN_FULL
@@ -130,7 +152,10 @@ class AlgorithmSpec:
 
     def rows(self, units: int, num_steps: int) -> int:
         """Rows of so many units of a minibatch, from rollouts of ``num_steps`` steps."""
-        return units * num_steps if self.unit == "lane" else units
+        if self.unit == "row":
+            return units
+        sequences = None if self.table is None else self.table.sequences
+        return units * (num_steps if sequences is None else sequences.length)
 
     def shared(self) -> tuple[ArraySpec, ...]:
         """Specs of the arrays that gradients depend on: the state without the optimizer's arrays."""
@@ -141,11 +166,17 @@ class AlgorithmSpec:
         return self.policy.published()
 
     def sampled(self, spaces: Spaces) -> tuple[ArraySpec, ...]:
-        """Specs of one row of a minibatch that is sampled from a table, with its ``weight``.
+        """Specs of one unit of a minibatch that is sampled from a table, with its ``weight``.
 
-        ``next.<field>`` is the observation up to n steps later. ``reward`` is the discounted sum of the rewards until
-        then. ``discount`` multiplies the value of ``next.<field>``; it is 0 after a terminated row.
+        Of a row: ``next.<field>`` is the observation up to n steps later. ``reward`` is the discounted sum of the
+        rewards until then. ``discount`` multiplies the value of ``next.<field>``; it is 0 after a terminated row.
+
+        Of a sequence of L rows: fields are ``[L + 1, ...]``, ``weight`` ``[L]``, ``importance`` and the carry before
+        its first row are ``[...]``. Rows that are not ``valid`` carry no transition. The row behind a truncated one is
+        such a row: it has the episode's last observation.
         """
+        if self.table is not None and self.table.sequences is not None:
+            return self._sequence(spaces, self.table.sequences.length)
         known = {
             **{spec.name: spec for spec in spaces.obs_specs()},
             **{f"next.{s.name}": replace(s, name=f"next.{s.name}") for s in spaces.obs_specs()},
@@ -154,6 +185,19 @@ class AlgorithmSpec:
             **{spec.name: spec for spec in self.row},
         }
         return (*(known[name] for name in self.minibatch), ArraySpec("weight", (), "float32"))
+
+    def _sequence(self, spaces: Spaces, length: int) -> tuple[ArraySpec, ...]:
+        flags = ("terminated", "truncated", "valid", "first")
+        rows = (
+            *spaces.obs_specs(),
+            spaces.action_spec(),
+            ArraySpec("reward", (), "float32"),
+            *(ArraySpec(name, (), "bool") for name in flags),
+            *self.row,
+        )
+        known = {spec.name: spec.within(length + 1) for spec in rows}
+        known |= {spec.name: spec for spec in (*self.policy.carry, ArraySpec("importance", (), "float32"))}
+        return (*(known[name] for name in self.minibatch), ArraySpec("weight", (length,), "float32"))
 
 
 class Gradients(NamedTuple):
@@ -183,9 +227,9 @@ class Phase(NamedTuple):
     phase, row). Its distributions are ``normal`` and ``uniform``."""
 
 
-def _nothing(minibatch: Tensors) -> Tensors:
+def _nothing(minibatch: Tensors, mean: Callable[[Any], Any]) -> Tensors:
     """Default of ``Algorithm.whole``: no field depends on the other rows of its minibatch."""
-    del minibatch
+    del minibatch, mean
     return {}
 
 
@@ -206,9 +250,10 @@ class Algorithm(NamedTuple):
     """``(state, rollout) -> fields [T + 1, B]`` under the current parameters, for ``targets``, which finds them in the
     rollout. Called once before an update's first gradient step, for all its lanes, on the learner's device. Pure.
     ``None``: the rollout has all that ``targets`` needs."""
-    whole: Callable[[Tensors], Tensors] = _nothing
-    """``(minibatch) -> changed fields [m]``: fields that depend on all rows of a minibatch, such as advantages that are
-    normalised by their mean and deviation. Called once for each minibatch, before the phases. Pure, compiled. A phase
+    whole: Callable[[Tensors, Callable[[Any], Any]], Tensors] = _nothing
+    """``(minibatch, mean) -> changed fields [m]``: fields that depend on all rows of a minibatch, such as advantages
+    that are normalised by their mean and deviation. ``mean(values [n]) -> scalar`` is the mean by ``weight`` over all
+    rows, also over those of other learners. Called once for each minibatch, before the phases. Pure, compiled. A phase
     takes only weighted means over rows. So a minibatch's gradient is the weighted mean of its parts' gradients."""
 
 
@@ -248,6 +293,72 @@ class Fused(NamedTuple):
     """``(rows, threads) -> FusedUpdate`` for so many flat rows, on so many threads."""
 
 
+class FusedReplayUpdate(Protocol):
+    """All phases of gradient steps from a table in native calls. It holds the state. Each call releases the GIL.
+
+    Threads: 1 or 2; the results are the same bit for bit.
+    """
+
+    @property
+    def phases(self) -> tuple[FusedPhase, ...]:
+        """The phases in order."""
+        ...
+
+    gradient_steps: int
+    """Gradient steps so far. They decide which phases are due, and are a key of the noise."""
+
+    def load(self, state: Tensors) -> None:
+        """Take a whole state, or some of its arrays."""
+        ...
+
+    def store(self, state: Tensors) -> None:
+        """Write the state into these arrays."""
+        ...
+
+    def bind(self, minibatch: Tensors, priority: Array | None) -> None:
+        """Learn from these arrays from now on; ``priority`` ``[m]`` is written. The caller keeps them alive."""
+        ...
+
+    def run(self, draws: Draws, keys: StepKeys, steps: int, progress: float, threads: int) -> int:
+        """Sample a minibatch into the bound arrays, take a gradient step and rank its rows: ``steps`` times.
+
+        Returns:
+            How many steps were taken.
+
+        Raises:
+            ResourceError: no row can be sampled.
+            BadDataError: a priority is infinite or NaN.
+        """
+        ...
+
+    def step(self, progress: float, threads: int) -> None:
+        """Take one gradient step with the minibatch as it is: every phase that is due."""
+        ...
+
+    def find(self, phase: int, threads: int) -> Mapping[str, Array]:
+        """The gradients of one phase over the minibatch; valid until the next call."""
+        ...
+
+    def apply(self, phase: int, gradients: Tensors, progress: float, threads: int) -> None:
+        """Step the phase's vectors by these gradients."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call; empty if there were none."""
+        ...
+
+
+class FusedReplay(NamedTuple):
+    """Result of ``build(spaces, config)`` in ``fused.py`` of an algorithm that learns from a table.
+
+    The state has the arrays of ``AlgorithmSpec.state``. So this and `Algorithm` can load each other's checkpoints.
+    """
+
+    init_state: Callable[[int], dict[str, Any]]
+    update: Callable[[int, int], FusedReplayUpdate]
+    """``(seed, first_row) -> FusedReplayUpdate``: the run's seed; the number of this learner's first row of noise."""
+
+
 @dataclass(frozen=True)
 class UpdaterSettings:
     """Settings of an updater, as plain data. The arrays of a stream are a separate argument."""
@@ -268,6 +379,10 @@ class UpdaterSettings:
     """The run's seed."""
     learner: int = 0
     """Number of this learner in the run. The rows of each learner get noise of their own."""
+    compress: str = "none"
+    """How gradients are compressed on their way to other learners: a name of the registry, with its argument."""
+    pull_after: int = 0
+    """Gradient steps that a learner's parameters may be behind before it takes newer ones, if others apply them."""
     accumulate: int = 1
     """Parts of a minibatch whose gradients are averaged, by weight, before a phase steps. The schedule's
     ``mini_batch_size`` is the number of rows of one part."""

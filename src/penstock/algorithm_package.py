@@ -79,7 +79,7 @@ class AlgorithmPackage(NamedTuple):
     learn: str
     """``build(spaces, config) -> Algorithm``, in torch."""
     fused: str | None
-    """``build(spaces, config) -> Fused``, without torch. ``None``: there is no native update."""
+    """``build(spaces, config)`` of a `Fused` or, with a table, a `FusedReplay`. ``None``: there is no native update."""
     supports: str | None
     """``supports(graph, config) -> bool``, without torch: whether ``fused`` can train this policy."""
 

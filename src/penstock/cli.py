@@ -64,9 +64,13 @@ def _dispatch(arguments: Sequence[str]) -> int:
 def _train(argv: Sequence[str]) -> int:
     with _starting() as processes:
         config = load("penstock.config.flags:config_from_arguments")(argv)
-        for line in (load("penstock.envs.names:note")(config.run.env), load("penstock.envs.atari:preset_hint")(config)):
-            if line:
-                _say(line)
+        notes = (
+            load("penstock.config.flags:file_note")(argv),
+            load("penstock.envs.names:note")(config.run.env),
+            load("penstock.envs.atari:preset_hint")(config),
+        )
+        for line in filter(None, notes):
+            _say(line)
         _announce(config)
         return _conclude(load("penstock.run:train")(config, processes=processes))
 
@@ -78,6 +82,19 @@ def _resume(argv: Sequence[str]) -> int:
         folder = _run_folder(options)
         _announce(folder.read_config())
         return _conclude(resume(folder.path, **asked, processes=processes))
+
+
+def _tune(argv: Sequence[str]) -> int:
+    options, config = load("penstock.config.flags:tune_from_arguments")(argv)
+    searched = load("penstock.tune.search:read_search")(options.search or (), config)
+    settings = {name: getattr(options, name) for name in ("samples", "scheduler", "at_once", "name", "address")}
+    try:
+        tune = load("penstock.tune.tuning:tune")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"penstock tune needs {error.name}; type pip install 'penstock[ray]'") from None
+    trials = tune(config, searched, told=_say, **settings)
+    code = _say(load("penstock.tune.table:as_table")(trials))
+    return code or int(all(trial.error is not None for trial in trials))
 
 
 def _eval(argv: Sequence[str]) -> int:
@@ -168,6 +185,31 @@ def _compare(argv: Sequence[str]) -> int:
     return _say(load(f"{room}:as_table")(found) + picture)
 
 
+def _models(argv: Sequence[str]) -> int:
+    options = _options("models", argv)
+    room = "penstock.experiments.versions"
+    folder = _run_folder(options)
+    wanted = [name for name in ("pin", "unpin", "clone", "prune") if getattr(options, name) is not None]
+    if len(wanted) > 1:
+        raise ConfigError(f"--{wanted[0]} and --{wanted[1]}: one at a time")
+    if options.keep_every and wanted != ["prune"]:
+        raise ConfigError("--keep_every is for --prune; for a run that trains, give it to penstock train")
+    match wanted:
+        case ["pin" | "unpin" as verb]:
+            return _say(f"{verb}ned {load(f'{room}:{verb}')(folder.path, getattr(options, verb))}")
+        case ["clone"]:
+            made = load(f"{room}:clone")(folder, options.clone).path
+            return _say(f"run folder: {made}\ncontinue:   {_program()} resume {load('shlex:quote')(str(made))}")
+        case ["prune"]:
+            gone = load(f"{room}:prune")(folder, options.prune, options.keep_every)
+            return _say("\n".join(f"removed {name}" for name in gone) or "nothing to remove")
+    if options.json:
+        origin, clones = load(f"{room}:lineage")(folder.path)
+        listed = [one._asdict() for one in load(f"{room}:versions")(folder.path)]
+        return _say(json.dumps({"versions": listed, "origin": origin, "clones": clones}))
+    return _say(load(f"{room}:table")(folder.path))
+
+
 def _trace(argv: Sequence[str]) -> int:
     options = _options("trace", argv)
     return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options).path, options.out))
@@ -206,6 +248,11 @@ def _presets(argv: Sequence[str]) -> int:
 COMMANDS = {
     "train": Command(_train, "train a policy", "penstock train --env Pendulum-v1"),
     "resume": Command(_resume, "continue a run from a checkpoint", "penstock resume latest"),
+    "tune": Command(
+        _tune,
+        "train many runs with different settings, and compare them; takes every setting of train as well",
+        "penstock tune --env Pendulum-v1 --samples 20 --search lr=loguniform:1e-5:1e-2",
+    ),
     "eval": Command(_eval, "play greedy episodes with a trained policy", "penstock eval latest --episodes 100"),
     "export": Command(
         _export,
@@ -220,6 +267,9 @@ COMMANDS = {
         _compare,
         "set runs on one task side by side: return, speed and idle time, with intervals",
         "penstock compare RUN_A RUN_B --plot compared.png",
+    ),
+    "models": Command(
+        _models, "list the versions of a run's policy; pin, prune and clone them", "penstock models latest --pin best"
     ),
     "trace": Command(_trace, "show when each node of a run worked, and when it was idle", "penstock trace latest"),
     "draw": Command(
@@ -242,7 +292,9 @@ _OPTIONS = {
     "verify": "VerifyOptions",
     "plot": "PlotOptions",
     "serve": "ServeOptions",
+    "models": "ModelsOptions",
     "trace": "TraceOptions",
+    "tune": "TuneOptions",
 }
 
 
@@ -321,7 +373,7 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
         "verify": " BUNDLE",
         "serve": " RUN|BUNDLE",
         "bench-serve": " URL",
-        **dict.fromkeys(("resume", "eval", "export", "trace"), " RUN"),
+        **dict.fromkeys(("resume", "eval", "export", "models", "trace"), " RUN"),
     }.get(name, "")
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns

@@ -11,6 +11,7 @@ from typing import Any
 import safetensors.numpy
 
 from penstock import __version__
+from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError
 from penstock.experiments.run_folder import RunFolder
@@ -39,7 +40,7 @@ from penstock.serving.quantize import Precision, quantized
 from penstock.serving.verification import Limits, Report, Verification, compared, latencies
 from penstock.topologies.training import OPEN_LIMIT_S
 from penstock.trained import Trained, open_trained, policy_of
-from penstock.types import Arrays, EnvFactory
+from penstock.types import Arrays, EnvFactory, EnvRecipe
 
 __all__ = ["FORMATS", "export", "verify"]
 
@@ -92,7 +93,7 @@ def export(
         raise ConfigError(f"--format {unknown[0]}: one of {', '.join(FORMATS)}")
     with processes or Processes() as opened:
         trained = open_trained(opened, folder, checkpoint, given_of(env, wrap), "export")
-        sample = _observed(opened, trained, observations, trained.prepared.config.run.seed)
+        sample = _observed(opened, folder, trained, observations, trained.prepared.config.run.seed)
     graph, spaces, published = trained.prepared.spec.policy, trained.prepared.profile.spaces, trained.published
     own = graph.actor.own
     exported = b"" if own is None else load("penstock.models.own_export:exported")(own)
@@ -150,7 +151,7 @@ def verify(
             trained = open_trained(opened, folder, name, given_of(env, wrap), "verify")
             _check_spaces(found, trained, folder)
             own = trained.prepared.config.run.seed
-            sample = _observed(opened, trained, observations, own + 1 if seed is None else seed)
+            sample = _observed(opened, folder, trained, observations, own + 1 if seed is None else seed)
         beside = f"{folder.name}, {trained.checkpoint.name}"
         reports.append(_of_run(trained, sample))
     for precision in found.precisions:
@@ -159,12 +160,17 @@ def verify(
     return Verification(str(bundle), beside, sample.rows, tuple(reports))
 
 
-def _observed(processes: Processes, trained: Trained, rows: int, seed: int) -> Sample:
+def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: int, seed: int) -> Sample:
     """Play greedy episodes of the run's environment; what the policy was given and what it answered."""
     prepared = trained.prepared
     run, profile = prepared.config.run, prepared.profile
+    env = prepared.env
+    if profile.kind == "game":
+        # Games cannot be asked for episodes. Those that were kept hold observations of this policy's ancestors.
+        kept = {"agent": agent_name(env), "folder": str(folder.episodes)}
+        env = EnvRecipe("penstock.envs.kept:KeptEpisodes", kept, ())
     settings = PlaySettings(
-        env=prepared.env,
+        env=env,
         vector=run.vector_env,
         ignore_obs=run.ignore_obs or (),
         spaces=profile.spaces,

@@ -77,6 +77,8 @@ def judge(processes: Processes, prepared: Prepared, published: Arrays, asked: As
 
 def _plan(prepared: Prepared, published: Arrays, asked: Asked, deaths: Path) -> EvaluationPlan:
     run, profile = prepared.config.run, prepared.profile
+    if profile.kind == "game":
+        raise ConfigError(f"{profile.name} is a game that connects to its run, so it cannot be asked for episodes")
     if not isinstance(run.num_workers, int):
         raise ConfigError("an evaluation needs a config that is resolved")
     return EvaluationPlan(

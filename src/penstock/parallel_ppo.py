@@ -1,18 +1,18 @@
-"""ParallelPPO: PPO on all cores of one machine, as an object.
+"""PPO as an object: `ParallelPPO` on all cores of one machine, `DistributedPPO` on all machines of a Ray cluster.
 
-Makes a config from its arguments, calls ``run.train`` and keeps the trained policy.
+Each makes a config from its arguments, calls ``run.train`` and keeps the trained policy.
 """
 
 from typing import Any
 
 from penstock.config.sources import from_mapping
 from penstock.envs.given import named
-from penstock.errors import PenstockError
+from penstock.errors import ConfigError, PenstockError
 from penstock.run import Result, train
 from penstock.serving.policy import Policy
 from penstock.types import EnvFactory
 
-__all__ = ["ParallelPPO"]
+__all__ = ["DistributedPPO", "ParallelPPO"]
 
 
 class ParallelPPO:
@@ -58,3 +58,41 @@ class ParallelPPO:
         if self._policy is None:
             raise PenstockError("there is no policy yet; call train first")
         return self._policy(obs)
+
+
+class DistributedPPO(ParallelPPO):
+    """PPO with one environment in each of ``num_workers`` processes, on the machines of a Ray cluster.
+
+    Args:
+        env_name: as in `ParallelPPO`.
+        num_workers: environment processes. Each has one environment, unless ``num_envs`` says otherwise.
+        steps_per_worker: steps that each environment gives to an update.
+        sync_mode: ``blocking``: collecting and learning take turns, in lock step; ``non_blocking``: they overlap, and
+            experience older than ``max_policy_lag`` updates is dropped.
+        buffer_size: rows of an update. ``None``: ``num_workers * steps_per_worker``. Another number changes the steps
+            that each environment gives.
+        settings: any other setting of ``penstock train`` by its name, with the same defaults: ``epochs``,
+            ``mini_batch_size``, ``lr``, ``device``, ``address`` of the cluster, ...
+
+    Raises:
+        ConfigError: an unknown setting, a value out of range, or a buffer that cannot be shared out evenly.
+    """
+
+    def __init__(
+        self,
+        env_name: str | EnvFactory,
+        num_workers: int = 4,
+        steps_per_worker: int = 512,
+        *,
+        sync_mode: str = "blocking",
+        buffer_size: int | None = None,
+        **settings: Any,  # noqa: ANN401 - a setting has its own type
+    ) -> None:
+        lanes = settings.pop("num_envs", num_workers)
+        rows = lanes * steps_per_worker if buffer_size is None else buffer_size
+        if lanes < 1 or rows % lanes:
+            raise ConfigError(
+                f"buffer_size {rows} cannot be shared out evenly among {lanes} environments; give a multiple of {lanes}"
+            )
+        own = {"num_workers": num_workers, "num_envs": lanes, "num_steps": rows // lanes, "sync_mode": sync_mode}
+        super().__init__(env_name, **{"runtime": "ray", **own, **settings})

@@ -14,6 +14,7 @@ from penstock.errors import ConfigError, nearest
 
 __all__ = [
     "ALGORITHMS",
+    "COMPRESSIONS",
     "ENVS",
     "ENV_PACKAGES",
     "INFERENCE",
@@ -25,6 +26,7 @@ __all__ = [
     "Registry",
     "Runtime",
     "UpdateBackend",
+    "compression_of",
     "load",
     "search_working_directory",
     "texts_of",
@@ -51,13 +53,16 @@ class UpdateBackend(NamedTuple):
     """
 
     stream: str
-    """``(settings, arrays) -> Updater``: learns from a stream of rollouts."""
+    """``(settings, arrays, exchange) -> Updater``: learns from a stream of rollouts, alone or together with others.
+    ``arrays``: field -> ``[slots, T + 1, lanes, ...]``. A native one takes no ``exchange``."""
     replay: str | None = None
     """``(settings, exchange) -> ReplayUpdater``: learns from a table, alone or together with other learners."""
     finder: str | None = None
     """``(settings, hand_on) -> ReplayUpdater``: hands its gradients on and does not apply them."""
     applier: str | None = None
     """``(settings) -> Applier``: applies gradients that others have handed on."""
+    stream_finder: str | None = None
+    """``(settings, arrays, hand_on) -> Updater``: finds gradients on rollouts of a stream and does not apply them."""
     native: bool = False
     """True: runs an algorithm's ``fused.py`` on the CPU, without torch. False: runs its ``learn.py``."""
 
@@ -163,7 +168,22 @@ def load(reference: str) -> Any:  # noqa: ANN401  (whatever the reference names)
     return found
 
 
-_SHIPPED = ("ppo", "a2c", "impala", "appo", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex")
+def compression_of(text: str) -> Any:  # noqa: ANN401  (a penstock.gradient_exchange.contract.Compression)
+    """The compression of ``int8`` or ``topk:0.01``: a name, and after a colon its argument. ``None`` for ``none``.
+
+    Raises:
+        ConfigError: there is no such compression, or its argument is wrong.
+    """
+    if text == "none":
+        return None
+    name, _, argument = text.partition(":")
+    try:
+        return load(COMPRESSIONS[name])(argument)
+    except ValueError as error:
+        raise ConfigError(f"--compress {text}: {error}") from None
+
+
+_SHIPPED = ("ppo", "a2c", "a3c", "impala", "appo", "sac", "dsac", "dsact", "td3", "ddpg", "dqn", "apex", "r2d2")
 ALGORITHMS: Registry[str] = Registry(
     "algorithm", {name: f"penstock.algorithms.{name}" for name in _SHIPPED}, "penstock.algorithms", str
 )
@@ -172,8 +192,12 @@ ALGORITHMS: Registry[str] = Registry(
 ENVS: Registry[str] = Registry("environment", {}, "penstock.envs", str)
 """Third parties' environments: name -> "module:attribute" of a factory. Gymnasium's ids are not in it."""
 
-ENV_PACKAGES = Registry("environment package", {"envpool": "penstock.envs.envpool:pool_of"})
-"""Packages that may be before the colon of an environment's name: package -> ``factory_of(name after the colon)``."""
+ENV_PACKAGES = Registry(
+    "environment package",
+    {"envpool": "penstock.envs.envpool:pool_of", "dm_env_rpc": "penstock.envs.dm_env_rpc:world_at"},
+)
+"""Packages and protocols that may be before the colon of an environment's name: ``envpool:<task>``,
+``dm_env_rpc://<address>`` -> ``factory_of(what is behind the colon or ://)``."""
 
 TOPOLOGIES: Registry[Mapping[str, str]] = Registry(
     "topology",
@@ -190,7 +214,11 @@ TOPOLOGIES: Registry[Mapping[str, str]] = Registry(
             "blocking": "penstock.topologies.off_policy:build",
             "non_blocking": "penstock.topologies.async_off_policy:build",
         },
-        "async_off_policy": {"non_blocking": "penstock.topologies.async_off_policy:build"},
+        "actor_learners": {"non_blocking": "penstock.topologies.actor_learners:build"},
+        "async_off_policy": {
+            "non_blocking": "penstock.topologies.async_off_policy:build",
+            "blocking": "penstock.topologies.off_policy:build",
+        },
     },
 )
 """Data patterns that an algorithm's spec may name: sync mode -> "module:function" of ``(plan) -> Program``.
@@ -206,10 +234,15 @@ NODES = Registry(
         "learner": "penstock.nodes.learner:LearnerNode",
         "replay_learner": "penstock.nodes.learner:ReplayLearnerNode",
         "replica": "penstock.nodes.learner:ReplicaNode",
+        "stream_replica": "penstock.nodes.learner:StreamReplicaNode",
+        "shared_parameter": "penstock.nodes.learner:SharedParameterNode",
+        "actor_learner": "penstock.nodes.learner:ActorLearnerNode",
         "parameter": "penstock.nodes.learner:ParameterNode",
         "follower": "penstock.nodes.learner:FollowerNode",
         "evaluator": "penstock.nodes.evaluation:EvaluatorNode",
         "judge": "penstock.nodes.evaluation:JudgeNode",
+        "game_lane": "penstock.games.node:GameLaneNode",
+        "games": "penstock.games.node:GamesNode",
         "player": "penstock.nodes.evaluation:PlayerNode",
         "checkpointer": "penstock.nodes.checkpointer:CheckpointerNode",
         "monitor": "penstock.nodes.monitor:MonitorNode",
@@ -220,21 +253,37 @@ RUNTIMES = Registry(
     "runtime",
     {
         "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
+        "ray": Runtime(
+            "penstock.runtime.ray.launch:launch", "the same on all machines of a Ray cluster", processes=True
+        ),
         "inline": Runtime(
             "penstock.runtime.inline:launch", "everything in this process, for a debugger", processes=False
         ),
     },
 )
 
+COMPRESSIONS = Registry(
+    "compression",
+    {"int8": "penstock.gradient_exchange.int8:build", "topk": "penstock.gradient_exchange.top_k:build"},
+)
+"""Compressions of gradients: name -> "module:function" of ``(argument) -> Compression``."""
+
 UPDATES = Registry(
     "update backend",
     {
-        "fused": UpdateBackend("penstock.updates.fused:build", native=True),
+        "fused": UpdateBackend(
+            "penstock.updates.fused:build",
+            "penstock.updates.fused:build_replay",
+            "penstock.updates.fused:build_finder",
+            "penstock.updates.fused:build_applier",
+            native=True,
+        ),
         "eager": UpdateBackend(
             "penstock.updates.eager:build",
             "penstock.updates.eager:build_replay",
             "penstock.updates.eager:build_finder",
             "penstock.updates.eager:build_applier",
+            "penstock.updates.eager:build_stream_finder",
         ),
         "compiled": UpdateBackend(
             "penstock.updates.compiled:build",

@@ -373,7 +373,7 @@ def _finish(
     write_card(folder, prepared.config, steps, updates, None)
     evaluation: Evaluation | None = None
     given_up: tuple[str, ...] = ()
-    if not outcome.interrupted:
+    if run.eval_episodes and not outcome.interrupted:
         try:
             asked = Asked(run.eval_episodes, run.seed, run.eval_seconds, quiet)
             evaluation = judge(processes, prepared, published, asked, folder.deaths)

@@ -36,14 +36,25 @@ def minibatch_of(spaces, spec, size, dtype=torch.float64, seed=3):
         if part.dtype == "int64":
             high = spaces.action.n if part.name == "action" else 3
             found[part.name] = torch.randint(0, high, (size, *part.shape), generator=generator)
+        elif part.dtype == "bool":
+            found[part.name] = torch.zeros((size, *part.shape), dtype=torch.bool)
         else:
             found[part.name] = random(generator, size, *part.shape, dtype=dtype)
     if isinstance(spaces.action, Box):
         found["action"] = found["action"].clamp(-1.0, 1.0)
-    found["discount"] = torch.where(torch.arange(size) % 4 == 0, 0.0, 0.9).to(dtype)
+    if spec.unit == "row":
+        found["discount"] = torch.where(torch.arange(size) % 4 == 0, 0.0, 0.9).to(dtype)
     if "importance" in found:
         found["importance"] = 0.5 + 0.5 * torch.rand(size, generator=generator, dtype=torch.float64).to(dtype)
-    found["weight"] = torch.ones(size, dtype=dtype)
+    if spec.unit == "row":
+        found["weight"] = torch.ones(size, dtype=dtype)
+        return found
+    # Sequences: each fourth one ends in a terminated row, each third one begins with an episode.
+    found["weight"] = torch.ones_like(found["weight"])
+    found["weight"][:, : spec.table.sequences.burn_in] = 0.0
+    found["valid"][:, :-1], found["valid"][:, -1] = True, False
+    found["terminated"][:], found["first"][:] = False, False
+    found["terminated"][::4, -2], found["first"][::3, 0] = True, True
     return found
 
 

@@ -13,7 +13,7 @@ from penstock.algorithm_package import find_algorithm
 from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.errors import SpaceError
 from penstock.nodes.learner.gradient_slot import METRICS
-from penstock.nodes.learner.node import loss_values
+from penstock.nodes.learner.losses import loss_values
 from penstock.registry import ALGORITHMS, load
 from penstock.types import Box
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, UNBOUNDED, minibatch_of, noise_of, state_of
@@ -35,13 +35,15 @@ def made(name, **settings):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_spec_says_what_the_config_says(name):
     config, spec, _ = made(name, gamma=0.8, num_steps=3, reuse=2.0)
-    assert spec.topology == "off_policy"
-    assert spec.schedule == ReplaySchedule(16, 0.5, 7, 2.0)
+    assert spec.topology in {"off_policy", "async_off_policy"}
+    # 16 rows are less than a sequence of 32, and there is at least one.
+    assert spec.schedule == ReplaySchedule(16 if spec.unit == "row" else 1, 0.5, 7, 2.0)
     assert (spec.table.capacity, spec.table.gamma) == (99, 0.8)
     assert spec.warmup in {0, 7}
     assert spec.targets == ()
     assert not spec.policy.gives_value
-    assert {"obs", "next.obs", "action", "reward", "discount"} <= set(spec.minibatch)
+    read = {"row": {"next.obs", "discount"}, "lane": {"first", "terminated", "valid"}}
+    assert {"obs", "action", "reward", *read[spec.unit]} <= set(spec.minibatch)
     assert [part.name for part in spec.sampled(spaces_of(name))] == [*spec.minibatch, "weight"]
     assert config.num_steps == 3
 
@@ -103,7 +105,11 @@ def test_actions_have_the_shape_of_their_space(name):
     spec, built = load(entry.spec)(spaces, config), load(entry.learn)(spaces, config)
     state = state_of(built, torch.float32)
     inputs = {"obs": torch.zeros(5, 3), "noise": torch.rand(5, *spec.policy.noise.shape), "explore": torch.ones(5)}
+    if spec.policy.carry:
+        inputs |= {"first": torch.zeros(5, dtype=torch.bool)}
+        inputs |= {part.name: torch.zeros(5, *part.shape) for part in spec.policy.carry}
     outputs = built.act(state, inputs)
+    assert {part.name for part in spec.policy.carry} <= set(outputs)
     assert outputs["action"].shape == (5, *spaces.action_spec().shape)
     assert {part.name for part in spec.row} <= set(outputs)
     rows = minibatch_of(spaces, spec, 16, torch.float32)
@@ -146,7 +152,7 @@ def test_parts_of_a_minibatch_average_to_the_whole(name):
         noise = noise_of(phase, 16)
         whole = gradients_of(phase, state, rows, noise, slice(None))
         parts = [slice(0, 6), slice(6, 11), slice(11, 16)]
-        weights = [float(rows["weight"][part].sum()) / 13.0 for part in parts]
+        weights = [float(rows["weight"][part].sum() / rows["weight"].sum()) for part in parts]
         found = [gradients_of(phase, state, rows, noise, part) for part in parts]
         for key, values in whole.items():
             mean = sum(weight * part[key] for weight, part in zip(weights, found, strict=True))

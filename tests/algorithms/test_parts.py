@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from penstock.algorithm_package import find_algorithm
+from penstock.ops.losses import mean_by
 from penstock.registry import ALGORITHMS, load
 from penstock.updates.inbox import in_parts
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, minibatch_of, noise_of, random, state_of
@@ -28,7 +29,11 @@ CASES = [
     for name in ALGORITHMS.names()
     for kind, spaces in (("discrete", DISCRETE), ("bounded", CONTINUOUS))
     if name != "impala" and kind in find_algorithm(name).actions  # It learns from whole lanes, see below.
-    for settings in ({}, *({"atoms": 5}, {"prioritised": True}) * (name in {"dqn", "apex"}))
+    for settings in (
+        {},
+        *({"atoms": 5}, {"prioritised": True}) * (name in {"dqn", "apex"}),
+        *({"model": "gru"},) * (name == "sac"),
+    )
 ]
 
 
@@ -39,15 +44,16 @@ def test_gradients_and_losses_of_parts_average_to_those_of_the_whole(name, space
     spec, built = load(found.spec)(spaces, config), load(found.learn)(spaces, config)
     state = state_of(built)
     rows = stream_rows(spaces, spec) if spec.table is None else minibatch_of(spaces, spec, SIZE)
-    rows["weight"] = WEIGHT
-    rows |= built.whole(rows)
+    # Sequences have a weight for each of their rows.
+    rows["weight"] = WEIGHT if spec.unit == "row" else WEIGHT.unsqueeze(1) * rows["weight"]
+    rows |= built.whole(rows, mean_by(rows["weight"]))
     for phase in built.phases:
         noise = noise_of(phase, SIZE)
         whole = phase.gradients(state, rows, noise)
         parts = in_parts(rows, PARTS)
         noises = in_parts(noise, PARTS) if noise else [{}] * PARTS
         each = [phase.gradients(state, part, drawn) for part, drawn in zip(parts, noises, strict=True)]
-        shares = [float(part["weight"].sum() / WEIGHT.sum()) for part in parts]
+        shares = [float(part["weight"].sum() / rows["weight"].sum()) for part in parts]
         assert np.allclose(shares, [8 / 18, 8 / 18, 2 / 18])
         for key, gradient in whole.gradients.items():
             mean = sum(share * one.gradients[key] for share, one in zip(shares, each, strict=True))
@@ -65,10 +71,11 @@ def test_advantages_are_normalised_over_the_rows_that_count(name):
     """By hand: 1, 3 and 5 have the mean 3 and the deviation sqrt(8/3); the row of weight 0 counts for neither."""
     found = find_algorithm(name)
     rows = {"advantage": torch.tensor([1.0, 3.0, 5.0, 99.0]), "weight": torch.tensor([1.0, 1.0, 1.0, 0.0])}
-    changed = load(found.learn)(DISCRETE, found.config(normalize_advantage=True)).whole(rows)
+    changed = load(found.learn)(DISCRETE, found.config(normalize_advantage=True)).whole(rows, mean_by(rows["weight"]))
     assert set(changed) == {"advantage"}
     assert changed["advantage"][:3].tolist() == pytest.approx([-2 / (8 / 3) ** 0.5, 0.0, 2 / (8 / 3) ** 0.5])
-    assert load(found.learn)(DISCRETE, found.config(normalize_advantage=False)).whole(rows) == {}
+    plain = load(found.learn)(DISCRETE, found.config(normalize_advantage=False))
+    assert plain.whole(rows, mean_by(rows["weight"])) == {}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +102,7 @@ def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(al
     rows["weight"] = torch.ones(lanes, steps, dtype=torch.float64)
     rows["weight"][0, 2] = rows["weight"][2, 0] = rows["weight"][3, 4] = 0.0
     rows["weight"][5] = 0.0
-    rows |= built.whole(rows)
+    rows |= built.whole(rows, mean_by(rows["weight"]))
     (phase,) = built.phases
     state = state_of(built)
     whole = phase.gradients(state, rows, {})

@@ -37,19 +37,21 @@ def test_the_table_holds_every_promise() -> None:
         ("ppo", "auto", "benchmarks.learning.tasks:MaskedAimEnv", 30_000, 9.8, None),
         ("ppo", "auto", "benchmarks.learning.tasks:RecalledRanksEnv", 100_000, 9.8, None),
         ("ppo", "auto", "benchmarks.peers.stateless_cartpole:make_env", 500_000, 450, None),
-        *((algo, "auto", "CartPole-v1", 500_000, 475, None) for algo in ("impala", "appo")),
-        *((algo, "auto", "Acrobot-v1", 1_000_000, -100, None) for algo in ("impala", "appo")),
+        ("ppo", "auto", "benchmarks.peers.stateless_cartpole:make_env", 500_000, None, None),
+        *((algo, "auto", "CartPole-v1", 500_000, 475, None) for algo in ("impala", "appo", "a3c")),
+        *((algo, "auto", "Acrobot-v1", 1_000_000, -100, None) for algo in ("impala", "appo", "a3c")),
         *(
             (algo, "auto", "benchmarks.peers.stateless_cartpole:make_env", 1_000_000, 400, None)
             for algo in ("impala", "appo")
         ),
         ("ppo", "auto", "popgym:popgym-RepeatPreviousEasy-v0", 1_000_000, 0.9, None),
+        ("r2d2", "blocking", "popgym:popgym-RepeatPreviousEasy-v0", 150_000, 0.9, None),
         ("ppo", "auto", "minigrid:MiniGrid-DoorKey-5x5-v0", 500_000, 0.9, None),
     }
     found = set()
     for row in table.values():
         run = config_from_arguments(row["arguments"]).run
-        found.add((run.algo, run.sync_mode, run.env, run.timesteps, row["each"], row.get("mean")))
+        found.add((run.algo, run.sync_mode, run.env, run.timesteps, row.get("each"), row.get("mean")))
     assert found == promised
 
 
@@ -57,9 +59,11 @@ def test_a_row_is_of_a_preset_or_of_the_defaults_or_of_a_task_of_its_own() -> No
     table = tomllib.loads((HERE / "thresholds.toml").read_text())
     plain = [name for name, row in table.items() if preset_of(row) is None]
     of_actions = ["masked-choice", "several-choices", "bits", "parameterised", "parameterised-masked"]
-    of_memory = ["recalled-choice", "cartpole-lstm", "cartpole-gru", "repeat-previous-gru"]
+    of_memory = ["recalled-choice", "cartpole-without-memory", "cartpole-lstm", "cartpole-gru", "repeat-previous-gru"]
+    of_memory += ["repeat-previous-r2d2"]
     lagging = [f"{algo}-{task}" for algo in ("impala", "appo") for task in ("cartpole", "acrobot", "lstm")]
-    assert plain == ["pendulum", *of_actions, *of_memory, "door-key", *lagging]
+    apart = ["a3c-cartpole", "a3c-acrobot"]
+    assert plain == ["pendulum", *of_actions, *of_memory, "door-key", *lagging, *apart]
     assert preset_of(table["dqn-cartpole-overlapping"]) == "dqn-cartpole"
     config = config_from_arguments(table["pendulum"]["arguments"])
     assert config.algorithm == PPOConfig()
@@ -78,6 +82,10 @@ def test_rows_of_both_modes_have_a_name_for_each() -> None:
 
 def test_a_seed_below_its_threshold_falls_short() -> None:
     assert verdict({"each": -200}, [-150.0, -200.5, -199.9]) == ["seed 1: -200.5 < -200"]
+
+
+def test_a_seed_that_should_stay_below_falls_short_above() -> None:
+    assert verdict({"below": 150}, [43.0, 150.0, 149.9]) == ["seed 1: 150.0 >= 150"]
 
 
 def test_the_mean_is_judged_too() -> None:

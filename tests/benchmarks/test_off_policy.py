@@ -13,8 +13,8 @@ def test_each_side_is_judged_by_the_best_median() -> None:
     # Medians 150 and 60; the means would be 200 and 40.
     found[list(WAYS)[1]] = [Ran(rate, {}) for rate in (100.0, 150.0, 350.0)]
     found[list(PEERS)[-1]] = [Ran(rate, {}) for rate in (0.0, 60.0, 60.0)]
-    found[TOGETHER] = [Ran(199.0, {})] * 3
-    assert [(bar.value, bar.holds) for bar in judged(found)] == [(2.5, True), (199.0, False)]
+    found[TOGETHER] = [Ran(259.0, {})] * 3
+    assert [(bar.value, bar.holds) for bar in judged(found)] == [(2.5, True), (259.0, False)]
 
 
 def test_a_way_is_written_with_every_round() -> None:

@@ -17,6 +17,7 @@ SMALLEST = {
     "publish": "--rounds 1 --messages 5",
     "act": "--rounds 1 --calls 2",
     "update": "--rounds 1 --minibatches 2 --backends fused eager",
+    "replay_update": "--rounds 1 --steps 2 --backends fused eager",
     "env_step": "--rounds 1 --cases Pendulum-v1:1 CartPole-v1:8:vector",
     "replay": "--rounds 1 --calls 100 --rows 20000 --peers none",
     "start": "--rounds 1",

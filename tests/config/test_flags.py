@@ -27,6 +27,17 @@ def test_the_published_command_line():
     assert got.algorithm == config("--env", "Pendulum-v1").algorithm
 
 
+def test_distributed_stands_for_the_runtime():
+    assert config("--env", "X", "--distributed", "True").run.runtime == "ray"
+    assert config("--env", "X", "--runtime", "ray", "--address", "auto").run.address == "auto"
+    assert config("--env", "X", "--distributed", "False").run.runtime == "local"
+
+
+@pytest.mark.parametrize(("workers", "envs"), [(1, 8), (3, 9), (4, 8), (5, 10), (16, 16)])
+def test_lanes_that_are_not_given_suit_the_workers(workers: int, envs: int):
+    assert config("--env", "X", "--num_workers", str(workers)).run.num_envs == envs
+
+
 def test_negative_numbers_are_values():
     assert config("--env", "X", "--target_return", "-200").run.target_return == -200.0
 
@@ -77,7 +88,7 @@ def test_the_algorithm_may_be_named_in_the_file(tmp_path):
             ["--preset", "halfcheetah", "--algo", "ppo"],
             "^preset halfcheetah is for --algo sac: ppo has no setting min_rows; leave out --algo ppo, or --preset",
         ),
-        (["--env", "X", "--distributed", "True"], "unknown flag --distributed"),
+        (["--env", "X", "--distributed", "--policy_placement", "node"], "^--policy_placement node needs environments"),
     ],
 )
 def test_what_cannot_be_understood_is_one_line(argv, says):

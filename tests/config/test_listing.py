@@ -19,7 +19,7 @@ def test_every_algorithm_has_a_line():
     assert " off_policy " in sac
     assert "1812.05905" in sac
     # The last column begins at the same place in every line.
-    assert len({line.index("policy  ") for line in lines if "off_policy" in line}) == 1
+    assert len({line.index("policy  ") for line in lines if " off_policy " in line}) == 1
 
 
 def test_a_package_that_says_nothing_is_described_by_its_config(monkeypatch):

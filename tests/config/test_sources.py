@@ -21,15 +21,6 @@ from penstock.errors import ConfigError
 from penstock.registry import ALGORITHMS
 
 
-def test_a_file_of_a_version_that_had_another_setting_is_read(tmp_path):
-    path = tmp_path / "config.toml"
-    path.write_text(f"{to_toml(from_mapping({'env': 'X'}))}\ndistributed = false\n")
-    assert from_toml(path) == from_mapping({"env": "X"})
-    path.write_text('env = "X"\ndistributed = true\n')
-    with pytest.raises(ConfigError, match="unknown setting distributed"):
-        from_toml(path)
-
-
 def test_defaults_are_those_of_the_product():
     config = from_mapping({"env": "Pendulum-v1"})
     run, ppo = config.run, config.algorithm

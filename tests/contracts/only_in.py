@@ -1,4 +1,4 @@
-"""An import contract: only one package may import some modules.
+"""An import contract: only some packages may import some modules.
 
 A compiled module is no node of the import graph, so the contract reads the sources. It does not look at indirect
 imports: any module may import the package that is allowed.
@@ -14,26 +14,27 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class OnlyInContract(Contract):
-    """Modules that only one package may import.
+    """Modules that only some packages may import.
 
     Options:
         targets: modules, with or without source (``penstock.memory._native``, ``ray``).
-        allowed: the package that may import them; without it, each target's own parent package.
+        allowed: the packages that may import them; without it, each target's own parent package.
     """
 
     type_name = "only_in"
 
     targets = fields.ListField(subfield=fields.StringField())
-    allowed = fields.StringField(required=False)
+    allowed = fields.ListField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Every import of a target in a module outside the allowed package."""
+        """Every import of a target in a module outside the allowed packages."""
         found = [
             (importer, line, target)
             for root in self.session_options["root_packages"]
             for importer, line, imported in imports(root)
             for target in self.targets
-            if within(imported, target) and not within(importer, self.allowed or target.rpartition(".")[0])
+            if within(imported, target)
+            and not any(within(importer, package) for package in self.allowed or [target.rpartition(".")[0]])
         ]
         return ContractCheck(kept=not found, metadata={"found": found})
 

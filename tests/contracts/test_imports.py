@@ -12,7 +12,7 @@ import pytest
 LAYERS = "Imports point down only"
 TORCH = "No torch where processes must start fast"
 NATIVE = "Native code only through its room"
-RAY = "Ray only in runtime.ray"
+RAY = "Ray only in runtime.ray and tune"
 BACKENDS = "Backends of the update are independent"
 PROTOCOLS = "Protocols of the server are independent"
 ALGORITHMS = "Algorithms are independent, save a variant of the algorithm it varies"

@@ -22,8 +22,8 @@ from tests.envs.test_masks import MaskedEnv
 from tests.planned import prepared
 
 TASKS = "benchmarks.learning.tasks"
-EVERY = "ppo, a2c, impala or appo"
-MASKED = "ppo, a2c, impala, appo or apex"
+EVERY = "ppo, a2c, a3c, impala or appo"
+MASKED = "ppo, a2c, a3c, impala, appo, apex or r2d2"
 """The algorithms for every action space and for masks."""
 LEARNING = {
     "runtime": "inline",

@@ -69,6 +69,52 @@ def test_no_process_imports_torch(tmp_path) -> None:
     assert asked.exists()
 
 
+REPLAY = {"num_envs": 2, "num_steps": 16, "min_rows": 100, "hidden_sizes": "16,16", "mini_batch_size": 16}
+FROM_TABLES = {
+    "sac": ("Pendulum-v1", {}),
+    "td3": ("Pendulum-v1", {}),
+    "ddpg": ("Pendulum-v1", {}),
+    "dqn": ("CartPole-v1", {"prioritised": "True"}),
+    "apex": ("CartPole-v1", {"sync_mode": "non_blocking", "learners": 2}),
+}
+
+
+@pytest.mark.parametrize("algo", FROM_TABLES)
+def test_no_process_that_learns_from_a_table_imports_torch(tmp_path, algo: str) -> None:
+    name, settings = FROM_TABLES[algo]
+    package = tmp_path / "first" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(REFUSES)
+    asked = tmp_path / "asked"
+    path = os.pathsep.join([str(package.parent), os.environ["PYTHONPATH"]])
+    environment = {**os.environ, "PYTHONPATH": path, "TORCH_WAS_IMPORTED": str(asked)}
+    values = {**REPLAY, "timesteps": 512, "eval_episodes": 1, "num_workers": 2, **settings}
+    flags = [f"--{name}={value}" for name, value in values.items()]
+    command = [sys.executable, "-m", "penstock", "train", f"--algo={algo}", f"--env={name}", f"--log_dir={tmp_path}"]
+    subprocess.run([*command, *flags], env=environment, check=True, capture_output=True, timeout=120)
+    assert not asked.exists(), asked.read_text()
+    (folder,) = (path for path in tmp_path.iterdir() if (path / "config.toml").exists())
+    saved = load_checkpoint(find_checkpoint(folder))
+    assert saved.manifest["backend"] == "fused"
+    assert saved.arrays["gradient_steps"] > 0
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3", "dqn"])
+def test_checkpoints_of_tables_pass_from_eager_to_fused_and_back(tmp_path, algo: str) -> None:
+    name, settings = FROM_TABLES[algo]
+    values = {**REPLAY, **settings, "hidden_sizes": (16, 16), "runtime": "inline", "log_dir": str(tmp_path)}
+    values |= {"prioritised": True} if algo == "dqn" else {}
+    rest = {"eval_episodes": 1, "updates_per_step": 0.5, "lr_schedule": "constant"}
+    run = penstock.train({**values, **rest, "env": name, "algo": algo, "timesteps": 512}, quiet=True).run_folder
+    switch(run, "fused", "eager")
+    assert penstock.resume(run, timesteps=768, quiet=True).steps == 768
+    switch(run, "eager", "fused")
+    assert penstock.resume(run, timesteps=1024, quiet=True).steps == 1024
+    arrays = load_checkpoint(find_checkpoint(run)).arrays
+    assert 300 < arrays["gradient_steps"] == arrays["adam_step.actor" if algo == "dqn" else "adam_step.critic"]
+    assert [load_checkpoint(path).manifest["backend"] for path in list_checkpoints(run)] == ["fused", "eager", "fused"]
+
+
 def test_what_was_chosen_stands_in_config_and_checkpoints(tmp_path) -> None:
     result = train(tmp_path, threads=2)
     config = (result.run_folder / "config.toml").read_text()

@@ -13,6 +13,7 @@ from tests.children import killing
 from tests.end_to_end.test_resume_is_exact import fingerprint
 from tests.planned import prepared
 
+MASKED = "benchmarks.learning.tasks:RecalledRanksEnv"
 BLINK = "tests.environments:BlinkEnv"
 CUT = "tests.environments:BlinkForeverEnv"
 SMALL = {
@@ -35,7 +36,11 @@ def train(log_dir: Path, updates: int = 4, **settings: object) -> Result:
     return penstock.train(values, quiet=True)
 
 
-@pytest.fixture(scope="module", params=[("lstm", BLINK), ("gru", CUT)], ids=["lstm", "gru, truncated"])
+@pytest.fixture(
+    scope="module",
+    params=[("lstm", BLINK), ("gru", CUT), ("gru", MASKED)],
+    ids=["lstm", "gru, truncated", "gru, masked"],
+)
 def task(request: pytest.FixtureRequest) -> dict[str, str]:
     return dict(zip(("model", "env"), request.param, strict=True))
 
@@ -140,6 +145,12 @@ def test_a_session_refuses_what_it_cannot_mean(tmp_path) -> None:
         session.act(obs, action_mask=[[1, 0], [1, 0]])
     with pytest.raises(penstock.BadDataError, match="the carry has the arrays"):
         session.carry = {}
+    with pytest.raises(penstock.BadDataError, match="the carry is None, this session needs the arrays"):
+        session.carry = None
+    with pytest.raises(penstock.BadDataError, match=r"the carry .* holds NaN or infinity"):
+        session.carry = {name: np.full_like(values, np.nan) for name, values in session.carry.items()}
+    with pytest.raises(penstock.UsageError, match="a session has 1 lane or more, not True"):
+        policy.session(True)
     for lanes in (0, -1, 2.5):
         with pytest.raises(penstock.UsageError, match="1 lane or more"):
             policy.session(lanes)

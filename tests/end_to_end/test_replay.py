@@ -19,6 +19,7 @@ from penstock.experiments.checkpoints import load_checkpoint, load_table, save_c
 from penstock.experiments.manifest import write_manifest
 from penstock.nodes.learner.steps import GradientSteps
 from penstock.run import Result
+from penstock.updates.fused.replay import FusedLearner
 from tests.children import killing
 
 TURN = 16 * 4
@@ -39,6 +40,12 @@ SMALL = {
 }
 
 
+@pytest.fixture(scope="module", params=["fused", "eager"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Both ways of running an update: native, where the learner's loop is native too, and torch."""
+    return str(request.param)
+
+
 def train(log_dir: Path, turns: int, **settings: object) -> Result:
     values = {**SMALL, "runtime": "inline", "log_dir": str(log_dir), "timesteps": turns * TURN, **settings}
     return penstock.train(values, quiet=True)
@@ -55,9 +62,9 @@ def fingerprint(result: Result) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def whole(tmp_path_factory: pytest.TempPathFactory, backend: str) -> dict[str, str]:
     """Twenty turns in one go, in one process."""
-    return fingerprint(train(tmp_path_factory.mktemp("whole"), 20, num_workers=1))
+    return fingerprint(train(tmp_path_factory.mktemp("whole"), 20, num_workers=1, backend=backend))
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +74,16 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("runtime", "workers"), [("inline", 4), ("local", 1), ("local", 2)])
-def test_runtime_and_workers_do_not_change_a_bit(tmp_path, whole, runtime: str, workers: int) -> None:
-    result = train(tmp_path, 20, runtime=runtime, num_workers=workers)
+def test_runtime_and_workers_do_not_change_a_bit(tmp_path, whole, backend: str, runtime: str, workers: int) -> None:
+    result = train(tmp_path, 20, runtime=runtime, num_workers=workers, backend=backend)
     assert result.steps == 20 * TURN
     assert fingerprint(result) == whole
 
 
 @pytest.mark.parametrize("turns", [1, 4, 11])
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4)])
-def test_resumed_equals_uninterrupted(tmp_path, whole, turns: int, before: int, after: int) -> None:
-    first = train(tmp_path, turns, num_workers=before)
+def test_resumed_equals_uninterrupted(tmp_path, whole, backend: str, turns: int, before: int, after: int) -> None:
+    first = train(tmp_path, turns, num_workers=before, backend=backend)
     config = first.run_folder / "config.toml"
     config.write_text(config.read_text().replace(f"num_workers = {before}\n", f"num_workers = {after}\n"))
     second = penstock.resume(first.run_folder, timesteps=20 * TURN, quiet=True)
@@ -95,8 +102,8 @@ def train_ranked(log_dir: Path, ranked: dict[str, object], turns: int) -> Result
 
 @pytest.mark.parametrize("ranked", RANKED, ids=lambda ranked: str(ranked["algo"]))
 @pytest.mark.parametrize("runtime", ["inline", "local"])
-def test_ranked_rows_are_resumed_as_they_were(tmp_path, ranked: dict[str, object], runtime: str) -> None:
-    whole = train_ranked(tmp_path, ranked | {"runtime": runtime}, 12)
+def test_ranked_rows_are_resumed_as_they_were(tmp_path, backend: str, ranked: dict[str, object], runtime: str) -> None:
+    whole = train_ranked(tmp_path, ranked | {"runtime": runtime, "backend": backend}, 12)
     expected = fingerprint(whole)
     # A checkpoint is copied while the run goes on, and the next steps change ranks. The runtime changes no bit.
     for update in (3, 7):
@@ -106,18 +113,23 @@ def test_ranked_rows_are_resumed_as_they_were(tmp_path, ranked: dict[str, object
 
 
 @pytest.mark.parametrize("ranked", RANKED, ids=lambda ranked: str(ranked["algo"]))
-def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(tmp_path, monkeypatch, ranked: dict[str, object]) -> None:
+def test_a_turn_that_is_abandoned_leaves_ranks_as_they_were(
+    tmp_path, monkeypatch, backend: str, ranked: dict[str, object]
+) -> None:
+    ranked = ranked | {"backend": backend}
     expected = fingerprint(train_ranked(tmp_path, ranked, 12))
-    rank, calls = GradientSteps._rank, 0
+    where, name = (FusedLearner, "learn_many") if backend == "fused" else (GradientSteps, "_rank")
+    real, calls = getattr(where, name), 0
 
-    def broken(self: GradientSteps, *found: Any) -> None:
+    def broken(self: object, *given: Any) -> object:
         nonlocal calls
-        rank(self, *found)
+        found = real(self, *given)
         calls += 1
-        if calls == 21:
+        if calls == 8:
             raise BadDataError("broken")
+        return found
 
-    monkeypatch.setattr(GradientSteps, "_rank", broken)
+    monkeypatch.setattr(where, name, broken)
     # What was committed before it is written down.
     with pytest.raises(BadDataError, match="broken"):
         train_ranked(tmp_path / "broken", ranked | {"save_interval": 100}, 12)

@@ -211,7 +211,7 @@ def test_each_element_needs_a_choice(mask, text):
 
 
 def test_a_part_of_a_mask_that_is_missing_is_named():
-    with pytest.raises(BadDataError, match=r"action_mask of lane 7 of .* has no part more\.0"):
+    with pytest.raises(BadDataError, match=r"action_mask of lane 7 of .* has no part more\.0: give None there"):
         steps({"kind": np.ones(2)}, action_space=PARTS)
 
 

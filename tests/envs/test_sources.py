@@ -91,6 +91,7 @@ def test_an_entry_point(monkeypatch):
         ("LunarLander-v2", "^unknown environment 'LunarLander-v2'; did you mean LunarLander-v3"),
         ("zzzzzzz", "^unknown environment 'zzzzzzz'; give a Gymnasium id, module:attribute, or a callable$"),
         ("", "^unknown environment ''"),
+        (":make", "^environment :make names no module before its colon$"),
         ("nowhere.at_all:make", "^there is no module nowhere, which environment nowhere.at_all:make names"),
         ("tests.nowhere:make", "^there is no module tests.nowhere, which"),
         ("tests.environments:Clock", "^module tests.environments has no Clock; did you mean ClockEnv"),

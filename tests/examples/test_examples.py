@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -201,6 +202,29 @@ def test_own_algorithm_that_fails_in_every_update_ends_its_run(penstock, tmp_pat
     said = penstock("train --env CartPole-v1 --algo my_package.my_algorithm --timesteps 1_024 --max_restarts 1", 1)
     assert "learner was started 1 time more, without any progress; at last:" in said
     assert "KeyError: 0" in said
+
+
+def test_game(tmp_path):
+    """The two commands of its docstring: games connect to a run and train it, and end once the run is over."""
+    folder = ROOT / "examples/game"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    train = [sys.executable, "-m", "penstock", "train", "--algo", "appo", "--env", "gamecore://cart_agent:CartAgent"]
+    train += ["--tcp_port", str(port), "--timesteps", "2000", "--num_steps", "16", "--mini_batch_size", "32"]
+    play = [sys.executable, "cart_game.py", f"tcp://localhost:{port}", "--games", "4"]
+    games = subprocess.Popen(play, cwd=folder)
+    try:
+        ended = subprocess.run(
+            [*train, "--log_dir", tmp_path], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert games.wait(timeout=60) == 0
+    finally:
+        games.kill()
+        games.wait()
+    (run,) = tmp_path.iterdir()
+    assert "2,0" in (run / "README.md").read_text()
 
 
 def test_every_example_is_tested():

@@ -14,6 +14,7 @@ from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.kernels.level import levels
 from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate
 from penstock.models.policy import Policy
+from penstock.ops.losses import mean_by
 from penstock.policies import Categorical, Encoding, Gaussian
 from penstock.policies.native import layout_of, supports_update
 from tests.inference import reference
@@ -86,7 +87,7 @@ def autograd(graph, state, rows, indices, weights, config):
     for chosen, weight in zip(indices, weights, strict=True):
         minibatch = {name: torch.tensor(wide(values[chosen])) for name, values in rows.items()}
         minibatch["weight"] = torch.tensor(wide(weight))
-        minibatch |= learn.whole(config.normalize_advantage, minibatch)
+        minibatch |= learn.whole(config.normalize_advantage, minibatch, mean_by(minibatch["weight"]))
         found = learn.gradients(graph, config, partial(module.loss, policy, config), tensors, minibatch, {})
         tensors = tensors | dict(module.update(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})

@@ -89,6 +89,29 @@ def test_parameters_begin_with_the_runs_seed_and_buffers_do_not():
     torch.testing.assert_close(*buffers)
 
 
+def test_a_frozen_parameter_is_a_constant():
+    graph, whole = policy_graph(PLAIN, config("Frozen")), policy_graph(PLAIN, config("Plain"))
+    assert graph.actor.num_parameters == whole.actor.num_parameters - 3
+    values = {name: init_state(PLAIN, config(name), 5)["actor"] for name in ("Frozen", "Plain")}
+    np.testing.assert_array_equal(values["Frozen"], values["Plain"][:9])
+    module = made(f"{NAMES}:Frozen", PLAIN, 2, 0)
+    with torch.no_grad():
+        module.layer.weight.copy_(torch.from_numpy(values["Frozen"]).view(3, 3))
+    obs = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    backend = onnx.build(graph, exported(graph.actor.own))
+    backend.load({"actor": values["Frozen"]})
+    given = {"obs": obs, "noise": np.zeros((4, 2), np.float32), "explore": np.zeros(4, np.float32)}
+    found, by_onnx = acted(graph, {"actor": values["Frozen"]}, given, backend)
+    expected = module(torch.from_numpy(obs))[1].detach().numpy()
+    np.testing.assert_allclose(found["value"], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(by_onnx["value"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_module_is_tried_inside_its_space():
+    space = Box((3,), "float32", (10.0,), (20.0,))
+    assert policy_graph(Spaces((("obs", space),), Discrete(2)), config("Roots")).actor.num_parameters == 12
+
+
 def test_a_memory_over_time_is_step_after_step():
     graph = policy_graph(PLAIN, config("Remembering"))
     policy, generator = Policy(graph), torch.Generator().manual_seed(0)
@@ -125,7 +148,7 @@ def test_a_module_may_give_action_values():
     with pytest.raises(ConfigError, match="gives the action values itself: leave --dueling off"):
         dqn_spec(PLAIN, DQNConfig(model=f"{NAMES}:Values", dueling=True))
     with pytest.raises(
-        ConfigError, match="is for ppo, a2c, impala, appo, dqn and apex: sac has critics that see actions as well"
+        ConfigError, match="is for ppo, a2c, impala, appo, dqn, apex and r2d2: sac has critics that see actions as well"
     ):
         sac_spec(Spaces(PLAIN.obs, DICT.action), SACConfig(model=f"{NAMES}:Values"))
 
@@ -145,6 +168,7 @@ def test_a_module_may_give_action_values():
         ("Values", "returns one Tensor; it must return outputs, value"),
         ("Forgetting", r"returns the carry \['h'\]; the class says carry = \{'h': 5, 'count': 1\}"),
         ("Raising", r"KeyError: 'speed' \(.*own_modules.py, line \d+\)"),
+        ("InTorch", r"RuntimeError: mat1 and mat2 .* \(.*own_modules.py, line \d+\)"),
         ("BadCarry", r'carry = \{\'h\': \'64\'\} does not name widths; write carry = \{"h": 64\}'),
         ("nothing", "makes a NoneType, and not a torch.nn.Module"),
         ("absent", "has no absent"),

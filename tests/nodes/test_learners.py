@@ -88,3 +88,20 @@ def test_learners_go_on_with_what_they_have_up_to_the_bound_while_rows_are_slow(
     lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
     ratios = [line["replay/ratio"] for line in lines if "replay/ratio" in line]
     assert ratios[-1] == pytest.approx(int(arrays["gradient_steps"]) * 16 / result.steps, rel=0.2)
+
+
+def test_learners_that_pull_late_stay_within_the_bound(tmp_path) -> None:
+    """Two learners have two slots each. So parameters are pulled once they are 20 - 4 steps behind."""
+    result = train(tmp_path, 1600, pace="lag", max_policy_lag=20)
+    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    lags = [line["gradients/lag_max"] for line in lines if "gradients/lag_max" in line]
+    # Those that pull at once are at most as many steps behind as there are slots.
+    assert 4 < max(lags) <= 20
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert int(arrays["applied"]) == (result.steps - 200) // 4
+
+
+def test_learners_that_step_together_may_collect_meanwhile(tmp_path) -> None:
+    result = train(tmp_path, 1600, exchange="allreduce", mini_batch_size=16)
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert int(arrays["gradient_steps"]) >= (result.steps - 200) // 4

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.ops.losses import clipped_surrogate, normalised, share_of, squared_error
+from penstock.ops.losses import clipped_surrogate, mean_by, normalised, share_of, squared_error
 
 
 def vector(*values):
@@ -69,17 +69,17 @@ def test_squared_error_by_hand():
 
 def test_normalised_by_hand():
     # 1, 2, 3: mean 2, population deviation sqrt(2/3)
-    values = normalised(vector(1.0, 2.0, 3.0), share_of(vector(1.0, 1.0, 1.0).detach()))
+    values = normalised(vector(1.0, 2.0, 3.0), mean_by(vector(1.0, 1.0, 1.0).detach()))
     assert values.tolist() == pytest.approx([-math.sqrt(1.5), 0.0, math.sqrt(1.5)], abs=1e-6)
 
 
 def test_normalised_leaves_padding_out():
-    values = normalised(vector(1.0, 3.0, 100.0), share_of(vector(1.0, 1.0, 0.0).detach()))
+    values = normalised(vector(1.0, 3.0, 100.0), mean_by(vector(1.0, 1.0, 0.0).detach()))
     assert values[:2].tolist() == pytest.approx([-1.0, 1.0])
 
 
 def test_a_single_row_is_normalised_to_zero():
-    assert normalised(vector(7.0), share_of(vector(1.0).detach())).tolist() == [0.0]
+    assert normalised(vector(7.0), mean_by(vector(1.0).detach())).tolist() == [0.0]
 
 
 def test_shapes_and_types_are_checked():

@@ -306,9 +306,10 @@ def test_an_export_is_announced_where_one_is_made(settings, noted):
 def test_what_learns_from_single_rows_has_no_memory(build):
     spaces = Spaces((("obs", VECTOR),), BOUNDED)
     with pytest.raises(
-        ConfigError, match="--model lstm has a memory, and sac learns from single rows: ppo, a2c, impala and appo"
+        ConfigError,
+        match="--model lstm has a memory, and td3 learns from single rows: r2d2, sac, ppo, a2c, impala and appo",
     ):
-        build(spaces, Body("lstm", (8,), "tanh", 8), "sac")
+        build(spaces, Body("lstm", (8,), "tanh", 8), "td3")
 
 
 BODY = Body("auto", (64, 32), "relu")

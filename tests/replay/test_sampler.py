@@ -215,9 +215,9 @@ def test_a_last_observation_in_the_row_behind_has_the_frames_of_its_episode() ->
     result = drawn(sampler, 3)
     assert result[1] == (20, 0.5, [1, 2, 3], [1, 1, 2])
     assert result[4] == (40, 0.5, [4, 4, 5], [4, 4, 4])
-    out = {name: np.zeros((3, 60, *array.shape[1:]), array.dtype) for name, array in batch(60, 3).items()}
-    sampler.sequences((3, 0), out)
-    assert [1, 2, 3] in out["obs"][2, :, :, 0].tolist()
+    out = {name: np.zeros((60, 3, *array.shape[1:]), array.dtype) for name, array in batch(60, 3).items()}
+    sampler.sequences((3, 0), {name: out[name] for name in ("obs", "reward")})
+    assert [1, 2, 3] in out["obs"][:, 2, :, 0].tolist()
 
 
 @pytest.mark.parametrize(("n_step", "reward"), [(1, 15), (3, 15 + 7.5 - 0.25 * 15)])

@@ -41,9 +41,9 @@ def lane_steps(lane: int, count: int, seed: int, same_step: bool, end: float = 0
     return steps[:count]
 
 
-def world_specs(num_steps: int, lanes: int, same_step: bool) -> list[ArraySpec]:
+def world_specs(num_steps: int, lanes: int, same_step: bool, carry: tuple[ArraySpec, ...] = ()) -> list[ArraySpec]:
     row = (ArraySpec("log_prob", (), "float32"),)
-    return list(table_specs(SPACES, row, num_steps, lanes, same_step=same_step))
+    return list(table_specs(SPACES, row, num_steps, lanes, same_step=same_step, carry=carry))
 
 
 def aligned_bytes(nbytes: int) -> Array:
@@ -53,8 +53,10 @@ def aligned_bytes(nbytes: int) -> Array:
     return memory[first : first + nbytes]
 
 
-def make_table(num_steps: int, lanes: int, writers: int, slots: int, same_step: bool) -> Table:
-    specs = world_specs(num_steps, lanes, same_step)
+def make_table(
+    num_steps: int, lanes: int, writers: int, slots: int, same_step: bool, carry: tuple[ArraySpec, ...] = ()
+) -> Table:
+    specs = world_specs(num_steps, lanes, same_step, carry)
     return Table(aligned_bytes(Table.required(specs, writers, slots)), specs, writers, slots)
 
 

@@ -41,6 +41,7 @@ SMALL = {
     "threads": 1,
 }
 TABLE = {"num_steps": 4, "min_rows": 32, "mini_batch_size": 8}
+SEQUENCES = {**TABLE, "memory_size": 8, "burn_in": 2, "learned_steps": 4, "sync_mode": "blocking"}
 RUNS = {
     "ppo": {"env": "CartPole-v1", "normalize_obs": True},
     "ppo, box": {"env": "Pendulum-v1", "normalize_obs": True, "normalize_value": True},
@@ -61,6 +62,9 @@ RUNS = {
     "dqn, image": {"algo": "dqn", "env": f"{ENVS}:EyeEnv", **TABLE},
     "apex": {"algo": "apex", "env": f"{ENVS}:IdentityEnv", **TABLE},
     "sac": {"algo": "sac", "env": "Pendulum-v1", **TABLE},
+    "sac, lstm": {"algo": "sac", "env": f"{ENVS}:RecallEnv", "model": "lstm", **SEQUENCES},
+    "r2d2": {"algo": "r2d2", "env": f"{ENVS}:BlinkEnv", "model": "lstm", "dueling": True, **SEQUENCES},
+    "r2d2, masked": {"algo": "r2d2", "env": f"{TASKS}:RecalledRanksEnv", "model": "gru", **SEQUENCES},
     "td3": {"algo": "td3", "env": "Pendulum-v1", **TABLE},
     "ddpg": {"algo": "ddpg", "env": f"{ENVS}:TargetEnv", **TABLE},
     "dsac": {"algo": "dsac", "env": f"{ENVS}:TargetEnv", **TABLE},

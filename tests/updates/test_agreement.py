@@ -10,6 +10,7 @@ import torch
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.spec import PPOConfig, spec
+from penstock.ops.losses import mean_by
 from penstock.registry import UPDATES, load
 from penstock.updates.compiled import CompiledUpdater
 from penstock.updates.eager import EagerUpdater
@@ -66,7 +67,7 @@ def reference(algorithm, state, arrays, indices, weights):
         flat = targets[name] if name in targets else views[name]
         picked = flat.reshape(-1, *flat.shape[2:])[indices]
         rows[name] = torch.from_numpy(picked).double() if picked.dtype == np.float32 else torch.from_numpy(picked)
-    rows |= algorithm.whole(rows)
+    rows |= algorithm.whole(rows, mean_by(rows["weight"]))
     phase = algorithm.phases[0]
     return {**exact, **phase.apply(exact, phase.gradients(exact, rows, {}).gradients)}
 

@@ -12,25 +12,18 @@
 
 #include "arrays.hpp"
 #include "bind_sequence.hpp"
+#include "bind_replay.hpp"
 #include "bind_rollout.hpp"
 #include "bound.hpp"
 #include "gae.hpp"
 #include "policy.hpp"
+#include "shapes.hpp"
 #include "update.hpp"
 
 namespace penstock::kernels {
 namespace {
 
 using namespace nb::literals;
-
-const Level& level_or_best(const std::optional<std::string>& name) { return name ? level(name->c_str()) : best_level(); }
-
-Elementwise elementwise_of(const std::string& name) {
-    constexpr const char* names[] = {"none", "tanh", "relu", "elu", "silu", "gelu", "sigmoid", "exp"};
-    for (std::int32_t i = 0; i < 8; ++i)
-        if (name == names[i]) return static_cast<Elementwise>(i);
-    throw std::invalid_argument("unknown elementwise function " + name);
-}
 
 Distribution distribution_of(const std::string& name) {
     if (name == "normal") return Distribution::normal;
@@ -39,25 +32,8 @@ Distribution distribution_of(const std::string& name) {
     throw std::invalid_argument("unknown distribution " + name);
 }
 
-// kind, inputs, outputs, activation
-using LayerTuple = std::tuple<std::string, std::int32_t, std::int32_t, std::string>;
 // kind, size, offset of log_std, atoms, low, high, dueling
 using HeadTuple = std::tuple<std::string, std::int32_t, std::int64_t, std::int32_t, double, double, bool>;
-using EncodingTuple = std::tuple<bool, std::int32_t, std::int64_t>;
-
-LayerKind layer_kind_of(const std::string& name) {
-    if (name == "linear") return LayerKind::linear;
-    if (name == "lstm") return LayerKind::lstm;
-    if (name == "gru") return LayerKind::gru;
-    throw std::invalid_argument("unknown layer " + name);
-}
-
-std::vector<LayerShape> layers_of(const std::vector<LayerTuple>& tuples) {
-    std::vector<LayerShape> layers;
-    for (const auto& [kind, inputs, outputs, activation] : tuples)
-        layers.push_back({inputs, outputs, elementwise_of(activation), layer_kind_of(kind)});
-    return layers;
-}
 
 Head head_of(const HeadTuple& tuple) {
     constexpr const char* names[] = {"Gaussian", "Categorical", "SquashedGaussian", "Deterministic", "EpsilonGreedy"};
@@ -70,8 +46,7 @@ Head head_of(const HeadTuple& tuple) {
 void init_policy(Policy* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
                  const std::vector<LayerTuple>& critic, const HeadTuple& head, bool normalize_obs, bool normalize_value,
                  bool masked, const std::optional<std::string>& level_name) {
-    Graph graph{{}, layers_of(actor), layers_of(critic), head_of(head), normalize_obs, normalize_value, masked};
-    for (const auto& [one_hot, width, start] : encoding) graph.encoding.push_back({one_hot, width, start});
+    Graph graph{encodings_of(encoding), layers_of(actor), layers_of(critic), head_of(head), normalize_obs, normalize_value, masked};
     new (self) Policy(std::move(graph), level_or_best(level_name));
 }
 
@@ -169,8 +144,7 @@ void init_update(Update* self, const std::vector<EncodingTuple>& encoding, const
                  double max_grad_norm, bool normalize_advantage, const std::string& optimizer, double epsilon,
                  std::int64_t rows, const std::optional<std::string>& level_name) {
     const Head head{gaussian ? HeadKind::gaussian : HeadKind::categorical, size};
-    Graph graph{{}, layers_of(actor), layers_of(critic), head, normalize_obs, normalize_value};
-    for (const auto& [one_hot, width, start] : encoding) graph.encoding.push_back({one_hot, width, start});
+    const Graph graph{encodings_of(encoding), layers_of(actor), layers_of(critic), head, normalize_obs, normalize_value};
     require(optimizer == "adam" || optimizer == "rmsprop", "the optimizer is adam or rmsprop");
     const Loss loss{clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, epsilon, normalize_advantage,
                     clip_param.has_value(), optimizer == "adam" ? Optimizer::adam : Optimizer::rmsprop};
@@ -280,6 +254,7 @@ NB_MODULE(_native, module) {
         .def("metrics", &metrics_of);
     bind_sequence(module);
     bind_rollout(module);
+    bind_replay(module);
 }
 
 }  // namespace penstock::kernels

@@ -7,12 +7,12 @@
 
 namespace penstock::replay {
 
-void PySumTree::to_fixed(const Vector<const double>& priorities) {
-    fixed_.resize(priorities.shape(0));
+void PySumTree::to_fixed(std::span<const double> priorities) {
+    fixed_.resize(priorities.size());
     touched_.resize(std::max(touched_.size(), fixed_.size()));
     std::uint64_t largest = 0;
     for (std::size_t i = 0; i < fixed_.size(); ++i) {
-        const double priority = priorities.data()[i];
+        const double priority = priorities[i];
         if (!(priority >= 0.0) || std::isinf(priority))
             throw nb::value_error(("priority " + std::to_string(priority) + " is not a number from 0 on").c_str());
         const double most = static_cast<double>(SumTree<>::priorities - 1);
@@ -31,7 +31,7 @@ void PySumTree::check_rows(std::size_t first, std::size_t count) const {
 
 void PySumTree::set(std::size_t first, std::uint64_t stamp, const Vector<const double>& priorities) {
     check_rows(first, priorities.shape(0));
-    to_fixed(priorities);
+    to_fixed({priorities.data(), priorities.shape(0)});
     const nb::gil_scoped_release released;
     tree_.set(first, stamp, fixed_, touched_);
 }
@@ -44,7 +44,7 @@ std::size_t PySumTree::update(const Vector<const std::int64_t>& rows, const Vect
     for (std::size_t i = 0; i < count; ++i)
         if (rows.data()[i] < 0 || static_cast<std::size_t>(rows.data()[i]) >= tree_.capacity())
             throw nb::index_error(("row " + std::to_string(rows.data()[i]) + " of " + std::to_string(tree_.capacity())).c_str());
-    to_fixed(priorities);
+    to_fixed({priorities.data(), priorities.shape(0)});
     const nb::gil_scoped_release released;
     return tree_.update({rows.data(), count}, {stamps.data(), count}, fixed_, touched_);
 }

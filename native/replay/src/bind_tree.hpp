@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,17 @@ class PySumTree {
                        const Vector<const double>& priorities);
     void sample(std::uint64_t seed, std::uint64_t number, const Vector<std::int64_t>& rows,
                 const Vector<std::int64_t>& stamps, const Vector<double>& probabilities);
+    // The same without Python, of rows that are in the tree.
+    std::size_t change(std::span<const std::int64_t> rows, std::span<const std::int64_t> stamps,
+                       std::span<const double> priorities) {
+        to_fixed(priorities);
+        return tree_.update(rows, stamps, fixed_, touched_);
+    }
+    [[nodiscard]] std::vector<double> read(std::span<const std::int64_t> rows) const {
+        std::vector<double> found;
+        for (const std::int64_t row : rows) found.push_back(number(tree_.leaf(static_cast<std::size_t>(row)).priority));
+        return found;
+    }
     void recover() { tree_.recover(); }
     [[nodiscard]] double total() const { return number(tree_.total()); }
     [[nodiscard]] double max_priority() const { return number(tree_.largest()); }
@@ -40,7 +52,7 @@ class PySumTree {
     static constexpr double units = 0x1p22;
 
     static double number(std::uint64_t fixed) { return static_cast<double>(fixed) / units; }
-    void to_fixed(const Vector<const double>& priorities);
+    void to_fixed(std::span<const double> priorities);
     void check_rows(std::size_t first, std::size_t count) const;
 
     memory::Buffer buffer_;

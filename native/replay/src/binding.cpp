@@ -8,4 +8,5 @@ NB_MODULE(_native, module) {
     module.doc() = "Draws from tables in shared memory.";
     penstock::replay::bind_tree(module);
     penstock::replay::bind_sampler(module);
+    penstock::replay::bind_draws(module);
 }

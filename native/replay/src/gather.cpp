@@ -48,7 +48,7 @@ void Sampler::gather_all(std::span<const Item> items, std::size_t begin, std::si
     }
 }
 
-void Sampler::gather(const Item& item, std::span<const Candidate> candidates) {
+void Sampler::gather(const Item& item, std::span<const Candidate> candidates) const {
     const auto put_all = [&](auto value_of) {
         for (const Candidate& candidate : candidates) put(item.to, candidate.position, value_of(candidate.sample));
     };
@@ -65,6 +65,15 @@ void Sampler::gather(const Item& item, std::span<const Candidate> candidates) {
                 for (const Candidate& candidate : candidates)
                     std::memcpy(item.to + candidate.position * nbytes,
                                 rows + static_cast<std::size_t>(candidate.sample.row) * nbytes, nbytes);
+            });
+        case Kind::lane:
+            return with_size(item.column->nbytes, [&](auto nbytes) {
+                for (const Candidate& candidate : candidates) {
+                    const Place& place = candidate.sample.place;
+                    const std::int64_t lane = place.slot * rows_.lanes + place.lane;
+                    std::memcpy(item.to + candidate.position * nbytes,
+                                item.column->rows + static_cast<std::size_t>(lane) * nbytes, nbytes);
+                }
             });
         case Kind::next:
             return with_size(item.column->nbytes, [&](auto nbytes) {

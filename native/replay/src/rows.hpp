@@ -20,7 +20,8 @@ struct Rows {
     std::int64_t lanes;
     std::int64_t ends;   // entries in a slot's side area
     bool same_step;      // true: the side area holds the last observations of truncated episodes; false: the next row does
-    const std::uint8_t* valid;  // [writers * slots, T + 1, lanes], and so are the next three
+    const std::uint8_t* valid;  // [writers * slots, T + 1, lanes], and so are the next four
+    const std::uint8_t* first;  // whether an episode begins with the row; nothing without a carry
     const std::uint8_t* terminated;
     const std::uint8_t* truncated;
     const float* reward;
@@ -92,16 +93,16 @@ class Chains {
     bool advance(const Window& window, Place& place) const;
 
     [[nodiscard]] int depth() const { return depth_; }
+    [[nodiscard]] float reward(std::int64_t row) const { return std::clamp(rows_.reward[row], -limit_, limit_); }
+    // The side area's entry of a truncated row, or -1.
+    [[nodiscard]] std::int64_t final_entry(std::int64_t slot, std::int64_t t, std::int64_t lane) const;
 
   private:
-    [[nodiscard]] float reward(std::int64_t row) const { return std::clamp(rows_.reward[row], -limit_, limit_); }
     // True if the next row is the first of an episode.
     [[nodiscard]] bool ends(std::int64_t row) const {
         return !rows_.valid[row] || (rows_.same_step && (rows_.terminated[row] || rows_.truncated[row]));
     }
     bool follow_steps(const Window& window, Sample& sample, Place& last) const;
-    // The side area's entry of a truncated row, or -1.
-    [[nodiscard]] std::int64_t final_entry(std::int64_t slot, std::int64_t t, std::int64_t lane) const;
     [[nodiscard]] std::int32_t neighbour(const Place& place, std::int32_t by) const;
 
     Rows rows_;

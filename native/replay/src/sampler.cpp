@@ -28,12 +28,11 @@ constexpr std::size_t lines_ahead = 4;
 
 }  // namespace
 
-Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Chains& steps,
-                 const SumTree<>* tree, const Level& level)
+Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const SumTree<>* tree,
+                 const Level& level)
     : table_(table),
       rows_(rows),
       chains_(chains),
-      steps_(steps),
       tree_(tree),
       level_(level),
       frames_(chains.depth() > 0 ? static_cast<std::size_t>(chains.depth()) + 1 : 0),
@@ -46,7 +45,7 @@ Sampler::Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains,
 
 void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                      double beta) {
-    begin(m, tree_ != nullptr);
+    begin(m, tree_ != nullptr, rows_.steps);
     Draw draw = key;
     for (draw.attempt = 0; draw.attempt < attempts && !pending_.empty(); ++draw.attempt) {
         this->draw(draw, before);
@@ -54,7 +53,9 @@ void Sampler::sample(const Draw& key, std::span<const Item> items, std::size_t m
     }
     for (; draw.attempt < attempts + searches && !pending_.empty(); ++draw.attempt) {
         look(before);
-        draw_from_all(draw);
+        stacks_.resize(2 * frames_);
+        draw_from_all(draw, [this](Candidate& tried) { return follow(tried, 0); },
+                      "nothing can be drawn: no row is valid and has its successors written");
         take(items);
     }
     if (!pending_.empty())
@@ -109,8 +110,9 @@ bool Sampler::placed(std::size_t row, Place& place) const {
 
 std::uint64_t Sampler::bits(std::size_t i) const { return words_[i] | std::uint64_t{words_[pending_.size() + i]} << 32; }
 
-void Sampler::begin(std::size_t m, bool by_priority) {
+void Sampler::begin(std::size_t m, bool by_priority, std::int64_t height) {
     m_ = m;
+    height_ = height;
     by_priority_ = by_priority;
     share_.resize(by_priority ? m : 0);
     pending_.resize(m);
@@ -137,7 +139,7 @@ void Sampler::draw_by_age() {
     std::size_t failed = 0;
     for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t age = below(bits(i), static_cast<std::uint64_t>(largest_));
-        const std::uint32_t t = below(words_[2 * count + i], static_cast<std::uint64_t>(rows_.steps));
+        const std::uint32_t t = below(words_[2 * count + i], static_cast<std::uint64_t>(height_));
         const std::uint32_t lane = below(words_[3 * count + i], lanes_.size());
         candidates_[kept].position = pending_[i];
         if (placed(age, t, lane, candidates_[kept].sample.place)) {
@@ -228,50 +230,18 @@ void Sampler::take(std::span<const Item> items) {
         gather_all(items, begin, kept);
     }
     candidates_.resize(kept);
-    check();
+    check(candidates_);
 }
 
 // A copied row counts only if no slot that it came from was being overwritten by now.
-void Sampler::check() {
+void Sampler::check(std::span<const Candidate> copied) {
     constexpr std::uint64_t unasked = ~std::uint64_t{0};
     std::fill(oldest_.begin(), oldest_.end(), unasked);
-    for (const Candidate& candidate : candidates_) {
-        if (candidate.position >= m_) continue;  // a later row of a sequence; the sequence's first row is the oldest
+    for (const Candidate& candidate : copied) {
         const auto writer = static_cast<std::size_t>(candidate.sample.place.writer);
         if (oldest_[writer] == unasked) oldest_[writer] = table_.oldest(writer);
         if (candidate.sample.first < oldest_[writer]) pending_.push_back(candidate.position);
     }
-}
-
-// For tables in which rows that can be sampled are rare, or have only a small share of all priorities. Finds all of these
-// rows, and samples from them.
-void Sampler::draw_from_all(const Draw& key) {
-    std::vector<Place> found;
-    stacks_.resize(2 * frames_);
-    Candidate tried{};
-    for (std::int64_t age = 0; age < largest_; ++age)
-        for (std::int64_t t = 0; t < rows_.steps; ++t)
-            for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
-                if (placed(static_cast<std::uint64_t>(age), static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(lane),
-                           tried.sample.place) &&
-                    follow(tried, 0))
-                    found.push_back(tried.sample.place);
-    if (found.empty())
-        throw Nothing("nothing can be drawn: no row is valid and has its successors written");
-    const std::vector<std::uint64_t> sums = sums_of(found);
-    const double total = by_priority_ ? static_cast<double>(tree_->total()) : 0.0;
-    const std::size_t count = pending_.size();
-    words_.resize(4 * count);
-    level_.draw(key, pending_.data(), count, words_.data());
-    candidates_.resize(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto above = std::upper_bound(sums.begin(), sums.end(), below(bits(i), sums.back()));
-        const auto at = static_cast<std::size_t>(above - sums.begin());
-        if (by_priority_) share_[pending_[i]] = static_cast<double>(*above - (at > 0 ? sums[at - 1] : 0)) / total;
-        candidates_[i].position = pending_[i];
-        candidates_[i].sample.place = found[at];
-    }
-    pending_.clear();
 }
 
 // Running sums of the weights of these rows: their priorities, or 1 for each row.

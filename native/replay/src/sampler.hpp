@@ -2,6 +2,7 @@
 // Knows no Python. One call at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "penstock/memory/table.hpp"
 #include "penstock/replay/level.hpp"
 #include "penstock/replay/sum_tree.hpp"
+#include "penstock/replay/below.hpp"
 #include "rows.hpp"
 
 namespace penstock::replay {
@@ -31,21 +33,19 @@ struct Column {
     bool zeros;               // frames before an episode's first are zeros; false: they repeat the first
 };
 
-enum class Kind { row, next, reward, discount, index, stamp, importance, weight };
+enum class Kind { row, next, reward, discount, index, stamp, importance, weight, lane };
 
 // One array of a batch: [m, ...] of `nbytes` each.
 struct Item {
     Kind kind;
-    const Column* column;  // for a row or a next observation
+    const Column* column;  // for a row, a next observation, or what a slot holds once for each lane
     std::byte* to;
 };
 
 class Sampler {
   public:
     // tree: leaf = flat row. Without a tree all rows are equally likely.
-    // steps: the same as chains, but with one step.
-    Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const Chains& steps, const SumTree<>* tree,
-            const Level& level);
+    Sampler(memory::Table<>& table, const Rows& rows, const Chains& chains, const SumTree<>* tree, const Level& level);
 
     // Fills a batch of m samples. Throws Nothing if no row can be sampled.
     // before: one sequence for each writer, or nothing. Only lower sequences are sampled.
@@ -53,10 +53,12 @@ class Sampler {
     void sample(const Draw& key, std::span<const Item> items, std::size_t m, std::span<const std::uint64_t> before,
                 double beta);
 
-    // Fills [length + 1, m] rows: m sequences of `length` rows of one lane, and the observation behind each. The first row
-    // of a sequence is valid. Each row's reward is that of one step. Samples uniformly, also with a tree.
-    void sample_sequences(const Draw& key, std::span<const Item> items, std::size_t m, std::size_t length,
-                          std::span<const std::uint64_t> before);
+    // Fills m sequences of `length` rows of one lane, and the observation behind each: `rows` are [m, length + 1, ...],
+    // `once` are [m, ...]. A sequence begins with row 0 of a slot. With a tree, that row's priority is the sequence's.
+    // A row's reward is that of one step. An observation is a `next`: that of the row itself, or the last one of an
+    // episode that was truncated, which has a row of its own here. Throws Nothing if no sequence can be sampled.
+    void sample_sequences(const Draw& key, std::span<const Item> rows, std::span<const Item> once, std::size_t m,
+                          std::size_t length, std::span<const std::uint64_t> before, double beta);
 
     // Fills a batch with the next m rows from a position on, oldest first. Returns the position behind them. Positions count
     // (step, lane) of all lanes from the table's beginning on. Overwritten rows are skipped.
@@ -74,8 +76,8 @@ class Sampler {
         std::uint32_t position;  // in the batch
     };
 
-    // Makes all positions of a batch of m pending.
-    void begin(std::size_t m, bool by_priority);
+    // Makes all positions of a batch of m pending. Row `height` of a slot and later ones are not sampled.
+    void begin(std::size_t m, bool by_priority, std::int64_t height);
     void look(std::span<const std::uint64_t> before);
     void draw(const Draw& key, std::span<const std::uint64_t> before);
     void draw_by_age();
@@ -86,21 +88,26 @@ class Sampler {
     [[nodiscard]] bool follow(Candidate& candidate, std::size_t kept);
     void take(std::span<const Item> items);
     void gather_all(std::span<const Item> items, std::size_t begin, std::size_t end) const;
-    [[nodiscard]] bool unroll(const Candidate& start, std::size_t length);
+    void take_sequences(std::span<const Item> rows, std::span<const Item> once, std::size_t length);
+    [[nodiscard]] bool unroll(Candidate& start, std::size_t length);
+    [[nodiscard]] bool add_row(Candidate& start, std::uint32_t position, const Place& place, std::int64_t from);
+    [[nodiscard]] bool go_on(const Window& window, Place& place, bool last) const;
+    void blank(std::span<const Item> rows) const;
     void find_in_order(std::uint64_t& position, std::size_t m);
     // Inlined by force: gcc removes calls of a function that does nothing but ask for memory.
     [[gnu::always_inline]] inline void ask_for(std::size_t begin, std::size_t end, std::span<const Item> items) const;
-    static void gather(const Item& item, std::span<const Candidate> candidates);
+    void gather(const Item& item, std::span<const Candidate> candidates) const;
     void gather_stacks(const Item& item, std::size_t begin, std::size_t end) const;
-    void check();
-    void draw_from_all(const Draw& key);
+    void check(std::span<const Candidate> copied);
+    // able: true for a candidate that can be sampled. nothing: the error if there is none.
+    template <class Able>
+    void draw_from_all(const Draw& key, const Able& able, const char* nothing);
     [[nodiscard]] std::vector<std::uint64_t> sums_of(std::span<const Place> places) const;
     [[nodiscard]] std::uint64_t bits(std::size_t i) const;
 
     memory::Table<>& table_;
     Rows rows_;
     Chains chains_;
-    Chains steps_;  // with one step, for sequences
     const SumTree<>* tree_;
     const Level& level_;
     std::size_t frames_;             // frames of the deepest stack; 0: there is no stack
@@ -109,10 +116,13 @@ class Sampler {
     std::int64_t largest_ = 0;       // window
     std::size_t m_ = 0;
     bool by_priority_ = false;
+    std::int64_t height_ = 0;
     std::vector<std::uint32_t> pending_;
     std::vector<std::uint32_t> words_;
     std::vector<Candidate> candidates_;
-    std::vector<Candidate> starts_;  // of sequences
+    std::vector<Candidate> starts_;     // of sequences
+    std::vector<std::uint32_t> blank_;  // positions in a batch of sequences whose row carries no transition
+    std::vector<std::uint32_t> last_;   // those of them that hold the last observation of a truncated episode
     std::vector<std::int64_t> stacks_;  // [candidates, 2, frames]: the frames of the row, and those of the row before the
                                         // next observation; as Chains::frames gives them
     std::vector<std::uint64_t> oldest_;
@@ -120,5 +130,35 @@ class Sampler {
     std::vector<std::size_t> found_;     // the rows at these points
     std::vector<double> share_;          // [m], each row's share of that sum
 };
+
+// For tables in which rows that can be sampled are rare, or have only a small share of all priorities. Finds all of these
+// rows, and samples from them.
+template <class Able>
+void Sampler::draw_from_all(const Draw& key, const Able& able, const char* nothing) {
+    std::vector<Place> found;
+    Candidate tried{};
+    for (std::int64_t age = 0; age < largest_; ++age)
+        for (std::int64_t t = 0; t < height_; ++t)
+            for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
+                if (placed(static_cast<std::uint64_t>(age), static_cast<std::uint32_t>(t), static_cast<std::uint32_t>(lane),
+                           tried.sample.place) &&
+                    able(tried))
+                    found.push_back(tried.sample.place);
+    if (found.empty()) throw Nothing(nothing);
+    const std::vector<std::uint64_t> sums = sums_of(found);
+    const double total = by_priority_ ? static_cast<double>(tree_->total()) : 0.0;
+    const std::size_t count = pending_.size();
+    words_.resize(4 * count);
+    level_.draw(key, pending_.data(), count, words_.data());
+    candidates_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto above = std::upper_bound(sums.begin(), sums.end(), below(bits(i), sums.back()));
+        const auto at = static_cast<std::size_t>(above - sums.begin());
+        if (by_priority_) share_[pending_[i]] = static_cast<double>(*above - (at > 0 ? sums[at - 1] : 0)) / total;
+        candidates_[i].position = pending_[i];
+        candidates_[i].sample.place = found[at];
+    }
+    pending_.clear();
+}
 
 }  // namespace penstock::replay

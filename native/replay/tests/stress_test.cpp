@@ -84,8 +84,8 @@ struct World {
     }
 
     [[nodiscard]] Rows rows() const {
-        // There are no stacks here, so the number of steps before a slot is not needed.
-        return {writers, slots, steps, lanes, ends, true, valid, terminated, truncated, reward, continues, nullptr, final_count, final_t, final_lane};
+        // There are no stacks here and no carry, so nothing says where episodes begin.
+        return {writers, slots, steps, lanes, ends, true, valid, nullptr, terminated, truncated, reward, continues, nullptr, final_count, final_t, final_lane};
     }
 
     unsigned char *heads, *tree;
@@ -175,9 +175,8 @@ void read(const World& world, std::int64_t reader, std::uint64_t seed) {
     SumTree<> tree(world.tree, all_rows, best_level().sums);
     const Rows rows = world.rows();
     const Chains chains(rows, n_step, 1.0, 0, 1.0F);
-    const Chains one(rows, 1, 1.0, 0, 1.0F);
-    Sampler uniform(table, rows, chains, one, nullptr, best_level());
-    Sampler prioritised(table, rows, chains, one, &tree, best_level());
+    Sampler uniform(table, rows, chains, nullptr, best_level());
+    Sampler prioritised(table, rows, chains, &tree, best_level());
     const Column column{reinterpret_cast<const std::byte*>(world.obs), reinterpret_cast<const std::byte*>(world.finals),
                         sizeof(Observation), 1, false};
     Batch drawn;

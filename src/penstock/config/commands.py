@@ -10,10 +10,12 @@ __all__ = [
     "CompareOptions",
     "EvalOptions",
     "ExportOptions",
+    "ModelsOptions",
     "PlotOptions",
     "ResumeOptions",
     "ServeOptions",
     "TraceOptions",
+    "TuneOptions",
     "VerifyOptions",
 ]
 
@@ -44,6 +46,30 @@ class ResumeOptions:
     run: str = _run()
     checkpoint: str | None = _checkpoint()
     log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """Options of ``penstock tune``, besides the settings of every run."""
+
+    search: tuple[str, ...] | None = _option(
+        None,
+        "what to search, such as lr=loguniform:1e-5:1e-2 or mini_batch_size=choice:64,128,256; also uniform:LOW:HIGH "
+        "and int:LOW:HIGH; for several settings, repeat the flag",
+        form="NAME=KIND:VALUES",
+        adds=True,
+    )
+    samples: int = _option(10, "number of trials", min=1)
+    scheduler: Literal["random", "asha", "pbt"] = _option(
+        "asha",
+        "random: every trial goes on to its end; asha: weak trials are stopped early; pbt: weak trials go on as "
+        "changed copies of strong ones",
+    )
+    at_once: int | None = _option(None, "most trials that run at once; left out: as many as there are cores", min=1)
+    name: str = _option("tune", "folder of the trials, in --log_dir", pattern=r"[\w.-]+", form="a name")
+    address: str | None = _option(
+        None, "the Ray cluster that runs the trials", pattern=r"\S+", form="auto or host:port"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +104,26 @@ class CompareOptions:
         pattern=r"(?s).+\.(png|svg|pdf)",
         form="a file that ends in .png, .svg or .pdf",
     )
+    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsOptions:
+    """Options of ``penstock models``. Without any, it lists the versions."""
+
+    run: str = _run()
+    pin: str | None = _option(None, "keep this version, whatever the rules of retention say", form="a version")
+    unpin: str | None = _option(None, "leave this version to the rules of retention again", form="a version")
+    clone: str | None = _option(
+        None, "make a new run of this version, beside the run; penstock resume continues it", form="a version"
+    )
+    prune: int | None = _option(
+        None,
+        "remove all versions but the latest so many, the best, pinned ones, and those of --keep_every",
+        min=1,
+    )
+    keep_every: int = _option(0, "with --prune: also keep versions whose update is a multiple of this", min=0)
+    json: bool = _option(False, "print the versions and the lineage as one JSON object")
     log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
 
 

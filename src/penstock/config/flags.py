@@ -4,14 +4,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from penstock.config.commands import ResumeOptions
+from penstock.config.commands import ResumeOptions, TuneOptions
 from penstock.config.fields import Field, field_table
+from penstock.config.rllib import renamed
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import Setting, from_settings, known_fields, preset_path, settings_of_file
 from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError, nearest
 
-__all__ = ["config_from_arguments", "options_from_arguments", "resume_from_arguments"]
+__all__ = [
+    "config_from_arguments",
+    "file_note",
+    "options_from_arguments",
+    "resume_from_arguments",
+    "tune_from_arguments",
+]
 
 Options = TypeVar("Options")
 
@@ -33,7 +40,22 @@ def config_from_arguments(argv: Sequence[str]) -> Config:
     Raises:
         ConfigError: see ``from_settings``; also an unknown preset, a file that cannot be read, a stray argument.
     """
-    line = _taken_apart(argv, field_table(RunConfig))
+    return _config(_taken_apart(argv, field_table(RunConfig)))
+
+
+def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
+    """The options of ``penstock tune ARGV``, and the config that its trials share.
+
+    Raises:
+        ConfigError: as `config_from_arguments`; also an option's value that is out of range.
+    """
+    table = field_table(TuneOptions)
+    line = _taken_apart(argv, {**field_table(RunConfig), **table})
+    config = _config(_Line(line.positionals, {name: flag for name, flag in line.flags.items() if name not in table}))
+    return _options(TuneOptions, _Line([], {name: flag for name, flag in line.flags.items() if name in table})), config
+
+
+def _config(line: _Line) -> Config:
     if line.positionals:
         raise ConfigError(f"unexpected argument {line.positionals[0]!r}; settings are written as --name value")
     preset: dict[str, Setting] = {}
@@ -41,11 +63,30 @@ def config_from_arguments(argv: Sequence[str]) -> Config:
         preset = settings_of_file(preset_path(str(line.flags["preset"].value)))
     settings = dict(preset)
     if "config" in line.flags:
-        settings |= settings_of_file(Path(str(line.flags["config"].value)).expanduser())
+        settings |= _of_file(line)[0]
     settings |= {name: flag for name, flag in line.flags.items() if name not in _SOURCES}
     if preset:
         _check_preset(str(line.flags["preset"].value), preset, settings)
     return from_settings(settings, flags=_SOURCES)
+
+
+def file_note(argv: Sequence[str]) -> str:
+    """One line on settings of RLlib in the file of ``--config``; empty if it has none.
+
+    Raises:
+        ConfigError: as `config_from_arguments`.
+    """
+    line = _taken_apart(argv, field_table(RunConfig))
+    return _of_file(line)[1] if "config" in line.flags else ""
+
+
+def _of_file(line: _Line) -> tuple[dict[str, Setting], str]:
+    """The settings of the file of ``--config``, those of RLlib under our names, and a note on these."""
+    settings = settings_of_file(Path(str(line.flags["config"].value)).expanduser())
+    named = {name: flag for name, flag in line.flags.items() if name == "algo"}
+    found = renamed({name: one.value for name, one in settings.items()}, known_fields({**settings, **named}))
+    kept = {name: one for name, one in settings.items() if name not in found.used}
+    return kept | {name: Setting(value, name, text=False) for name, value in found.values.items()}, found.note
 
 
 def _check_preset(name: str, preset: Mapping[str, Setting], settings: Mapping[str, Setting]) -> None:

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from penstock.config.schema import AUTO, Config
-from penstock.config.workers import auto_num_workers
+from penstock.config.workers import auto_num_workers, check_sharing
 
 __all__ = ["Demand", "auto_backend", "auto_threads", "available_cores", "has_compiler", "most_threads", "resolve"]
 
@@ -23,7 +23,7 @@ PARTED_FROM = 12_000_000
 times as fast as one with 256 rows in two layers of 256, and slower than one with 64 rows in two layers of 64."""
 FUSED = "fused"
 FUSED_THREADS = 2
-"""The fused update has work for two threads: the actor and the critic."""
+"""Fused updates have work for two threads: actor and critic, or the halves of a minibatch."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class Demand:
     """Gradient steps of the whole run, if it learns from a table."""
     sync_mode: str = "blocking"
     """The one that suits the algorithm."""
+    eager: bool = False
+    """Only the eager update can run it."""
+    sharing: int = 1
+    """Learners that own an equal share of the lanes each."""
 
 
 def resolve(config: Config, demand: Demand) -> Config:
@@ -50,7 +54,8 @@ def resolve(config: Config, demand: Demand) -> Config:
     cores, lock_step = available_cores(), sync_mode == "blocking"
     workers = run.num_workers
     if workers == "auto":
-        workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step)
+        workers = auto_num_workers(run.num_envs, cores, lock_step=lock_step, sharing=demand.sharing)
+    check_sharing(workers, demand.sharing)
     backend = run.backend
     if backend == AUTO:
         backend = auto_backend(run.timesteps, demand, compiler=has_compiler())
@@ -68,6 +73,8 @@ def auto_backend(timesteps: int, demand: Demand, *, compiler: bool) -> str:
     """Fused if it applies; else compiled if that saves time and there is a compiler; else eager."""
     if demand.fused:
         return FUSED
+    if demand.eager:
+        return "eager"
     if demand.gradient_steps is None:
         pays = timesteps >= COMPILED_PAYS_FROM
     else:

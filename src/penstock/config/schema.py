@@ -65,7 +65,8 @@ class RunConfig:
     )
     num_envs: int = _setting(
         8,
-        "number of environments that are stepped side by side (lanes)",
+        "number of environments that are stepped side by side (lanes); left out: the least multiple of --num_workers "
+        "that is at least 8",
         min=1,
         max=1_000_000,
         fixed="its checkpoints hold the state of so many lanes",
@@ -80,11 +81,19 @@ class RunConfig:
     sync_mode: str = _setting(
         AUTO,
         "blocking: collection and learning take turns (lock step), repeatable bit for bit; non_blocking: they overlap; "
-        "auto: non_blocking for impala and appo, which correct for older policies; else blocking",
+        "auto: non_blocking for impala and appo, which correct for older policies, and for a3c; else blocking",
         choices=(AUTO, "blocking", "non_blocking"),
         fixed="its checkpoints hold the lanes as this mode left them",
     )
     runtime: str = _setting("local", texts_of(RUNTIMES), choices=RUNTIMES.names())
+    distributed: bool = _setting(False, "use all machines of a Ray cluster: the same as --runtime ray")
+    address: str | None = _setting(
+        None,
+        "the Ray cluster: auto, or the host:port of its head; left out: the cluster that this machine belongs to, or a "
+        "new one on this machine",
+        pattern=r"\S+",
+        form="auto or host:port",
+    )
     device: str = _setting("cpu", "device of the learner", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
     backend: str = _setting(
         AUTO,
@@ -111,9 +120,29 @@ class RunConfig:
     )
     learners: int = _setting(
         1,
-        "number of learner processes, for algorithms that learn from a table; with blocking they share each minibatch",
+        "number of learner processes; with blocking, and for algorithms that learn from a stream, they share each "
+        "minibatch",
         min=1,
         max=12,
+    )
+    exchange: Literal["auto", "allreduce", "parameter_server", "gossip"] = _setting(
+        AUTO,
+        "how several learners agree; allreduce: all take each step together, down their mean gradient; "
+        "parameter_server: one node applies the gradients of all, which do not wait for each other; gossip: each takes "
+        "its own steps, and after each batch the mean of its state and its neighbours'; auto: "
+        "parameter_server where learning from a table overlaps collecting, else allreduce",
+    )
+    pace: Literal["auto", "sync", "async", "lag"] = _setting(
+        AUTO,
+        "when a learner takes newer parameters; sync: all at each step (allreduce); async: before each gradient; lag: "
+        "only when its own are so old that --max_policy_lag would drop the gradient; auto: sync or async",
+    )
+    compress: str = _setting(
+        "none",
+        "how gradients are compressed between learners (allreduce); int8: 8 bits a number; topk:RATIO: only this share "
+        "of the numbers, the largest. What is left out is added to the next gradient",
+        pattern=r"none|int8|topk:[0-9.e-]+",
+        form="none, int8 or topk:RATIO such as topk:0.01",
     )
     accumulate: int = _setting(
         1,
@@ -150,6 +179,9 @@ class RunConfig:
     )
     save_interval: int = _setting(50, "updates between checkpoints", min=1)
     keep_checkpoints: int = _setting(5, "number of latest checkpoints to keep; the best is kept as well", min=1)
+    keep_every: int = _setting(
+        0, "also keep each checkpoint whose update is a multiple of this; 0: none for that reason", min=0
+    )
     log_interval: int = _setting(10, "updates between printed lines", min=1)
     target_return: float | None = _setting(None, "stop once the last 100 training episodes average this return")
     eval_interval: int = _setting(
@@ -158,7 +190,7 @@ class RunConfig:
         "checkpoint (--save_interval), the evaluation decides whether this checkpoint is the best",
         min=0,
     )
-    eval_episodes: int = _setting(100, "greedy episodes of each evaluation", min=1)
+    eval_episodes: int = _setting(100, "greedy episodes of each evaluation; 0: none at the end of the run", min=0)
     eval_seconds: float = _setting(
         60.0,
         "seconds after which the evaluation at a run's end begins no new episode; the first 5 always begin, and every "
@@ -190,6 +222,24 @@ class RunConfig:
         "stop",
         "for NaN or infinity in observations or rewards; stop: the run ends; skip: the rollout is dropped and counted, "
         "and the lane is reset (non_blocking only)",
+    )
+    host: str = _setting(
+        "127.0.0.1",
+        "games: address to listen at; one that other machines can reach needs --token_file",
+        form="an address",
+    )
+    port: int | None = _setting(None, "games: port for HTTP; 8000 if neither port is given", min=1, max=65535)
+    tcp_port: int | None = _setting(None, "games: port for TCP", min=1, max=65535)
+    token_file: str | None = _setting(
+        None, "games: file with the accepted tokens, one a line; left out: every client is accepted", form="a file"
+    )
+    idle_seconds: float = _setting(
+        60.0,
+        "games: a session without a request for so many seconds has vanished, and its episode ends as truncated",
+        min=1,
+    )
+    keep_episodes: int = _setting(
+        0, "games: number of latest episodes to keep as files in the run's folder episodes; 0: none", min=0
     )
     trace: bool = _setting(
         False, "record when each node works and on what, for `penstock trace`; costs 1.5 MB a process"
@@ -238,6 +288,8 @@ def _check_together(run: RunConfig) -> None:
         raise ConfigError(
             "--early_stop counts evaluations during the run, and there are none; give --eval_interval as well"
         )
+    if run.eval_interval and not run.eval_episodes:
+        raise ConfigError("--eval_interval needs episodes to judge by; give --eval_episodes as well, at least 1")
     if run.bad_numbers == "skip" and run.sync_mode == "blocking":
         raise ConfigError(
             "--bad_numbers skip needs --sync_mode non_blocking: in lock step an update waits for every lane's rollout"
@@ -245,6 +297,14 @@ def _check_together(run: RunConfig) -> None:
     if run.demonstrations is None and run.demonstration_share != RunConfig.demonstration_share:
         raise ConfigError(
             "--demonstration_share needs demonstrations, and there are none; give --demonstrations as well"
+        )
+    if run.distributed and run.runtime != "ray":
+        raise ConfigError(f"--distributed True is for --runtime ray, not {run.runtime}; leave out one of the two")
+    if run.address is not None and run.runtime != "ray":
+        raise ConfigError("--address names a Ray cluster; give --distributed True as well")
+    if run.policy_placement == "node" and run.runtime == "ray":
+        raise ConfigError(
+            "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"
         )
     if run.learners > 1 and not RUNTIMES[run.runtime].processes:
         apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 PRESETS = Path(__file__).parent / "presets"
-_RETIRED = {"distributed": "false"}
-"""Settings of older versions, each with its only allowed value. They are ignored."""
+LEAST_ENVS = RunConfig.num_envs
+"""If ``num_envs`` is left out, it is the least multiple of ``num_workers`` that is at least this."""
 
 
 class Setting(NamedTuple):
@@ -130,11 +130,14 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
     run_fields = field_table(RunConfig)
     algorithm = _algorithm_of(settings)
     known = run_fields | {field.name: field for field in algorithm_fields(algorithm)}
-    settings = {name: one for name, one in settings.items() if _RETIRED.get(name) != str(one.value).lower()}
     _refuse_unknown(settings, (*known, *flags))
     if "env" not in settings:
         raise ConfigError("no environment is named; for example: --env Pendulum-v1")
     values = {name: _read(known[name], setting) for name, setting in settings.items()}
+    if "num_envs" not in values and isinstance(workers := values.get("num_workers"), int):
+        values["num_envs"] = workers * -(-LEAST_ENVS // workers)
+    if values.get("distributed") and "runtime" not in values:
+        values["runtime"] = "ray"
     own = algorithm.config(**_part(values, known.keys() - run_fields.keys()))
     return Config(RunConfig(**_part(values, run_fields)), own)
 

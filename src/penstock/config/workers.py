@@ -2,13 +2,13 @@
 
 from penstock.errors import ConfigError
 
-__all__ = ["auto_num_workers", "check_num_workers"]
+__all__ = ["auto_num_workers", "check_num_workers", "check_sharing"]
 
 OVERLAP_CORES = 2
 """Cores for learner, evaluator and the rest, if they work at the same time as the environments."""
 
 
-def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool) -> int:
+def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int = 1) -> int:
     """One process for each core, lowered until the number divides ``num_envs``.
 
     In lock step the learner waits while environments are stepped, so the environments get all cores. If collection
@@ -18,9 +18,31 @@ def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool) -> int:
         num_envs: lanes of the run.
         cores: cores that this process may run on.
         lock_step: collection and learning take turns.
+        sharing: learners that own an equal share of the processes each. There are at least so many processes.
+
+    Raises:
+        ConfigError: the lanes cannot be split evenly among the learners.
     """
+    if num_envs % sharing:
+        raise ConfigError(
+            f"--num_envs {num_envs} cannot be split evenly over --learners {sharing}: each owns a share of the lanes"
+        )
     wanted = cores if lock_step or cores <= OVERLAP_CORES else cores - OVERLAP_CORES
-    return max(count for count in range(1, min(wanted, num_envs) + 1) if num_envs % count == 0)
+    most = min(max(wanted, sharing), num_envs)
+    return max(count for count in range(sharing, most + 1, sharing) if num_envs % count == 0)
+
+
+def check_sharing(num_workers: int, sharing: int) -> None:
+    """Check that each of the learners that share a stream can own as many environment processes.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if num_workers % sharing:
+        raise ConfigError(
+            f"--num_workers {num_workers} cannot be split evenly over --learners {sharing}: each owns a share of the "
+            f"environment processes; give a multiple of {sharing}"
+        )
 
 
 def check_num_workers(num_workers: int, num_envs: int) -> None:

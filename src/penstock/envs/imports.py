@@ -44,6 +44,8 @@ def imported(whose: str, module: str) -> Any:
         EnvError: there is no such module, or it cannot be imported.
     """
     search_working_directory()
+    if not module:
+        raise EnvError(f"{whose} names no module before its colon")
     try:
         return importlib.import_module(module)
     except Exception as error:

@@ -268,5 +268,6 @@ def _picked(given: Any, path: LeafPath, leaf: Leaf, what: str) -> Any:
         try:
             given = given[key]
         except (KeyError, IndexError, TypeError):
-            raise BadDataError(f"{what} has no part {'.'.join(map(str, path))}") from None
+            name = ".".join(map(str, path))
+            raise BadDataError(f"{what} has no part {name}: give None there if all its choices are possible") from None
     return np.ones(sum(leaf.choices), np.uint8) if given is None else given

@@ -1,4 +1,4 @@
-"""Finds the factory of an environment: by Gymnasium id, ``module:attribute``, ``envpool:task``, or a callable.
+"""Finds the factory of an environment: by Gymnasium id, ``module:attribute``, ``envpool:task``, address or callable.
 
 Imports Gymnasium only to look up an id. Makes no environment.
 """
@@ -10,6 +10,7 @@ import importlib.util
 from typing import Any
 
 from penstock.envs import atari
+from penstock.envs.games import is_game
 from penstock.envs.imports import attribute_of, find_callable, imported, name_of, sendable
 from penstock.envs.legacy import declares
 from penstock.envs.recipes import made_by
@@ -36,6 +37,8 @@ def find(env: EnvReference | EnvFactory, vector: bool = False) -> EnvFactory:
     Raises:
         EnvError: it is unknown, or needs another package; in one line, with what to type.
     """
+    if is_game(env):
+        raise EnvError(f"{display_name(env)} is a game that connects to its run, so nobody else can step it")
     if isinstance(env, EnvRecipe):
         return made_by(env, find(env.env, vector), display_name(env))
     factory = _named(env, vector) if isinstance(env, str) else find_callable(env, "environment")
@@ -70,6 +73,9 @@ def note(env: EnvReference | EnvFactory) -> str:
 
 
 def _named(name: str, vector: bool) -> EnvFactory:
+    scheme, behind, address = name.partition("://")
+    if behind and ENV_PACKAGES.get(scheme) is not None:
+        return load(ENV_PACKAGES[scheme])(address)  # type: ignore[no-any-return]
     module, colon, attribute = name.rpartition(":")
     if not colon:
         return _registered(name, vector)

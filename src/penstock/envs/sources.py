@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from penstock.envs.deadline import deadline
 from penstock.envs.fields import one_line
+from penstock.envs.games import game_spaces, is_game
 from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.legacy import declares
 from penstock.envs.masks import check_mask, mask_given, with_mask
@@ -30,7 +31,8 @@ class EnvProfile:
     spaces: Spaces
     same_step: bool
     restorable: bool
-    kind: Literal["scalar", "vector"]
+    kind: Literal["scalar", "vector", "game"]
+    """``game``: it connects to the run, so nobody makes or resets it."""
     unused_mask: str | None = None
     """The field of an action mask that the environment gives and the algorithm does not use."""
 
@@ -59,6 +61,9 @@ def probe(
         EnvError: the environment is unknown, or cannot be made, reset or closed in time.
         SpaceError: a space is not supported.
     """
+    if is_game(env):
+        spaces, unused = game_spaces(env, tuple(ignore_obs), masks=masks)
+        return EnvProfile(display_name(env), spaces, same_step=False, restorable=False, kind="game", unused_mask=unused)
     name, many = display_name(env), declares(find(env, vector), "num_envs")
     with deadline(make_limit_s, f"making environment {name}"):
         # Two lanes, to find out whether lanes can be seeded one by one.

@@ -12,6 +12,7 @@ from penstock.errors import CheckpointError, nearest
 from penstock.experiments.checkpoints import list_checkpoints
 from penstock.experiments.durable import remove_folder
 from penstock.experiments.manifest import MANIFEST, Damage, parse_manifest
+from penstock.experiments.pins import pinned
 from penstock.metrics.jsonl import evaluations
 
 __all__ = ["Best", "best_checkpoint", "find_checkpoint", "prune_checkpoints"]
@@ -66,10 +67,11 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
     return paths[names.index(wanted)]
 
 
-def prune_checkpoints(run: Path, keep: int) -> None:
-    """Remove all checkpoints except the last ``keep``, the best, and those whose evaluation is not known yet.
+def prune_checkpoints(run: Path, keep: int, every: int = 0) -> None:
+    """Remove the checkpoints that no rule keeps. A checkpoint that cannot be removed stays.
 
-    An evaluation ends later than its checkpoint is written. A checkpoint that cannot be removed stays.
+    These stay: the last ``keep``; those whose update is a multiple of ``every`` (0: none); the best; pinned ones; those
+    whose evaluation is not known yet, because it ends later than its checkpoint is written.
     """
     paths = list_checkpoints(run)
     if len(paths) <= keep:
@@ -79,12 +81,18 @@ def prune_checkpoints(run: Path, keep: int) -> None:
     kept = {*paths[-keep:], *(one.path for one in standings if one.asked and one.update > last)}
     if best is not None:
         kept.add(best.path)
+    pins = pinned(run)
+    kept |= {path for path in paths if path.name in pins or (every and _update(path) % every == 0)}
     for path in paths:
         if path not in kept:
             try:
                 remove_folder(path)
             except OSError:
                 continue
+
+
+def _update(path: Path) -> int:
+    return int(path.name.removeprefix("update-"))
 
 
 def _standings(run: Path) -> list[_Standing]:

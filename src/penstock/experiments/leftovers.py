@@ -43,6 +43,8 @@ def write_failed_card(folder: RunFolder, config: Config, failure: str) -> str:
         write_card(folder, config, steps, update, None, failure=failure)
     if good is None:
         return f"it has no checkpoint; its folder: {folder.path}"
+    if not update:
+        return f"it had learned nothing; its folder: {folder.path}"
     return (
         f"its last checkpoint, update {update}, is good; to continue: penstock resume {shlex.quote(str(folder.path))}"
     )

@@ -57,6 +57,11 @@ class RunFolder:
                 path = path.with_name(f"{name}-{number}")
             return cls(path)
 
+    @property
+    def episodes(self) -> Path:
+        """Kept episodes of games."""
+        return self.path / "episodes"
+
     def make(self) -> bool:
         """Make the folder of a `fresh` run. It counts as a run once its config is written.
 

@@ -10,45 +10,40 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from penstock.algorithm import UpdaterSettings
-from penstock.memory.rounds import Joined, Rounds
+from penstock.gradient_exchange.feedback import ErrorFeedback
+from penstock.gradient_exchange.meeting import KEEPER, NAP_S, Meeting, signing
+from penstock.memory.rounds import Rounds
 from penstock.nodes.contract import Ports
+from penstock.registry import compression_of
 from penstock.types import Array, Arrays
-from penstock.updates.contract import ReplayUpdater
+from penstock.updates.contract import ReplayUpdater, Updater
 
 __all__ = ["AllReduce", "build"]
-
-NAP_S = 0.05
-"""A learner that waits for others gives a sign of life this often."""
-KEEPER = 0
-"""Index of the learner that commits the common state. If all learners die, the run goes on from its commit."""
 
 
 def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "AllReduce":
     """A node's end of the rounds ``gradients``."""
     del learners
-    sign = ports.sign()
-
-    def alive() -> bool:
-        sign[0] += 1
-        return ports.stopping()
-
-    return AllReduce(ports.rounds("gradients"), me=settings.learner, alive=alive)
+    compression = compression_of(settings.compress)
+    compressed = None if compression is None else ErrorFeedback(compression)
+    return AllReduce(ports.rounds("gradients"), me=settings.learner, alive=signing(ports), compressed=compressed)
 
 
-class AllReduce:
+class AllReduce(Meeting):
     """One learner's end.
 
     Args:
         rounds: the rounds of all learners.
         me: index of this learner.
         alive: called while the learner waits. True once the run is to end.
+        compressed: encodes gradients; ``None``: they are sent as they are.
     """
 
-    def __init__(self, rounds: Rounds, *, me: int, alive: Callable[[], bool]) -> None:
-        self._rounds = rounds
-        self._me = me
-        self._alive = alive
-        self._mean: Arrays = {}
+    def __init__(
+        self, rounds: Rounds, *, me: int, alive: Callable[[], bool], compressed: ErrorFeedback | None = None
+    ) -> None:
+        super().__init__(rounds, me=me, alive=alive)
+        self._compressed = compressed
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
         """Become one of the learners.
@@ -61,13 +56,8 @@ class AllReduce:
         """
         while True:
             seen = self._rounds.word()
-            match self._rounds.join(anew=self._me == KEEPER):
-                case Joined.FOUNDED:
-                    return dict(state)
-                case Joined.ADMITTED:
-                    told = {name: np.empty_like(values) for name, values in state.items()}
-                    self._rounds.told(told)
-                    return told
+            if (found := self.enter(state)) is not None:
+                return found
             if self._alive():
                 return None
             self._rounds.sleep(seen, NAP_S)
@@ -84,25 +74,32 @@ class AllReduce:
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
         """The mean of the gradients over all learners. See `penstock.updates.contract.Exchange`."""
-        self._rounds.arrive(list(gradients.values()), weight)
-        while True:
-            seen = self._rounds.word()
-            if self._rounds.over():
-                break
-            self._alive()
-            self._rounds.sleep(seen, NAP_S)
+        if self._compressed is None:
+            self._sent += sum(values.nbytes for values in gradients.values())
+            return self._mean_of(phase, gradients, weight)
+        # A gradient that counts nothing must not use up the error that is to be sent.
+        size = self._compressed.nbytes([values.size for values in gradients.values()])
+        sent = self._compressed.encode(phase, gradients) if weight else np.zeros(size, np.uint8)
+        self._sent += sent.nbytes
+        self._meet([sent], weight)
+        brought = self._rounds.brought(sent.nbytes)
+        total = sum(one for one, _ in brought)
         mean = {name: self._buffer(f"{phase}.{name}", values) for name, values in gradients.items()}
-        self._rounds.mean(list(mean.values()))
+        part = {name: np.empty_like(values) for name, values in gradients.items()}
+        for values in mean.values():
+            values.fill(0.0)
+        # In the order of the members, so that all get the same bits.
+        for one, payload in brought:
+            self._compressed.decode(payload, part)
+            share = np.float32(one / total if total else 0.0)
+            for name, values in mean.items():
+                np.add(values, share * part[name], out=values)
         return mean
 
     def end(self) -> None:
         """Nothing to do when a gradient step has ended."""
 
-    def leave(self) -> None:
-        """Leave the rounds. The others go on without this learner."""
-        self._rounds.remove()
-
-    def _buffer(self, name: str, values: Array) -> Array:
-        if name not in self._mean:
-            self._mean[name] = np.empty_like(values)
-        return self._mean[name]
+    def settle(self, updater: Updater) -> None:
+        """Wait until all have come to the end of a batch. Their states are equal already."""
+        del updater
+        self.mean({}, 1.0)

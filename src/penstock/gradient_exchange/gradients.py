@@ -12,7 +12,7 @@ import numpy as np
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.gradient_slot import METRICS, board_specs, name_bytes
+from penstock.nodes.learner.gradient_slot import Filling, board_specs
 from penstock.nodes.ports import BoardReader, StreamWriter
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import ReplayUpdater
@@ -42,6 +42,7 @@ def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "GradientSt
         settings.learner,
         learners,
         alive,
+        settings.pull_after,
     )
 
 
@@ -55,6 +56,7 @@ class GradientStream:
         learner: index of this learner.
         learners: number of learners.
         alive: called while the learner waits. True once the run is to end.
+        pull_after: gradient steps that its parameters may be behind before it takes newer ones.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -65,6 +67,7 @@ class GradientStream:
         learner: int,
         learners: int,
         alive: Callable[[], bool],
+        pull_after: int = 0,
     ) -> None:
         self._gradients = gradients
         self._parameters = parameters
@@ -73,12 +76,14 @@ class GradientStream:
         self._learner = learner
         self._learners = learners
         self._alive = alive
+        self._pull_after = pull_after
+        self._sent = 0
         self._version = -1
         self._step = 0
         self._slot: Arrays | None = None
         self._updater: ReplayUpdater | None = None
         self._index = -1
-        self._filled = 0
+        self._filling: Filling | None = None
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
         """Wait for the first parameters and take them. See `penstock.updates.contract.Team`."""
@@ -108,9 +113,8 @@ class GradientStream:
             self._slot["learner"][...] = self._learner
             self._slot["step"][...] = self._step
             self._slot["version"][...] = self._version
-        self._slot["parts"][...] = 0
-        self._filled = 0
-        if self._parameters.version() != self._version:
+        self._filling = Filling(self._slot, self._places)
+        if self._parameters.version() - self._version > self._pull_after:
             self._version = self._parameters.read(self._latest)
             self._slot["version"][...] = self._version
             updater.load({name: self._latest[name] for name in self._places if name != OWN_COUNT})
@@ -118,30 +122,22 @@ class GradientStream:
 
     def __call__(self, phase: str, gradients: Mapping[str, Array]) -> None:
         """Write the gradients of a phase into the slot. See `penstock.updates.contract.HandOn`."""
-        slot = self._slot
-        if slot is None:
+        if self._slot is None or self._filling is None:
             raise PenstockError("gradients were computed outside of a step")
-        for network, values in gradients.items():
-            part = int(slot["parts"])
-            slot["phase"][part] = name_bytes(phase)
-            slot["network"][part] = self._places[network]
-            slot["values"][self._filled : self._filled + values.size] = values
-            self._filled += values.size
-            slot["parts"][...] = part + 1
+        self._sent += self._filling.put(phase, gradients)
 
     def end(self) -> None:
         """End the step: hand its gradients and metrics on."""
-        if self._slot is None or self._updater is None:
+        if self._slot is None or self._updater is None or self._filling is None:
             raise PenstockError("no step has begun")
-        found = self._updater.metrics()
-        if len(found) > METRICS:
-            raise PenstockError(f"a gradient step has {len(found)} metrics, a slot holds {METRICS}: {sorted(found)}")
-        names = self._slot["metric"]
-        names[:] = 0
-        for place, (name, value) in enumerate(found.items()):
-            names[place], self._slot["metric_value"][place] = name_bytes(name), value
+        self._filling.tell(self._updater.metrics())
         self._slot = None
         self._gradients.push(self._index)
+
+    def sent(self) -> int:
+        """Bytes of gradients that this learner has handed on since the last call."""
+        sent, self._sent = self._sent, 0
+        return sent
 
     def leave(self) -> None:
         """Nothing to do: no learner waits for this one, and its half-filled slot is freed when its life ends."""

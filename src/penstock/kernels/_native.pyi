@@ -192,3 +192,88 @@ class RolloutWriter:
         self, slot: Arrays, fields: Sequence[str], same_step: bool, running_return: Array, running_length: Array
     ) -> None: ...
     def store(self, t: int, result: StepResult) -> tuple[int, ...]: ...
+
+class ReplayUpdate:
+    gradient_steps: int
+    @property
+    def phases(self) -> list[tuple[str, int, list[str]]]: ...
+    def bind(
+        self,
+        obs: Sequence[Array],
+        next_obs: Sequence[Array],
+        action: Array,
+        reward: Array,
+        discount: Array,
+        importance: Array | None,
+        weight: Array,
+        priority: Array | None,
+    ) -> None: ...
+    def load(self, name: str, values: Array) -> bool: ...
+    def store(self, name: str, values: Array) -> bool: ...
+    def refresh(self) -> None: ...
+    def steps(self, name: str) -> int: ...
+    def put_steps(self, name: str, steps: int) -> None: ...
+    def run(
+        self,
+        count: int,
+        seed: int,
+        number: int,
+        beta: float,
+        lr: Sequence[float],
+        threads: int,
+        draws: object,
+    ) -> tuple[int, str | None, str | None]: ...
+    def step(self, lr: Sequence[float], threads: int) -> None: ...
+    def find(self, phase: int, threads: int) -> None: ...
+    def apply(self, phase: int, lr: Sequence[float], threads: int) -> None: ...
+    def gradient(self, name: str, out: Array) -> None: ...
+    def put_gradient(self, name: str, values: Array) -> None: ...
+    def metrics(self) -> dict[str, float]: ...
+
+def soft_actor_critic(
+    encoding: Sequence[tuple[bool, int, int]],
+    actor: Sequence[tuple[str, int, int, str]],
+    critic: Sequence[tuple[str, int, int, str]],
+    critics: int,
+    action: int,
+    log_std_min: float,
+    log_std_max: float,
+    learns_temperature: bool,
+    target_entropy: float,
+    tau: float,
+    seeds: Sequence[int],
+    first_row: int,
+    epsilon: float,
+    level: str | None = None,
+) -> ReplayUpdate: ...
+def deterministic_actor_critic(
+    encoding: Sequence[tuple[bool, int, int]],
+    actor: Sequence[tuple[str, int, int, str]],
+    critic: Sequence[tuple[str, int, int, str]],
+    critics: int,
+    action: int,
+    policy_delay: int,
+    smoothing: float,
+    smoothing_clip: float,
+    tau: float,
+    seeds: Sequence[int],
+    first_row: int,
+    epsilon: float,
+    level: str | None = None,
+) -> ReplayUpdate: ...
+def q_learning(
+    encoding: Sequence[tuple[bool, int, int]],
+    layers: Sequence[tuple[str, int, int, str]],
+    actions: int,
+    atoms: int,
+    low: float,
+    high: float,
+    dueling: bool,
+    double_q: bool,
+    error_clip: float,
+    max_grad_norm: float,
+    least_priority: float,
+    target_every: int,
+    epsilon: float,
+    level: str | None = None,
+) -> ReplayUpdate: ...

@@ -6,6 +6,8 @@ A newcomer joins between two rounds. The first of the members admits it and give
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
+import numpy as np
+
 from penstock.memory import _native
 from penstock.memory.board import Board
 from penstock.types import Array, ArraySpec
@@ -78,9 +80,27 @@ class Rounds:
         """True if a member has arrived at the round that is not over yet."""
         return self._rounds.begun()
 
+    def founded(self) -> bool:
+        """True once the first round is over. From then on, members are admitted by others."""
+        return self._rounds.founded()
+
     def over(self) -> bool:
         """True once all members have arrived at the last round of this member."""
         return self._rounds.over()
+
+    def brought(self, nbytes: int) -> list[tuple[float, Array]]:
+        """The weight and the first bytes, uint8 ``[nbytes]``, that each member brought to the last round, in order."""
+        found = []
+        for member, weight in enumerate(self._rounds.weights()):
+            if weight >= 0.0:
+                payload = np.empty(nbytes, np.uint8)
+                self._rounds.brought(member, payload)
+                found.append((weight, payload))
+        return found
+
+    def took_part(self) -> list[int]:
+        """The members that took part in the last round, in order."""
+        return [member for member, weight in enumerate(self._rounds.weights()) if weight >= 0.0]
 
     def mean(self, into: Sequence[Array]) -> None:
         """Write the weighted mean of the last round's arrays into ``into``: the same bits for all members."""

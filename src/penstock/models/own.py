@@ -1,12 +1,13 @@
 """A user's own ``torch.nn.Module`` as the network of a policy: made, checked, and run on views of a flat vector.
 
-The module is a function of its parameters: buffers are constants, and nothing in it is random. So it runs in ``eval``
-mode, and its buffers are those of a module that is made with the seed 0, whatever the seed of the run.
+The module is a function of its parameters: buffers and frozen parameters are constants, and nothing in it is random. So
+it runs in ``eval`` mode, and its constants are those of a module that is made with the seed 0, whatever the run's seed.
 """
 
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = ["OwnForward", "called", "constant", "described", "examples", "initial
 Observation: TypeAlias = Tensor | dict[str, Tensor]
 """What ``forward`` takes."""
 _MESSAGE_LIMIT = 300
+_TORCH = Path(torch.__file__).parent
 
 
 class Answer(NamedTuple):
@@ -67,9 +69,9 @@ def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool
         ConfigError: it is no module that can be learned with; the text says why.
     """
     module = made(reference, spaces, outputs, 0)
-    named = dict(module.named_parameters())
+    named = _learned(module)
     if not named:
-        raise ConfigError(f"--model {reference}: the module has no parameters, so it cannot learn")
+        raise ConfigError(f"--model {reference}: the module has no parameters that learn")
     for name, parameter in named.items():
         if parameter.dtype != torch.float32:
             kind = str(parameter.dtype).removeprefix("torch.")
@@ -92,15 +94,20 @@ def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool
     return layer
 
 
+def _learned(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that learn, by name. One that the user has frozen (``requires_grad`` is false) is a constant."""
+    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+
+
 def initial(layer: OwnModule, seed: int) -> list[Array]:
     """The parameters of a module that is made with ``seed``, in order."""
     module = made(layer.reference, cast("Spaces", layer.spaces), layer.outputs, seed)
-    return [parameter.detach().numpy().copy() for _, parameter in module.named_parameters()]
+    return [parameter.detach().numpy().copy() for parameter in _learned(module).values()]
 
 
 @lru_cache(maxsize=8)
 def constant(layer: OwnModule) -> nn.Module:
-    """The module whose buffers and structure all calls of this process share."""
+    """The module whose structure, buffers and frozen parameters all calls of this process share."""
     module = made(layer.reference, cast("Spaces", layer.spaces), layer.outputs, 0)
     return module.requires_grad_(requires_grad=False)
 
@@ -213,8 +220,10 @@ def _named(layer: OwnModule, found: Tensor | tuple[Any, ...]) -> Answer:
 
 
 def told(error: Exception) -> str:
-    """An error of a user's code in one line, with its place."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    """An error of a user's code in one line, with its place: where the user's code calls torch, if torch raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not Path(frame.filename).is_relative_to(_TORCH)]
+    frame = (own or frames)[-1]
     text = " ".join(str(error).split())[:_MESSAGE_LIMIT]
     return f"{type(error).__name__}: {text} ({frame.filename}, line {frame.lineno})"
 
@@ -228,8 +237,10 @@ def examples(layer: OwnModule, count: int) -> tuple[list[Tensor], dict[str, Tens
         if isinstance(space, Discrete):
             values: Array = generator.integers(space.start, space.start + space.n, shape)
         else:
-            low, high = max(min(space.low), -1.0), min(max(space.high), 3.0)
-            values = generator.uniform(min(low, high), high, shape)
+            low, high = (np.resize(bound, spec.shape) for bound in (space.low, space.high))
+            # From -1 to 3, or four units at the bound that is nearest to that.
+            least, most = np.maximum(low, np.minimum(-1.0, high - 4.0)), np.minimum(high, np.maximum(3.0, low + 4.0))
+            values = generator.uniform(least, most, shape)
         fields.append(torch.as_tensor(values.astype("float32" if "float" in spec.dtype else spec.dtype)))
     return fields, {name: torch.ones(count, size) for name, size in layer.memory}
 
@@ -241,7 +252,7 @@ def _check(layer: OwnModule, module: nn.Module) -> None:
         ConfigError: an answer is not what a policy gives; the text says what it is.
     """
     say = f"--model {layer.reference}: forward"
-    parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    parameters = {name: parameter.detach() for name, parameter in _learned(module).items()}
     fields, carry = examples(layer, 3)
 
     def answered(rows: slice) -> Answer:

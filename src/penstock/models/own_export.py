@@ -56,7 +56,8 @@ def exported(layer: OwnModule) -> bytes:
             f"--model {layer.reference}: acting without torch needs the package onnxscript: "
             "pip install 'penstock[own-network]', or pass --inference torch"
         ) from error
-    parameters = [values.detach() for _, values in constant(layer).named_parameters()]
+    every = dict(constant(layer).named_parameters())
+    parameters = [every[name].detach() for name, _ in layer.parameters]
     fields, carry = examples(layer, 3)
     rows = torch.export.Dim("n", min=1)
     shapes: tuple[list[dict[int, object]], ...] = (

@@ -14,7 +14,7 @@ from penstock.policies import EpsilonGreedy, Head, Network, PolicyGraph, Squashe
 from penstock.policies.architecture import PrecisionName
 from penstock.policies.encoding import VECTOR
 
-__all__ = ["Judgement", "Policy", "action_values", "denormalised_value", "normalised_target", "squashed"]
+__all__ = ["Judgement", "Output", "Policy", "action_values", "denormalised_value", "normalised_target", "squashed"]
 
 
 class Judgement(NamedTuple):
@@ -25,6 +25,15 @@ class Judgement(NamedTuple):
     """``[n]``; in the critic's own units if values are normalised."""
     carry: dict[str, Tensor]
     """Name -> ``[m, size]``: what a policy with memory hands on, behind the last row of each lane."""
+
+
+class Output(NamedTuple):
+    """Result of a network without value for n observations."""
+
+    output: Tensor
+    """The head's outputs, ``[n, head.outputs]``."""
+    carry: dict[str, Tensor]
+    """As that of `Judgement`."""
 
 
 class Policy:
@@ -74,7 +83,14 @@ class Policy:
 
     def output(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Tensor:
         """The head's outputs ``[n, head.outputs]`` of a policy without value. See `squashed` and `action_values`."""
-        return self._actor(published[self.graph.actor.name], self.features(published, obs)).output
+        return self.unrolled(published, obs).output
+
+    def unrolled(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> Output:
+        """The head's outputs of a policy without value, and its next carry. Arguments are those of a call."""
+        memory = _memory(self.graph, obs)
+        rows = obs if memory is None or obs["first"].dim() == 1 else _flat(self.graph.fields, obs)
+        found = self._actor(published[self.graph.actor.name], self.features(published, rows), memory)
+        return Output(found.output, found.carry)
 
     def act(self, published: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """``graph.outputs``: the action; its log-probability and the value in the units of the rewards, or ``q``.
@@ -88,7 +104,8 @@ class Policy:
         """
         if not self.graph.gives_value:
             mask = None if self.graph.mask is None else inputs[self.graph.mask]
-            return _chosen(self.graph.head, self.output(published, inputs), inputs["noise"], inputs["explore"], mask)
+            output, carry = self.unrolled(published, inputs)
+            return {**_chosen(self.graph.head, output, inputs["noise"], inputs["explore"], mask), **carry}
         distribution, value, carry = self(published, inputs)
         action = distribution.sample(inputs["noise"], inputs["explore"])
         if self.graph.normalize_value:

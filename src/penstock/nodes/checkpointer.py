@@ -26,6 +26,8 @@ class CheckpointerSettings:
 
     folder: Path
     keep: int
+    keep_every: int
+    """Checkpoints whose update is a multiple of this are kept as well; 0: none for that reason."""
     manifest: dict[str, Any]
     """Facts that do not change during the run: environment, algorithm, backend, ..."""
     write_limit_s: float
@@ -72,7 +74,7 @@ class CheckpointerNode:
             if self._table is not None and settings.table_file is not None:
                 facts[MARK] = marked(settings.table_file, self._table)
             save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
-            prune_checkpoints(settings.folder, settings.keep)
+            prune_checkpoints(settings.folder, settings.keep, settings.keep_every)
         self._ports.count("checkpoints")
         self._checkpoints.release(index)
 

@@ -3,9 +3,10 @@
 The contracts of its ends of edges are in `penstock.nodes.ports`.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from penstock.memory.action_log import Position
 from penstock.memory.rounds import Rounds
@@ -23,6 +24,8 @@ from penstock.nodes.ports import (
 from penstock.types import Array, Arrays
 
 __all__ = ["Balance", "LaneStart", "Node", "Ports"]
+
+Shared = TypeVar("Shared")
 
 
 class Node(Protocol):
@@ -107,6 +110,10 @@ class Ports(Protocol):
 
     def record(self, role: str) -> RecordPort:
         """The owner's end of a record."""
+        ...
+
+    def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:
+        """The object that the nodes of a meeting share in their process. The first one makes it."""
         ...
 
     def rounds(self, role: str) -> Rounds:

@@ -75,6 +75,10 @@ class StreamReader(Protocol):
         """Give the slot back to the writers and ring their bells."""
         ...
 
+    def written(self) -> dict[int, int]:
+        """Sequence -> slot, of all slots that are pushed and not released. Writers go on meanwhile."""
+        ...
+
     def release_consumed(self, sequences: Sequence[int]) -> int:
         """Release the slots with these sequences, which an earlier life has used up. Returns how many were found."""
         ...

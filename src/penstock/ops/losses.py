@@ -3,12 +3,16 @@
 All arguments are ``[n]`` float tensors. ``share`` is each row's weight divided by the sum of weights.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = ["Surrogate", "clipped_surrogate", "huber", "normalised", "share_of", "squared_error"]
+__all__ = ["Mean", "Surrogate", "clipped_surrogate", "huber", "mean_by", "normalised", "share_of", "squared_error"]
+
+Mean: TypeAlias = Callable[[Tensor], Tensor]
+"""The weighted mean of one number for each row, ``[n] -> scalar``."""
 
 
 class Surrogate(NamedTuple):
@@ -70,11 +74,17 @@ def huber(error: Tensor, limit: float) -> Tensor:
     return inside * (size - 0.5 * inside)
 
 
-def normalised(values: Tensor, share: Tensor, epsilon: float = 1e-8) -> Tensor:
+def mean_by(weight: Tensor) -> Mean:
+    """The mean of values ``[n]`` by these weights, of any shape with n numbers."""
+    share = share_of(weight.flatten())
+    return lambda values: torch.dot(share, values)
+
+
+def normalised(values: Tensor, mean: Mean, epsilon: float = 1e-8) -> Tensor:
     """``(x - mean) / (deviation + epsilon)``, with weighted mean and population deviation."""
     _check_vector("values", values)
-    centred = values - torch.dot(share, values)
-    deviation = torch.dot(share, centred * centred).sqrt()
+    centred = values - mean(values)
+    deviation = mean(centred * centred).sqrt()
     return centred / (deviation + epsilon)
 
 

@@ -18,6 +18,9 @@ from penstock.types import BackendSpec
 
 __all__ = ["backend_of", "demand", "inference_of"]
 
+HANDED_ON = "actor_learners"
+"""The topology whose learners hand on gradients that they find on a stream."""
+
 
 def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
     """The work of an update, and its sync mode. A lower bound: convolutions use each parameter more than once."""
@@ -29,7 +32,9 @@ def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> 
     multiplications = rows * spec.policy.actor.num_parameters
     # The first mode of a topology is the one that `auto` takes.
     mode = next(iter(TOPOLOGIES[spec.topology]))
-    return Demand(_fused_applies(config, algorithm, spec), multiplications, steps, mode)
+    sharing = config.run.learners if spec.table is None else 1
+    handed_on = spec.topology == HANDED_ON
+    return Demand(_fused_applies(config, algorithm, spec), multiplications, steps, mode, handed_on, sharing)
 
 
 def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> bool:
@@ -39,16 +44,16 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
         ConfigError: the user asked for it, and it cannot.
     """
     on_cpu = config.run.device == "cpu"
-    serves = (
-        spec.table is None
-        and algorithm.supports is not None
-        and bool(load_functions(algorithm.supports)(spec.policy, config.algorithm))
-    )
+    # From a stream, the gradients do not leave the native update.
+    alone = config.run.learners == 1 or spec.table is not None
+    serves = algorithm.supports is not None and bool(load_functions(algorithm.supports)(spec.policy, config.algorithm))
     name = config.run.backend
-    if name != AUTO and UPDATES[name].native and not (on_cpu and serves):
+    if name != AUTO and UPDATES[name].native and not (on_cpu and serves and alone):
         refused = f"--algo {config.run.algo} with this model" if on_cpu else f"--device {config.run.device}"
+        if on_cpu and serves:
+            refused = f"--learners {config.run.learners}: its gradients do not leave the native update"
         raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
-    return on_cpu and serves
+    return on_cpu and serves and alone
 
 
 def inference_of(config: Config, spec: AlgorithmSpec) -> str:

@@ -12,6 +12,7 @@ from penstock.experiments.checkpoints import Checkpoint
 from penstock.experiments.demonstrations import Demonstrations, find_demonstrations
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
+from penstock.planning.games import game_settings
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import UPDATES
@@ -73,6 +74,7 @@ def plan(prepared: Prepared, folder: Path, *, quiet: bool, begin: Checkpoint | N
         quiet=quiet,
         told=prepared.told,
         demonstrations=_demonstrations(prepared),
+        games=game_settings(run, profile, prepared.env, folder),
     )
     if begin is None:
         return fresh

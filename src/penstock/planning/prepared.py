@@ -17,6 +17,7 @@ from penstock.algorithm_package import (
     check_learn,
     find_algorithm,
 )
+from penstock.config.agreement import agreement
 from penstock.config.resolve import available_cores, resolve
 from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.envs.given import Given, by_value, shape_of
@@ -27,6 +28,7 @@ from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
 from penstock.planning.backends import backend_of, demand, inference_of
+from penstock.planning.games import with_games
 from penstock.planning.table_size import with_checked_table
 from penstock.policies.architecture import kind_of
 from penstock.policies.description import inlined
@@ -115,24 +117,22 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), masks=algorithm.masks, reset_limit_s=limit)
     profile = replace(profile, name=display_name(environment))
     spec = _spec(config, algorithm, profile)
-    if run.learners > 1 and spec.table is None:
-        raise ConfigError(
-            f"--algo {run.algo} has one learner; --learners is for algorithms that learn from a table (penstock algos)"
-        )
     for name in ("table_bytes", "demonstrations"):
         if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
     if run.demonstrations is not None:
         # An absolute path, because a run may be resumed from another working directory.
         config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
+    config, of_games = with_games(config, profile, spec.topology)
     wanted = run.threads
     config = resolve(config, demand(config, algorithm, spec))
+    agreement(config.run, from_table=spec.table is not None)
     if spec.table is not None:
         spec = with_checked_table(config, spec, profile)
     name = inference_of(config, spec)
     config = replace(config, run=replace(config.run, inference=name))
     backend = backend_of(name, config, profile, algorithm, spec)
-    told = (*_fewer_threads(wanted, config.run), *_unused_mask(algorithm, profile))
+    told = (*_fewer_threads(wanted, config.run), *_unused_mask(algorithm, profile), *of_games)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
 
@@ -155,7 +155,7 @@ def _spec(config: Config, algorithm: AlgorithmPackage, profile: EnvProfile) -> A
     spec = load(algorithm.spec)(profile.spaces, config.algorithm)
     if not isinstance(spec, AlgorithmSpec):
         raise ConfigError(f"algorithm {algorithm.name}: {algorithm.spec} gives {type(spec).__name__}, no AlgorithmSpec")
-    if spec.unit == "lane":
+    if spec.unit == "lane" and spec.table is None:
         # A batch has num_envs lanes. More in a minibatch would only be padding, which costs as much as rows.
         lanes = min(spec.schedule.mini_batch_size, config.run.num_envs)
         spec = replace(spec, schedule=replace(spec.schedule, mini_batch_size=lanes))

@@ -27,8 +27,21 @@ def with_checked_table(config: Config, spec: AlgorithmSpec, profile: EnvProfile)
     if fits < table.capacity:
         table = replace(table, capacity=fits)
         given = f"--table_bytes {run.table_bytes}"
-    _check_table(schedule, table, run.num_envs, num_steps, given)
+    if table.sequences is not None:
+        # Learning begins once every lane has a sequence.
+        least = run.num_envs * _reach(table, num_steps)
+        schedule = replace(schedule, min_rows=max(schedule.min_rows, least))
+        spec = replace(spec, schedule=schedule)
+    sampled = spec.rows(schedule.mini_batch_size, num_steps)
+    _check_table(schedule, table, run.num_envs, num_steps, given, sampled)
     return replace(spec, table=table)
+
+
+def _reach(table: TableSpec, num_steps: int) -> int:
+    """How many steps of a lane a sampled unit may need, in whole rollouts where it begins with one."""
+    if table.sequences is None:
+        return table.n_step
+    return math.ceil(table.sequences.length / num_steps) * num_steps
 
 
 def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvProfile) -> int:
@@ -39,7 +52,15 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
         raise ConfigError("a table needs a config that is resolved")
     _, table = spec.replay()
     lanes, shaped = num_envs // writers, config.run.reward is not None
-    arrays = table_specs(profile.spaces, spec.row, num_steps, lanes, same_step=profile.same_step, shaped=shaped)
+    arrays = table_specs(
+        profile.spaces,
+        spec.row,
+        num_steps,
+        lanes,
+        same_step=profile.same_step,
+        shaped=shaped,
+        carry=spec.policy.carry,
+    )
     rings = Rings(arrays, writers, 1, table.priorities is not None)
     rows = num_envs * num_steps
     enough = range(1, math.ceil(table.capacity / rows) + 2)
@@ -48,7 +69,9 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
     return max(0, slots - 1) * rows
 
 
-def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_steps: int, given: str) -> None:
+def _check_table(  # noqa: PLR0917 - facts of one run
+    schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_steps: int, given: str, sampled: int
+) -> None:
     """Check that the table holds enough rows for its minibatches.
 
     Args:
@@ -57,22 +80,24 @@ def _check_table(schedule: ReplaySchedule, table: TableSpec, num_envs: int, num_
         num_envs: lanes of the run.
         num_steps: steps of each lane in one rollout.
         given: the flag that sets the table's size and its value, for the error text.
+        sampled: rows of a minibatch.
 
     Raises:
         ConfigError: the table holds too few rows.
     """
-    rows, reach = num_envs * num_steps, num_envs * table.n_step
+    rows, steps = num_envs * num_steps, _reach(table, num_steps)
+    reach = num_envs * steps
     least = max(schedule.min_rows, 2 * rows, reach + rows)
     if table.capacity < least:
         why = f"learning begins at {schedule.min_rows:,} rows, and rows come {rows:,} at a time"
         if least == reach + rows:
-            why = f"{table.n_step} steps of {num_envs} lanes are {reach:,} rows, and {rows:,} more come at a time"
+            why = f"{steps} steps of {num_envs} lanes are {reach:,} rows, and {rows:,} more come at a time"
         raise ConfigError(f"{given} keeps too few rows: {why}; at least {least} must fit")
     if math.ceil(schedule.min_rows / rows) * rows < reach:
         raise ConfigError(
             f"--min_rows {schedule.min_rows} is too few: by then none of {num_envs} lanes has {table.n_step} steps "
             f"(--n_step); give at least {reach}"
         )
-    if schedule.mini_batch_size > table.capacity:
+    if sampled > table.capacity:
         more = f"more than the {table.capacity:,} rows that {given.partition(' ')[0]} keeps"
-        raise ConfigError(f"--mini_batch_size {schedule.mini_batch_size} is {more}")
+        raise ConfigError(f"--mini_batch_size {sampled} is {more}")

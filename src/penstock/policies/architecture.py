@@ -79,13 +79,17 @@ def actor_critic(
     return PolicyGraph(trunk.encoding, actor, critic, head, normalize_obs, normalize_value, mask=spaces.mask)
 
 
-def squashed_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGraph:
+def squashed_actor(spaces: Spaces, body: Body, algorithm: str, *, memory: bool = False) -> PolicyGraph:
     """An actor with a `SquashedGaussian` head and no value. Its first policy is nearly ``tanh(noise)``.
+
+    ``memory`` says whether the algorithm can learn a network with a memory.
 
     Raises:
         SpaceError: it does not serve these spaces. The text names ``algorithm`` and the algorithms that do.
     """
-    return _actor(spaces, body, algorithm, SquashedGaussian(_size_of(spaces.action, algorithm)), gain=0.01)
+    return _actor(
+        spaces, body, algorithm, SquashedGaussian(_size_of(spaces.action, algorithm)), gain=0.01, memory=memory
+    )
 
 
 def deterministic_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGraph:
@@ -98,7 +102,15 @@ def deterministic_actor(spaces: Spaces, body: Body, algorithm: str) -> PolicyGra
 
 
 def q_network(
-    spaces: Spaces, body: Body, algorithm: str, *, dueling: bool, atoms: int, low: float, high: float
+    spaces: Spaces,
+    body: Body,
+    algorithm: str,
+    *,
+    dueling: bool,
+    atoms: int,
+    low: float,
+    high: float,
+    memory: bool = False,
 ) -> PolicyGraph:
     """Action values with an `EpsilonGreedy` head.
 
@@ -110,6 +122,7 @@ def q_network(
         atoms: 1, or the number of logits for each action.
         low: value of the first atom.
         high: value of the last atom.
+        memory: the algorithm can learn a network with a memory.
 
     Raises:
         SpaceError: as for `squashed_actor`.
@@ -122,25 +135,33 @@ def q_network(
         if dueling:
             raise ConfigError(f"--model {body.model} gives the action values itself: leave --dueling off")
         own = _own(spaces, body, head.outputs, gives_value=False)
-        if own.memory:
+        if own.memory and not memory:
             raise _no_memory(body, algorithm)
         return PolicyGraph(_raw(spaces), Network("actor", (own,)), None, head, gives_value=False, mask=spaces.mask)
-    return _actor(spaces, body, algorithm, head, gain=1.0, dueling=Dueling(head.n, atoms) if dueling else None)
+    last = Dueling(head.n, atoms) if dueling else None
+    return _actor(spaces, body, algorithm, head, gain=1.0, dueling=last, memory=memory)
 
 
 def _actor(
-    spaces: Spaces, body: Body, algorithm: str, head: Head, *, gain: float, dueling: Dueling | None = None
+    spaces: Spaces,
+    body: Body,
+    algorithm: str,
+    head: Head,
+    *,
+    gain: float,
+    dueling: Dueling | None = None,
+    memory: bool = False,
 ) -> PolicyGraph:
     """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     if _is_own(body):
         raise ConfigError(
-            f"--model {body.model} is for ppo, a2c, impala, appo, dqn and apex: {algorithm} has critics that see "
+            f"--model {body.model} is for ppo, a2c, impala, appo, dqn, apex and r2d2: {algorithm} has critics that see "
             "actions as well"
         )
     trunk = _trunk(spaces, body)
     outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
     network = _network("actor", trunk, outputs, body, gain=gain, dueling=dueling)
-    if network.carry:
+    if network.carry and not memory:
         raise _no_memory(body, algorithm)
     if network.dropout:
         raise ConfigError(f"--model: dropout is for ppo, a2c, impala and appo; {algorithm} learns without it")
@@ -149,7 +170,7 @@ def _actor(
 
 _OF_NETWORKS = ("hidden_sizes", "activation", "layer_norm", "dropout", "init", "memory_size", "share_memory")
 """Settings that a module of one's own does not see."""
-_OF_MEMORY = ("memory_size", "share_memory")
+_OF_MEMORY = ("memory_size", "share_memory", "burn_in", "learned_steps")
 
 
 def check_network_settings(graph: PolicyGraph, config: Any) -> None:  # noqa: ANN401 - each algorithm has its own
@@ -179,7 +200,7 @@ def export_note(config: Config) -> str:
 
 def _no_memory(body: Body, algorithm: str) -> ConfigError:
     model = "of this table" if body.model.startswith("{") else body.model
-    others = "ppo, a2c, impala and appo can use it"
+    others = "r2d2, sac, ppo, a2c, impala and appo can use it"
     return ConfigError(f"--model {model} has a memory, and {algorithm} learns from single rows: {others}")
 
 

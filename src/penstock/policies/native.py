@@ -8,7 +8,7 @@ from penstock.policies.heads import Categorical, Composed, EpsilonGreedy, Gaussi
 from penstock.policies.layers import GRU, LSTM, Activation, Dueling, Layer, Linear
 from penstock.policies.network import Network
 
-__all__ = ["layout_of", "supports", "supports_update"]
+__all__ = ["layers_of", "layout_of", "supports", "supports_learning", "supports_update"]
 
 
 def supports(graph: PolicyGraph) -> bool:
@@ -46,6 +46,20 @@ def supports_update(graph: PolicyGraph) -> bool:
     own = tuple((name, size) for name, size, _ in graph.actor.free)
     separate = graph.critic is not None and own == free and not graph.critic.free
     return separate and not graph.carry and graph.mask is None and supports(graph)
+
+
+def supports_learning(graph: PolicyGraph, *others: Network) -> bool:
+    """True if the native updates from a table can train the actor of ``graph`` and the ``others``, its critics.
+
+    They train linear layers, and a dueling layer at the end of the actor. They know no carry and no mask.
+    """
+    plain = all(not other.branches and not other.free and _alternates(other.layers) for other in others)
+    return plain and not graph.carry and not graph.actor.free and graph.mask is None and supports(graph)
+
+
+def layers_of(network: Network) -> tuple[tuple[str, int, int, str], ...]:
+    """The layers of a network in the form that the kernels take: kind, inputs, outputs, activation."""
+    return _network(network).layers
 
 
 def layout_of(graph: PolicyGraph) -> PolicyLayout:

@@ -102,7 +102,7 @@ def trunk_of(spaces: Spaces, body: Body) -> Trunk:
         fields = ", ".join(name for name, _ in spaces.seen)
         least = NATURE_SIDE if chosen.encoder == "nature_cnn" else RESNET_SIDE
         wanted = f"a uint8 image of at least {least} x {least}"
-        raise SpaceError(f"{chosen.encoder} needs {wanted}, not {fields}: pass --model mlp")
+        raise SpaceError(f"{chosen.encoder} needs {wanted}, not {fields}: pass --model {chosen.memory or 'mlp'}")
     if images:
         trunk = _joined(spaces, body, chosen, [name for name, _ in images])
     else:

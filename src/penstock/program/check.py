@@ -6,6 +6,7 @@ from penstock.program.graph import (
     Ask,
     Board,
     Edge,
+    Meeting,
     Program,
     Record,
     RemoteAnswer,
@@ -68,8 +69,8 @@ def _edge(program: Program, edge: Edge) -> list[str]:
             faults.append(f"table {edge.name} needs at least two slots for each writer")
     if isinstance(edge, Board) and edge.max_lag is not None and edge.max_lag < 0:
         faults.append(f"board {edge.name} has a negative lag")
-    if isinstance(edge, Ask):
-        faults += _ask(program, edge)
+    faults += _ask(program, edge) if isinstance(edge, Ask) else []
+    faults += _meeting(program, edge) if isinstance(edge, Meeting) else []
     if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
         faults.append(f"action log {edge.name} needs at least one lane and one action")
     if isinstance(edge, Rounds) and len(edge.members) < 2:
@@ -80,6 +81,11 @@ def _edge(program: Program, edge: Edge) -> list[str]:
             f"edge {edge.name} has field {name} twice" for name in sorted({n for n in fields if fields.count(n) > 1})
         ]
     return faults
+
+
+def _meeting(program: Program, meeting: Meeting) -> list[str]:
+    groups = sorted({node.group for node in program.nodes if node.name in meeting.nodes})
+    return [f"nodes of {meeting.name} meet in one process, but are in {', '.join(groups)}"] if len(groups) > 1 else []
 
 
 def _ask(program: Program, ask: Ask) -> list[str]:

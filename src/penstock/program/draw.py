@@ -6,6 +6,7 @@ from penstock.program.graph import (
     Board,
     Edge,
     LocalAnswer,
+    Meeting,
     Program,
     Record,
     RemoteAnswer,
@@ -35,9 +36,9 @@ def _edge(edge: Edge) -> str:
         case Stream():
             size = sum(spec.nbytes for spec in edge.arrays)
             ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
-            return (
-                f"stream {edge.name:<12} {ends}: {edge.slots} slots of {bytes_text(size)}, when full: {edge.when_full}"
-            )
+            seen = f", seen by {_names(edge.viewers)}" if edge.viewers else ""
+            slots = f"{edge.slots} slots of {bytes_text(size)}"
+            return f"stream {edge.name:<12} {ends}: {slots}, when full: {edge.when_full}{seen}"
         case Table():
             size = sum(spec.nbytes for spec in edge.arrays)
             ends = f"{_names(edge.writers)} -> {_names(edge.readers)}"
@@ -56,6 +57,8 @@ def _edge(edge: Edge) -> str:
         case Rounds():
             size = sum(spec.nbytes for spec in edge.state)
             return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer gets {bytes_text(size)}"
+        case Meeting():
+            return f"meet   {edge.name:<12} {_names(edge.nodes)}: in one process"
         case ActionLog():
             ends = f"{edge.writer} -> {_names(edge.readers)}"
             return f"log    {edge.name:<12} {ends}: {edge.lanes} lanes, {edge.capacity} actions each"

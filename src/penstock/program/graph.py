@@ -8,6 +8,7 @@ Kinds of edge:
 - An *ask* edge carries questions to a policy, and its answers.
 - In *rounds* several learners average arrays.
 - A *record* holds what a learner has committed. Its successor reads it.
+- At a *meeting*, nodes of one process share an object.
 - An *action log* holds what restores the episodes of an environment node. Its successor reads it.
 """
 
@@ -28,6 +29,7 @@ __all__ = [
     "Board",
     "Edge",
     "LocalAnswer",
+    "Meeting",
     "Minibatch",
     "NodeSpec",
     "Program",
@@ -90,6 +92,8 @@ class Stream:
     slots: int
     when_full: Literal["wait", "drop"]
     """What a writer does when no slot is free: wait (back-pressure), or drop its item and count it."""
+    viewers: tuple[str, ...] = ()
+    """Nodes that look into slots which the reader has taken, while it holds them. They take and free none."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,15 @@ class Rounds:
     """The state that a newcomer gets. Arrays of a round have at most as many elements as its float32 arrays."""
 
 
-Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds
+@dataclass(frozen=True)
+class Meeting:
+    """Nodes of one placement group share an object in their process. Nothing of it is in shared memory."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds | Meeting
 
 
 @dataclass(frozen=True)
@@ -227,6 +239,8 @@ class Program:
     """A dead process is started again at most so often without progress in between. 0: its death ends the run."""
     stall_limit_s: float = math.inf
     """A run without progress for so many seconds ends."""
+    address: str | None = None
+    """The cluster that runs the program, for a runtime that needs one. ``None``: the runtime finds or starts one."""
 
     def node(self, name: str) -> NodeSpec:
         """The node with this name.
@@ -267,7 +281,11 @@ class Program:
 def ends(edge: Edge) -> Iterator[str]:
     """Names of all nodes that an edge joins."""
     match edge:
-        case Stream() | Table():
+        case Stream():
+            yield from edge.writers
+            yield from edge.readers
+            yield from edge.viewers
+        case Table():
             yield from edge.writers
             yield from edge.readers
         case Board() | ActionLog():
@@ -282,6 +300,8 @@ def ends(edge: Edge) -> Iterator[str]:
             yield from edge.readers
         case Rounds():
             yield from edge.members
+        case Meeting():
+            yield from edge.nodes
 
 
 def file_of_table(program: Program) -> tuple[Path, Rings] | None:

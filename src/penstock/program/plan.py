@@ -7,6 +7,7 @@ from typing import Any, Literal
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.experiments.demonstrations import Demonstrations
+from penstock.games.settings import GamesSettings
 from penstock.nodes.contract import LaneStart
 from penstock.policies import PolicyGraph
 from penstock.registry import UpdateBackend
@@ -41,7 +42,7 @@ class Plan:
     reward: str | bytes | None
     """The own reward, as a name or pickled. ``None``: the environment's rewards."""
     spaces: Spaces
-    kind: Literal["scalar", "vector"]
+    kind: Literal["scalar", "vector", "game"]
     """Whether each lane is stepped by its own call, or all lanes by one call."""
     same_step: bool
     own_cores: bool
@@ -59,6 +60,8 @@ class Plan:
     checkpoint: Path | None = None
     resumed_update: int = 0
     resumed_steps: int = 0
+    games: GamesSettings | None = None
+    """Where games connect; ``None``: the environments are stepped by the run."""
     quiet: bool = False
     """No display, files only."""
     told: tuple[str, ...] = ()
@@ -79,7 +82,7 @@ class EvaluationPlan:
     """Name of the environment, for messages."""
     env: EnvReference
     spaces: Spaces
-    kind: Literal["scalar", "vector"]
+    kind: Literal["scalar", "vector", "game"]
     """Whether each lane is stepped by its own call, or all lanes by one call."""
     policy: PolicyGraph
     inference: BackendSpec

@@ -25,7 +25,8 @@ def rollout_specs(
         same_step: the source resets in the same step. Last observations of truncated episodes then need a side area.
         shaped: the run has an own reward. Its episodes then have two returns.
         carry: the arrays that the policy hands on from row to row, for one lane. A slot has them for row 0, for the
-            last observations of truncated episodes, and for the row behind the rollout (``lane_carry``).
+            row behind the rollout (``lane_carry``), and for the last observations of truncated episodes if rows have
+            values.
     """
     steps, ends = num_steps + 1, num_steps * lanes
     rows = (
@@ -40,7 +41,9 @@ def rollout_specs(
         *row,
     )
     # Side areas are filled from the front. Pages behind the last episode's end are never touched and cost no memory.
-    lasts = (*spaces.obs_specs(), *carry) if same_step else ()
+    # The carry before a last observation is needed for its value only.
+    judged = carry if any(part.name == "value" for part in row) else ()
+    lasts = (*spaces.obs_specs(), *judged) if same_step else ()
     final = tuple(ArraySpec(f"final.{s.name}", (ends, *s.shape), s.dtype) for s in lasts)
     return (
         *(spec.within(steps, lanes) for spec in rows),
@@ -65,14 +68,21 @@ def rollout_specs(
 
 
 def table_specs(
-    spaces: Spaces, row: tuple[ArraySpec, ...], num_steps: int, lanes: int, *, same_step: bool, shaped: bool = False
+    spaces: Spaces,
+    row: tuple[ArraySpec, ...],
+    num_steps: int,
+    lanes: int,
+    *,
+    same_step: bool,
+    shaped: bool = False,
+    carry: tuple[ArraySpec, ...] = (),
 ) -> tuple[ArraySpec, ...]:
     """The arrays of one slot of a table: those of a rollout, and how its lanes continue the writer's slot before.
 
     Of stacked observations, a row keeps only the newest frame. The other frames are in the rows before.
     """
     return (
-        *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step, shaped=shaped),
+        *rollout_specs(spaces.newest(), row, num_steps, lanes, same_step=same_step, shaped=shaped, carry=carry),
         # For each lane: whether row 0 continues row T of the writer's slot before, and how many steps its episode has
         # before row 0.
         ArraySpec("continues", (lanes,), "bool"),

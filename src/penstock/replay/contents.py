@@ -14,7 +14,7 @@ from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["contents", "contents_bytes", "restore", "sampled_parts", "transfer"]
 
-_OF_LANE = ("continues", "steps_before")
+_JOINING = ("continues", "steps_before")
 _PLACES = ("final_slot", "final_t", "final_lane")
 _PART_BYTES = 64 << 20
 """At most so many bytes are copied from one table to another at a time."""
@@ -41,7 +41,7 @@ def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) ->
 
 def contents_bytes(specs: Sequence[ArraySpec], slots: int) -> int:
     """Most bytes that the rows of so many slots (of all writers) take in ``contents``, without side areas."""
-    fields = {*_row_fields(specs)}
+    fields = {*_row_fields(specs), *_carry(specs)}
     return slots * sum(spec.nbytes for spec in specs if spec.name in fields)
 
 
@@ -49,7 +49,7 @@ def sampled_parts(table: Table, index: int) -> list[Array]:
     """The parts of a slot that are sampled, as contiguous views. The slot's checksum covers them."""
     number = int(table.arrays["final_count"][index])
     places = [table.arrays[name][index, :number] for name in (*_PLACES[1:], *_final_fields(table))]
-    whole = (*_row_fields(table.specs), *_OF_LANE, "final_count")
+    whole = (*_row_fields(table.specs), *_of_lane(table.specs), "final_count")
     return [*(table.arrays[name][index, ...] for name in whole), *places]
 
 
@@ -110,7 +110,7 @@ def _copied(table: Table, ends: Sequence[int], count: int, tree: SumTree | None)
     arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table.specs)}
     # A restored ring begins at the same place: which row is sampled by priority depends on where it lies.
     arrays["sequence"] = np.array(max(ends), np.int64)
-    for name in _OF_LANE:
+    for name in _of_lane(table.specs):
         arrays[name] = np.concatenate([table.arrays[name][place] for place in places], axis=1)
     arrays |= _finals(table, places)
     if tree is not None:
@@ -133,7 +133,7 @@ def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: 
             table.arrays[name][places] = arrays[name][dropped:, :, own]
         # Older than any rollout: a successor of this writer reads the state of its lanes from the learner's record.
         table.arrays["rollout"][places] = -1
-        for name in _OF_LANE:
+        for name in _of_lane(table.specs):
             table.arrays[name][places] = arrays[name][dropped:, own]
         _restore_finals(table, writer, arrays, dropped, places)
         if table.checksums is not None:
@@ -163,7 +163,7 @@ def _check(table: Table, arrays: Arrays, *, ranked: bool) -> None:
     """
     steps, lanes = table.arrays["valid"].shape[1], table.writers * table.arrays["valid"].shape[2]
     wanted = {name: ((steps, lanes, *table.arrays[name].shape[3:]), name) for name in _row_fields(table.specs)}
-    wanted |= {name: ((lanes,), name) for name in _OF_LANE}
+    wanted |= {name: ((lanes, *table.arrays[name].shape[2:]), name) for name in _of_lane(table.specs)}
     wanted |= {name: ((), name) for name in _PLACES[1:]} | {"final_slot": ((), "final_t")}
     wanted |= {name: (table.arrays[name].shape[2:], name) for name in _final_fields(table)}
     for name, (shape, like) in wanted.items():
@@ -195,9 +195,18 @@ def _row_fields(specs: Sequence[ArraySpec]) -> list[str]:
         spec.name
         for spec in specs
         if spec.shape[:2] == rows
-        and spec.name not in _OF_LANE
-        and not spec.name.startswith(("final", "episode_", "lane_"))
+        and spec.name not in _JOINING
+        and not spec.name.startswith(("final", "episode_", "lane_", "carry."))
     ]
+
+
+def _of_lane(specs: Sequence[ArraySpec]) -> list[str]:
+    """The fields that a slot holds once for each lane, ``[lanes, ...]``: what joins slots, and the carry."""
+    return [*_JOINING, *_carry(specs)]
+
+
+def _carry(specs: Sequence[ArraySpec]) -> list[str]:
+    return [spec.name for spec in specs if spec.name.startswith("carry.")]
 
 
 def _readable(table: Table, taken: Sequence[int]) -> int:

@@ -25,6 +25,8 @@ class Ranking:
     """``module:function``: ``(slot, config) -> priorities [T, lanes]``; ``None``: the largest priority so far."""
     config: Any
     """The algorithm's hyper-parameters."""
+    sequences: bool = False
+    """Only row 0 of each lane has a priority, which is that of the sequence that begins there."""
 
 
 def tree_of(table: Table, ranks: Array) -> SumTree:
@@ -33,9 +35,12 @@ def tree_of(table: Table, ranks: Array) -> SumTree:
 
 
 def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: int) -> None:
-    """Give the rows of a newly filled slot their first priorities. Rows without a transition get 0."""
+    """Give the rows of a newly filled slot their first priorities. Rows that nothing is sampled from get 0."""
     valid = slot["valid"].copy()
     valid[-1] = False
+    if ranking.sequences:
+        # A sequence may begin with a row that is not valid: the rows behind it are.
+        valid[0], valid[1:] = True, False
     if ranking.initial is None:
         first = np.full(valid.shape, tree.max_priority() or FIRST)
     else:

@@ -13,11 +13,11 @@ from penstock.replay import _native
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Arrays, Stack
 
-__all__ = ["RowSampler", "Sampler"]
+__all__ = ["RowSampler", "Sampler", "SequenceSampler"]
 
 
 class RowSampler(Protocol):
-    """Fills minibatches, for one thread at a time: a `Sampler`, or several that share each minibatch."""
+    """Fills minibatches, for one thread at a time: a `Sampler` or `SequenceSampler`, or several that share each."""
 
     def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
         """As `Sampler.sample`."""
@@ -39,6 +39,9 @@ class Sampler:
     - at a truncated row, with the episode's last observation,
     - before a row that is not valid, with that row's observation,
     - at row T of a slot that the next slot does not continue.
+
+    Attributes:
+        native: the native sampler, for native code of `replay`.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class Sampler:
         missing = [field for field in (*fields, *stack) if field not in table.arrays or field not in fields]
         if missing or not fields:
             raise KeyError(f"the table has no observation field {missing}")
-        self._sampler = _native.Sampler(
+        self.native = _native.Sampler(
             table.heads,
             table.arrays,
             table.writers,
@@ -119,26 +122,34 @@ class Sampler:
             ResourceError: no row can be sampled.
             ValueError: an array's dtype or shape does not fit.
         """
-        self._sampler.sample(key[0], key[1], out, before, beta)
+        self.native.sample(key[0], key[1], out, before, beta)
 
-    def sequences(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None) -> None:
-        """Fill m sequences of L consecutive rows of one lane, all equally likely, for recurrent learners.
+    def sequences(
+        self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0
+    ) -> None:
+        """Fill m sequences of L consecutive rows of one lane, for policies with memory.
 
-        The first row is valid. Episodes may end and begin within a sequence. Rewards are those of one step, whatever
-        ``n_step`` is. No sequence goes from a slot into one that does not continue it.
+        - A sequence begins with row 0 of a slot, because the slot has the carry before that row. With a tree, the
+          priority of this row is that of the sequence.
+        - Episodes may end and begin within a sequence. The last observation of a truncated episode has a row of its
+          own, also if the source resets in the same step.
+        - Where the next slot does not continue the lane, row T of the slot fills the rest.
+        - Rewards are those of one step, whatever ``n_step`` is.
 
         Args:
             key: as for `sample`.
-            out: name -> ``[L + 1, m, ...]``, names as for `sample`, and ``valid``. Row L is the observation after the
-                sequence. It is not valid, and its other fields mean nothing.
+            out: name -> ``[m, L + 1, ...]``, contiguous: the fields of a row, ``reward`` and ``valid``. A row that is
+                not valid has only an observation; row L is such a row. Also ``[m, ...]``: the ``carry.*`` before the
+                first row, and ``index``, ``stamp`` and ``importance`` of it.
             before: as for `sample`.
+            beta: as for `sample`.
 
         Raises:
             KeyError: ``out`` holds an unknown name.
-            ResourceError: no row can be sampled.
+            ResourceError: no sequence can be sampled.
             ValueError: an array's dtype or shape does not fit.
         """
-        self._sampler.sequences(key[0], key[1], out, before)
+        self.native.sequences(key[0], key[1], out, before, beta)
 
     def in_order(self, position: int, out: Arrays, before: Sequence[int] | None = None) -> int:
         """Fill a batch with the next m rows that can be sampled, oldest first: by step, then by lane.
@@ -154,4 +165,27 @@ class Sampler:
         Raises:
             ResourceError: the table does not hold m more rows yet.
         """
-        return self._sampler.in_order(position, out, before)
+        return self.native.in_order(position, out, before)
+
+
+class SequenceSampler:
+    """Fills minibatches with sequences, and says which of their rows are learned from.
+
+    Args:
+        sampler: of the table.
+        burn_in: rows at the front of each sequence that nothing is learned from.
+    """
+
+    def __init__(self, sampler: Sampler, burn_in: int) -> None:
+        self._sampler = sampler
+        self._burn_in = burn_in
+
+    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
+        """As `Sampler.sequences`, with ``valid`` among the names, and ``weight`` float32 ``[m, L]``.
+
+        ``weight`` is 1 for a valid row behind the burn-in, and 0 for all others.
+        """
+        self._sampler.sequences(key, {name: array for name, array in out.items() if name != "weight"}, before, beta)
+        weight = out["weight"]
+        weight[...] = out["valid"][:, :-1]
+        weight[:, : self._burn_in] = 0.0

@@ -4,30 +4,15 @@ A warden starts the workers, by forks of templates where it can. They inherit fi
 from a file.
 """
 
-import contextlib
-import time
-
-from penstock.errors import NodeError
 from penstock.memory.segment import Segment
-from penstock.processes.interrupts import Interrupts
 from penstock.processes.starts import Processes
-from penstock.processes.worker import WorkerSpec
+from penstock.processes.supervision import supervised
 from penstock.program.check import check
-from penstock.program.graph import Program, Record
-from penstock.scheduler.lives import Restart, describe
-from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
-from penstock.scheduler.recovery import recover
-from penstock.scheduler.supervisor import Limits, State, Supervisor
-from penstock.wiring.edges import Wiring, placement
+from penstock.program.graph import Program
+from penstock.scheduler.outcome import Outcome
+from penstock.wiring.edges import Wiring
 
 __all__ = ["launch"]
-
-TICK_S = 0.1
-"""The supervisor checks the processes at least this often. A bell wakes it sooner."""
-START_LIMIT_S = 120.0
-"""Longest time from the start of a process to the first sign of life of its nodes, imports included."""
-DRAIN_LIMIT_S = 120.0
-END_LIMIT_S = 10.0
 
 
 def launch(program: Program, processes: Processes) -> Outcome:
@@ -44,102 +29,8 @@ def launch(program: Program, processes: Processes) -> Outcome:
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
     wiring.attach(segment.bytes)
-    signs = SharedSigns(wiring, program)
     try:
-        with Interrupts() as interrupts:
-            nodes = Nodes(program, wiring, segment, processes, signs)
-            for group in program.groups:
-                nodes.start(group)
-            supervisor = Supervisor(
-                nodes,
-                signs,
-                last=tuple(program.node(name).group for name in program.ends_with),
-                limits=Limits(DRAIN_LIMIT_S, END_LIMIT_S, program.max_restarts, program.stall_limit_s),
-                tell=nodes.note,
-                now=time.monotonic(),
-            )
-            _supervise(supervisor, interrupts, wiring)
-        if supervisor.failure is not None:
-            ended = supervisor.failure
-            raise NodeError(ended.group, ended.detail or describe(ended))
-        return Outcome(final_record(wiring, program), interrupts.count > 0, wiring.table())
+        return supervised(program, wiring, segment, processes)
     finally:
         processes.clear()
         segment.close()
-
-
-def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -> None:
-    """Supervise the processes until the run has ended. One interrupt ends it in order, a second one at once."""
-    while True:
-        seen = wiring.bells.word(0)
-        now = time.monotonic()
-        if interrupts.count > 1 or (interrupts.count and not _committed(wiring)):
-            # A second interrupt, or nothing is committed that a checkpoint could hold.
-            supervisor.kill()
-        elif interrupts.count:
-            supervisor.stop(now)
-        if supervisor.tick(now) is State.ENDED:
-            return
-        # Nobody rings when a process exits, and ending should take milliseconds. So the wait is short then.
-        wiring.bells.wait(0, seen, TICK_S if supervisor.state is State.RUNNING else 0.005)
-
-
-def _committed(wiring: Wiring) -> bool:
-    """True if a node has committed a record since this start of the run, or if the program has no records."""
-    records = [wiring.record(edge.name) for edge in wiring.edges() if isinstance(edge, Record)]
-    return not records or any(record.number() >= 0 for record in records)
-
-
-class Nodes:
-    """Starts, restarts and recovers the processes of a program's nodes; implements ``supervisor.ProcessTable``."""
-
-    def __init__(
-        self, program: Program, wiring: Wiring, segment: Segment, processes: Processes, signs: SharedSigns
-    ) -> None:
-        self._program = program
-        self._wiring = wiring
-        self._segment = segment
-        self._processes = processes
-        self._signs = signs
-        self._number = 0
-        self._lives: dict[str, tuple[int, ...]] = {node.name: () for node in program.nodes}
-        """Node -> its incarnations so far. A number is used once in a run."""
-        self.exits = processes.exits
-        self.running = processes.running
-        self.stacks = processes.stacks
-        self.kill = processes.kill
-
-    def start(self, group: str) -> None:
-        """Start the process of a placement group. Each of its nodes gets a new incarnation."""
-        part = placement(self._program, group)
-        former = {node.name: self._lives[node.name] for node in part.nodes}
-        for node in part.nodes:
-            self._number += 1
-            self._lives[node.name] += (self._number,)
-        own = {node.name: self._lives[node.name][-1] for node in part.nodes}
-        self._signs.expect(group, START_LIMIT_S)
-        threads = max(node.threads for node in part.nodes)
-        imports = tuple(dict.fromkeys(name for node in part.nodes for name in node.imports))
-        self._processes.start(self._segment, WorkerSpec(part, own, former), threads, imports)
-
-    def recover(self, group: str) -> bool:
-        """Recover what the dead process of a group held."""
-        own = {node.name: self._lives[node.name][-1] for node in self._program.members(group)}
-        return recover(self._wiring, self._program, group, own)
-
-    def note(self, restart: Restart) -> None:
-        """Write a restart into the counters, from which the monitor reports it, and its traceback into a file."""
-        self._keep(restart)
-        for node in self._program.members(restart.ended.group):
-            self._wiring.counters.set(node.name, "ended_by", restart.ended.status)
-            self._wiring.counters.set(node.name, "uptime_ms", int(restart.uptime_s * 1e3))
-            self._wiring.counters.set(node.name, "restarts", restart.number)
-        self._wiring.bells.ring_all()
-
-    def _keep(self, restart: Restart) -> None:
-        ended, file = restart.ended, self._program.deaths
-        if file is None or not ended.detail:
-            return
-        # The run does not need this file, so a full disk must not end it.
-        with contextlib.suppress(OSError), file.open("a", encoding="utf-8") as log:
-            log.write(f"{ended.group}, restart {restart.number}:\n{ended.detail.rstrip()}\n\n")

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.envs.actions import batched, cutter
+from penstock.envs.actions import cutter
 from penstock.envs.fields import one_line
-from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError, UsageError
+from penstock.serving.observations import array_of, fields_of, formed
 from penstock.types import (
     ActionSpace,
     Array,
@@ -93,7 +93,7 @@ class Policy(ABC):
         Raises:
             UsageError: ``lanes`` is no whole number of at least 1.
         """
-        if not isinstance(lanes, int) or lanes < 1:
+        if not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1:
             raise UsageError(f"a session has 1 lane or more, not {one_line(lanes)}")
         return PolicySession(self, lanes)
 
@@ -127,40 +127,11 @@ class Policy(ABC):
 
     def batch(self, action: Array) -> Any:  # noqa: ANN401
         """Actions ``[n, ...]`` of a session in the form of the action space: an array, or a dict or tuple of arrays."""
-        return batched(self.spaces.action, action) if isinstance(self.spaces.action, Composite) else action
+        return formed(self.spaces.action, action)
 
     def fields(self, obs: Any, action_mask: Any = None) -> tuple[Arrays, bool]:  # noqa: ANN401
         """Observation fields ``[n, ...]`` with the action mask, and whether a batch was given."""
-        fields: Arrays = {}
-        batched = False
-        mask = self.spaces.mask
-        for spec in self.spaces.obs_specs():
-            if spec.name == mask:
-                continue
-            values = _array(_pick(obs, spec.name), spec)
-            batched = values.ndim == len(spec.shape) + 1
-            if values.shape[int(batched) :] != spec.shape:
-                raise BadDataError(
-                    f"{spec.name} has shape {list(values.shape)}, "
-                    f"wanted {list(spec.shape)} or a batch {['n', *spec.shape]}"
-                )
-            fields[spec.name] = np.ascontiguousarray(values if batched else values[None])
-        counts = {len(values) for values in fields.values()}
-        if len(counts) > 1:
-            raise BadDataError(f"the fields of an observation are batches of different sizes: {sorted(counts)}")
-        for name, space in self.spaces.seen:
-            _check_inside(name, space, fields[name])
-        if mask is None and action_mask is not None:
-            raise BadDataError("this policy was trained without action masks: it cannot leave choices out")
-        if mask is not None:
-            given = _pick(obs, mask) if action_mask is None and mask != IN_INFO else action_mask
-            if given is None:
-                raise BadDataError(
-                    "this policy chooses by a mask: pass action_mask, which the environment has in its info"
-                )
-            (count,) = counts
-            fields[mask] = mask_rows(self.spaces.action, given, count if batched else None, mask)
-        return fields, batched
+        return fields_of(self.spaces, obs, action_mask)
 
 
 class PolicySession:
@@ -185,10 +156,18 @@ class PolicySession:
     def carry(self, carry: Mapping[str, Array]) -> None:
         own = self._lanes.carry
         wanted = {name: values.shape for name, values in own.items()}
+        if not isinstance(carry, Mapping):
+            raise BadDataError(f"the carry is {one_line(carry)}, this session needs the arrays {one_line(wanted)}")
         given = {name: np.shape(values) for name, values in carry.items()}
         if given != wanted:
             raise BadDataError(f"the carry has the arrays {one_line(given)}, this session needs {one_line(wanted)}")
-        for name, values in carry.items():
+        found = {
+            name: array_of(carry[name], ArraySpec(name, kept.shape, kept.dtype.name)) for name, kept in own.items()
+        }
+        for name, values in found.items():
+            if not np.isfinite(values).all():
+                raise BadDataError(f"the carry {name} holds NaN or infinity")
+        for name, values in found.items():
             own[name][...] = values
 
     def act(self, obs: Any, first: Any = False, action_mask: Any = None) -> Any:  # noqa: ANN401
@@ -226,51 +205,6 @@ class PolicySession:
         if len(self._first):
             self._lanes.act(given)
         return self._lanes.environment_action
-
-
-def _array(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
-    """Convert to an array of the field's dtype. Only float precision may be lost."""
-    try:
-        found = np.asarray(given)
-    except ValueError:
-        found = np.array(given, object)
-    # Checked, because numpy would read numbers from text.
-    if found.dtype.kind not in "biuf":
-        raise BadDataError(f"{spec.name} is {one_line(given)}, which is no array of numbers")
-    with np.errstate(invalid="ignore", over="ignore"):
-        values = found.astype(spec.dtype)
-    if values.dtype.kind != "f" and not np.array_equal(values, found):
-        raise BadDataError(f"{spec.name} is {one_line(given)}, which does not fit {spec.dtype}")
-    return values
-
-
-def _check_inside(name: str, space: Space, values: Array) -> None:
-    """Raise BadDataError for NaN, infinity, or a number outside its Discrete space."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise BadDataError(f"{name} holds NaN or infinity")
-    if (
-        isinstance(space, Discrete)
-        and values.size
-        and not (space.start <= values.min() and values.max() < space.start + space.n)
-    ):
-        raise BadDataError(
-            f"{name} is {one_line(values)}, outside its space {space.start} .. {space.start + space.n - 1}"
-        )
-
-
-def _pick(obs: Any, field: str) -> Any:  # noqa: ANN401
-    """The part of an observation for ``field``: ``obs``, or ``obs.<name>`` in mappings and tuples."""
-    rest = field.partition(".")[2]
-    while rest:
-        # A list is not searched, because it may be a batch of observations.
-        parts = obs.items() if isinstance(obs, Mapping) else enumerate(obs) if isinstance(obs, tuple) else ()
-        # A key may hold dots itself.
-        found = [(f"{key}.", part) for key, part in parts if f"{rest}.".startswith(f"{key}.")]
-        if not found:
-            raise BadDataError(f"the observation lacks {field}")
-        key, obs = max(found, key=lambda one: len(one[0]))
-        rest = f"{rest}."[len(key) :].removesuffix(".")
-    return obs
 
 
 def _short(space: Space | ActionSpace) -> str:

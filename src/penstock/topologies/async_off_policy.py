@@ -4,6 +4,7 @@ If cores are short, the learner goes first, as with a stream. Several learners d
 ``learner`` owns the parameters and applies the gradients of the others.
 """
 
+from penstock.config.agreement import agreement
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
@@ -21,18 +22,22 @@ SLOTS = 2
 
 def build(plan: Plan) -> Program:
     """The graph of ``off_policy`` without waiting for versions."""
-    if plan.run.learners > 1:
-        return _apart(plan)
+    agreed = agreement(plan.run, from_table=True)
+    if plan.run.learners > 1 and agreed.exchange == "parameter_server":
+        return _apart(plan, agreed.pace)
     schedule, _ = plan.learning.spec.replay()
     return replayed(plan, max_lag=None, order="by_arrival", niceness=NICENESS, reuse=schedule.reuse)
 
 
-def _apart(plan: Plan) -> Program:
+def _apart(plan: Plan, pace: str) -> Program:
     run, spec = plan.run, plan.learning.spec
     learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
     team = "penstock.gradient_exchange.gradients:build"
     finder, applier = required(plan, plan.learning.update.finder), required(plan, plan.learning.update.applier)
-    steps = [step_settings(plan, number, 1, finder, team) for number in range(run.learners)]
+    # Gradients that wait when one is handed on are applied before it, and make it so much older.
+    waiting = SLOTS * run.learners
+    pull_after = max(0, run.max_policy_lag - waiting) if pace == "lag" else 0
+    steps = [step_settings(plan, number, 1, finder, team, pull_after=pull_after) for number in range(run.learners)]
     schedule, _ = spec.replay()
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
@@ -60,7 +65,7 @@ def _apart(plan: Plan) -> Program:
         NICENESS,
         (
             # The gradients of one step of a follower, to be applied once.
-            Stream("gradients", learners, ("learner",), slot_specs(spec.shared()), SLOTS * run.learners, "wait"),
+            Stream("gradients", learners, ("learner",), slot_specs(spec.shared()), waiting, "wait"),
             # The state after these steps; for each learner, its last gradients that were applied or dropped.
             Board("parameters", "learner", learners, board_specs(spec.shared(), run.learners)),
         ),

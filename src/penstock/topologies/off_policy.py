@@ -31,6 +31,7 @@ from penstock.topologies.training import (
     env_names,
     keeper_settings,
     learner_imports,
+    learner_names,
     part_rows,
     required,
     updater_settings,
@@ -120,7 +121,15 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     run, spec = plan.run, plan.learning.spec
     _, kept = spec.replay()
     lanes = run.num_envs // plan.num_workers
-    rollout = table_specs(plan.spaces, spec.row, plan.num_steps, lanes, same_step=plan.same_step, shaped=plan.shaped)
+    rollout = table_specs(
+        plan.spaces,
+        spec.row,
+        plan.num_steps,
+        lanes,
+        same_step=plan.same_step,
+        shaped=plan.shaped,
+        carry=spec.policy.carry,
+    )
     rows = run.num_envs * plan.num_steps
     # One slot more than the capacity, because the slot that is being filled cannot be sampled.
     slots = max(ahead, math.ceil(kept.capacity / rows)) + 1
@@ -128,7 +137,8 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     file = RunFolder(plan.folder).table_path if large else None
     ranking = None
     if kept.priorities is not None:
-        ranking = Ranking(kept.priorities.alpha, spec.initial_priority, plan.learning.algorithm_config)
+        config, sequences = plan.learning.algorithm_config, kept.sequences is not None
+        ranking = Ranking(kept.priorities.alpha, spec.initial_priority, config, sequences)
     found = Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file)
     if run.table_bytes is not None and (need := found.rings.nbytes) > run.table_bytes:
         raise ConfigError(
@@ -144,9 +154,11 @@ def limiter(plan: Plan, reuse: float) -> RateLimiter:
     return RateLimiter(schedule.min_rows, schedule.updates_per_step, tolerance=2 * rows, reuse=reuse)
 
 
-def step_settings(plan: Plan, learner: int, sharing: int, update: str, team: str | None) -> StepSettings:
+def step_settings(
+    plan: Plan, learner: int, sharing: int, update: str, team: str | None, *, pull_after: int = 0
+) -> StepSettings:
     """Settings of one learner's gradient steps; ``sharing`` learners share each minibatch."""
-    updater = updater_settings(plan, learner, sharing)
+    updater = updater_settings(plan, learner, sharing, pull_after=pull_after)
     return StepSettings(update, updater, plan.run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
 
 
@@ -154,8 +166,9 @@ def minibatch(plan: Plan, sharing: int) -> Minibatch:
     """Memory that one of ``sharing`` learners needs for its rows of a minibatch and for its networks' outputs."""
     part = part_rows(plan, sharing)
     sampled = part * plan.run.accumulate * sum(spec.nbytes for spec in plan.learning.spec.sampled(plan.spaces))
-    held = sampled * buffer_count(sampled, plan.run.device) + part * activation_bytes(plan)
-    return Minibatch(plan.learning.spec.schedule.mini_batch_size, held)
+    rows = plan.learning.spec.rows(part, plan.num_steps)
+    held = sampled * buffer_count(sampled, plan.run.device) + rows * activation_bytes(plan)
+    return Minibatch(plan.learning.spec.rows(plan.learning.spec.schedule.mini_batch_size, plan.num_steps), held)
 
 
 def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
@@ -164,10 +177,6 @@ def _demonstrations(plan: Plan) -> DemonstrationSettings | None:
         return None
     # Fields of acting that this algorithm does not learn from may be missing: Ape-X may learn from a table of DQN.
     row = tuple(part for part in plan.learning.spec.row if part.name in plan.learning.spec.minibatch)
-    slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step)
+    carry = plan.learning.spec.policy.carry
+    slot = table_specs(plan.spaces, row, found.num_steps, found.num_envs, same_step=plan.same_step, carry=carry)
     return DemonstrationSettings(found.checkpoint, slot, plan.run.demonstration_share)
-
-
-def learner_names(count: int) -> tuple[str, ...]:
-    """Names of the learners. The first one is the keeper."""
-    return ("learner", *(f"learner.{number}" for number in range(1, count)))

@@ -33,6 +33,7 @@ from penstock.program.graph import (
     Board,
     Edge,
     LocalAnswer,
+    Meeting,
     NodeSpec,
     Program,
     Record,
@@ -50,6 +51,7 @@ __all__ = [
     "env_names",
     "keeper_settings",
     "learner_imports",
+    "learner_names",
     "part_rows",
     "policy_imports",
     "required",
@@ -61,6 +63,10 @@ __all__ = [
 ACTION_LOG_CAPACITY = 10_000
 OPEN_LIMIT_S = 300.0
 """Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
+
+
+GAMES = "games"
+"""Name of the node that games connect to, of its process, and of the meeting of lanes and sessions."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ class Pattern:
     """Niceness of the environment processes."""
     together: tuple[Edge, ...] = ()
     """Edges between several learners."""
+    policy_readers: tuple[str, ...] = ()
+    """Learners that take their parameters from board ``policy``."""
 
 
 def env_names(plan: Plan) -> tuple[str, ...]:
@@ -120,7 +128,13 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         # The commit record. A new learner continues from it, and new environment nodes read the state of their lanes.
         Record("learner", "learner", record, envs),
         # Parameters and statistics, to all nodes that act.
-        Board("policy", "learner", (*envs, *policies, *evaluators), spec.published(), pattern.max_lag),
+        Board(
+            "policy",
+            "learner",
+            (*envs, *policies, *pattern.policy_readers, *evaluators),
+            spec.published(),
+            pattern.max_lag,
+        ),
         # Actions for observations, written into the rows.
         Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
         # Committed records, to disk.
@@ -134,8 +148,11 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
             Stream("evaluations", ("learner",), evaluators, request, 1, "drop"),
             Board("evaluation", "evaluator", ("learner",), VERDICT),
         ]
+    if plan.games is not None:
+        # Each lane is handed to a session.
+        edges.append(Meeting(GAMES, (*envs, GAMES)))
     nodes = [
-        *(_env(plan, worker, lanes, pattern.niceness) for worker in range(plan.num_workers)),
+        *_sources(plan, lanes, pattern.niceness),
         *(_policy(plan, name, stacks) for name in policies),
         *pattern.learners,
         *(_evaluator(plan) for _ in evaluators),
@@ -148,8 +165,21 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         ends_with=("learner",),
         max_restarts=run.max_restarts,
         stall_limit_s=run.stall_timeout,
+        address=run.address,
         trace=RunFolder(plan.folder).trace if run.trace else None,
         deaths=RunFolder(plan.folder).deaths,
+    )
+
+
+def _sources(plan: Plan, lanes: int, niceness: int) -> tuple[NodeSpec, ...]:
+    """The nodes that write rollouts: environment nodes; or the lanes of games, and the node that games connect to."""
+    nodes = tuple(_env(plan, worker, lanes, niceness) for worker in range(plan.num_workers))
+    if plan.games is None:
+        return nodes
+    imports = policy_imports(plan.run, plan.learning.inference)
+    return (
+        *(replace(node, kind="game_lane", group=GAMES) for node in nodes),
+        NodeSpec(GAMES, "games", plan.games, group=GAMES, niceness=niceness, imports=imports),
     )
 
 
@@ -186,7 +216,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
     )
 
 
-def step_limit_s(run: RunConfig, kind: Literal["scalar", "vector"], lanes: int) -> float:
+def step_limit_s(run: RunConfig, kind: Literal["scalar", "vector", "game"], lanes: int) -> float:
     """Longest silence of a node that steps environments: one step of a scalar one, or one call for all lanes."""
     return run.env_timeout * (lanes if kind == "vector" else 1)
 
@@ -231,6 +261,11 @@ def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
     return NodeSpec(name, "policy_node", settings, group=name, imports=imports)
 
 
+def learner_names(count: int) -> tuple[str, ...]:
+    """Names of the learners that step together. The first one is the keeper."""
+    return ("learner", *(f"learner.{number}" for number in range(1, count)))
+
+
 def learner_imports(plan: Plan) -> tuple[str, ...]:
     """Modules of a learner process that take seconds to import: torch and its compiler."""
     return () if plan.learning.update.native else _imports(plan.run, plan.learning.update.stream)
@@ -259,7 +294,7 @@ def keeper_settings(plan: Plan) -> KeeperSettings:
     )
 
 
-def updater_settings(plan: Plan, learner: int, sharing: int) -> UpdaterSettings:
+def updater_settings(plan: Plan, learner: int, sharing: int, *, pull_after: int = 0) -> UpdaterSettings:
     """Settings of one learner's updater. If learners share each minibatch, it takes its part of the rows."""
     schedule = replace(plan.learning.spec.schedule, mini_batch_size=part_rows(plan, sharing))
     return UpdaterSettings(
@@ -271,6 +306,8 @@ def updater_settings(plan: Plan, learner: int, sharing: int) -> UpdaterSettings:
         threads=plan.learner_threads,
         seed=plan.run.seed,
         learner=learner,
+        compress=plan.run.compress,
+        pull_after=pull_after,
         accumulate=plan.run.accumulate,
     )
 
@@ -286,9 +323,12 @@ def part_rows(plan: Plan, sharing: int) -> int:
     if rest:
         sharers = [f"{sharing} learners"] * (sharing > 1) + [f"{plan.run.accumulate} parts"] * (plan.run.accumulate > 1)
         if plan.learning.spec.unit == "lane":
+            what, steps = ("whole lanes", "num_steps")
+            if plan.learning.spec.table is not None:
+                what, steps = ("sequences", "learned_steps")
             raise ConfigError(
-                f"a minibatch of {size} whole lanes cannot be split evenly over {' of '.join(sharers)}: "
-                f"--mini_batch_size / --num_steps are its lanes, which must be a multiple of {count}"
+                f"a minibatch of {size} {what} cannot be split evenly over {' of '.join(sharers)}: "
+                f"--mini_batch_size / --{steps} are their number, which must be a multiple of {count}"
             )
         raise ConfigError(
             f"--mini_batch_size {size} cannot be split evenly over {' of '.join(sharers)}; give a multiple of {count}"
@@ -350,7 +390,15 @@ def _evaluator(plan: Plan) -> NodeSpec:
 
 def _checkpointer(plan: Plan, rollouts: Edge) -> NodeSpec:
     table, file = (rollouts.name, rollouts.file) if isinstance(rollouts, Table) else (None, None)
-    settings = CheckpointerSettings(plan.folder, plan.run.keep_checkpoints, plan.manifest, OPEN_LIMIT_S, table, file)
+    settings = CheckpointerSettings(
+        plan.folder,
+        plan.run.keep_checkpoints,
+        plan.run.keep_every,
+        plan.manifest,
+        OPEN_LIMIT_S,
+        table,
+        file,
+    )
     return NodeSpec("checkpointer", "checkpointer", settings, group="monitor")
 
 

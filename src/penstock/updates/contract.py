@@ -5,11 +5,15 @@ which is also an `Exchange` or a `HandOn`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from penstock.kernels.steps import StepKeys
+from penstock.replay.draws import TableDraws
+from penstock.replay.sampler import Sampler
+from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 
-__all__ = ["Applier", "Exchange", "HandOn", "ReplayUpdater", "Team", "Updater"]
+__all__ = ["Applier", "DrawingUpdater", "Exchange", "HandOn", "Members", "ReplayUpdater", "Team", "Updater"]
 
 
 class Updater(Protocol):
@@ -46,6 +50,10 @@ class Updater(Protocol):
 class Exchange(Protocol):
     """How several learners agree on a gradient. Called once for each phase that has one, before the step."""
 
+    def mean(self, arrays: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
+        """The exact weighted mean of a few float32 over all learners, such as moments of advantages."""
+        ...
+
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
         """The gradient that all learners step down; valid until the next call.
 
@@ -66,7 +74,7 @@ class HandOn(Protocol):
 
 
 class ReplayUpdater(Protocol):
-    """Holds a learner's state on its device and learns from minibatches sampled from a table: eager or compiled.
+    """Holds a learner's state on its device and learns from minibatches sampled from a table.
 
     There are two kinds. One applies its gradients, alone or as agreed with other learners. The other hands them on: it
     keeps the state that it was given and only counts gradient steps.
@@ -111,8 +119,44 @@ class ReplayUpdater(Protocol):
         ...
 
 
+@runtime_checkable
+class DrawingUpdater(Protocol):
+    """A `ReplayUpdater` that can sample for itself: a learner that is alone takes many gradient steps in one call."""
+
+    def draw_from(self, sampler: Sampler, places: Arrays, tree: SumTree | None, alpha: float) -> TableDraws:
+        """Sample by this sampler in `learn_many`.
+
+        Args:
+            sampler: of the table.
+            places: ``index`` and ``stamp``, int64 ``[m]``, filled with each minibatch.
+            tree: the priorities of the table's rows; ``None``: they have none.
+            alpha: power of the priorities that the phases compute.
+
+        Returns:
+            The draws: which slots they sample from, and the priorities that they have changed.
+        """
+        ...
+
+    def learn_many(self, keys: StepKeys, most: int, progress: float) -> int:
+        """Take at least one and at most ``most`` gradient steps, each with a minibatch of its own.
+
+        Args:
+            keys: sampling keys.
+            most: number of gradient steps.
+            progress: in [0, 1]; drives schedules.
+
+        Returns:
+            How many steps were taken.
+
+        Raises:
+            ResourceError: no row can be sampled.
+            BadDataError: a priority is infinite or NaN.
+        """
+        ...
+
+
 class Applier(Protocol):
-    """Holds a state on its device and applies gradients that other learners have computed: eager or compiled."""
+    """Holds a state on its device and applies gradients that other learners have computed."""
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state (initial, or of a checkpoint)."""
@@ -132,6 +176,44 @@ class Applier(Protocol):
         ...
 
 
+class Members(Exchange, Protocol):
+    """What a learner from a stream knows of the others. All take the gradient steps of a batch together.
+
+    The keeper is the learner that commits. It alone admits others, and only between two batches.
+    """
+
+    def enter(self, state: Mapping[str, Array]) -> Arrays | None:
+        """Try to become a member.
+
+        Args:
+            state: the state with which this learner would begin.
+
+        Returns:
+            The state with which it begins. ``None``: it has to wait; call this again.
+        """
+        ...
+
+    def admit(self, state: Mapping[str, Array]) -> None:
+        """Make members of the learners that wait. They begin with ``state``. Only for the keeper."""
+        ...
+
+    def settle(self, updater: Updater) -> None:
+        """End a batch together: wait for all, and change the state as all have agreed on."""
+        ...
+
+    def sent(self) -> int:
+        """Bytes that this learner has sent to others since the last call, to agree on steps."""
+        ...
+
+    def lost(self) -> bool:
+        """True once the keeper has gone. What was learned since its last commit counts for nothing."""
+        ...
+
+    def leave(self) -> None:
+        """Leave. The others go on without this learner."""
+        ...
+
+
 class Team(Protocol):
     """What a learner knows of the others: when it may go on. It is also an ``Exchange`` or a ``HandOn``."""
 
@@ -148,6 +230,10 @@ class Team(Protocol):
 
     def begin(self, updater: ReplayUpdater) -> bool:
         """True if the next gradient step may begin now. May load a newer state into the updater."""
+        ...
+
+    def sent(self) -> int:
+        """Bytes of gradients that this learner has sent since the last call."""
         ...
 
     def end(self) -> None:

@@ -6,11 +6,12 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from penstock.ops.losses import Mean, mean_by
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["Inbox", "Whole", "in_parts"]
 
-Whole: TypeAlias = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+Whole: TypeAlias = Callable[[Mapping[str, Tensor], Mean], Mapping[str, Tensor]]
 """As `penstock.algorithm.Algorithm.whole`."""
 
 
@@ -81,7 +82,7 @@ class Inbox:
             raise ValueError(f"a minibatch of {rows} rows is not {self._parts} of {self._size}")
         here = {name: self._send(name, torch.from_numpy(values)) for name, values in minibatch.items()}
         if self._whole is not None:
-            here |= self._whole(here)
+            here |= self._whole(here, mean_by(here["weight"]))
         return in_parts(here, self._parts)
 
     def weighed(self, minibatch: Mapping[str, Array]) -> tuple[list[dict[str, Tensor]], list[float]]:

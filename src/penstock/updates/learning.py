@@ -1,7 +1,7 @@
 """Updaters of learners from a table, over any `Stepper`: one learns, one hands its gradients on, one applies them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from torch import Tensor
 
@@ -9,9 +9,10 @@ from penstock.types import Array, Arrays
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import Inbox
 
-__all__ = ["Applier", "Finder", "Learner", "Stepper"]
+__all__ = ["Applier", "Finder", "Learner", "Parts", "Stepper"]
 
-Parts = Sequence[Mapping[str, Tensor]]
+Parts: TypeAlias = Sequence[Mapping[str, Tensor]]
+"""The parts of a minibatch: field -> ``[m, ...]`` each."""
 
 
 class Stepper(Protocol):

@@ -7,10 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.ops.losses import Mean, mean_by
 from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
+from penstock.updates.contract import Exchange
 from penstock.updates.inbox import in_parts
-from penstock.updates.learning import Stepper
+from penstock.updates.learning import Parts, Stepper
 
 __all__ = ["StreamLearner"]
 
@@ -37,7 +39,7 @@ class AroundPhases(Protocol):
         ...
 
     @property
-    def whole(self) -> Callable[[Any], Any]:
+    def whole(self) -> Callable[[Any, Any], Any]:
         """As `penstock.algorithm.Algorithm.whole`."""
         ...
 
@@ -50,14 +52,18 @@ class StreamLearner:
         batch: the stream's rows.
         part_size: units of one part of a minibatch.
         parts: parts of a minibatch, whose gradients are averaged before a step.
+        exchange: how it agrees with other learners, of whose minibatches this one has a share; ``None``: it is alone.
     """
 
     _stepper: Stepper
 
-    def __init__(self, algorithm: AroundPhases, batch: Batch, part_size: int, parts: int) -> None:
+    def __init__(
+        self, algorithm: AroundPhases, batch: Batch, part_size: int, parts: int, exchange: Exchange | None = None
+    ) -> None:
         self._algorithm = algorithm
         self._batch = batch
         self._parts = parts
+        self._exchange = exchange
         self._rows = batch.buffers(part_size * parts)
 
     def load(self, state: Mapping[str, Array]) -> None:
@@ -105,10 +111,31 @@ class StreamLearner:
         of_parts = weights.reshape(len(weights), self._parts, -1).sum(2)
         for values, counts in zip(zip(*columns, strict=True), of_parts.tolist(), strict=True):
             minibatch = dict(zip(self._rows, map(_aligned, values), strict=True))
-            minibatch |= self._algorithm.whole(minibatch)
+            # Other learners may have rows of a minibatch in which this one has none. Then its own numbers only have to
+            # be finite.
+            total = sum(counts)
+            if total == 0.0:
+                minibatch["weight"] = torch.ones_like(minibatch["weight"])
+            minibatch |= self._algorithm.whole(minibatch, self._mean(minibatch["weight"], total))
             # A part of padding alone has no mean. Padding is at the end, so such parts are the last ones.
-            parts = [part for part, count in zip(in_parts(minibatch, self._parts), counts, strict=True) if count]
-            self._stepper.step(parts, [count for count in counts if count], None)
+            filled = max(1, sum(count > 0.0 for count in counts))
+            self._take(in_parts(minibatch, self._parts)[:filled], counts[:filled])
+
+    def _take(self, parts: Parts, weights: Sequence[float]) -> None:
+        """Take a gradient step by these parts of a minibatch."""
+        self._stepper.step(parts, weights, self._exchange)
+
+    def _mean(self, weight: Tensor, total: float) -> Mean:
+        """The mean over the rows of a minibatch, of all learners. Its rows here weigh ``total``."""
+        here, exchange = mean_by(weight), self._exchange
+        if exchange is None:
+            return here
+
+        def everywhere(values: Tensor) -> Tensor:
+            found = exchange.mean({"mean": here(values).reshape(1).cpu().numpy()}, total)
+            return torch.tensor(found["mean"][0], device=values.device)
+
+        return everywhere
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call."""

@@ -3,7 +3,7 @@
 Every process of a run computes the same layout from the same edges. So only a file descriptor is passed on.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,19 @@ from penstock.memory.record import Record as RecordMemory
 from penstock.memory.rounds import Rounds as RoundsMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
-from penstock.program.graph import ActionLog, Ask, Board, Edge, NodeSpec, Program, Record, Rounds, Stream, Table
+from penstock.program.graph import (
+    ActionLog,
+    Ask,
+    Board,
+    Edge,
+    Meeting,
+    NodeSpec,
+    Program,
+    Record,
+    Rounds,
+    Stream,
+    Table,
+)
 from penstock.registry import NODES, load
 from penstock.replay.sum_tree import SumTree
 from penstock.replay.table_file import mapped
@@ -81,6 +93,7 @@ class Wiring:
         self._group_of = dict(roster)
         self._lines = (SUPERVISOR, *self._group_of)
         self._offsets: dict[str, int] = {}
+        self._shared: dict[str, Any] = {}
         self.nbytes = 0
         self._place("bells", Doorbells.required(1 + len(self._groups)))
         self._place("counters", Counters.required(self._lines, COUNTERS))
@@ -182,6 +195,15 @@ class Wiring:
             raise TypeError(f"edge {name} is no rounds")
         return RoundsMemory(self.bytes_of(name), len(edge.members), edge.state, edge.members.index(member))
 
+    def meeting(self, name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - what these nodes share
+        """The object that the nodes of a meeting share in this process. The first one makes it."""
+        edge = self._edges[name]
+        if not isinstance(edge, Meeting):
+            raise TypeError(f"edge {name} is no meeting")
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
+
     def questions(self, edge: Ask) -> Questions:
         """The structure of an ask edge that nodes answer."""
         return Questions(self.bytes_of(edge.name), edge)
@@ -220,3 +242,5 @@ def _required(edge: Edge) -> int:
             return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity)
         case Ask():
             return Questions.required(edge)
+        case Meeting():
+            return 0

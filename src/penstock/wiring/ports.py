@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from time import monotonic_ns
+from typing import TypeVar
 
 from penstock.memory.counters import Counters
 from penstock.memory.rounds import Rounds as RoundsMemory
@@ -29,6 +30,8 @@ from penstock.wiring.ledger import Ledger, ledger
 from penstock.wiring.trace import NodeTrace, NoTrace
 
 __all__ = ["NodePorts"]
+
+Shared = TypeVar("Shared")
 
 
 class NodePorts:
@@ -166,6 +169,11 @@ class NodePorts:
     def record(self, role: str) -> RecordPort:
         """The owner's end of a record."""
         return self._wiring.record(self._edge(role))
+
+    def meeting(self, role: str, make: Callable[[], Shared]) -> Shared:
+        """The object that the nodes of a meeting share in this process. The first one makes it."""
+        shared: Shared = self._wiring.meeting(self._edge(role), make)
+        return shared
 
     def rounds(self, role: str) -> RoundsMemory:
         """This node's end of rounds."""

@@ -25,6 +25,7 @@ from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
+from penstock.serving.server.steps import PolicySteps
 from penstock.serving.server.tokens import Tokens
 from penstock.serving.server.workers import Workers
 from penstock.types import Array, Box, Composite, Discrete, Spaces
@@ -126,13 +127,14 @@ def serving(
         endpoint = Endpoint("toy", policy, source.version, bounds, metrics=metrics, loop=loop)
         metrics.endpoint = endpoint
         tokens = Tokens(() if token is None else (token.encode(),))
-        service = Service(loop, endpoint, CODECS[codec](endpoint), bounds, tokens, metrics)
         if workers:
             endpoint.engine = Workers(source, policy, workers, bounds, endpoint)
             await endpoint.engine.start()
         else:
             endpoint.engine = OwnProcess(policy, source.version, bounds.max_batch, endpoint)
-        server = Server(service, Ports("127.0.0.1", 0, 0, 0 if grpc else None), certificate)
+        steps = PolicySteps(endpoint, CODECS[codec](endpoint))
+        service = Service(loop, steps, endpoint.engine.is_ready, bounds, tokens, metrics)
+        server = Server(service, endpoint, Ports("127.0.0.1", 0, 0, 0 if grpc else None), certificate)
 
         def say(line: str) -> None:
             ports = {part.split("://")[0].rstrip("s"): int(part.rpartition(":")[2]) for part in line.split()[5:]}

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
-from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, init_state, policy_graph
+from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, init_state, policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, action_values
@@ -41,7 +41,7 @@ from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import EpsilonGreedy
 from penstock.types import Spaces
 
-__all__ = ["Judgement", "build", "judged", "phases"]
+__all__ = ["Judgement", "apply", "build", "copies", "judged", "phases"]
 
 
 class Judgement(NamedTuple):
@@ -64,7 +64,12 @@ def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
 def phases(policy: Policy, config: QConfig) -> tuple[Phase, Phase]:
     """The gradient step of the network, and the copy to its target every ``target_every``-th step."""
     update = Phase("update", partial(gradients, policy, config), partial(apply, config))
-    return update, Phase("target", _no_gradients, _copied, every=config.target_every)
+    return update, copies(config.target_every)
+
+
+def copies(every: int) -> Phase:
+    """The copy of the network to its target, at every ``every``-th gradient step."""
+    return Phase("target", _no_gradients, _copied, every=every)
 
 
 def gradients(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
@@ -112,7 +117,7 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
     return Judgement(loss, divergence(target, logits), torch.softmax(logits, 1) @ z)
 
 
-def apply(config: QConfig, state: Tensors, found: Tensors) -> Tensors:
+def apply(config: ValueConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step of Adam, with the gradient clipped by its norm."""
     scale = clip_scale(found.values(), config.max_grad_norm)
     return stepped(config, state, "actor", scale * found["actor"], config.lr)

@@ -13,7 +13,18 @@ from penstock.policies.architecture import check_network_settings, q_network
 from penstock.policies.exploration import Explore, Falling
 from penstock.types import Arrays, Spaces
 
-__all__ = ["ACTIONS", "LEAST_PRIORITY", "MASKS", "DQNConfig", "QConfig", "init_state", "policy_graph", "q_spec", "spec"]
+__all__ = [
+    "ACTIONS",
+    "LEAST_PRIORITY",
+    "MASKS",
+    "DQNConfig",
+    "QConfig",
+    "ValueConfig",
+    "init_state",
+    "policy_graph",
+    "q_spec",
+    "spec",
+]
 
 ACTIONS = ("discrete",)
 MASKS = True
@@ -27,7 +38,7 @@ priority, and one such row whose value turns out wrong outweighs thousands of ot
 
 
 @dataclass(frozen=True, kw_only=True)
-class QConfig(ReplayConfig):
+class ValueConfig(ReplayConfig):
     """Hyper-parameters that all algorithms share which learn the values of discrete actions.
 
     The defaults are not those of Mnih et al. 2015. Those are for millions of steps of Atari; the preset ``atari-dqn``
@@ -115,6 +126,15 @@ class QConfig(ReplayConfig):
         min=0,
         max=1,
     )
+    clip_reward: bool = tunable(
+        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; reported returns are not cut"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConfig(ValueConfig):
+    """Hyper-parameters of algorithms that learn action values, or the distribution of returns, from single rows."""
+
     atoms: int = tunable(
         1,
         "above 1: learn the distribution of returns over this many values (C51 has 51); 1: learn only their mean",
@@ -126,9 +146,6 @@ class QConfig(ReplayConfig):
     )
     value_max: float = tunable(
         100.0, "with atoms above 1: largest return of the distribution (10 on Atari)", fixed=BY_NETWORKS
-    )
-    clip_reward: bool = tunable(
-        False, "learn from rewards cut to -1 .. 1, as is usual on Atari; reported returns are not cut"
     )
 
 

@@ -1,6 +1,7 @@
 """IMPALA as plain data: its hyper-parameters and the arrays of its state. Imports no torch; networks are PPO's."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.ppo.spec import (
@@ -39,6 +40,11 @@ class IMPALAConfig(ActorCriticConfig):
         "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
         "(usual: 1e-4 to 3e-3)",
         min=0,
+    )
+    lr_schedule: Literal["constant", "linear"] = tunable(
+        "linear",
+        "how the step size changes; linear: it falls to 0 at the end of the run",
+        choices=("constant", "linear"),
     )
     gae_lambda: float = tunable(
         1.0,

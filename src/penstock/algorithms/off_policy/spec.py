@@ -6,9 +6,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
+from penstock.algorithm import AlgorithmSpec, ReplaySchedule, Sequences, TableSpec
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
-from penstock.policies import Branch, Network, PolicyGraph
+from penstock.policies import Branch, Linear, Network, PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, mlp
 from penstock.policies.encoding import ACTION
 from penstock.policies.initial import InitName
@@ -19,10 +19,14 @@ __all__ = [
     "MOST_UPDATES",
     "ContinuousConfig",
     "ReplayConfig",
+    "SequenceConfig",
     "body_of",
     "critic_network",
+    "critic_of_features",
     "initial_arrays",
+    "memory_network",
     "off_policy_spec",
+    "over_sequences",
     "stacked",
 ]
 
@@ -113,6 +117,30 @@ class ReplayConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SequenceConfig:
+    """Hyper-parameters of a policy with memory, and of the sequences that it learns from."""
+
+    memory_size: int = tunable(
+        64,
+        "width of the memory of lstm and gru; wider: remembers more, but takes more time (usual: 32 to 512)",
+        min=1,
+        fixed=BY_NETWORKS,
+    )
+    burn_in: int = tunable(
+        8,
+        "with lstm and gru: rows at the front of a sequence that only bring the memory up to date; more: less error "
+        "from a memory that older parameters left, but more work (usual: 0 to 40)",
+        min=0,
+    )
+    learned_steps: int = tunable(
+        32,
+        "with lstm and gru: rows of a sequence that are learned from, behind its burn-in; more: learns what lies "
+        "further back, but a gradient step takes longer (usual: 16 to 80)",
+        min=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContinuousConfig(ReplayConfig):
     """Hyper-parameters of an actor with critics of observation and action.
 
@@ -178,6 +206,25 @@ def off_policy_spec(
     )
 
 
+def over_sequences(spec: AlgorithmSpec, spaces: Spaces, config: SequenceConfig, topology: str) -> AlgorithmSpec:
+    """The spec with minibatches of sequences in place of single rows, with as many rows to learn from.
+
+    Of the fields of a minibatch only ``importance`` is kept: it is the sequence's.
+    """
+    schedule, table = spec.replay()
+    count = max(1, schedule.mini_batch_size // config.learned_steps)
+    fields = (*(name for name, _ in spaces.obs), "first", *(part.name for part in spec.policy.carry))
+    kept = tuple(name for name in spec.minibatch if name == "importance")
+    return replace(
+        spec,
+        topology=topology,
+        minibatch=(*fields, "action", "reward", "terminated", "valid", *kept),
+        schedule=replace(schedule, mini_batch_size=count),
+        unit="lane",
+        table=replace(table, sequences=Sequences(config.burn_in, config.learned_steps)),
+    )
+
+
 def _adam_arrays(vector: ArraySpec) -> tuple[ArraySpec, ...]:
     """Adam's arrays for one vector: both moments and the count of steps."""
     moments = (replace(vector, name=f"adam_{moment}.{vector.name}") for moment in "mv")
@@ -199,6 +246,21 @@ def critic_network(graph: PolicyGraph, config: ReplayConfig, outputs: int = 1) -
         inputs = sum(branch.features for branch in branches)
     layers = mlp(inputs, config.hidden_sizes, outputs, config.activation, 1.0, layer_norm=config.layer_norm)
     return Network("critic", layers, branches=branches, init=config.init)
+
+
+def memory_network(graph: PolicyGraph) -> Network:
+    """A network of what the actor sees, up to its memory: the actor without its last layer."""
+    return replace(graph.actor, name="memory", layers=graph.actor.layers[:-1])
+
+
+def critic_of_features(graph: PolicyGraph, config: ReplayConfig) -> Network:
+    """A perceptron of what a `memory_network` remembers, and of an action beside it."""
+    last = graph.actor.layers[-1]
+    if not isinstance(last, Linear):
+        raise TypeError(f"the actor ends in {last}, not in a Linear")
+    inputs = last.inputs + graph.head.noise.shape[0]
+    layers = mlp(inputs, config.hidden_sizes, 1, config.activation, 1.0, layer_norm=config.layer_norm)
+    return Network("critic", layers, init=config.init)
 
 
 def stacked(name: str, network: Network, count: int) -> ArraySpec:

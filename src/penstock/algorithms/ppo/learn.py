@@ -23,7 +23,7 @@ from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, normalised_target
-from penstock.ops.losses import clipped_surrogate, normalised, share_of, squared_error
+from penstock.ops.losses import Mean, clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
 from penstock.policies import PolicyGraph
 from penstock.types import Arrays, NoiseSpec, Spaces
@@ -90,12 +90,12 @@ def act(policy: Policy, spaces: Spaces, published: Tensors, inputs: Tensors) -> 
     return {**outputs, "action": outputs["action"].reshape(-1, *shape)}
 
 
-def whole(normalize_advantage: bool, minibatch: Tensors) -> Tensors:
+def whole(normalize_advantage: bool, minibatch: Tensors, mean: Mean) -> Tensors:
     """The advantages of a minibatch, normalised by the mean and deviation of all that count."""
     if not normalize_advantage:
         return {}
-    advantage, weight = minibatch["advantage"], minibatch["weight"]
-    return {"advantage": normalised(advantage.flatten(), share_of(weight.flatten())).view_as(advantage)}
+    advantage = minibatch["advantage"]
+    return {"advantage": normalised(advantage.flatten(), mean).view_as(advantage)}
 
 
 def gradients(  # noqa: PLR0917 - the first three are bound

@@ -12,6 +12,8 @@ Deviations:
 - The temperature's step uses the actions that the actor's step sampled. This saves a pass through the actor.
 - A time limit bootstraps from the last observation.
 
+With a memory (``model`` lstm or gru) the update is that of ``recurrent.py``.
+
 Functions here know no process, environment, loop or device.
 """
 
@@ -24,7 +26,9 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
 from penstock.algorithms.off_policy.spec import critic_network
-from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, init_state, policy_graph
+from penstock.algorithms.sac import recurrent
+from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph, init_state
+from penstock.algorithms.sac.steps import actor_update, temperature_gradient
 from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, squashed
@@ -55,7 +59,9 @@ class Sample(NamedTuple):
 
 def build(spaces: Spaces, config: SACConfig) -> Algorithm:
     """SAC on ``spaces`` as pure functions."""
-    graph = policy_graph(spaces, config)
+    graph = actor_graph(spaces, config)
+    if graph.carry:
+        return recurrent.build(spaces, config, graph)
     of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics, graph.encoding))
     noise = graph.head.noise
     critic = Phase(
@@ -128,17 +134,6 @@ def actor_gradients(
 ) -> Gradients:
     """The gradients of ``J_pi`` and, where the temperature is learned, of ``J(alpha)``."""
     found, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch, noise["action"]), state, ["actor"])
-    if config.temperature == "auto":
-        size = noise["action"].shape[1]
-        wanted = -float(size) if config.target_entropy == "auto" else config.target_entropy
-        found["log_alpha"] = (metrics["entropy"] - wanted).reshape(1)
+    found |= temperature_gradient(config, metrics["entropy"], noise["action"].shape[1])
     metrics["temperature"] = state["log_alpha"].exp().squeeze(0)
     return Gradients(found, metrics, {})
-
-
-def actor_update(config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for the actor; with a learned temperature, one for its logarithm as well."""
-    changed = stepped(config, state, "actor", found["actor"], config.lr)
-    if "log_alpha" in found:
-        changed |= stepped(config, state, "log_alpha", found["log_alpha"], config.temperature_lr)
-    return changed

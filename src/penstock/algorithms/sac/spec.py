@@ -1,7 +1,7 @@
 """SAC as plain data: its hyper-parameters, its policy and the arrays of its state. Imports no torch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -9,15 +9,20 @@ import numpy as np
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.off_policy.spec import (
     ContinuousConfig,
+    SequenceConfig,
     body_of,
     critic_network,
+    critic_of_features,
     initial_arrays,
+    memory_network,
     off_policy_spec,
+    over_sequences,
     stacked,
 )
-from penstock.config.fields import tunable
-from penstock.policies import PolicyGraph
-from penstock.policies.architecture import squashed_actor
+from penstock.config.fields import BY_NETWORKS, tunable
+from penstock.policies import Network, PolicyGraph
+from penstock.policies.architecture import check_network_settings, squashed_actor
+from penstock.policies.trunk import MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
@@ -25,6 +30,7 @@ __all__ = [
     "LOG_ALPHA",
     "EntropyConfig",
     "SACConfig",
+    "actor_graph",
     "init_state",
     "policy_graph",
     "spec",
@@ -60,8 +66,10 @@ class EntropyConfig(ContinuousConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(EntropyConfig):
+class SACConfig(SequenceConfig, EntropyConfig):
     """Hyper-parameters of SAC."""
+
+    model: str = tunable("auto", MODELS_WITH_MEMORY, pattern=r"(?s).+", form=MODEL_FORM, fixed=BY_NETWORKS)
 
     critics: int = tunable(
         2,
@@ -77,13 +85,37 @@ def spec(spaces: Spaces, config: SACConfig) -> AlgorithmSpec:
     Raises:
         SpaceError: the actions are not a Box with bounds, or penstock has no model for the observations.
     """
-    graph = policy_graph(spaces, config)
-    critics = stacked("critic", critic_network(graph, config), config.critics)
-    return off_policy_spec(spaces, config, graph, learned=(graph.actor.spec, critics, LOG_ALPHA), followed=("critic",))
+    graph = actor_graph(spaces, config)
+    networks = _networks(graph, config)
+    learned = [stacked(name, parts[0], len(parts)) for name, parts in networks.items()]
+    followed = tuple(name for name in networks if name != "actor")
+    found = off_policy_spec(spaces, config, graph, learned=(*learned, LOG_ALPHA), followed=followed)
+    return over_sequences(found, spaces, config, "off_policy") if graph.carry else found
+
+
+def actor_graph(spaces: Spaces, config: SACConfig) -> PolicyGraph:
+    """The actor of SAC itself, which may have a memory.
+
+    Raises:
+        SpaceError: as for `spec`.
+        ConfigError: a setting of a memory was given for an actor without one.
+    """
+    body = replace(body_of(config), memory_size=config.memory_size)
+    graph = squashed_actor(spaces, body, "sac", memory=True)
+    check_network_settings(graph, config)
+    return graph
+
+
+def _networks(graph: PolicyGraph, config: SACConfig) -> dict[str, list[Network]]:
+    """The networks of each vector that gradient steps change."""
+    if not graph.carry:
+        return {"actor": [graph.actor], "critic": [critic_network(graph, config)] * config.critics}
+    critics = [critic_of_features(graph, config)] * config.critics
+    return {"actor": [graph.actor], "memory": [memory_network(graph)], "critic": critics}
 
 
 def policy_graph(spaces: Spaces, config: EntropyConfig, algorithm: str = "sac") -> PolicyGraph:
-    """The actor of ``config`` for ``spaces``.
+    """The actor of ``config`` for ``spaces``, without a memory.
 
     Raises:
         SpaceError: as for `spec`; the text names ``algorithm``.
@@ -93,9 +125,7 @@ def policy_graph(spaces: Spaces, config: EntropyConfig, algorithm: str = "sac") 
 
 def init_state(spaces: Spaces, config: SACConfig, seed: int) -> Arrays:
     """The first state: random networks that depend on ``seed``, equal targets, the first temperature."""
-    graph = policy_graph(spaces, config)
-    critic = critic_network(graph, config)
-    networks = {"actor": [graph.actor], "critic": [critic] * config.critics}
+    networks = _networks(actor_graph(spaces, config), config)
     return with_temperature(initial_arrays(spec(spaces, config), networks, seed), config)
 
 

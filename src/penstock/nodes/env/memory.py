@@ -46,6 +46,8 @@ class LaneMemory:
             self._finals = 0
         for name, values in self.carry.items():
             slot[name][...] = values
+            # It counts as zero there. So a table holds the same, whoever resumed the lane.
+            slot[name][self._first] = 0.0
 
     def stored(self, slot: Arrays, t: int, begun: Sequence[int]) -> None:
         """Row ``t`` is answered and stored; the lanes in ``begun`` begin an episode with row t + 1."""

@@ -1,6 +1,8 @@
 """The nodes that learn: they turn rollouts into new parameters, commit them and publish them."""
 
+from penstock.nodes.learner.actor_learner import ActorLearnerNode, ActorLearnerSettings
 from penstock.nodes.learner.demonstrations import DemonstrationSettings
+from penstock.nodes.learner.epochs import EpochSettings
 from penstock.nodes.learner.follower import FollowerNode, FollowerSettings
 from penstock.nodes.learner.keeper import KeeperSettings
 from penstock.nodes.learner.node import LearnerNode, LearnerSettings
@@ -14,11 +16,16 @@ from penstock.nodes.learner.record import (
 )
 from penstock.nodes.learner.replay import ReplayLearnerNode, ReplayLearnerSettings
 from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings, goal_specs
+from penstock.nodes.learner.shared_parameter import SharedParameterNode, SharedParameterSettings
 from penstock.nodes.learner.steps import StepSettings
+from penstock.nodes.learner.stream_replica import StreamReplicaNode, StreamReplicaSettings, batch_specs
 
 __all__ = [
     "VERDICT",
+    "ActorLearnerNode",
+    "ActorLearnerSettings",
     "DemonstrationSettings",
+    "EpochSettings",
     "FollowerNode",
     "FollowerSettings",
     "KeeperSettings",
@@ -30,7 +37,12 @@ __all__ = [
     "ReplayLearnerSettings",
     "ReplicaNode",
     "ReplicaSettings",
+    "SharedParameterNode",
+    "SharedParameterSettings",
     "StepSettings",
+    "StreamReplicaNode",
+    "StreamReplicaSettings",
+    "batch_specs",
     "goal_specs",
     "parameter_record_specs",
     "record_specs",

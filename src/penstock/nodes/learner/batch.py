@@ -93,13 +93,26 @@ def whole_lanes(rollouts: StreamReader, slots: Sequence[int]) -> Array:
     return np.concatenate([slot * rows * lanes + np.flatnonzero(valid[slot, :-1].any(0)) for slot in slots])
 
 
-def minibatches(rows: Array, size: int, key: tuple[int, int, int]) -> Minibatches:
-    """A fresh uniform permutation of rows or lanes, cut into minibatches; ``key`` is (seed, update, epoch)."""
+def minibatches(
+    rows: Array, size: int, key: tuple[int, int, int], *, learner: int = 0, count: int | None = None
+) -> Minibatches:
+    """A fresh uniform permutation of rows or lanes, cut into minibatches.
+
+    Args:
+        rows: flat rows, or row 0 of whole lanes.
+        size: rows or lanes of a minibatch.
+        key: (seed, update, epoch).
+        learner: index of the learner whose rows they are.
+        count: number of minibatches, if other learners have more rows: the last ones may be padding alone.
+    """
     seed, update, epoch = key
-    order = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, epoch, update])).permutation(rows)
-    count = -(-len(order) // size)
+    order = np.random.Generator(np.random.Philox(key=seed, counter=[0, learner, epoch, update])).permutation(rows)
+    filled = -(-len(order) // size)
+    count = filled if count is None else count
     indices = np.zeros((count, size), np.int64)
     weights = np.zeros((count, size), np.float32)
+    # Padding that is a minibatch of its own still has to name a row of this learner: the numbers there are finite.
+    indices[filled:] = order[:1]
     # A view: assigning to part of `flat` takes 25 times as long, half a millisecond for 16,384 rows.
     indices.reshape(-1)[: len(order)] = order
     weights.reshape(-1)[: len(order)] = 1.0

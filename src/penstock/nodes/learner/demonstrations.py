@@ -11,7 +11,7 @@ from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
 from penstock.replay.mixture import Mixture
-from penstock.replay.sampler import RowSampler, Sampler
+from penstock.replay.sampler import RowSampler
 from penstock.types import Arrays, ArraySpec
 
 __all__ = ["DemonstrationSettings", "WithDemonstrations", "demonstrated"]
@@ -52,7 +52,7 @@ class WithDemonstrations:
         out["index"][end:] = 0
 
 
-def demonstrated(settings: DemonstrationSettings, sampler: Callable[[Table], Sampler]) -> Sampler:
+def demonstrated(settings: DemonstrationSettings, sampler: Callable[[Table], RowSampler]) -> RowSampler:
     """Copy the table of demonstrations into this process. Returns its sampler.
 
     Args:

@@ -1,16 +1,16 @@
 """The layout of two edges: the slot with the gradients of one step, and the board of parameters.
 
-Sends and receives nothing: `penstock.gradient_exchange.gradients` fills slots, `ParameterNode` reads them.
+Sends and receives nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from penstock.errors import PenstockError
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["METRICS", "board_specs", "gradients_in", "metrics_in", "name_bytes", "slot_specs"]
+__all__ = ["METRICS", "Filling", "board_specs", "gradients_in", "metrics_in", "name_bytes", "slot_specs"]
 
 NAME_BYTES = 32
 """Most bytes of the name of a phase or a metric."""
@@ -40,6 +40,48 @@ def slot_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
         ArraySpec("step", (), "int64"),
         ArraySpec("version", (), "int64"),
     )
+
+
+class Filling:
+    """Fills one slot with the gradients of one step.
+
+    Args:
+        slot: the slot.
+        places: network -> its place in ``AlgorithmSpec.shared``.
+    """
+
+    def __init__(self, slot: Arrays, places: Mapping[str, int]) -> None:
+        self._slot = slot
+        self._places = places
+        self._filled = 0
+        slot["parts"][...] = 0
+
+    def put(self, phase: str, gradients: Mapping[str, Array]) -> int:
+        """Write the gradients of a phase. Returns their bytes."""
+        slot, before = self._slot, self._filled
+        for network, values in gradients.items():
+            part = int(slot["parts"])
+            slot["phase"][part] = name_bytes(phase)
+            slot["network"][part] = self._places[network]
+            slot["values"][self._filled : self._filled + values.size] = values
+            self._filled += values.size
+            slot["parts"][...] = part + 1
+        return 4 * (self._filled - before)
+
+    def tell(self, metrics: Mapping[str, float]) -> None:
+        """Write the metrics of the step.
+
+        Raises:
+            PenstockError: there are more than a slot holds.
+        """
+        if len(metrics) > METRICS:
+            raise PenstockError(
+                f"a gradient step has {len(metrics)} metrics, a slot holds {METRICS}: {sorted(metrics)}"
+            )
+        names = self._slot["metric"]
+        names[:] = 0
+        for place, (name, value) in enumerate(metrics.items()):
+            names[place], self._slot["metric_value"][place] = name_bytes(name), value
 
 
 def gradients_in(slot: Arrays, shared: Sequence[ArraySpec]) -> dict[str, Arrays]:

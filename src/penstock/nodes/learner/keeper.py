@@ -52,6 +52,10 @@ class KeeperSettings:
     checkpoint: Path | None
     """The run goes on from this checkpoint; ``None``: it is new."""
 
+    def sampled_rows(self) -> int:
+        """Rows of one minibatch."""
+        return self.spec.rows(self.spec.schedule.mini_batch_size, self.algorithm_config.num_steps)
+
 
 class Keeper:
     """The owner's ends of all edges that outlive an update.

@@ -14,7 +14,7 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
-from penstock.nodes.learner.node import loss_values, refuse_bad_losses
+from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
@@ -140,7 +140,7 @@ class ParameterNode(WorkingNode):
         lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
         if policy_lags:
             lag["policy/lag"] = float(np.mean(policy_lags))
-        sampled = float(committed["applied"]) * self._schedule.mini_batch_size
+        sampled = float(committed["applied"]) * self._settings.keeper.sampled_rows()
         return loss_values(means) | lag | counts | {"replay/ratio": sampled / max(1.0, float(committed["steps"]))}
 
     def _note_paid(self, record: Arrays) -> int:

@@ -13,7 +13,7 @@ from penstock.errors import BadDataError
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
-from penstock.nodes.learner.node import loss_values, refuse_bad_losses
+from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.replica import goal_values
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
@@ -141,8 +141,10 @@ class ReplayLearnerNode(WorkingNode):
             self._note_paid(int(new["steps"]))
             keeper.commit(new, self._steps.updater.state())
         with self._ports.span("report"):
-            sampled = goal.last * self._schedule.mini_batch_size
+            sampled = goal.last * self._settings.keeper.sampled_rows()
             found = {"replay/ratio": sampled / max(1, int(new["steps"]))}
+            if self._settings.steps.learners > 1:
+                found["exchange/bytes"] = float(self._steps.sent())
             if lags:
                 found["policy/lag"] = float(np.mean(lags))
             keeper.report(loss_values(metrics) | found)

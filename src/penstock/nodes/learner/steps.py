@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
+from penstock.kernels.steps import StepKeys
 from penstock.memory.table import Table
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations, demonstrated
@@ -19,10 +20,10 @@ from penstock.nodes.learner.sampling import SampleSpec, sampling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
 from penstock.replay.priorities import tree_of
-from penstock.replay.sampler import RowSampler, Sampler
+from penstock.replay.sampler import RowSampler, Sampler, SequenceSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
-from penstock.updates.contract import ReplayUpdater, Team
+from penstock.updates.contract import DrawingUpdater, ReplayUpdater, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]
 
@@ -74,7 +75,7 @@ class GradientSteps:
         self.table = ports.table("rollouts")
         ranks = ports.priorities("rollouts")
         self.tree = None if ranks is None else tree_of(self.table, ranks)
-        sampler: RowSampler = self._sampler(self.table, self.tree)
+        sampler = self._sampler(self.table, self.tree)
         if settings.demonstrations is not None:
             with ports.busy("load demonstrations", settings.open_limit_s):
                 others = demonstrated(settings.demonstrations, self._sampler)
@@ -85,6 +86,13 @@ class GradientSteps:
         with ports.busy("build the update", settings.open_limit_s):
             self.updater: ReplayUpdater = load(settings.update)(settings.updater, self._team)
         size = schedule.mini_batch_size * settings.updater.accumulate
+        self._many: DrawingUpdater | None = None
+        """The updater, if it samples for itself."""
+        if isinstance(self.updater, DrawingUpdater) and self._team is None and isinstance(sampler, Sampler):
+            self._many = self.updater
+            alpha = self._table_spec.priorities.alpha if self._table_spec.priorities is not None else 1.0
+            places = {name: np.zeros(size, np.int64) for name in ("index", "stamp")}
+            self._draws = self.updater.draw_from(sampler, places, self.tree, alpha)
         self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
         self.done = 0
         self._former: list[tuple[Array, Array, Array]] = []
@@ -92,8 +100,9 @@ class GradientSteps:
         self._largest = 0.0
         """The largest priority before this turn."""
 
-    def _sampler(self, table: Table, tree: SumTree | None = None) -> Sampler:
-        return Sampler(
+    def _sampler(self, table: Table, tree: SumTree | None = None) -> RowSampler:
+        sequences = self._table_spec.sequences
+        sampler = Sampler(
             table,
             table.arrays["valid"].shape[2],
             tuple(name for name, _ in self._settings.updater.spaces.obs),
@@ -103,6 +112,7 @@ class GradientSteps:
             reward_limit=self._table_spec.reward_limit,
             tree=tree,
         )
+        return sampler if sequences is None else SequenceSampler(sampler, sequences.burn_in)
 
     def start(self, state: Mapping[str, Array]) -> None:
         """Begin with this state, or with the state of the other learners if they are ahead."""
@@ -120,6 +130,9 @@ class GradientSteps:
             self._largest = self.tree.max_priority()
         priorities, deadline = self._table_spec.priorities, time.monotonic() + STEP_LIMIT_S
         beta = 0.0 if priorities is None else priorities.beta + goal.progress * (1.0 - priorities.beta)
+        if self._many is not None:
+            yield from self._until(goal, beta, self._many)
+            return
         while self.done < goal.last and not self._ports.stopping():
             if not self.may_begin():
                 yield lambda: self.may_begin() or self._ports.stopping()
@@ -136,10 +149,25 @@ class GradientSteps:
                 yield None
                 deadline = time.monotonic() + STEP_LIMIT_S
 
+    def _until(self, goal: Goal, beta: float, many: DrawingUpdater) -> Work:
+        """As `until`, with an updater that samples for itself."""
+        self._draws.begin(goal.taken)
+        while self.done < goal.last and not self._ports.stopping():
+            seed, number = self._key(self.done)
+            with self._ports.busy("gradient step", self._settings.open_limit_s):
+                try:
+                    self.done += many.learn_many(StepKeys(seed, number, beta), goal.last - self.done, goal.progress)
+                except BadDataError as error:
+                    raise BadDataError(f"{error}; {NOTHING_KEPT}") from None
+            if self.done < goal.last:
+                yield None
+
     def take_back(self) -> None:
         """Undo this turn's changes of priorities. No other process may change priorities meanwhile."""
         if self.tree is not None:
             self._sampling.settle()
+            if self._many is not None:
+                self._draws.take_back()
             for rows, stamps, ranks in reversed(self._former):
                 self.tree.update(rows, stamps, ranks)
             self.tree.put_largest(self._largest)
@@ -147,6 +175,10 @@ class GradientSteps:
     def may_begin(self) -> bool:
         """True if a gradient step may begin. Call it between turns as well: it also lets new learners join."""
         return self._team is None or self._team.begin(self.updater)
+
+    def sent(self) -> int:
+        """Bytes of gradients that this learner has sent to others since the last call."""
+        return 0 if self._team is None else self._team.sent()
 
     def leave(self) -> None:
         """Leave the team. The other learners go on without this one."""

@@ -4,12 +4,12 @@ Knows nothing of what is learned.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeAlias
 
 from penstock.nodes.contract import Ports
 
-__all__ = ["STEP_LIMIT_S", "Wake", "Work", "WorkingNode"]
+__all__ = ["STEP_LIMIT_S", "Task", "Wake", "Work", "WorkingNode"]
 
 STEP_LIMIT_S = 0.05
 """Seconds that one call of ``step`` may take before it returns to the scheduler."""
@@ -18,6 +18,8 @@ Wake: TypeAlias = Callable[[], bool]
 """True once the work need not wait any longer."""
 Work: TypeAlias = Iterator[Wake | None]
 """Work in parts. Yields ``None`` at least every ``STEP_LIMIT_S``, and a `Wake` to wait for."""
+Task: TypeAlias = Generator[Wake | None, None, bool]
+"""`Work` that may be given up. Returns true if it was done."""
 
 
 class WorkingNode(ABC):

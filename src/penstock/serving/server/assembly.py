@@ -22,6 +22,7 @@ from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
+from penstock.serving.server.steps import PolicySteps
 from penstock.serving.server.tokens import Tokens
 from penstock.serving.server.workers import Workers
 
@@ -66,9 +67,10 @@ class Assembly:
         metrics.endpoint = endpoint
         codec = CODECS[options.codec](endpoint)
         access_log = None if options.access_log is None else AccessLog(options.access_log)
-        service = Service(loop, endpoint, codec, limits, tokens, metrics, access_log)
         endpoint.engine = await self._engine(endpoint, limits)
-        server = Server(service, ports, _certificate(options))
+        steps = PolicySteps(endpoint, codec)
+        service = Service(loop, steps, endpoint.engine.is_ready, limits, tokens, metrics, access_log)
+        server = Server(service, endpoint, ports, _certificate(options))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.end)
         # What exists by now stays: the garbage collector need not look at it in the middle of a request.

@@ -11,7 +11,7 @@ from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.refusal import Refusal
 from penstock.types import Array, Arrays
 
-__all__ = ["CODECS", "Codec", "JsonCodec", "RawCodec", "plain"]
+__all__ = ["CODECS", "Codec", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
 
 
 class Codec(Protocol):
@@ -42,7 +42,7 @@ class JsonCodec:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._tuples = _tree([spec.name for spec in endpoint.policy.spaces.obs_specs()])
+        self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
 
     def decode(self, body: bytes) -> tuple[Arrays, bool]:
         """See `Codec`. For Dict observations VALUE is an object, for Tuple observations an array."""
@@ -52,7 +52,7 @@ class JsonCodec:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
         if not isinstance(given, dict) or "obs" not in given:
             raise Refusal(HTTPStatus.BAD_REQUEST, 'the body is no JSON object with "obs"')
-        obs = _with_tuples(given["obs"], self._tuples) if self._tuples else given["obs"]
+        obs = with_tuples(given["obs"], self._tuples) if self._tuples else given["obs"]
         return self._endpoint.check(obs, given.get("action_mask"))
 
     def encode(self, action: Array, *, batched: bool) -> bytes:
@@ -108,22 +108,22 @@ def plain(actions: Any, row: int | None) -> Any:  # noqa: ANN401 - as the action
     return (actions if row is None else actions[row]).tolist()
 
 
-def _tree(names: list[str]) -> dict[str, Any]:
+def tuples_in(names: list[str]) -> dict[str, Any]:
     """Where fields are parts of Tuples: ``{"": ...}`` stands for every place of one. Empty: there is no Tuple."""
     parts: dict[str, list[str]] = {}
     for name in names:
         key, _, rest = name.partition(".")[2].partition(".")
         if key:
             parts.setdefault(key, []).append(f"obs.{rest}" if rest else "obs")
-    below = {key: _tree(rest) for key, rest in parts.items()}
+    below = {key: tuples_in(rest) for key, rest in parts.items()}
     is_tuple = "0" in parts and all(key.isdigit() for key in parts)
     return below if is_tuple or any(below.values()) else {}
 
 
-def _with_tuples(obs: Any, tree: dict[str, Any]) -> Any:  # noqa: ANN401 - an observation
+def with_tuples(obs: Any, tree: dict[str, Any]) -> Any:  # noqa: ANN401 - an observation
     """The same observation with a tuple where its space has one. JSON knows arrays only."""
     if isinstance(obs, dict):
-        return {key: _with_tuples(part, tree[key]) if tree.get(key) else part for key, part in obs.items()}
+        return {key: with_tuples(part, tree[key]) if tree.get(key) else part for key, part in obs.items()}
     if isinstance(obs, list) and "0" in tree:
-        return tuple(_with_tuples(part, tree.get(str(place), {})) for place, part in enumerate(obs))
+        return tuple(with_tuples(part, tree.get(str(place), {})) for place, part in enumerate(obs))
     return obs

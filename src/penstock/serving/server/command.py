@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.serving.server.assembly import Assembly
     from penstock.serving.server.bench import Load, Measured
 
-__all__ = ["bench", "serve"]
+__all__ = ["bench", "is_loopback", "serve"]
 
 _PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
 
@@ -86,14 +86,15 @@ def _check_together(options: ServeOptions) -> None:
         raise ConfigError(
             f"--max_queue {options.max_queue} is less than --max_batch {options.max_batch}; give at least as much"
         )
-    if options.token_file is None and not options.allow_anyone and not _is_loopback(options.host):
+    if options.token_file is None and not options.allow_anyone and not is_loopback(options.host):
         raise ConfigError(
             f"--host {options.host} can be reached from other machines; give --token_file FILE, or --allow_anyone if "
             "something else decides who may ask"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address."""
     if host == "localhost":
         return True
     try:

@@ -77,6 +77,10 @@ class HttpReply(Reply):
         head = f"{content_type}\r\ncontent-length: {len(body)}\r\n{more}{end}\r\n".encode()
         self.put(b"".join((_STATUS_LINES[status], head, body)), closes=closes)
 
+    def answer(self, content_type: str, body: bytes) -> None:
+        """Answer with this body."""
+        self.send(HTTPStatus.OK, content_type, body)
+
     def send_json(self, value: object, status: int = HTTPStatus.OK) -> None:
         """Answer with JSON."""
         self.send(status, JSON, orjson.dumps(value))

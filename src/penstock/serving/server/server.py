@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConfigError, ResourceError
 from penstock.registry import load
 from penstock.serving.server.connection import Connection
+from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Model
 from penstock.serving.server.protocols import gamecore_http, inference_http
@@ -76,17 +77,19 @@ class Server:
 
     Args:
         service: what the protocols share.
+        endpoint: the served policy.
         ports: where to listen.
         certificate: for TLS; ``None``: no TLS.
     """
 
-    def __init__(self, service: Service, ports: Ports, certificate: Certificate | None) -> None:
+    def __init__(self, service: Service, endpoint: Endpoint, ports: Ports, certificate: Certificate | None) -> None:
         self._service = service
+        self._endpoint = endpoint
         self._ports = ports
         self._certificate = certificate
         self._told = asyncio.Event()
         self._listeners: list[asyncio.Server] = []
-        self._model = Model(service.endpoint)
+        self._model = Model(endpoint)
 
     async def serve(self, say: Callable[[str], object]) -> None:
         """Open the ports, say where they are, and serve until the end.
@@ -110,7 +113,7 @@ class Server:
                 opened["grpc"] = await grpc.start(ports.host, ports.grpc, self._pem())
             secure = "s" if context is not None else ""
             where = "  ".join(f"{name}{secure}://{ports.host}:{port}" for name, port in opened.items())
-            say(f"serving {service.endpoint.name}, version {service.endpoint.version}, at {where}")
+            say(f"serving {self._endpoint.name}, version {self._endpoint.version}, at {where}")
             sweeping = loop.create_task(self._sweep())
             await self._told.wait()
             await self._end(grpc)
@@ -118,7 +121,7 @@ class Server:
         finally:
             for listener in self._listeners:
                 listener.close()
-            await service.endpoint.engine.close()
+            await self._endpoint.engine.close()
             if service.access_log is not None:
                 service.access_log.close()
 
@@ -166,7 +169,7 @@ class Server:
         service = self._service
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            service.endpoint.sweep()
+            self._endpoint.sweep()
             now = service.loop.time()
             for connection in list(service.connections):
                 connection.sweep(now)
@@ -190,7 +193,7 @@ class Server:
         for connection in list(service.connections):
             connection.end()
         until = loop.time() + grace
-        while (service.connections or not service.endpoint.is_idle) and loop.time() < until:
+        while (service.connections or not self._endpoint.is_idle) and loop.time() < until:
             await asyncio.sleep(0.01)
         if of_grpc is not None:
             await of_grpc

@@ -1,15 +1,15 @@
 """Service: what all protocols of one server share."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from penstock.serving.server.access_log import AccessLog
-from penstock.serving.server.codecs import Codec
-from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.steps import Steps
 from penstock.serving.server.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -23,13 +23,15 @@ class Service:
     """One server's parts and state.
 
     Attributes:
+        steps: answers Gamecore requests.
+        is_able: whether anything is there that can answer.
         is_ending: the server has been told to end: it is no longer ready.
         connections: those that are open.
     """
 
     loop: asyncio.AbstractEventLoop
-    endpoint: Endpoint
-    codec: Codec
+    steps: Steps
+    is_able: Callable[[], bool]
     limits: Limits
     tokens: Tokens
     metrics: Metrics
@@ -40,7 +42,7 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether a request would be answered."""
-        return not self.is_ending and self.endpoint.engine.is_ready()
+        return not self.is_ending and self.is_able()
 
     def note(self, *, protocol: str, peer: str, what: str, status: int, since: float, size: int) -> None:
         """Count a request that was answered or refused, and write it into the access log.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Gradients, Phase
+from penstock.ops.losses import mean_by
 from penstock.updates.compiled.library import library
 from penstock.updates.inbox import Whole
 from penstock.updates.meter import Meter
@@ -27,7 +28,7 @@ def whole_of(take: Take, whole: Whole) -> Take:
 
     def taken(rows: dict[str, Tensor]) -> dict[str, Tensor]:
         minibatch = take(rows)
-        return {**minibatch, **whole(minibatch)}
+        return {**minibatch, **whole(minibatch, mean_by(minibatch["weight"]))}
 
     return taken
 

@@ -190,7 +190,8 @@ class CompiledStepper:
             self._put(part)
             for index in phases:
                 self._generate_noise(index, number, len(parts) * self._size)
-            self._buffers.share.fill_(weight / sum(weights))
+            # Rows that count nothing are a minibatch of their own, which other learners have rows of.
+            self._buffers.share.fill_(weight / sum(weights) if weight else 1.0)
             find.run(count=0 if number else 1)
             for name, values in find.per_row.items():
                 found[name].append(values.numpy(force=True).copy())

@@ -11,17 +11,21 @@ from penstock.types import Array
 from penstock.updates.batch import batch_of
 from penstock.updates.compiled.program import whole_of
 from penstock.updates.compiled.stepper import CompiledStepper
+from penstock.updates.contract import Exchange
 from penstock.updates.stream_learning import StreamLearner
 
 __all__ = ["CompiledParts", "CompiledUpdater", "build"]
 
 
-def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "CompiledUpdater | CompiledParts":
-    """The updater of a learner from a stream; ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
+def build(
+    settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exchange | None = None
+) -> "CompiledUpdater | CompiledParts":
+    """The updater of a learner from a stream; as `penstock.registry.UpdateBackend.stream`."""
     torch.set_num_threads(settings.threads)
     algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
-    updater = CompiledUpdater if settings.accumulate == 1 else CompiledParts
-    return updater(algorithm, settings, arrays)
+    if settings.accumulate == 1 and exchange is None:
+        return CompiledUpdater(algorithm, settings, arrays)
+    return CompiledParts(algorithm, settings, arrays, exchange)
 
 
 class CompiledUpdater(StreamLearner):
@@ -45,12 +49,21 @@ class CompiledUpdater(StreamLearner):
 
 
 class CompiledParts(StreamLearner):
-    """Runs the phases over minibatches in parts. Each part is copied into the libraries' buffers."""
+    """Runs the phases over minibatches in parts, or together with other learners.
 
-    def __init__(self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array]) -> None:
+    Each part is copied into the libraries' buffers.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        settings: UpdaterSettings,
+        arrays: Mapping[str, Array],
+        exchange: Exchange | None,
+    ) -> None:
         """Lay out the buffers and compile the phases."""
         size = settings.spec.schedule.mini_batch_size
-        super().__init__(algorithm, batch_of(settings, arrays), size, settings.accumulate)
+        super().__init__(algorithm, batch_of(settings, arrays), size, settings.accumulate, exchange)
         part = {name: values.new_zeros((size, *values.shape[2:])) for name, values in self._rows.items()}
         stepper = CompiledStepper(algorithm.phases, settings, part, dict)
         stepper.prepare_parts()

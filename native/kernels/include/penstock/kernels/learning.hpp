@@ -120,6 +120,19 @@ void adam(const Adam& step) {
     }
 }
 
+// to[i] += from[i].
+void add(const float* from, std::size_t count, float* to) {
+    for (std::size_t i = 0; i < count; i += kWidth) store(to + i, load(to + i) + load(from + i));
+}
+
+// to[i] += share * (from[i] - to[i]).
+void follow(const float* from, std::size_t count, float share, float* to) {
+    for (std::size_t i = 0; i < count; i += kWidth) {
+        const Vec at = load(to + i);
+        store(to + i, fma(all(share), load(from + i) - at, at));
+    }
+}
+
 void rmsprop(const RmsProp& step) {
     for (std::size_t i = 0; i < step.count; i += kWidth) {
         const Vec gradient = load(step.gradient + i) * step.scale;

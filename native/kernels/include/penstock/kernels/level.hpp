@@ -112,6 +112,9 @@ struct Level {
     double (*squares)(const float* values, std::size_t count);
     void (*adam)(const Adam&);
     void (*rmsprop)(const RmsProp&);
+    // to[i] += from[i], and to[i] += share * (from[i] - to[i]).
+    void (*add)(const float* from, std::size_t count, float* to);
+    void (*follow)(const float* from, std::size_t count, float share, float* to);
     // Writes out[count, size], the same bits at every level.
     void (*noise)(const Noise&, float* out);
     void (*lstm_step)(const LstmStep&);

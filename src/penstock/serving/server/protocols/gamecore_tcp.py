@@ -16,7 +16,7 @@ from time import perf_counter
 from penstock.serving.server.connection import Connection, Reply
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
-from penstock.types import Array
+from penstock.serving.server.sessions import SessionKey
 
 __all__ = ["GamecoreConnection"]
 
@@ -31,24 +31,17 @@ _MAX_KEY = 4096
 
 
 class _Reply(Reply):
-    """The reply to one frame. It is the asker of the frame's question."""
+    """The reply to one frame."""
 
-    __slots__ = ("batched", "kind", "session", "time")
+    __slots__ = ("kind", "session", "time")
 
     def __init__(self, connection: "GamecoreConnection", since: float, session: bytes, kind: bytes, time: int) -> None:
         super().__init__(connection, since)
         self.session = session
         self.kind = kind
         self.time = time
-        self.batched = False
 
-    def answered(self, action: Array, version: int) -> None:  # noqa: ARG002 - the protocol has no place for it
-        self.send(self.connection.service.codec.encode(action, batched=self.batched))
-
-    def done(self) -> None:
-        self.send(self.connection.service.codec.empty)
-
-    def send(self, body: bytes) -> None:
+    def answer(self, content_type: str, body: bytes) -> None:  # noqa: ARG002 - the protocol has no place for it
         head = _REPLY.pack(len(self.session), len(body), self.time)
         self._note(HTTPStatus.OK, len(body))
         self.put(b"".join((head, self.session, body)))
@@ -76,6 +69,8 @@ class GamecoreConnection(Connection):
         super().__init__(service)
         self._buffer = bytearray()
         self._is_taking = False
+        self._sessions: set[SessionKey] = set()
+        """Sessions that have asked here, and were not stopped here."""
         limits = (_MAX_SESSION, _MAX_STEP_KIND, _MAX_KEY, _MAX_KEY, service.limits.max_body)
         self._limits = tuple(zip(("session", "step_kind", "key", "token", "body"), limits, strict=True))
 
@@ -87,6 +82,12 @@ class GamecoreConnection(Connection):
         else:
             self._buffer = bytearray(data)
         self.may_read_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, or was dropped: tell those who answer which sessions lost their connection."""
+        super().connection_lost(exc)
+        for key in self._sessions:
+            self.service.steps.parted(key)
 
     def may_read_on(self) -> None:
         """Take the frames that wait, as far as there is room."""
@@ -150,22 +151,24 @@ class GamecoreConnection(Connection):
         service = self.service
         if not service.tokens.accept(token):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
+        steps = service.steps
         if not kind:
-            fields, reply.batched = service.codec.decode(body)
-            service.endpoint.ask(fields, reply)
+            steps.stateless(body, reply)
             return
         if not session:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the session is missing")
         key = ("gamecore", session.decode(errors="backslashreplace"))
         match kind:
             case b"tick":
-                fields, _ = service.codec.decode(body)
-                service.endpoint.tick(key, fields, reply)
+                steps.tick(key, body, reply)
+                # A client that has connected anew goes on with its session here.
+                self._sessions.add(key)
             case b"start":
-                service.endpoint.start(key)
-                reply.done()
+                steps.start(key, body, reply)
+                self._sessions.add(key)
             case b"stop" | b"end":
-                service.endpoint.stop(key, reply.done)
+                steps.stop(key, body, reply)
+                self._sessions.discard(key)
             case _:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "step_kind is none of start, tick and stop")
 

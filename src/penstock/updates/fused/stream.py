@@ -1,6 +1,6 @@
-"""The update as native kernels, without torch. Packs the rows of a batch once; runs many minibatches in one call.
+"""Learning from a stream. Packs the rows of a batch once; runs many minibatches in one call.
 
-Changes the state in place, on the CPU. Knows no algorithm beyond its fused functions.
+Changes the state in place.
 """
 
 from collections.abc import Mapping, Sequence

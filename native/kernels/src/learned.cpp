@@ -1,0 +1,102 @@
+#include "learned.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace penstock::kernels {
+
+Learned::Learned(std::string name, const std::vector<LayerShape>& shapes, int count, bool has_target, const Level& level)
+    : name_(std::move(name)), level_(level), stack_(std::make_unique<Stack>(shapes, level)), count_(count),
+      has_target_(has_target), flat_size_(stack_->flat_size() * count), member_size_(stack_->packed_size()),
+      size_(member_size_ * static_cast<std::size_t>(count)), parameters_(size_), m_(size_), v_(size_),
+      target_(has_target ? size_ : 0), gradients_{Floats(size_), Floats(size_)},
+      transposed_(stack_->transposed_size() * static_cast<std::size_t>(count)) {}
+
+Learned::Learned(std::string name, std::int32_t numbers, const Level& level)
+    : name_(std::move(name)), level_(level), count_(1), has_target_(false), flat_size_(numbers),
+      member_size_(static_cast<std::size_t>(round_up(numbers, level.width))), size_(member_size_), parameters_(size_),
+      m_(size_), v_(size_), target_(0), gradients_{Floats(size_), Floats(size_)}, transposed_(0) {}
+
+Floats* Learned::find(const std::string& array) {
+    if (array == name_) return &parameters_;
+    if (array == "adam_m." + name_) return &m_;
+    if (array == "adam_v." + name_) return &v_;
+    if (has_target_ && array == "target." + name_) return &target_;
+    return nullptr;
+}
+
+void Learned::load(Floats& packed, const float* flat) {
+    if (stack_ == nullptr) {
+        std::memcpy(packed.data(), flat, static_cast<std::size_t>(flat_size_) * sizeof(float));
+        return;
+    }
+    for (int member = 0; member < count_; ++member)
+        stack_->pack(flat + member * stack_->flat_size(), packed.data() + offset(member));
+}
+
+void Learned::store(const Floats& packed, float* flat) const {
+    if (stack_ == nullptr) {
+        std::memcpy(flat, packed.data(), static_cast<std::size_t>(flat_size_) * sizeof(float));
+        return;
+    }
+    for (int member = 0; member < count_; ++member)
+        stack_->unpack(packed.data() + offset(member), flat + member * stack_->flat_size());
+}
+
+void Learned::refresh() {
+    for (int side = 0; side < kSides; ++side) transpose(side);
+}
+
+Weights Learned::weights(int member) const {
+    return {parameters_.data() + offset(member),
+            transposed_.data() + static_cast<std::size_t>(member) * stack_->transposed_size()};
+}
+
+Learned::Half Learned::half(int side) const {
+    const auto width = static_cast<std::size_t>(level_.width);
+    const std::size_t middle = size_ / width / 2 * width;
+    return side == 0 ? Half{0, middle} : Half{middle, size_ - middle};
+}
+
+void Learned::clear(int side) { std::memset(gradients_[side].data(), 0, size_ * sizeof(float)); }
+
+void Learned::add_sides(int side) {
+    const auto [first, count] = half(side);
+    level_.add(gradients_[1].data() + first, count, gradients_[0].data() + first);
+}
+
+double Learned::squares(int side) const {
+    const auto [first, count] = half(side);
+    return level_.squares(gradients_[0].data() + first, count);
+}
+
+void Learned::descend(int side, std::int64_t step, double lr, double epsilon, float scale) {
+    const auto t = static_cast<double>(step);
+    const double bias = 1.0 - std::pow(0.9, t);
+    const double root = std::sqrt(1.0 - std::pow(0.999, t));
+    const auto rate = static_cast<float>(lr * root / bias);
+    const auto [first, count] = half(side);
+    level_.adam({parameters_.data() + first, m_.data() + first, v_.data() + first, gradients_[0].data() + first, count,
+                 scale, rate, static_cast<float>(epsilon * root)});
+}
+
+void Learned::follow(int side, double tau) {
+    const auto [first, count] = half(side);
+    level_.follow(parameters_.data() + first, count, static_cast<float>(tau), target_.data() + first);
+}
+
+void Learned::copy_to_target(int side) {
+    const auto [first, count] = half(side);
+    std::memcpy(target_.data() + first, parameters_.data() + first, count * sizeof(float));
+}
+
+void Learned::transpose(int side) {
+    if (stack_ == nullptr) return;
+    for (int member = 0; member < count_; ++member)
+        stack_->transpose(parameters_.data() + offset(member),
+                          transposed_.data() + static_cast<std::size_t>(member) * stack_->transposed_size(),
+                          static_cast<std::size_t>((member + side) % 2), level_);
+}
+
+}  // namespace penstock::kernels

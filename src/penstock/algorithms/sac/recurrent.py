@@ -1,0 +1,155 @@
+"""Soft actor-critic with a memory, on sequences from a table.
+
+    h_t      = the critics' memory of o_0 .. o_t;   Q_i(h_t, a_t)
+    y_t      = r_t + gamma (min_j Q'_j(h'_t+1, a') - alpha log pi(a' | o_0 .. o_t+1))
+    J_Q, J_pi, J(alpha) as without a memory, over the rows of sequences behind their burn-in
+
+Actor and critics have a memory each, which is learned by their own loss: shared, the critics' loss drowns the actor's
+(Ni et al. 2022, https://arxiv.org/abs/2110.05038). All critics share one. The actor's memory begins a sequence with the
+carry that was stored when it was collected. The critics do not act, so theirs begins at zero: what it knows of the time
+before the sequence it has from the burn-in.
+
+Functions here know no process, environment, loop or device.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.off_policy.learn import algorithm_of, followed, stepped
+from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
+from penstock.algorithms.off_policy.spec import critic_of_features, memory_network
+from penstock.algorithms.sac.spec import SACConfig, init_state
+from penstock.algorithms.sac.steps import actor_update, temperature_gradient
+from penstock.models.forward import Ensemble, Forward, Memory
+from penstock.models.gradients import gradients_of
+from penstock.models.policy import Policy, squashed
+from penstock.ops.n_step import n_step_returns
+from penstock.policies import PolicyGraph, SquashedGaussian
+from penstock.types import NoiseSpec, Spaces
+
+__all__ = ["Networks", "build", "networks_of", "remembered", "sampled", "values"]
+
+
+class Networks(NamedTuple):
+    """An actor with a memory, the critics' memory, and critics of what it remembers."""
+
+    policy: Policy
+    memory: Forward
+    critics: Ensemble
+    carry: dict[str, int]
+    """Width of each array of the critics' carry."""
+    config: SACConfig
+
+
+def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
+    """SAC on ``spaces`` as pure functions, for a policy with memory."""
+    of = networks_of(graph, config)
+    noise = NoiseSpec("normal", (config.learned_steps + 1, *graph.head.noise.shape))
+    critic = Phase("critic", partial(critic_gradients, of), partial(critic_update, config), noise=(("action", noise),))
+    actor = Phase("actor", partial(actor_gradients, of), partial(actor_update, config), noise=(("action", noise),))
+    return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
+
+
+def networks_of(graph: PolicyGraph, config: SACConfig) -> Networks:
+    """The networks of ``config`` around the actor of ``graph``."""
+    memory = memory_network(graph)
+    return Networks(
+        Policy(graph),
+        Forward(memory, graph.encoding),
+        Ensemble(critic_of_features(graph, config), config.critics),
+        {part.name: part.size for part in memory.carry},
+        config,
+    )
+
+
+def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradient of ``J_Q`` with respect to all critics and their memory."""
+    rows, share = learned_rows(minibatch, of.config.burn_in), _share(of, minibatch)
+    with torch.no_grad():
+        action, log_prob = sampled(of, state["actor"], minibatch, noise["action"])
+        seen = remembered(of, state["target.memory"], minibatch)
+        soft = values(of, state["target.critic"], seen, action).amin(0) - state["log_alpha"].exp() * log_prob
+        reward, terminated, valid = (rows[name][:, :-1] for name in ("reward", "terminated", "valid"))
+        target = n_step_returns(reward, terminated, valid, soft, gamma=of.config.gamma, n_step=1)
+
+    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        found = values(of, leaves["critic"], remembered(of, leaves["memory"], minibatch), rows["action"])[:, :, :-1]
+        return 0.5 * ((found - target).square() * share).sum(), found.detach()
+
+    gradient, judged = gradients_of(loss, state, ["memory", "critic"])
+    error = 0.5 * ((judged - target).square() * share).sum()
+    return Gradients(gradient, {"value_loss": error, "mean_value": (judged * share).sum((1, 2)).mean()}, {})
+
+
+def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for all critics and their memory; then the targets move by tau."""
+    changed: dict[str, Tensor] = {}
+    for name in ("memory", "critic"):
+        changed |= stepped(config, state, name, found[name], config.critic_lr)
+        changed |= followed(state, name, changed[name], config.tau)
+    return changed
+
+
+def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
+    """The gradients of ``J_pi`` and, where the temperature is learned, of ``J(alpha)``."""
+    share = _share(of, minibatch)
+    with torch.no_grad():
+        seen = remembered(of, state["memory"], minibatch)
+
+    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        action, log_prob = sampled(of, leaves["actor"], minibatch, noise["action"])
+        each = state["log_alpha"].exp() * log_prob - values(of, state["critic"], seen, action).amin(0)
+        return (each[:, :-1] * share).sum(), -(log_prob.detach()[:, :-1] * share).sum()
+
+    found, entropy = gradients_of(loss, state, ["actor"])
+    metrics = {"entropy": entropy, "temperature": state["log_alpha"].exp().squeeze(0)}
+    found |= temperature_gradient(of.config, entropy, noise["action"].shape[2])
+    return Gradients(found, metrics, {})
+
+
+def _share(of: Networks, minibatch: Tensors) -> Tensor:
+    """``w / sum w`` of the learned rows, ``[m, learned_steps]``."""
+    weight: Tensor = minibatch["weight"][:, of.config.burn_in :]
+    return weight / weight.sum().clamp(min=1.0)
+
+
+def sampled(of: Networks, parameters: Tensor, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions ``[m, n, size]`` of the learned rows and of the row behind them, and their log-probabilities."""
+    policy, head = of.policy, of.policy.graph.head
+    if not isinstance(head, SquashedGaussian):
+        raise TypeError(f"the policy's head is {head}, not a SquashedGaussian")
+    carry = {part.name: minibatch[part.name] for part in policy.graph.carry}
+    detached = {"actor": parameters.detach()}
+    rows = behind_burn_in(
+        lambda part: policy.unrolled(detached, part).carry, minibatch, policy.graph.fields, carry, of.config.burn_in
+    )
+    output = policy.unrolled({"actor": parameters}, rows).output
+    action, log_prob = squashed(head, output).sample_with_log_prob(noise.flatten(0, 1))
+    shape = rows["first"].shape
+    return action.view(*shape, -1), log_prob.view(shape)
+
+
+def remembered(of: Networks, parameters: Tensor, minibatch: Tensors) -> Tensor:
+    """What the critics' memory gives of the learned rows and of the row behind them: ``[m, n, size]``."""
+    count, fields = len(minibatch["first"]), of.policy.graph.fields
+
+    def run(vector: Tensor, rows: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
+        flat = {name: rows[name].flatten(0, 1) for name in fields}
+        features = of.policy.features({"actor": vector}, flat)
+        found = of.memory(vector, features, Memory(rows["first"], {name: rows[name] for name in of.carry}))
+        return found.output, found.carry
+
+    zero = {name: parameters.new_zeros((count, size)) for name, size in of.carry.items()}
+    rows = behind_burn_in(lambda part: run(parameters.detach(), part)[1], minibatch, fields, zero, of.config.burn_in)
+    return run(parameters, rows)[0].view(*rows["first"].shape, -1)
+
+
+def values(of: Networks, parameters: Tensor, seen: Tensor, action: Tensor) -> Tensor:
+    """The critics' values ``[critics, m, n]`` of what is `remembered` and of actions ``[m, n, ...]``."""
+    count, rows = seen.shape[:2]
+    x = torch.cat([seen.flatten(0, 1), action.reshape(count * rows, -1)], 1)
+    return of.critics(parameters, x).view(-1, count, rows)

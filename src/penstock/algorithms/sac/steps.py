@@ -1,0 +1,31 @@
+"""The steps of SAC's actor and its temperature, with and without a memory. Knows no networks."""
+
+from torch import Tensor
+
+from penstock.algorithm import Tensors
+from penstock.algorithms.off_policy.learn import stepped
+from penstock.algorithms.sac.spec import EntropyConfig
+
+__all__ = ["actor_update", "temperature_gradient"]
+
+
+def temperature_gradient(config: EntropyConfig, entropy: Tensor, size: int) -> dict[str, Tensor]:
+    """The gradient of ``J(alpha)`` in the temperature's logarithm; empty if the temperature is fixed.
+
+    Args:
+        config: says which.
+        entropy: of the policy, a scalar.
+        size: elements of an action.
+    """
+    if config.temperature != "auto":
+        return {}
+    wanted = -float(size) if config.target_entropy == "auto" else config.target_entropy
+    return {"log_alpha": (entropy - wanted).reshape(1)}
+
+
+def actor_update(config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of Adam for the actor; with a learned temperature, one for its logarithm as well."""
+    changed = stepped(config, state, "actor", found["actor"], config.lr)
+    if "log_alpha" in found:
+        changed |= stepped(config, state, "log_alpha", found["log_alpha"], config.temperature_lr)
+    return changed

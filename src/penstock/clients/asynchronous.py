@@ -1,0 +1,115 @@
+"""AsyncGameClient: as GameClient, for coroutines: a game with many agents needs no threads."""
+
+import asyncio
+from types import TracebackType
+from typing import Any
+
+from penstock.clients.blocking import PAUSES_S
+from penstock.clients.wire import (
+    Address,
+    EpisodeLostError,
+    HttpWire,
+    RefusedError,
+    TcpWire,
+    Wire,
+    closed,
+    decoded,
+    encoded,
+)
+
+__all__ = ["AsyncGameClient"]
+
+_CHUNK = 1 << 16
+
+
+class AsyncGameClient:
+    """One agent of a game. Arguments and errors are those of `penstock.clients.GameClient`."""
+
+    def __init__(
+        self, url: str, session: str, *, token: str = "", timeout: float = 60.0, patience: float = 60.0
+    ) -> None:
+        self._address = Address.read(url)
+        self._session = session
+        self._token = token
+        self._timeout = timeout
+        self._patience = patience
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._wire: Wire
+        self._is_open = False
+
+    async def start(self, body: bytes = b"") -> None:
+        """Begin an episode, as `GameClient.start`."""
+        loop = asyncio.get_running_loop()
+        until, tries = loop.time() + self._patience, 0
+        while True:
+            try:
+                if self._is_open:
+                    self._is_open = False
+                    await self.send("stop", b"")
+                await self.send("start", body)
+            except (RefusedError, EpisodeLostError) as error:
+                if isinstance(error, RefusedError):
+                    # The episode before was lost with its connection, and the server still has it.
+                    self._is_open = error.status == 409
+                    if not (error.may_retry or error.status in {404, 409}):
+                        raise
+                if loop.time() > until:
+                    raise
+                await asyncio.sleep(0.0 if self._is_open else PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+                tries += 1
+            else:
+                self._is_open = True
+                return
+
+    async def tick(self, obs: Any, reward: float | None = None, *, action_mask: Any = None) -> Any:  # noqa: ANN401
+        """The next action, as `GameClient.tick`."""
+        return decoded(await self.send("tick", encoded(obs, reward, None, action_mask)))
+
+    async def stop(self, obs: Any = None, reward: float | None = None, *, terminated: bool = False) -> None:  # noqa: ANN401
+        """End the episode, as `GameClient.stop`."""
+        nothing = obs is None and reward is None and not terminated
+        await self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None))
+        self._is_open = False
+
+    async def send(self, kind: str, body: bytes) -> bytes:
+        """Send a request of any encoding, as `GameClient.send`."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                reader, writer = await self._connected()
+                writer.write(self._wire.request(kind, self._session, body))
+                while True:
+                    data = await reader.read(_CHUNK)
+                    if not data:
+                        raise closed(self._address)
+                    reply = self._wire.feed(data)
+                    if reply is not None:
+                        return reply
+        except RefusedError:
+            raise
+        except EpisodeLostError:
+            await self.close()
+            raise
+        except OSError as error:
+            # A TimeoutError is one, too.
+            await self.close()
+            raise EpisodeLostError(f"no reply to {kind}: {error or type(error).__name__}") from None
+
+    async def close(self) -> None:
+        """Close the connection, as `GameClient.close`."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def __aenter__(self) -> "AsyncGameClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._address.host, self._address.port)
+            self._wire = TcpWire(self._token) if self._address.scheme == "tcp" else HttpWire(self._address, self._token)
+        return self._streams

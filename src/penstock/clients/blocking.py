@@ -1,0 +1,168 @@
+"""GameClient: asks for actions and waits for them."""
+
+import contextlib
+import socket
+import time
+from types import TracebackType
+from typing import Any
+
+from penstock.clients.wire import (
+    Address,
+    EpisodeLostError,
+    HttpWire,
+    RefusedError,
+    TcpWire,
+    Wire,
+    closed,
+    decoded,
+    encoded,
+)
+
+__all__ = ["GameClient"]
+
+PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Between tries to begin an episode."""
+_CHUNK = 1 << 16
+
+
+class GameClient:
+    """One agent of a game, in one thread.
+
+    - `start` connects if need be, and tries again while the server is away or full.
+    - `tick` and `stop` do not try again: nobody knows whether a request whose reply is lost was taken. They raise
+      `EpisodeLostError`, and the next `start` begins a new episode. What was answered before is not lost.
+
+    Args:
+        url: ``tcp://localhost:8001`` or ``http://localhost:8000``.
+        session: name of the session: ``<game>-agent-<agent>``, or any other. Two clients need two names.
+        token: for a server that wants one.
+        timeout: longest time for one reply, in seconds.
+        patience: how long `start` tries, in seconds.
+    """
+
+    def __init__(
+        self, url: str, session: str, *, token: str = "", timeout: float = 60.0, patience: float = 60.0
+    ) -> None:
+        self._address = Address.read(url)
+        self._session = session
+        self._token = token
+        self._timeout = timeout
+        self._patience = patience
+        self._socket: socket.socket | None = None
+        self._wire: Wire
+        self._is_open = False
+
+    def start(self, body: bytes = b"") -> None:
+        """Begin an episode. One that is still open on the server ends as truncated.
+
+        Raises:
+            RefusedError: the server refuses, and goes on refusing.
+            EpisodeLostError: the server cannot be reached.
+        """
+        until, tries = time.monotonic() + self._patience, 0
+        while True:
+            try:
+                if self._is_open:
+                    self._is_open = False
+                    self.send("stop", b"")
+                self.send("start", body)
+            except (RefusedError, EpisodeLostError) as error:
+                if isinstance(error, RefusedError):
+                    # The episode before was lost with its connection, and the server still has it.
+                    self._is_open = error.status == 409
+                    if not (error.may_retry or error.status in {404, 409}):
+                        raise
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.0 if self._is_open else PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+                tries += 1
+            else:
+                self._is_open = True
+                return
+
+    def tick(self, obs: Any, reward: float | None = None, *, action_mask: Any = None) -> Any:  # noqa: ANN401
+        """The next action.
+
+        Args:
+            obs: the observation.
+            reward: of the action before.
+            action_mask: 1 where a choice is possible.
+
+        Raises:
+            RefusedError: the server refuses this tick; the episode is as it was before.
+            EpisodeLostError: the connection broke. Begin a new episode.
+        """
+        return decoded(self.send("tick", encoded(obs, reward, None, action_mask)))
+
+    def stop(self, obs: Any = None, reward: float | None = None, *, terminated: bool = False) -> None:  # noqa: ANN401
+        """End the episode.
+
+        Args:
+            obs: the last observation. It may be left out of an episode that is terminated.
+            reward: of the last action; without it and ``obs``, the last action counts as not taken.
+            terminated: the episode has ended by itself. Otherwise it was cut off.
+
+        Raises:
+            RefusedError: the server refuses; the episode is as it was before.
+            EpisodeLostError: the connection broke.
+        """
+        nothing = obs is None and reward is None and not terminated
+        self.send("stop", b"" if nothing else encoded(obs, reward, terminated, None))
+        self._is_open = False
+
+    def send(self, kind: str, body: bytes) -> bytes:
+        """Send a request of any encoding, and return the reply's body.
+
+        Args:
+            kind: ``start``, ``tick`` or ``stop``.
+            body: any bytes that the agent understands.
+
+        Raises:
+            RefusedError: the server refuses.
+            EpisodeLostError: the server cannot be reached, or the connection broke.
+        """
+        connection = self._connected()
+        try:
+            connection.sendall(self._wire.request(kind, self._session, body))
+            while True:
+                data = connection.recv(_CHUNK)
+                if not data:
+                    raise closed(self._address)
+                reply = self._wire.feed(data)
+                if reply is not None:
+                    return reply
+        except RefusedError:
+            raise
+        except EpisodeLostError:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            raise EpisodeLostError(f"no reply to {kind}: {error or type(error).__name__}") from None
+
+    def close(self) -> None:
+        """Close the connection. An open episode ends as truncated, unless its session connects again soon."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> "GameClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            try:
+                made = socket.create_connection((self._address.host, self._address.port), self._timeout)
+            except OSError as error:
+                where = f"{self._address.host}:{self._address.port}"
+                raise EpisodeLostError(f"no server at {where}: {error.strerror or error}") from None
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = made
+            self._wire = TcpWire(self._token) if self._address.scheme == "tcp" else HttpWire(self._address, self._token)
+        return self._socket

@@ -1,0 +1,178 @@
+"""Gamecore as bytes, for both clients: requests are made, replies are read. Opens no socket."""
+
+import json
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from penstock.errors import ConfigError, PenstockError
+
+__all__ = ["Address", "EpisodeLostError", "HttpWire", "RefusedError", "TcpWire", "Wire", "closed", "decoded", "encoded"]
+
+_REQUEST = Struct("!6q")
+_REPLY = Struct("!3q")
+_MAX_REPLY = 1 << 30
+_MAX_HEAD = 64 << 10
+
+
+class EpisodeLostError(PenstockError):
+    """The connection broke, and nobody knows whether the last request was taken. Begin a new episode with `start`."""
+
+
+class RefusedError(PenstockError):
+    """The server refused a request.
+
+    Attributes:
+        status: what kind of refusal it is, as HTTP counts; 0 over TCP, which has no status.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in {0, 429, 503}
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    scheme: str
+    """``http`` or ``tcp``."""
+    host: str
+    port: int
+
+    @classmethod
+    def read(cls, url: str) -> "Address":
+        """The address in ``tcp://localhost:8001`` or ``http://localhost:8000``.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        found = urlsplit(url)
+        try:
+            port = found.port
+        except ValueError:
+            port = None
+        if found.scheme not in {"http", "tcp"} or not found.hostname or port is None:
+            raise ConfigError(f"{url!r} is no address of a server; write tcp://localhost:8001 or http://localhost:8000")
+        return cls(found.scheme, found.hostname, port)
+
+
+class Wire(Protocol):
+    """One connection's bytes. A request is answered before the next one is made."""
+
+    def request(self, kind: str, session: str, body: bytes) -> bytes:
+        """The bytes of a request."""
+        ...
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take bytes that have arrived. The body of the reply once it is whole.
+
+        Raises:
+            RefusedError: the server refused the request.
+            EpisodeLostError: the bytes are no reply.
+        """
+        ...
+
+
+class TcpWire:
+    """Version 1 over TCP: sizes, then payloads."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._buffer = bytearray()
+        self._time = 0
+
+    def request(self, kind: str, session: str, body: bytes) -> bytes:
+        """See `Wire`."""
+        self._time += 1
+        self._buffer.clear()
+        name, step = session.encode(), kind.encode()
+        sizes = (len(name), len(step), 0, len(self._token), len(body), self._time)
+        return b"".join((_REQUEST.pack(*sizes), name, step, self._token, body))
+
+    def feed(self, data: bytes) -> bytes | None:
+        """See `Wire`."""
+        self._buffer += data
+        if len(self._buffer) < _REPLY.size:
+            return None
+        session, body, time = _REPLY.unpack_from(self._buffer)
+        if not (0 <= session <= _MAX_HEAD and 0 <= body <= _MAX_REPLY and time == self._time):
+            raise EpisodeLostError("the server's bytes are no reply of Gamecore")
+        start = _REPLY.size + session
+        if len(self._buffer) < start + body:
+            return None
+        return bytes(self._buffer[start : start + body])
+
+
+class HttpWire:
+    """``POST /step`` over HTTP/1.1 with one connection that is kept."""
+
+    def __init__(self, address: Address, token: str) -> None:
+        self._head = f"POST /step HTTP/1.1\r\nhost: {address.host}:{address.port}\r\n" + (
+            f"token: {token}\r\n" if token else ""
+        )
+        self._buffer = bytearray()
+
+    def request(self, kind: str, session: str, body: bytes) -> bytes:
+        """See `Wire`."""
+        self._buffer.clear()
+        more = f"session: {session}\r\nstep-kind: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+        return (self._head + more).encode("latin-1") + body
+
+    def feed(self, data: bytes) -> bytes | None:
+        """See `Wire`."""
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._buffer) > _MAX_HEAD:
+                raise EpisodeLostError("the server's bytes are no reply of HTTP")
+            return None
+        first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        parts, length = first.split(" ", 2), headers.get("content-length", "")
+        if len(parts) < 2 or not parts[1].isdigit() or not length.isdigit() or int(length) > _MAX_REPLY:
+            raise EpisodeLostError("the server's bytes are no reply of HTTP")
+        if len(self._buffer) < end + 4 + int(length):
+            return None
+        body, status = bytes(self._buffer[end + 4 : end + 4 + int(length)]), int(parts[1])
+        if status != 200:
+            raise RefusedError(status, _detail(body))
+        return body
+
+
+def closed(address: Address) -> EpisodeLostError:
+    """The error for a connection that the server has closed."""
+    hint = "; over TCP a refusal has no text, the server's log says why" if address.scheme == "tcp" else ""
+    return EpisodeLostError(f"the server has closed the connection{hint}")
+
+
+def encoded(obs: Any, reward: float | None, terminated: bool | None, action_mask: Any) -> bytes:  # noqa: ANN401
+    """The body of a tick or of the end, as JSON. What is ``None`` is left out."""
+    given = {"obs": obs, "reward": reward, "terminated": terminated, "action_mask": action_mask}
+    left = {name: value for name, value in given.items() if value is not None}
+    return json.dumps(left, default=_plain).encode() if left else b""
+
+
+def decoded(body: bytes) -> Any:  # noqa: ANN401 - an action
+    """The action in a reply."""
+    try:
+        return json.loads(body)["action"]
+    except (ValueError, KeyError, TypeError):
+        raise EpisodeLostError("the reply holds no action; for another encoding use `send`") from None
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - an array or number of NumPy, which need not be installed
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _detail(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode(errors="replace") or "refused without a reason"

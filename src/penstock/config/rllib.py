@@ -1,0 +1,107 @@
+"""Settings that RLlib's users know, in a config file: what each of them is called here. Reads no file."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from penstock.errors import ConfigError
+
+__all__ = ["Renamed", "renamed"]
+
+_SAME = {
+    "num_env_runners": "num_workers",
+    "num_rollout_workers": "num_workers",
+    "num_learners": "learners",
+    "minibatch_size": "mini_batch_size",
+    "sgd_minibatch_size": "mini_batch_size",
+    "num_epochs": "epochs",
+    "num_sgd_iter": "epochs",
+    "lambda": "gae_lambda",
+    "lambda_": "gae_lambda",
+    "entropy_coeff": "entropy_coef",
+    "vf_loss_coeff": "value_coef",
+    "grad_clip": "max_grad_norm",
+}
+_AT_LEAST_ONE = frozenset({"num_workers", "learners"})
+"""RLlib writes 0 for "in the process of the driver". Here that is one process."""
+_OWN = frozenset({*_SAME, "num_envs_per_env_runner", "train_batch_size", "rollout_fragment_length", "batch_mode"})
+_OWN |= {"train_batch_size_per_learner"}
+
+
+class Renamed(NamedTuple):
+    """Settings under the names of this library."""
+
+    values: dict[str, Any]
+    """Name -> value, of those that had RLlib's names, and of those that follow from them."""
+    used: frozenset[str]
+    """The names of RLlib that were understood."""
+    note: str
+    """One line on what became of them; empty if there were none."""
+
+
+def renamed(given: Mapping[str, Any], known: Collection[str]) -> Renamed:
+    """What RLlib's settings among ``given`` are here.
+
+    Args:
+        given: all settings of the file, by name.
+        known: names of the settings of the run and of its algorithm. A name that is known here keeps its meaning.
+
+    Raises:
+        ConfigError: a setting has no counterpart, or both names of one setting are given.
+    """
+    theirs = {name: value for name, value in given.items() if name in _OWN and name not in known}
+    if not theirs:
+        return Renamed({}, frozenset(), "")
+    values: dict[str, Any] = {}
+    said: list[str] = []
+
+    def put(their: str, own: str, value: Any) -> None:  # noqa: ANN401 - a setting has its own type
+        if own in given or own in values:
+            raise ConfigError(f"{their} of RLlib is {own} here, which is given as well; leave out one of the two")
+        values[own] = value
+        said.append(f"{their} {theirs[their]} became {own} {value}")
+
+    for their in theirs.keys() & _SAME.keys():
+        own = _SAME[their]
+        value = theirs[their]
+        put(their, own, max(1, value) if own in _AT_LEAST_ONE and isinstance(value, int) else value)
+    _lanes(theirs, {**given, **values}, put)
+    _rollouts(theirs, {**given, **values}, known, put, said)
+    if theirs.get("batch_mode", "truncate_episodes") != "truncate_episodes":
+        raise ConfigError(
+            f"batch_mode {theirs['batch_mode']} has no counterpart: a rollout has --num_steps steps of each lane, "
+            "wherever episodes end; leave it out"
+        )
+    return Renamed(values, frozenset(theirs), "settings of RLlib: " + "; ".join(sorted(said)))
+
+
+_Put = Callable[[str, str, Any], None]
+
+
+def _lanes(theirs: Mapping[str, Any], so_far: Mapping[str, Any], put: _Put) -> None:
+    if "num_envs_per_env_runner" in theirs:
+        put("num_envs_per_env_runner", "num_envs", theirs["num_envs_per_env_runner"] * so_far.get("num_workers", 1))
+
+
+def _rollouts(
+    theirs: Mapping[str, Any], so_far: Mapping[str, Any], known: Collection[str], put: _Put, said: list[str]
+) -> None:
+    """Steps of a rollout, and rows of a batch or of a minibatch. Which of them decides depends on the algorithm."""
+    fragment = theirs.get("rollout_fragment_length", "auto")
+    batch = next((name for name in ("train_batch_size", "train_batch_size_per_learner") if name in theirs), None)
+    whole = "gae_lambda" in known
+    if batch is not None and whole:
+        workers = so_far.get("num_workers", 1)
+        lanes = so_far.get("num_envs", workers)
+        if "num_envs" not in so_far:
+            # RLlib steps one environment in each process, unless it is told otherwise.
+            put(batch, "num_envs", workers)
+        if theirs[batch] % lanes:
+            raise ConfigError(f"{batch} {theirs[batch]} is no multiple of the {lanes} lanes; give one that is")
+        put(batch, "num_steps", theirs[batch] // lanes)
+        if fragment != "auto":
+            said.append(f"rollout_fragment_length {fragment} is not used: each lane gives its part of a batch at once")
+        return
+    if batch is not None:
+        put(batch, "mini_batch_size", theirs[batch])
+    if fragment != "auto":
+        put("rollout_fragment_length", "num_steps", fragment)

@@ -1,0 +1,73 @@
+"""Games as environments: ``gamecore://module:Agent``. They connect to the run; penstock never makes one.
+
+Finds the agent's class and reads its spaces. Does not listen, and runs no agent.
+"""
+
+from typing import Any
+
+from penstock.envs.imports import attribute_of, find_callable, imported, name_of
+from penstock.envs.masks import IN_INFO, IN_OBSERVATION, with_mask
+from penstock.envs.spaces import spaces_of
+from penstock.errors import EnvError
+from penstock.types import EnvFactory, EnvRecipe, EnvReference, Spaces
+
+__all__ = ["SCHEME", "agent_class", "agent_name", "game_spaces", "is_game"]
+
+SCHEME = "gamecore://"
+
+
+def is_game(env: EnvReference | EnvFactory) -> bool:
+    """Whether an environment is a game that connects to the run."""
+    named = env.env if isinstance(env, EnvRecipe) else env
+    return isinstance(named, str) and named.startswith(SCHEME)
+
+
+def agent_name(env: EnvReference | EnvFactory) -> str:
+    """The part of its name that names the agent."""
+    return name_of(env.env if isinstance(env, EnvRecipe) else env).removeprefix(SCHEME)
+
+
+def agent_class(env: EnvReference | EnvFactory) -> Any:
+    """The agent's class: ``module:Agent``, or ``module.Agent``.
+
+    Raises:
+        EnvError: it is not found or has no spaces; in one line, with what to type.
+    """
+    name = agent_name(env)
+    if ":" in name:
+        found: Any = find_callable(name, "agent")
+    else:
+        module, dot, attribute = name.rpartition(".")
+        if not dot:
+            raise EnvError(f"{SCHEME}{name} names no agent: write {SCHEME}{name or 'my_game'}:GameAgent")
+        found = attribute_of(f"agent {name}", imported(f"agent {name}", module), attribute)
+    missing = [
+        part for part in ("observation_space", "action_space", "on_tick", "on_episode") if not hasattr(found, part)
+    ]
+    if missing:
+        raise EnvError(
+            f"agent {name} has no {' and no '.join(missing)}: derive it from penstock.Agent and give it two spaces"
+        )
+    return found
+
+
+def game_spaces(
+    env: EnvReference | EnvFactory, ignore_obs: tuple[str, ...], *, masks: bool
+) -> tuple[Spaces, str | None]:
+    """The spaces of one agent, and the field of an action mask that it gives and that is not used.
+
+    Args:
+        env: the agent.
+        ignore_obs: fields of the observation to leave out.
+        masks: use its action mask, if it gives one.
+
+    Raises:
+        UsageError: the agent is not found, or a space is not supported.
+    """
+    found = agent_class(env)
+    spaces = spaces_of(found.observation_space, found.action_space, None, ignore_obs)
+    mask = None
+    if spaces.action.choices:
+        in_observation = any(name == IN_OBSERVATION for name, _ in spaces.obs)
+        mask = IN_OBSERVATION if in_observation else IN_INFO if getattr(found, "action_mask", False) else None
+    return (with_mask(spaces, mask), None) if masks else (spaces, mask)

@@ -1,0 +1,79 @@
+"""KeptEpisodes: plays kept episodes of games again, as an environment. Its observations do not depend on the actions.
+
+For an export, which needs observations that the policy has met. It judges no policy.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.envs.games import agent_class
+from penstock.envs.masks import IN_INFO, KEY
+from penstock.errors import EnvError
+from penstock.types import Arrays
+
+__all__ = ["KeptEpisodes"]
+
+
+class KeptEpisodes:
+    """One episode after the other, beginning with one that the seed names.
+
+    Args:
+        agent: ``module:Agent``.
+        folder: holds ``episode-*.npz``.
+
+    Raises:
+        EnvError: there are none.
+    """
+
+    def __init__(self, agent: str, folder: str) -> None:
+        found = agent_class(agent)
+        self.observation_space = found.observation_space
+        self.action_space = found.action_space
+        self._files = sorted(Path(folder).glob("episode-*.npz"))
+        if not self._files:
+            raise EnvError(
+                f"the run of agent {agent} has kept no episodes, and games cannot be played for observations: resume "
+                "it with --keep_episodes 20, and export it then"
+            )
+        self._rows: Arrays = {}
+        self._t = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        del options
+        number = int(np.random.default_rng(seed).integers(len(self._files)))
+        with np.load(self._files[number], allow_pickle=False) as file:
+            self._rows = {name: file[name] for name in file.files if name.partition(".")[0] in {"obs", KEY}}
+        self._t = 0
+        return self._now()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The next observation, whatever the action."""
+        del action
+        self._t += 1
+        count = len(next(iter(self._rows.values())))
+        is_last = self._t >= count - 1
+        self._t = min(self._t, count - 1)
+        obs, info = self._now()
+        return obs, 0.0, False, is_last, info
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _now(self) -> tuple[Any, dict[str, Any]]:
+        row = {name: values[self._t] for name, values in self._rows.items()}
+        info = {KEY: row.pop(IN_INFO)} if IN_INFO in row else {}
+        return _structured({name.partition(".")[2]: value for name, value in row.items()}), info
+
+
+def _structured(fields: dict[str, Any]) -> Any:
+    """The observation whose fields have these names; a Dict or Tuple is a mapping, a Tuple by its places."""
+    if "" in fields:
+        return fields[""]
+    below: dict[Any, dict[str, Any]] = {}
+    for name, value in fields.items():
+        key, _, rest = name.partition(".")
+        below.setdefault(int(key) if key.isdigit() else key, {})[rest] = value
+    return {key: _structured(inner) for key, inner in below.items()}

@@ -1,0 +1,30 @@
+"""Lobby: the lanes of one process, and which of them are free. Lane nodes bring them, sessions take them."""
+
+from penstock.games.lane import Lane
+
+__all__ = ["Lobby"]
+
+
+class Lobby:
+    """The lanes of a run."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, Lane] = {}
+        self.size = 0
+        """How many lanes there are."""
+
+    def bring(self, number: int, lane: Lane) -> None:
+        """A lane is ready. Called once for each."""
+        self._free[number] = lane
+        self.size += 1
+
+    def take(self) -> tuple[int, Lane] | None:
+        """The free lane with the smallest number, so that few games fill few rollouts; ``None``: all are taken."""
+        if not self._free:
+            return None
+        number = min(self._free)
+        return number, self._free.pop(number)
+
+    def give_back(self, number: int, lane: Lane) -> None:
+        """A session has ended."""
+        self._free[number] = lane

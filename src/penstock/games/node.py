@@ -1,0 +1,174 @@
+"""The nodes that games play with: `GameLaneNode` brings a lane, `GamesNode` owns the sockets and runs all sessions.
+
+They share a process: sessions write into the slots of the lanes that they were given.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+
+from penstock.envs.games import agent_class, agent_name
+from penstock.errors import ConfigError, EnvError
+from penstock.games.agent import Agent
+from penstock.games.episodes import EpisodeFiles
+from penstock.games.lane import Lane
+from penstock.games.lobby import Lobby
+from penstock.games.sessions import GameSteps
+from penstock.games.settings import GamesSettings
+from penstock.nodes.contract import Ports
+from penstock.nodes.env import EnvSettings
+from penstock.registry import load
+from penstock.serving.server.connection import Connection
+from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest
+from penstock.serving.server.limits import Limits
+from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
+from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.service import Service
+from penstock.serving.server.tokens import Tokens
+from penstock.types import EnvRecipe
+
+__all__ = ["GameLaneNode", "GamesNode"]
+
+STEP_S = 0.05
+"""Seconds that one call of ``step`` takes."""
+_SWEEP_S = 0.25
+_BACKLOG = 1024
+_WAIT_S = 600.0
+"""How long a tick may wait for the learner. Clients have time-outs of their own."""
+
+
+class GameLaneNode:
+    """Brings the lane of one session. The session itself writes its rollouts, so this node never has work."""
+
+    def __init__(self, settings: EnvSettings) -> None:
+        self._settings = settings
+
+    def open(self, ports: Ports) -> None:
+        """Make the lane."""
+        lobby: Lobby = ports.meeting("games", Lobby)
+        lobby.bring(self._settings.worker, Lane(self._settings, ports))
+
+    def ready(self) -> bool:
+        """False: the lane's session does the work."""
+        return False
+
+    def step(self) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class GamesNode:
+    """Listens for games, and runs their sessions on an event loop of asyncio.
+
+    Attributes:
+        ports: ``http`` and ``tcp`` -> the port that it listens at.
+    """
+
+    def __init__(self, settings: GamesSettings) -> None:
+        self.ports: dict[str, int] = {}
+        self._settings = settings
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listeners: list[asyncio.Server] = []
+
+    def open(self, ports: Ports) -> None:
+        """Listen.
+
+        Raises:
+            UsageError: a port cannot be used, or the agent cannot be made.
+        """
+        settings = self._settings
+        loop = self._loop = load("uvloop:new_event_loop")()
+        asyncio.set_event_loop(loop)
+        lobby: Lobby = ports.meeting("games", Lobby)
+        kept = EpisodeFiles(settings.episodes, settings.keep_episodes)
+        steps = self._steps = GameSteps(
+            loop,
+            spaces=settings.spaces,
+            make=_maker(settings),
+            lobby=lobby,
+            kept=kept,
+            idle_seconds=settings.idle_seconds,
+            stopping=ports.stopping,
+        )
+        limits = Limits(max_sessions=lobby.size, max_seconds=_WAIT_S, idle_seconds=max(settings.idle_seconds, 60.0))
+        tokens = Tokens.read(settings.token_file)
+        service = self._service = Service(loop, steps, lambda: not ports.stopping(), limits, tokens, Metrics())
+        games = GamecoreHttp(service)
+
+        def route(request: HttpRequest, reply: HttpReply) -> None:
+            if request.path != PATH:
+                raise Refusal(
+                    HTTPStatus.NOT_FOUND, f"there is nothing at {request.path[:120]}; a run that trains has {PATH} only"
+                )
+            games.route(request, reply)
+
+        if settings.http is not None:
+            self._listen("http", lambda: HttpConnection(service, route), settings.http)
+        if settings.tcp is not None:
+            self._listen("tcp", lambda: GamecoreConnection(service), settings.tcp)
+        self._swept = 0.0
+
+    def ready(self) -> bool:
+        """True: games may ask at any time."""
+        return True
+
+    def step(self) -> None:
+        """Let sessions go on for a while."""
+        loop = self._loop
+        if loop is None:
+            raise EnvError("games are played before the node is open")
+        loop.call_later(STEP_S, loop.stop)
+        loop.run_forever()
+        now = loop.time()
+        if now - self._swept > _SWEEP_S:
+            self._swept = now
+            self._steps.sweep()
+            for connection in list(self._service.connections):
+                connection.sweep(now)
+        if self._steps.failure is not None:
+            raise self._steps.failure
+
+    def close(self) -> None:
+        """End all sessions and close the sockets."""
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        for listener in self._listeners:
+            listener.close()
+        if hasattr(self, "_steps"):
+            loop.run_until_complete(self._steps.close())
+            for connection in list(self._service.connections):
+                connection.transport.abort()
+        loop.run_until_complete(asyncio.sleep(0))
+        asyncio.set_event_loop(None)
+        loop.close()
+
+    def _listen(self, scheme: str, protocol: Callable[[], Connection], port: int) -> None:
+        host, loop = self._settings.host, self._loop
+        if loop is None:
+            raise EnvError("a closed node does not listen")
+        try:
+            made = loop.create_server(protocol, host, port, backlog=_BACKLOG)
+            listener = loop.run_until_complete(made)
+        except OSError as error:
+            raise ConfigError(f"games cannot connect to {host}:{port}: {error.strerror or error}") from None
+        self._listeners.append(listener)
+        self.ports[scheme] = int(listener.sockets[0].getsockname()[1])
+
+
+def _maker(settings: GamesSettings) -> Callable[[], Agent]:
+    """Makes agents of the user's class, with the user's arguments."""
+    found: Callable[..., Agent] = agent_class(settings.env)
+    arguments = settings.env.arguments if isinstance(settings.env, EnvRecipe) else {}
+    made = partial(found, **arguments)
+    try:
+        made()
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise EnvError(f"agent {agent_name(settings.env)} cannot be made: {why}") from error
+    return made

@@ -1,0 +1,370 @@
+"""Sessions of games that train: each has an agent and a lane, and takes its requests in order.
+
+Knows no transport: `GameSteps` is what the protocols of `penstock.serving.server` call.
+"""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.envs.actions import cutter
+from penstock.errors import BadDataError
+from penstock.games.agent import Agent, Game, State
+from penstock.games.episodes import EpisodeFiles, KeptEpisode
+from penstock.games.lane import Lane, RunEndedError
+from penstock.games.lobby import Lobby
+from penstock.serving.observations import fields_of
+from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.sessions import SessionKey
+from penstock.serving.server.steps import StepReply
+from penstock.types import Array, Arrays, Discrete, Spaces
+
+__all__ = ["GameSteps"]
+
+_WAITING = 64
+"""Requests of one session that wait behind its present one."""
+_RECONNECT_S = 10.0
+"""A session whose connection is gone has vanished after so many seconds."""
+_BETWEEN = "-agent-"
+"""Between the names of game and agent, in the name of a session."""
+_CONTENT = "application/octet-stream"
+_LARGEST = float(np.finfo(np.float32).max)
+_ENDED = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the run has ended")
+
+
+class _Request(NamedTuple):
+    """A request of one session."""
+
+    kind: str
+    """``tick``, ``stop``; or ``vanish``, which the server asks for itself."""
+    body: bytes = b""
+    reply: StepReply | None = None
+
+
+class _Session:
+    """One episode of one agent."""
+
+    def __init__(self, key: SessionKey, agent: Agent, number: int, lane: Lane, now: float) -> None:
+        self.key = key
+        self.agent = agent
+        self.number = number
+        self.lane = lane
+        self.used = now
+        self.parted: float | None = None
+        """Since when its connection is gone."""
+        self.requests: deque[_Request] = deque()
+        self.came: asyncio.Future[None] | None = None
+        """Set while the session waits for a request."""
+        self.has_begun = False
+        # Otherwise an episode without an end would fill the memory for nothing.
+        self.wants_episode = type(agent).on_episode is not Agent.on_episode
+        self.episode: list[State] = []
+        self.rows: list[tuple[Arrays, Array, float]] = []
+        """For kept episodes: observation, action, and the reward before."""
+        self.last: Any = None
+        """The last observation, as the agent gave it."""
+        self.mask: Any = None
+
+
+class GameSteps:
+    """Answers the requests of games.
+
+    Args:
+        loop: calls this object.
+        spaces: of one agent.
+        make: makes an agent.
+        lobby: the lanes.
+        kept: where episodes are kept.
+        idle_seconds: a session without a request for so long has vanished.
+        stopping: whether the run is to end.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        spaces: Spaces,
+        make: Callable[[], Agent],
+        lobby: Lobby,
+        kept: EpisodeFiles,
+        idle_seconds: float,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._loop = loop
+        self._spaces = spaces
+        self._make = make
+        self._lobby = lobby
+        self._kept = kept
+        self._idle_seconds = idle_seconds
+        self._stopping = stopping
+        self._cut = cutter(spaces.action, 1)
+        self._live: dict[SessionKey, _Session] = {}
+        self._agents: dict[SessionKey, Agent] = {}
+        """Agents by their sessions' names: the next episode of that name has the same agent."""
+        self._games: dict[str, Game] = {}
+        self._tasks: dict[asyncio.Task[None], _Session] = {}
+        self.failure: BaseException | None = None
+        """An error of an agent. It ends the run."""
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def stateless(self, body: bytes, reply: StepReply) -> None:
+        """Refused: experience belongs to a session."""
+        del body, reply
+        text = "this server trains: every request needs a session and step_kind (start, tick or stop)"
+        raise Refusal(HTTPStatus.BAD_REQUEST, text)
+
+    def start(self, key: SessionKey, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - it may be empty
+        """An episode begins."""
+        self._check_running()
+        if key in self._live:
+            raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
+        taken = self._lobby.take()
+        if taken is None:
+            text = f"there are {self._lobby.size} sessions already (--num_envs)"
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
+        session = _Session(key, self._agent(key), *taken, self._loop.time())
+        session.agent.game.join(session.agent)
+        self._live[key] = session
+        task = self._loop.create_task(self._run(session))
+        self._tasks[task] = session
+        task.add_done_callback(self._done)
+        reply.answer(_CONTENT, b"{}")
+
+    def tick(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
+        """The next action is wanted."""
+        self._put(key, _Request("tick", body, reply))
+
+    def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
+        """The episode ends."""
+        self._put(key, _Request("stop", body, reply))
+
+    def parted(self, key: SessionKey) -> None:
+        """The session's connection is gone. Unless it comes back soon, it has vanished."""
+        session = self._live.get(key)
+        if session is not None:
+            session.parted = self._loop.time()
+
+    def sweep(self) -> None:
+        """End the sessions that have vanished. Called several times a second."""
+        now = self._loop.time()
+        for session in list(self._live.values()):
+            # Who waits for a reply has not vanished.
+            if session.came is None or session.requests:
+                continue
+            gone = session.parted is not None and now - session.parted > _RECONNECT_S
+            if gone or now - session.used > self._idle_seconds:
+                self._queue(session, _Request("vanish"))
+
+    async def close(self) -> None:
+        """End all sessions without taking further rows."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # One session.
+
+    async def _run(self, session: _Session) -> None:
+        is_on = True
+        while is_on:
+            while not session.requests:
+                session.came = self._loop.create_future()
+                await session.came
+                session.came = None
+            request = session.requests.popleft()
+            try:
+                is_on = await self._take(session, request)
+            except BadDataError as error:
+                _refuse(request, Refusal(HTTPStatus.BAD_REQUEST, str(error)))
+            except RunEndedError:
+                _refuse(request, _ENDED)
+                is_on = False
+
+    async def _take(self, session: _Session, request: _Request) -> bool:
+        """Do what a request asks for. False: it was the session's last one.
+
+        Raises:
+            BadDataError: the request does not fit. Nothing has changed.
+            RunEndedError: the run ends.
+        """
+        if request.kind == "tick":
+            state = State(request.body, session.agent.decode(request.body), _Acting(self, session))
+            await _called(session.agent.on_tick(state))
+            if not state.has_acted:
+                await state.act()
+            if session.wants_episode:
+                session.episode.append(state)
+            if request.reply is not None:
+                reply = session.agent.encode(state.action) if state.reply is None else state.reply
+                request.reply.answer(_CONTENT, reply)
+            return True
+        await self._end(session, request)
+        # Before the reply: the client may begin its next episode at once.
+        self._release(session)
+        if request.reply is not None:
+            request.reply.answer(_CONTENT, b"{}")
+        return False
+
+    async def act(self, session: _Session, state: State) -> Any:  # noqa: ANN401 - as the action space has it
+        """Store a state in the session's rollout and let the policy act on it."""
+        fields = self._fields(state.obs, state.action_mask)
+        reward = _finite(state.reward)
+        if session.has_begun:
+            await session.lane.go_on(fields, reward)
+        else:
+            await session.lane.begin(fields)
+            session.has_begun = True
+        action = await session.lane.act()
+        session.last, session.mask = state.obs, state.action_mask
+        if self._kept.is_on:
+            session.rows.append((fields, action.copy(), reward))
+        (one,) = self._cut(action)
+        # The array is used again for the next action, and an agent may keep this one.
+        return int(one) if isinstance(self._spaces.action, Discrete) else one
+
+    async def _end(self, session: _Session, request: _Request) -> None:
+        told = session.agent.decode(request.body)
+        final = State(request.body, told)
+        says_nothing = told.obs is None and told.reward is None
+        final.vanished = request.kind == "vanish" or (says_nothing and not told.terminated)
+        if final.vanished:
+            final.terminated = False
+        elif told.obs is None and not told.terminated:
+            raise BadDataError('stop needs "obs", unless the episode has terminated: the last state is bootstrapped')
+        if final.obs is None:
+            final.obs, final.action_mask = session.last, session.mask
+        final.truncated = not final.terminated
+        await _called(session.agent.on_episode(session.episode, final))
+        if not session.has_begun:
+            return
+        if final.vanished:
+            session.lane.cut_off()
+        else:
+            fields, reward = self._fields(final.obs, final.action_mask), _finite(final.reward)
+            await session.lane.end(fields, reward, terminated=final.terminated)
+            session.rows += [(fields, session.rows[-1][1], reward)] if self._kept.is_on else []
+        session.has_begun = False
+        if self._kept.is_on:
+            self._kept.add(_kept(session, final))
+
+    def _fields(self, obs: Any, action_mask: Any) -> Arrays:  # noqa: ANN401 - a client's
+        fields, is_batch = fields_of(self._spaces, obs, action_mask)
+        if is_batch:
+            raise BadDataError("a session has one observation at a time")
+        return fields
+
+    # Bookkeeping.
+
+    def _agent(self, key: SessionKey) -> Agent:
+        agent = self._agents.get(key)
+        if agent is None:
+            name = str(key[1])
+            game, between, own = name.rpartition(_BETWEEN)
+            if not between:
+                game, own = name, "0"
+            agent = self._agents[key] = self._make()
+            agent.name, agent.game = own, self._games.setdefault(game, Game(game))
+        return agent
+
+    def _put(self, key: SessionKey, request: _Request) -> None:
+        self._check_running()
+        session = self._live.get(key)
+        if session is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no session {key[1]!r}; it was stopped or never started")
+        if len(session.requests) >= _WAITING:
+            text = f"{len(session.requests)} requests of this session wait already"
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
+        session.used, session.parted = self._loop.time(), None
+        self._queue(session, request)
+
+    def _queue(self, session: _Session, request: _Request) -> None:
+        session.requests.append(request)
+        if session.came is not None and not session.came.done():
+            session.came.set_result(None)
+
+    def _check_running(self) -> None:
+        if self._stopping():
+            raise _ENDED
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        """A session is over: what it still asked for is refused."""
+        session = self._tasks.pop(task)
+        self._release(session)
+        for request in session.requests:
+            _refuse(request, Refusal(HTTPStatus.NOT_FOUND, f"session {session.key[1]!r} was stopped"))
+        if not task.cancelled() and task.exception() is not None:
+            self.failure = task.exception()
+
+    def _release(self, session: _Session) -> None:
+        """Free the session's name and lane. Further calls change nothing."""
+        if self._live.get(session.key) is not session:
+            return
+        del self._live[session.key]
+        if session.has_begun:
+            session.lane.cut_off()
+        self._lobby.give_back(session.number, session.lane)
+        game = session.agent.game
+        game.leave(session.agent)
+        if not game.agents and len(self._agents) > 4 * self._lobby.size:
+            self._forget(game)
+
+    def _forget(self, game: Game) -> None:
+        """Clients that choose a new name for each episode must not fill the memory."""
+        self._games.pop(game.name, None)
+        self._agents = {key: agent for key, agent in self._agents.items() if agent.game is not game}
+
+
+class _Acting:
+    """Lets the policy act for one session."""
+
+    __slots__ = ("_session", "_steps")
+
+    def __init__(self, steps: GameSteps, session: _Session) -> None:
+        self._steps = steps
+        self._session = session
+
+    async def act(self, state: State) -> Any:  # noqa: ANN401 - as the action space has it
+        return await self._steps.act(self._session, state)
+
+
+async def _called(result: Any) -> None:  # noqa: ANN401 - of a user's function
+    """Await what a user's function returned, if it was a coroutine."""
+    if inspect.isawaitable(result):
+        await result
+
+
+def _finite(reward: float) -> float:
+    try:
+        number = float(reward)
+    except (TypeError, ValueError):
+        raise BadDataError(f"reward is {str(reward)[:40]!r}, which is no number") from None
+    if not abs(number) <= _LARGEST:
+        raise BadDataError(f"reward is {reward}, which is not finite")
+    return number
+
+
+def _refuse(request: _Request, refusal: Refusal) -> None:
+    if request.reply is not None:
+        request.reply.refused(refusal)
+
+
+def _kept(session: _Session, final: State) -> KeptEpisode:
+    rows = session.rows
+    names: Mapping[str, Array] = rows[0][0]
+    obs = {name: np.concatenate([fields[name] for fields, _, _ in rows]) for name in names}
+    actions = [action for _, action, _ in rows]
+    return KeptEpisode(
+        session=str(session.key[1]),
+        obs=obs,
+        action=np.concatenate(actions if final.vanished else actions[:-1]),
+        reward=np.array([reward for _, _, reward in rows[1:]], np.float32),
+        terminated=final.terminated,
+        vanished=final.vanished,
+    )

@@ -1,0 +1,29 @@
+"""The settings of the nodes that games play with, as plain data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.types import EnvReference, Spaces
+
+__all__ = ["GamesSettings"]
+
+
+@dataclass(frozen=True)
+class GamesSettings:
+    """Where a `GamesNode` listens, and who its sessions are."""
+
+    env: EnvReference
+    """``gamecore://module:Agent``, or a recipe with the agent's arguments."""
+    spaces: Spaces
+    host: str
+    http: int | None
+    """``None``: no HTTP."""
+    tcp: int | None
+    """``None``: no TCP."""
+    token_file: str | None
+    idle_seconds: float
+    """A session without a request for so long has vanished."""
+    episodes: Path
+    """The folder for kept episodes."""
+    keep_episodes: int
+    """How many of the latest episodes are kept as files."""

@@ -1,0 +1,148 @@
+"""Epochs: takes the gradient steps of one batch of a stream, alone or together with other learners.
+
+Learner k of K owns a share of the batch's rollouts, and brings 1/K of each minibatch from them. It knows which rows
+come in which minibatch. It commits nothing and takes no rollouts.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.nodes.contract import Ports
+from penstock.nodes.learner.batch import Minibatches, minibatches, valid_rows, whole_lanes
+from penstock.nodes.learner.losses import refuse_bad_losses
+from penstock.nodes.learner.work import STEP_LIMIT_S, Task
+from penstock.nodes.ports import StreamReader
+from penstock.registry import load
+from penstock.updates.contract import Members, Updater
+
+__all__ = ["BatchGoal", "EpochSettings", "Epochs"]
+
+
+@dataclass(frozen=True)
+class EpochSettings:
+    """How one learner takes the gradient steps of a batch."""
+
+    update: str
+    """``module:build`` of the updater; eager, compiled or fused."""
+    updater: UpdaterSettings
+    """Settings of the updater. Its schedule's ``mini_batch_size`` counts one of ``accumulate`` parts of this learner's
+    share."""
+    schedule: Schedule
+    """Of the algorithm: whole minibatches."""
+    learners: int
+    """Number of learners; ``updater.learner`` is the index of this one."""
+    team: str | None
+    """``module:build`` of the `Members`: ``(ports, updater settings, learners)``. ``None``: the learner is alone."""
+    open_limit_s: float
+
+
+class BatchGoal(NamedTuple):
+    """A batch to learn from."""
+
+    slots: tuple[int, ...]
+    """Of the stream, in lane order or in the order of arrival."""
+    update: int
+    """Updates before this one."""
+    progress: float
+    """In [0, 1]."""
+
+
+class Epochs:
+    """One learner's updater and its part in the epochs of each batch.
+
+    Attributes:
+        updater: holds the state.
+        team: the other learners; ``None`` if there are none.
+        metrics: means over the minibatches of each epoch of the last batch.
+    """
+
+    def __init__(self, settings: EpochSettings, ports: Ports, rollouts: StreamReader) -> None:
+        updater = settings.updater
+        self._settings = settings
+        self._ports = ports
+        self._rollouts = rollouts
+        self._units = valid_rows if updater.spec.unit == "row" else whole_lanes
+        self._seconds_per_minibatch = 0.0
+        self.metrics: list[dict[str, float]] = []
+        self.team: Members | None = None
+        with ports.busy("build the update", settings.open_limit_s):
+            if settings.team is None:
+                self.updater: Updater = load(settings.update)(updater, rollouts.arrays)
+            else:
+                self.team = load(settings.team)(ports, updater, settings.learners)
+                self.updater = load(settings.update)(updater, rollouts.arrays, self.team)
+
+    def learn(self, batch: BatchGoal, given_up: Callable[[], bool]) -> Task:
+        """Targets, epochs of minibatches, statistics. All learners then have the same state, bit for bit.
+
+        Args:
+            batch: what to learn from. Its slots are not freed before the keeper has committed.
+            given_up: true once this learner is to give up the batch. Its state counts for nothing then.
+
+        Returns:
+            False if the batch was given up.
+
+        Raises:
+            BadDataError: a loss is infinite or NaN.
+        """
+        settings, schedule = self._settings, self._settings.schedule
+        with self._ports.span("targets"):
+            self.updater.begin(batch.slots, batch.progress)
+        shares = [self._units(self._rollouts, share) for share in _shares(batch.slots, settings.learners)]
+        mine, size = shares[settings.updater.learner], schedule.mini_batch_size // settings.learners
+        count = max(-(-len(share) // size) for share in shares)
+        self.metrics = []
+        for epoch in range(schedule.epochs):
+            with self._ports.span("permute"):
+                key = (settings.updater.seed, batch.update, epoch)
+                permuted = minibatches(mine, size, key, learner=settings.updater.learner, count=count)
+            if not (yield from self._epoch(permuted, given_up)):
+                return False
+            self.metrics.append(self._agreed(self.updater.metrics(), len(mine)))
+            refuse_bad_losses(self.metrics[-1], batch.update + 1)
+            # `not <=`, because a divergence of NaN is to end the update too.
+            if schedule.target_kl is not None and not self.metrics[-1]["approx_kl"] <= schedule.target_kl:
+                break
+        with self._ports.span("statistics"):
+            self.updater.finish(batch.slots)
+        if self.team is not None:
+            # All have read the batch: the keeper may free its slots.
+            self.team.settle(self.updater)
+        # Once all have come to the end, the keeper may go on at once. So a replica that looked again now might take the
+        # next batch for a sign that this one was given up.
+        return True
+
+    def _epoch(self, epoch: Minibatches, given_up: Callable[[], bool]) -> Task:
+        """Run the minibatches of one epoch, as many in one call as fit into ``STEP_LIMIT_S``."""
+        done, count = 0, len(epoch.indices)
+        while done < count:
+            if given_up():
+                return False
+            # The first minibatch of a run is run alone, to measure it.
+            fit = int(STEP_LIMIT_S / self._seconds_per_minibatch) if self._seconds_per_minibatch else 1
+            part = slice(done, min(count, done + max(1, fit)))
+            begun = time.monotonic()
+            with self._ports.busy("minibatches", self._settings.open_limit_s):
+                self.updater.minibatches(epoch.indices[part], epoch.weights[part])
+            self._seconds_per_minibatch = (time.monotonic() - begun) / (part.stop - part.start)
+            done = part.stop
+            yield None
+        return not given_up()
+
+    def _agreed(self, metrics: dict[str, float], units: int) -> dict[str, float]:
+        """The means of the metrics over all learners, each by its number of rows or lanes."""
+        if self.team is None:
+            return metrics
+        found = self.team.mean({"metrics": np.array(list(metrics.values()), np.float32)}, float(units))
+        return dict(zip(metrics, found["metrics"].tolist(), strict=True))
+
+
+def _shares(slots: Sequence[int], learners: int) -> list[Sequence[int]]:
+    """The slots that each learner owns, in order."""
+    count = len(slots) // learners
+    return [slots[number * count :][:count] for number in range(learners)]

@@ -1,0 +1,134 @@
+"""StreamReplicaNode: learns from each batch of a stream together with the `LearnerNode`, on a share of its own.
+
+Its state equals the other learners' bit for bit. So it commits nothing: its next life gets the state from them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from penstock.errors import BadDataError, PenstockError
+from penstock.experiments.checkpoints import load_checkpoint
+from penstock.nodes.contract import Ports
+from penstock.nodes.learner.epochs import BatchGoal, Epochs, EpochSettings
+from penstock.nodes.learner.work import Task, Work, WorkingNode
+from penstock.registry import load
+from penstock.types import Array, Arrays, ArraySpec
+from penstock.updates.contract import Members
+
+__all__ = ["StreamReplicaNode", "StreamReplicaSettings", "batch_specs", "batch_values"]
+
+
+@dataclass(frozen=True)
+class StreamReplicaSettings:
+    """What one StreamReplicaNode learns."""
+
+    epochs: EpochSettings
+    rollouts_per_batch: int
+    initial: str
+    """``module:init_state`` of the algorithm: makes the first state, without torch."""
+    checkpoint: Path | None
+    """Begin with the state of this checkpoint instead. All learners that found a team begin with the same state."""
+
+
+def batch_specs(rollouts_per_batch: int) -> tuple[ArraySpec, ...]:
+    """The arrays of board ``goals``: the fields of a `BatchGoal`."""
+    return (
+        ArraySpec("slots", (rollouts_per_batch,), "int64"),
+        ArraySpec("update", (), "int64"),
+        ArraySpec("progress", (), "float64"),
+    )
+
+
+def batch_values(batch: BatchGoal) -> Mapping[str, Array]:
+    """A batch as arrays of board ``goals``."""
+    return {
+        "slots": np.array(batch.slots, np.int64),
+        "update": np.array(batch.update),
+        "progress": np.array(batch.progress),
+    }
+
+
+class StreamReplicaNode(WorkingNode):
+    """Learns from its share of each batch on board ``goals``.
+
+    The keeper may die in the middle of a batch. Its next life goes on from its last commit, so this node does too:
+
+    1. The rounds go on without the keeper. This node sees that it is gone, gives up the batch and leaves.
+    2. Once all have left, the keeper's next life founds the rounds anew, with the committed state.
+    3. It admits the others at its next batch.
+    """
+
+    def __init__(self, settings: StreamReplicaSettings) -> None:
+        self._settings = settings
+
+    def _begin(self, ports: Ports) -> Work:
+        """Build the updater."""
+        settings = self._settings
+        self._goals = ports.board_reader("goals")
+        self._epochs = Epochs(settings.epochs, ports, ports.stream_reader("rollouts"))
+        if self._epochs.team is None:
+            raise PenstockError("a replica learns together with others")
+        self._team: Members = self._epochs.team
+        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in batch_specs(settings.rollouts_per_batch)}
+        self._version = -1
+        self._update = -1
+        return self._learn()
+
+    def _first_state(self) -> Arrays:
+        settings, updater = self._settings, self._settings.epochs.updater
+        if settings.checkpoint is not None:
+            saved = load_checkpoint(settings.checkpoint).arrays
+            return {name: saved[name] for name in (*(spec.name for spec in updater.spec.state), "update")}
+        state: Arrays = load(settings.initial)(updater.spaces, updater.config, updater.seed)
+        return {**state, "update": np.zeros((), np.int64)}
+
+    def _learn(self) -> Work:
+        """Join, learn from one batch after the other, and join again whenever a batch was given up."""
+        stopping, first = self._ports.stopping, self._first_state()
+        while not stopping():
+            if not self._entered(first):
+                yield lambda: self._entered(first) or stopping()
+            done = True
+            while done and not stopping():
+                yield lambda: self._due() or stopping()
+                with self._ports.span("update"):
+                    done = not stopping() and (yield from self._share())
+            self._team.leave()
+
+    def _entered(self, first: Arrays) -> bool:
+        """True once this node is a member, with the state of the others."""
+        found = self._team.enter(first)
+        if found is None:
+            return False
+        self._update = int(found["update"])
+        self._epochs.updater.load({name: values for name, values in found.items() if name != "update"})
+        return True
+
+    def _due(self) -> bool:
+        """True if there is a batch to learn from, or the keeper has gone."""
+        if self._team.lost():
+            return True
+        if self._goals.version() == self._version:
+            return False
+        self._version = self._goals.read(self._told)
+        # A batch of an earlier update began before this node was a member.
+        return int(self._told["update"]) == self._update
+
+    def _share(self) -> Task:
+        """Learn from this node's share of the batch. Returns false if that counts for nothing."""
+        if self._given_up():
+            return False
+        batch = BatchGoal(tuple(self._told["slots"].tolist()), self._update, float(self._told["progress"]))
+        try:
+            done = yield from self._epochs.learn(batch, self._given_up)
+        except BadDataError:
+            # The keeper has found the same: it ends the run.
+            return False
+        self._update += 1
+        return done
+
+    def _given_up(self) -> bool:
+        return self._ports.stopping() or self._team.lost() or self._goals.version() != self._version

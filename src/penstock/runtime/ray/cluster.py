@@ -1,0 +1,233 @@
+"""The Ray cluster of a run: joining or starting it, its machines, and calls to the hosts on them."""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.program.graph import Program
+from penstock.runtime.ray.host import Facts, Host, facts
+from penstock.types import Array
+
+__all__ = ["Joining", "Machine", "as_object", "joined", "machine_error", "machines", "own_cores", "refusal"]
+
+FACTS_LIMIT_S = 120.0
+END_LIMIT_S = 5.0
+CONNECT_S = 10.0
+LOST_S = 10.0
+
+
+class Machine:
+    """A machine of the cluster with a host of this run.
+
+    Attributes:
+        name: its address and the beginning of its id, for messages.
+        cores: that Ray counts there.
+    """
+
+    def __init__(self, node: dict[str, Any], program: Program) -> None:
+        self.id: str = node["NodeID"]
+        self.name = f"machine {node['NodeManagerAddress']} ({self.id[:8]})"
+        self.cores = _cores(node)
+        where = NodeAffinitySchedulingStrategy(self.id, soft=False)
+        # No cores are asked for: Ray would let the host wait where another program has reserved them.
+        self._actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where).remote(program, list(sys.path))
+
+    def call(self, name: str, replied: Callable[[Any, BaseException | None], None], *arguments: Any) -> None:  # noqa: ANN401
+        """Call a method of the host. ``replied`` is called with its result or its error, in another thread."""
+
+        def done(future: Any) -> None:  # noqa: ANN401
+            error = future.exception()
+            replied(None if error is not None else future.result(), error)
+
+        getattr(self._actor, name).remote(*arguments).future().add_done_callback(done)
+
+    def facts(self) -> Facts:
+        """Facts of the machine. Waits for its host to start.
+
+        Raises:
+            ConfigError: the host does not start.
+        """
+        try:
+            found: Facts = ray.get(self._actor.facts.remote(), timeout=FACTS_LIMIT_S)
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            raise ConfigError(f"{self.name} cannot run a part of this run: {_line(error)}") from None
+        return found
+
+    def stacks(self, group: str) -> str:
+        """The stacks of a process there; a note if the machine does not answer."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            return str(ray.get(self._actor.stacks.remote(group), timeout=END_LIMIT_S))
+        return f"{self.name} does not answer"
+
+    def lost(self) -> bool:
+        """Whether the cluster no longer has this machine. Waits for some seconds until Ray has noticed."""
+        until = time.monotonic() + LOST_S
+        while any(node["NodeID"] == self.id and node["Alive"] for node in ray.nodes()):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def end(self, wait_s: float = 0.0) -> None:
+        """End the host with all its processes. Give these some time to close their environments."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            if wait_s:
+                ray.get(self._actor.end.remote(), timeout=wait_s)
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(self._actor)
+
+
+@contextlib.contextmanager
+def joined(address: str | None) -> Iterator[None]:
+    """Connect to a cluster within the ``with`` block, or start one on this machine; as the process is, if it is joined.
+
+    Raises:
+        ConfigError: there is no cluster at this address.
+        PenstockError: Ray does not start here.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    _check_address(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if main else {}
+    own = {} if address not in {None, "local"} else {"include_dashboard": False}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        if address is None:
+            # A cluster was found on this machine, and settings of a new one do not fit it.
+            with contextlib.suppress(ConnectionError):
+                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+        if not ray.is_initialized():
+            raise _no_cluster(address, _line(error)) from None
+    except Exception as error:
+        # Ray raises this very class, and none below it, if it takes longer than half a minute to start.
+        if type(error) is not Exception:
+            raise
+        raise PenstockError(f"Ray does not start on this machine: {_line(error)}") from None
+    finally:
+        # Ray puts its own handlers in place of the launcher's.
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str | None) -> None:
+    """Check that something listens at ``host:port``. Ray itself would try for two minutes.
+
+    Raises:
+        ConfigError: nothing does, or this is no address.
+    """
+    if address is None or address in {"auto", "local"}:
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"--address {address}: write auto, or host:port of the cluster's head")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, str(error)) from None
+
+
+def _no_cluster(address: str | None, why: str) -> ConfigError:
+    return ConfigError(
+        f"no Ray cluster answers at --address {address}: {why}; `ray start --head` starts one, and without --address "
+        "this run starts its own"
+    )
+
+
+def machines(program: Program, known: set[str]) -> list[Machine]:
+    """Machines of the cluster that have cores and are not known yet, by their ids. Starts a host on each."""
+    here = ray.get_runtime_context().get_node_id()
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in {*known, here} and _cores(node)]
+    return [Machine(node, program) for node in sorted(nodes, key=lambda node: node["NodeID"])]
+
+
+def own_cores() -> float:
+    """Cores that Ray counts on the launcher's machine."""
+    here = ray.get_runtime_context().get_node_id()
+    return sum(_cores(node) for node in ray.nodes() if node["NodeID"] == here)
+
+
+class Joining:
+    """A machine that has joined, until its host answers.
+
+    Attributes:
+        answered: whether the host has answered, or has failed to start.
+        refusal: then, why the machine cannot be a part of this run; ``None`` if it can.
+    """
+
+    def __init__(self, machine: Machine, *, lock_step: bool) -> None:
+        self.machine = machine
+        self.answered = False
+        self.refusal: str | None = None
+        self._lock_step = lock_step
+        machine.call("facts", self._reply)
+
+    def _reply(self, result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as `Machine.call` says
+        if error is not None:
+            self.refusal = f"{self.machine.name} cannot run a part of this run: {_line(error)}"
+        else:
+            self.refusal = refused(self.machine, result, lock_step=self._lock_step)
+        # Last: the supervisor reads the rest once this is set.
+        self.answered = True
+
+
+def refusal(machine: Machine, *, lock_step: bool) -> str | None:
+    """Why a machine cannot be a part of this run; ``None`` if it can. Waits for its host to start."""
+    return refused(machine, machine.facts(), lock_step=lock_step)
+
+
+def refused(machine: Machine, found: Facts, *, lock_step: bool) -> str | None:
+    """Why a machine with these facts cannot be a part of this run; ``None`` if it can."""
+    here = facts()
+    for what, there, ours in (
+        ("penstock", found.penstock, here.penstock),
+        ("Python", found.python, here.python),
+    ):
+        if there != ours:
+            return f"{machine.name} has {what} {there}, and the launcher's machine has {ours}; install the same there"
+    if lock_step and found.instruction_set != here.instruction_set:
+        return (
+            f"{machine.name} computes with {found.instruction_set}, and the launcher's machine with "
+            f"{here.instruction_set}; in lock step the bits of a run would depend on the machine: give --sync_mode "
+            "non_blocking"
+        )
+    return None
+
+
+def as_object(array: Array) -> Any:  # noqa: ANN401 - Ray's own type
+    """The array as an object of Ray."""
+    return ray.put(array)
+
+
+def machine_error(error: BaseException) -> tuple[str, bool]:
+    """A line on why a call failed. True if the host's own code is at fault, false if the machine is lost."""
+    return _line(error), isinstance(error, RayTaskError) and not isinstance(error, RayActorError)
+
+
+def _cores(node: dict[str, Any]) -> float:
+    return float(node["Resources"].get("CPU", 0.0))
+
+
+def _line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

@@ -1,0 +1,45 @@
+"""The way in: a program with environment nodes runs on a Ray cluster, any other one on this machine. Imports no Ray."""
+
+from penstock.errors import ConfigError
+from penstock.memory.segment import Segment
+from penstock.processes.starts import Processes
+from penstock.processes.supervision import supervised
+from penstock.program.check import check
+from penstock.program.graph import Program
+from penstock.registry import load
+from penstock.runtime.ray.cut import movable
+from penstock.scheduler.outcome import Outcome
+from penstock.wiring.edges import Wiring
+
+__all__ = ["launch"]
+
+
+def launch(program: Program, processes: Processes) -> Outcome:
+    """Run a program to its end on the cluster at ``program.address``.
+
+    Args:
+        program: what to run.
+        processes: no other program runs in them. At the end none of them is left, here or elsewhere.
+
+    Raises:
+        ConfigError: Ray is not installed, there is no cluster at that address, or a machine of it cannot take part.
+        NodeError: a process failed; with that process's traceback.
+    """
+    check(program)
+    if movable(program):
+        try:
+            run = load("penstock.runtime.ray.spread:run")
+        except ModuleNotFoundError as error:
+            if error.name != "ray":
+                raise
+            raise ConfigError("--runtime ray needs Ray; type pip install 'penstock[ray]'") from None
+        outcome: Outcome = run(program, processes)
+        return outcome
+    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
+    segment = Segment.create(wiring.nbytes, "penstock")
+    wiring.attach(segment.bytes)
+    try:
+        return supervised(program, wiring, segment, processes)
+    finally:
+        processes.clear()
+        segment.close()

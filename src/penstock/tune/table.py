@@ -1,0 +1,38 @@
+"""The table of results that ``penstock tune`` prints. Imports no Ray."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.config.sources import shown
+
+if TYPE_CHECKING:  # it imports Ray
+    from penstock.tune.tuning import Trial
+
+__all__ = ["as_table"]
+
+
+def as_table(trials: "Sequence[Trial]") -> str:
+    """A line for each trial, best first, and what to type for the best one."""
+    names = list(trials[0].settings) if trials else []
+    head = ["evaluation", "return", "steps", *names, "run"]
+    rows = [[*_numbers(trial), *(_short(trial.settings[name]) for name in names), _run(trial)] for trial in trials]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = ["  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+    best = next((trial.run_folder for trial in trials if trial.error is None and trial.run_folder is not None), None)
+    return "\n".join(lines) + ("" if best is None else f"\nbest: {best}")
+
+
+def _numbers(trial: "Trial") -> tuple[str, str, str]:
+    if trial.error is not None:
+        return "failed", "", f"{trial.steps:,}"
+    evaluation = "stopped" if trial.evaluation is None else f"{trial.evaluation:,.1f}"
+    return evaluation, f"{trial.mean_return:,.1f}", f"{trial.steps:,}"
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else shown(value)
+
+
+def _run(trial: "Trial") -> str:
+    where = "" if trial.run_folder is None else f"{trial.run_folder.parent.name}/{trial.run_folder.name}"
+    return where if trial.error is None else trial.error[:60]

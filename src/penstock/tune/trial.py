@@ -1,0 +1,138 @@
+"""A trial: one training run as a process of its own, followed by its metrics. Imports no Ray.
+
+An own process ends in order: SIGINT lets the run write its last checkpoint, wherever it is.
+"""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.config.schema import Config
+from penstock.config.sources import shown, to_toml
+from penstock.errors import PenstockError
+from penstock.experiments.checkpoints import list_checkpoints
+from penstock.experiments.run_folder import RunFolder, list_runs
+from penstock.metrics.jsonl import read_reports
+from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN
+
+__all__ = ["TrialRun"]
+
+POLL_S = 0.25
+STOP_S = 60.0
+"""How long a run that is stopped may take to write its last checkpoint."""
+
+
+class TrialRun:
+    """The run of one trial.
+
+    Args:
+        folder: of the trial; its run folder is made in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._seen = -1
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def run_folder(self) -> Path | None:
+        """The run folder; ``None`` before it is made."""
+        return max(list_runs(self._folder), default=None)
+
+    def train(self, config: Config) -> None:
+        """Begin a run with this config."""
+        path = self._folder / "trial.toml"
+        path.write_text(to_toml(config), "utf-8")
+        self._start("train", "--config", str(path), "--log_dir", str(self._folder))
+
+    def resume(self, copied: Path, changes: Mapping[str, object]) -> None:
+        """Continue a copy of another trial's run, with changed settings."""
+        run = self._folder / f"{copied.name}-{len(list_runs(self._folder))}"
+        shutil.copytree(copied, run)
+        flags = [word for name, value in changes.items() for word in (f"--{name}", shown(value))]
+        self._start("resume", str(run), *flags)
+
+    def _start(self, *arguments: str) -> None:
+        with (self._folder / "output.txt").open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C at a terminal must not end it before Tune decides what becomes of it.
+                start_new_session=True,
+            )
+
+    def wait(self) -> dict[str, float]:
+        """Wait for the next metrics of the run, or for its end.
+
+        Returns:
+            ``update``, ``steps``, ``return`` (mean of the latest training episodes; minus infinity before the first),
+            ``done`` (1 once the run has ended), and then ``evaluation``, its final evaluation.
+
+        Raises:
+            PenstockError: the run has failed; with the last line that it wrote.
+        """
+        process = self._process
+        if process is None:
+            raise PenstockError("a trial is waited for before it began")
+        while True:
+            ended = process.poll()
+            found = self._latest()
+            if ended is not None:
+                if ended != 0:
+                    raise PenstockError(f"the run of this trial failed: {self._last_line()}")
+                return {**found, "done": 1.0}
+            if found["update"] > self._seen:
+                self._seen = int(found["update"])
+                return {**found, "done": 0.0}
+            time.sleep(POLL_S)
+
+    def checkpoint(self, to: Path) -> bool:
+        """Copy what continues the run elsewhere: its config, metrics and latest checkpoint. False if there is none."""
+        run = self.run_folder
+        saved = [] if run is None else list_checkpoints(run)
+        if run is None or not saved:
+            return False
+        copy = to / run.name
+        # A checkpoint that is pruned meanwhile is followed by a newer one.
+        with contextlib.suppress(OSError):
+            shutil.copytree(max(saved), copy / "checkpoints" / max(saved).name)
+            shutil.copy(run / "config.toml", copy)
+            shutil.copy(RunFolder.open(run).metrics_path, copy)
+            return True
+        return False
+
+    def stop(self) -> None:
+        """End the run in order: it writes a last checkpoint. One that takes too long is killed."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _latest(self) -> dict[str, float]:
+        values = {"update": -1.0, "steps": 0.0, "return": float("-inf")}
+        run = self.run_folder
+        if run is None or not (run / "metrics.jsonl").exists():
+            return values
+        for report in read_reports(run):
+            values["update"], values["steps"] = float(report.update), float(report.steps)
+            values["return"] = report.values.get(RETURN, values["return"])
+            if FINAL in report.values:
+                values["evaluation"] = report.values[EVAL_RETURN]
+        return values
+
+    def _last_line(self) -> str:
+        lines = [line for line in (self._folder / "output.txt").read_text("utf-8", "replace").splitlines() if line]
+        return lines[-1] if lines else "it wrote nothing"

@@ -1,0 +1,246 @@
+"""Runs trials on Ray Tune: random search, ASHA, or population-based training."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import ray.tune
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
+
+from penstock.config.fields import field_table
+from penstock.config.schema import Config, RunConfig
+from penstock.config.sources import from_mapping, shown
+from penstock.errors import ConfigError
+from penstock.runtime.ray.cluster import joined
+from penstock.tune.search import Search
+from penstock.tune.trial import TrialRun
+
+__all__ = ["Trial", "trainable", "tune"]
+
+METRIC = "return"
+SHARE_BEFORE_STOP = 0.1
+"""ASHA stops no trial before it has done so large a share of its timesteps."""
+EXPLOIT_SHARE = 0.1
+"""In population-based training, weak trials take over strong ones each time after so large a share of the timesteps."""
+Scheduler = Literal["random", "asha", "pbt"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial and its result."""
+
+    name: str
+    settings: dict[str, Any]
+    """The searched settings."""
+    steps: int
+    mean_return: float
+    """Of its latest training episodes."""
+    evaluation: float | None
+    """Mean return of its final evaluation; ``None`` if it was stopped before its end."""
+    error: str | None
+    """Why it failed; ``None`` if it did not."""
+    run_folder: Path | None
+
+
+def tune(
+    config: Config,
+    search: Sequence[Search],
+    *,
+    samples: int,
+    scheduler: Scheduler = "asha",
+    at_once: int | None = None,
+    address: str | None = None,
+    name: str = "tune",
+    told: Callable[[str], None] | None = None,
+) -> list[Trial]:
+    """Train ``samples`` runs with searched settings, as many at once as there are cores.
+
+    Args:
+        config: of every run, save what is searched.
+        search: the searched settings.
+        samples: number of trials.
+        scheduler: ``random``: all trials go on to their end; ``asha``: weak trials are stopped early; ``pbt``: weak
+            trials go on as changed copies of strong ones.
+        at_once: most trials that run at once; ``None``: as many as fit.
+        address: of the Ray cluster; ``None``: see `ray.init`.
+        name: folder of the trials, in the config's ``log_dir``.
+        told: called with a line for each trial that has ended.
+
+    Returns:
+        The trials, best first: by final evaluation, then by return.
+
+    Raises:
+        ConfigError: nothing is searched, or a searched setting cannot change while a run goes on (``pbt``).
+    """
+    if not search:
+        raise ConfigError("nothing is searched; for example: --search lr=loguniform:1e-5:1e-2")
+    for part in search:
+        for value in part.values:
+            # Fails now if a value does not fit the other settings.
+            _with(config, {part.name: value})
+    folder = (Path(config.run.log_dir) / name).resolve()
+    cores = config.run.num_workers if isinstance(config.run.num_workers, int) else 1
+    made = trainable(config, folder)
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    with joined(address):
+        logging.getLogger("ray.tune").setLevel(logging.ERROR)
+        with tempfile.TemporaryDirectory(prefix="penstock-tune-") as storage:
+            tuner = ray.tune.Tuner(
+                ray.tune.with_resources(made, {"cpu": cores}),
+                param_space={part.name: _domain(part) for part in search},
+                tune_config=ray.tune.TuneConfig(
+                    metric=METRIC,
+                    mode="max",
+                    num_samples=samples,
+                    scheduler=_scheduler(scheduler, config, search),
+                    max_concurrent_trials=at_once,
+                    trial_dirname_creator=lambda trial: str(trial.trial_id),
+                ),
+                run_config=ray.tune.RunConfig(
+                    name="trials", storage_path=storage, verbose=0, callbacks=[_Teller(told)] if told else None
+                ),
+            )
+            return _ranked(tuner.fit(), search)
+
+
+def trainable(config: Config, folder: Path) -> type:
+    """A class for those who drive Ray Tune themselves. Its parameters are settings of a run.
+
+    Args:
+        config: of every run, save the parameters.
+        folder: each trial makes a folder with its id there, with its run folder in it.
+
+    Returns:
+        A `ray.tune.Trainable`. It reports ``return``, ``steps`` and ``update``, and ``evaluation`` at the end.
+    """
+
+    class Run(ray.tune.Trainable):  # type: ignore[misc]
+        """One run."""
+
+        def setup(self, settings: dict[str, Any]) -> None:
+            self._trial = TrialRun(folder / self.trial_id)
+            self._settings = dict(settings)
+            self._begun = False
+
+        def step(self) -> dict[str, Any]:
+            if not self._begun:
+                # Not in `setup`: a trial that takes over another one begins with a checkpoint.
+                self._trial.train(_with(config, self._settings))
+                self._begun = True
+            found = self._trial.wait()
+            run = self._trial.run_folder
+            return {**found, "done": bool(found["done"]), "run_folder": None if run is None else str(run)}
+
+        def save_checkpoint(self, checkpoint_dir: str) -> None:
+            self._trial.checkpoint(Path(checkpoint_dir))
+
+        def load_checkpoint(self, checkpoint_dir: str) -> None:
+            copies = [path for path in Path(checkpoint_dir).iterdir() if (path / "checkpoints").is_dir()]
+            if copies:
+                self._trial.stop()
+                self._trial.resume(copies[0], self._settings)
+                self._begun = True
+
+        def cleanup(self) -> None:
+            self._trial.stop()
+
+    return Run
+
+
+def _with(config: Config, settings: Mapping[str, Any]) -> Config:
+    """The config of a trial. Settings may be any; those of a resumed run may not."""
+    given = {name: value for name, value in config.values().items() if value is not None}
+    given |= settings
+    if config.run.num_workers == "auto":
+        # Trials share the machine: each takes one core, so that many run at once.
+        given.setdefault("num_workers", 1)
+        given["num_workers"] = 1
+    return from_mapping(given)
+
+
+def _domain(part: Search) -> Any:  # noqa: ANN401 - Ray's own type
+    match part.kind:
+        case "choice":
+            return ray.tune.choice(list(part.values))
+        case "int":
+            low, high = part.values
+            # Ray leaves out the highest.
+            return ray.tune.randint(low, int(str(high)) + 1)
+        case "uniform":
+            return ray.tune.uniform(*part.values)
+        case "loguniform":
+            return ray.tune.loguniform(*part.values)
+
+
+def _scheduler(kind: Scheduler, config: Config, search: Sequence[Search]) -> Any:  # noqa: ANN401 - Ray's own type
+    steps = config.run.timesteps
+    if kind == "asha":
+        grace = max(1, int(steps * SHARE_BEFORE_STOP))
+        return ASHAScheduler(time_attr="steps", max_t=2 * steps, grace_period=grace, reduction_factor=3)
+    if kind == "pbt":
+        for part in search:
+            field = field_table(RunConfig, type(config.algorithm))[part.name]
+            if field.fixed:
+                raise ConfigError(
+                    f"--search {part.name}: with --scheduler pbt settings change while a run goes on, and this one "
+                    f"must not, because {field.fixed}; give --scheduler asha"
+                )
+        mutations = {part.name: _domain(part) for part in search}
+        return PopulationBasedTraining(
+            time_attr="steps",
+            perturbation_interval=max(1, int(steps * EXPLOIT_SHARE)),
+            hyperparam_mutations=mutations,
+        )
+    return FIFOScheduler()
+
+
+def _ranked(results: Any, search: Sequence[Search]) -> list[Trial]:  # noqa: ANN401 - Ray's own type
+    trials = [_trial(result, search) for result in results]
+    low = float("-inf")
+    return sorted(
+        trials, key=lambda one: (low if one.evaluation is None else one.evaluation, one.mean_return), reverse=True
+    )
+
+
+def _trial(result: Any, search: Sequence[Search]) -> Trial:  # noqa: ANN401 - Ray's own type
+    found = result.metrics or {}
+    config = result.config or {}
+    error = None
+    if result.error is not None:
+        error = next((line for line in reversed(str(result.error).splitlines()) if line.strip()), "it failed")
+    run = found.get("run_folder")
+    return Trial(
+        str(found.get("trial_id", Path(result.path).name)),
+        {part.name: config.get(part.name) for part in search},
+        int(found.get("steps", 0)),
+        float(found.get(METRIC, float("-inf"))),
+        found.get("evaluation"),
+        error,
+        None if run is None else Path(run),
+    )
+
+
+class _Teller(ray.tune.Callback):  # type: ignore[misc]
+    """Says a line for each trial that has ended."""
+
+    def __init__(self, told: Callable[[str], None]) -> None:
+        self._told = told
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
+        """A trial has ended, or was stopped."""
+        del iteration, trials, info
+        found = trial.last_result or {}
+        settings = ", ".join(f"{name} {shown(value)}" for name, value in trial.config.items())
+        self._told(
+            f"trial {trial.trial_id}: return {found.get(METRIC, float('nan')):.1f} after "
+            f"{int(found.get('steps', 0)):,} steps ({settings})"
+        )
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ANN401
+        """A trial has failed."""
+        del iteration, trials, info
+        self._told(f"trial {trial.trial_id} failed")

@@ -1,0 +1,160 @@
+"""The clients against servers that are away, silent, or talk nonsense. Both clients must behave alike."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from penstock.clients import AsyncGameClient, EpisodeLostError, GameClient, RefusedError
+from penstock.errors import ConfigError
+from tests.serving.server.harness import serving
+
+
+def blocking(url, calls, **options):
+    with GameClient(url, "g", **options) as client:
+        return [getattr(client, name)(*arguments) for name, *arguments in calls]
+
+
+def asynchronous(url, calls, **options):
+    async def run():
+        async with AsyncGameClient(url, "g", **options) as client:
+            return [await getattr(client, name)(*arguments) for name, *arguments in calls]
+
+    return asyncio.run(run())
+
+
+both = pytest.mark.parametrize("run", [blocking, asynchronous])
+schemes = pytest.mark.parametrize("scheme", ["http", "tcp"])
+
+
+class Answering:
+    """A server that answers each connection with fixed bytes, and then says no more."""
+
+    def __init__(self, *answers: bytes, closes: bool) -> None:
+        self._answers, self._closes = list(answers), closes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._kept = []
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        for answer in self._answers:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.recv(1 << 16)
+            connection.sendall(answer)
+            self._kept.append(connection)
+            if self._closes:
+                connection.close()
+
+    def __enter__(self) -> "Answering":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in (self._listener, *self._kept):
+            one.close()
+
+
+@both
+@schemes
+def test_the_clients_ask_a_served_policy(run, scheme):
+    with serving() as running:
+        port = {"http": running.http, "tcp": running.tcp}[scheme]
+        calls = [
+            ("start",),
+            ("tick", [0.1, 0.2, 0.3]),
+            ("tick", [0.3, 0.2, 0.1], 1.0),
+            ("stop",),
+            ("start",),
+            ("stop",),
+        ]
+        _, first, second, *_ = run(f"{scheme}://127.0.0.1:{port}", calls)
+    assert len(first) == len(second) == 2
+    assert first != second
+
+
+@both
+def test_a_token_opens_the_door(run):
+    with serving(token="secret") as running:
+        url = f"http://127.0.0.1:{running.http}"
+        with pytest.raises(RefusedError, match="token") as refused:
+            run(url, [("start",)])
+        assert refused.value.status == 401
+        run(url, [("start",), ("stop",)], token="secret")
+
+
+@both
+def test_a_refused_tick_leaves_the_episode_as_it_was(run):
+    async def ticks():
+        async with AsyncGameClient(url, "h") as client:
+            await client.start()
+            with pytest.raises(RefusedError, match="obs"):
+                await client.tick([1.0])
+            return await client.tick([0.1, 0.2, 0.3])
+
+    with serving() as running:
+        url = f"http://127.0.0.1:{running.http}"
+        (_, wanted) = run(url, [("start",), ("tick", [0.1, 0.2, 0.3])])
+        assert asyncio.run(ticks()) == wanted
+
+
+@both
+@schemes
+def test_nobody_there(run, scheme):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"{scheme}://127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(EpisodeLostError):
+            run(url, [("start",)], patience=0.1)
+
+
+@both
+@schemes
+def test_a_server_that_says_nothing(run, scheme):
+    with (
+        Answering(b"", b"", closes=False) as server,
+        pytest.raises(EpisodeLostError, match="no reply to tick"),
+    ):
+        run(f"{scheme}://{server.address}", [("tick", [1.0])], timeout=0.1)
+
+
+@both
+@schemes
+def test_a_server_that_closes(run, scheme):
+    with Answering(b"", b"", closes=True) as server, pytest.raises(EpisodeLostError, match=r"closed|reset"):
+        run(f"{scheme}://{server.address}", [("tick", [1.0])])
+
+
+@both
+@pytest.mark.parametrize(
+    ("scheme", "answer"),
+    [
+        ("tcp", b"\xff" * 24),
+        ("tcp", (0).to_bytes(8, "big") + (1 << 40).to_bytes(8, "big") + (1).to_bytes(8, "big")),
+        ("http", b"nonsense\r\n\r\n"),
+        ("http", b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n"),
+        ("http", b"x" * 70000),
+    ],
+)
+def test_a_server_that_talks_nonsense(run, scheme, answer):
+    with Answering(answer, closes=False) as server, pytest.raises(EpisodeLostError):
+        run(f"{scheme}://{server.address}", [("tick", [1.0])], timeout=5.0)
+
+
+@both
+def test_start_waits_for_a_server_that_is_full(run):
+    with serving(max_sessions=1) as running:
+        url = f"http://127.0.0.1:{running.http}"
+        other = GameClient(url, "other")
+        other.start()
+        threading.Timer(0.2, other.stop).start()
+        run(url, [("start",), ("stop",)], patience=10.0)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost:8000", "tcp://localhost", "tcp://localhost:port"])
+def test_a_wrong_address_is_one_line(url):
+    with pytest.raises(ConfigError, match="write tcp://localhost:8001"):
+        GameClient(url, "g")

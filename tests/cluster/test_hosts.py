@@ -1,0 +1,104 @@
+"""One run on several hosts: the same bits as on one machine, and hosts may be lost."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import penstock
+from penstock.run import Result
+from tests.children import newest_checkpoint, of_group
+from tests.cluster.conftest import HOST
+from tests.end_to_end.test_same_answer import fingerprint
+from tests.runtime.nodes import wait_until
+
+# Ray gives a host half a minute to start.
+pytestmark = pytest.mark.alone
+
+SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 4, "seed": 3}
+PPO = {"epochs": 2, "mini_batch_size": 32, "backend": "fused"}
+SAC = {"algo": "sac", "env": "Pendulum-v1", "num_steps": 8, "min_rows": 64, "mini_batch_size": 16, "timesteps": 192}
+APEX = {"algo": "apex", "num_steps": 8, "min_rows": 64, "mini_batch_size": 16, "timesteps": 192}
+APEX = {**APEX, "sync_mode": "blocking"}
+
+
+def train(log_dir: Path, **settings: object) -> Result:
+    return penstock.train(penstock.from_mapping({**SMALL, "log_dir": str(log_dir), **settings}), quiet=True)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return fingerprint(train(tmp_path_factory.mktemp("reference"), **PPO, runtime="inline"))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, reference, workers: int) -> None:
+    # Shares go by cores: one worker is at home, two are on two hosts, four on three.
+    result = train(tmp_path, **PPO, runtime="ray", address=cluster.address, num_workers=workers)
+    assert fingerprint(result) == reference
+
+
+@pytest.mark.parametrize("settings", [SAC, APEX], ids=["sac", "apex"])
+def test_learning_from_a_table_does_not_change_a_bit(cluster, tmp_path: Path, settings) -> None:
+    alone = train(tmp_path / "alone", **settings, runtime="local", num_workers=4)
+    spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address, num_workers=4)
+    assert fingerprint(spread) == fingerprint(alone)
+
+
+class Launcher:
+    """A run of its own process, whose steps are slow until the gate is open: so things can happen meanwhile."""
+
+    def __init__(self, folder: Path, address: str, updates: int) -> None:
+        self.settings = {**SMALL, **PPO, "env": "tests.cluster.gated:GatedCartPole", "num_workers": 4}
+        self.settings |= {"timesteps": 256 * updates, "save_interval": 2, "env_args": {"gate": str(folder / "gate")}}
+        self.log_dir = folder / "spread"
+        told = {**self.settings, "log_dir": self.log_dir, "runtime": "ray", "address": address}
+        flags = [word for name, value in told.items() for word in (f"--{name}", as_flag(value))]
+        self.process = subprocess.Popen([sys.executable, "-m", "penstock", "train", *flags])
+
+    def has(self, count: int, text: str) -> bool:
+        """Whether its metrics hold a text so many times."""
+        return "".join(path.read_text() for path in self.log_dir.glob("*/metrics.jsonl")).count(text) >= count
+
+    def next_checkpoint(self) -> bool:
+        """Wait for the next checkpoint. False if there is none for too long."""
+        before = newest_checkpoint(self.log_dir)
+        return wait_until(lambda: newest_checkpoint(self.log_dir) > before, 150)
+
+
+def as_flag(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+@pytest.mark.timeout(600)
+def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, updates=100)
+    try:
+        assert launcher.next_checkpoint()
+        # It has 8 of 14 cores: two of four workers move there.
+        host = cluster.add_node(**{**HOST, "num_cpus": 8})
+        assert wait_until(lambda: launcher.has(2, "was ended by SIGTERM"), 150)
+        assert launcher.next_checkpoint()
+        cluster.remove_node(host, allow_graceful=False)
+        assert wait_until(lambda: launcher.has(2, "was ended by SIGKILL"), 150)
+    finally:
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    (spread,) = launcher.log_dir.iterdir()
+    alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
+    assert fingerprint(SimpleNamespace(run_folder=spread)) == fingerprint(alone)
+
+
+@pytest.mark.timeout(400)
+def test_a_launcher_that_is_killed_leaves_no_process(cluster, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, updates=1000)
+    try:
+        assert launcher.next_checkpoint()
+        assert all(of_group(f"env.{worker}") for worker in range(4))
+    finally:
+        launcher.process.kill()
+        launcher.process.wait()
+    assert wait_until(lambda: not any(of_group(f"env.{worker}") for worker in range(4)), 30)

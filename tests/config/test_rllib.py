@@ -1,0 +1,67 @@
+"""RLlib's settings in a config file become ours, and a line says so."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config.flags import config_from_arguments, file_note
+from penstock.errors import ConfigError
+
+
+def arguments(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "rllib.toml"
+    path.write_text('env = "CartPole-v1"\n' + text)
+    return ["--config", str(path)]
+
+
+PPO = """
+num_env_runners = 4
+num_envs_per_env_runner = 2
+train_batch_size = 4096
+rollout_fragment_length = 256
+minibatch_size = 128
+num_epochs = 5
+lambda = 0.9
+grad_clip = 0.4
+batch_mode = "truncate_episodes"
+"""
+
+
+def test_ppo(tmp_path: Path) -> None:
+    argv = arguments(tmp_path, PPO)
+    config = config_from_arguments(argv)
+    assert (config.run.num_workers, config.run.num_envs) == (4, 8)
+    ppo = config.algorithm
+    # 4,096 rows of 8 lanes are 512 steps of each.
+    assert (ppo.num_steps, ppo.mini_batch_size, ppo.epochs) == (512, 128, 5)
+    assert (ppo.gae_lambda, ppo.max_grad_norm) == (0.9, 0.4)
+    note = file_note(argv)
+    assert "train_batch_size 4096 became num_steps 512" in note
+    assert "rollout_fragment_length 256 is not used" in note
+    assert "\n" not in note
+
+
+def test_learning_from_a_table(tmp_path: Path) -> None:
+    text = 'algo = "dqn"\nnum_env_runners = 0\ntrain_batch_size = 32\nrollout_fragment_length = 4\n'
+    config = config_from_arguments(arguments(tmp_path, text))
+    assert config.run.num_workers == 1
+    assert (config.algorithm.mini_batch_size, config.algorithm.num_steps) == (32, 4)
+
+
+def test_a_file_of_our_own_has_no_note(tmp_path: Path) -> None:
+    assert file_note(arguments(tmp_path, "lr = 0.1\n")) == ""
+    assert file_note(["--env", "X"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('batch_mode = "complete_episodes"\n', "batch_mode complete_episodes has no counterpart"),
+        ("num_env_runners = 2\nnum_workers = 2\n", "which is given as well"),
+        ("num_env_runners = 3\ntrain_batch_size = 100\n", "no multiple of the 3 lanes"),
+        ("num_env_runner = 3\n", "unknown setting num_env_runner"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        config_from_arguments(arguments(tmp_path, text))

@@ -1,0 +1,123 @@
+"""Several learners of one stream: equal to one learner, equal to each other, resumed, and killed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.errors import ConfigError
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
+from penstock.run import Result
+from tests.children import killing
+
+LANES, STEPS = 6, 16
+TURN = LANES * STEPS
+SMALL = {
+    "env": "Pendulum-v1",
+    "num_envs": LANES,
+    "num_steps": STEPS,
+    "hidden_sizes": (8, 8),
+    "eval_episodes": 1,
+    "backend": "eager",
+    "mini_batch_size": TURN,
+}
+
+
+def train(log_dir: Path, updates: int, **settings: object) -> Result:
+    whole = {**SMALL, "log_dir": str(log_dir), "timesteps": updates * TURN, **settings}
+    return penstock.train(whole, quiet=True)
+
+
+def arrays(result: Result) -> dict[str, np.ndarray]:
+    return load_checkpoint(find_checkpoint(result.run_folder)).arrays
+
+
+def parameters(result: Result) -> dict[str, bytes]:
+    return {name: values.tobytes() for name, values in arrays(result).items() if name in {"actor", "critic"}}
+
+
+@pytest.mark.parametrize("learners", [2, 3])
+def test_learners_with_a_share_each_are_one_learner_with_all_rows(tmp_path, learners: int) -> None:
+    """Each minibatch is the whole batch of 96 rows, so one learner and several see the same rows in it."""
+    settings = {"num_workers": learners, "epochs": 4, "normalize_obs": True, "normalize_value": True}
+    one, several = (arrays(train(tmp_path, 3, **settings, learners=count)) for count in (1, learners))
+    assert one["adam_step"] == several["adam_step"] == 3 * 4
+    for name in ("actor", "critic", "obs_mean", "obs_var", "value_mean"):
+        np.testing.assert_allclose(several[name], one[name], rtol=2e-4, atol=2e-5, err_msg=name)
+    # Advantages that each learner normalised by its own mean and deviation would give another step.
+    assert not np.array_equal(one["actor"], several["actor"])
+
+
+@pytest.mark.parametrize(
+    ("algo", "backend"),
+    [
+        ("ppo", "compiled"),
+        ("a2c", "eager"),
+        ("impala", "eager"),
+        pytest.param("appo", "eager", marks=pytest.mark.nightly),
+    ],
+)
+def test_every_algorithm_of_a_stream_takes_several_learners(tmp_path, algo: str, backend: str) -> None:
+    settings = {"algo": algo, "num_workers": 2, "learners": 2, "sync_mode": "blocking", "backend": backend}
+    result = train(tmp_path, 3, **settings)
+    assert result.steps == 3 * TURN
+
+
+def test_learners_that_step_together_are_resumed_together(tmp_path) -> None:
+    several = {"num_workers": 2, "learners": 2, "mini_batch_size": 32}
+    uninterrupted = parameters(train(tmp_path / "whole", 6, **several))
+    first = train(tmp_path / "parts", 3, **several)
+    assert parameters(penstock.resume(first.run_folder, timesteps=6 * TURN, quiet=True)) == uninterrupted
+
+
+@pytest.mark.parametrize("group", ["learner", "learner.1"])
+def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
+    with killing([group] * 2, tmp_path):
+        result = train(tmp_path, 60, num_workers=2, learners=2, save_interval=1, mini_batch_size=32)
+    found = arrays(result)
+    assert found["update"] == 60
+    assert found["steps"] == 60 * TURN
+    assert found["adam_step"] == 60 * 10 * 3
+
+
+def test_rollouts_that_come_as_they_come_are_shared_too(tmp_path) -> None:
+    result = train(tmp_path, 8, num_workers=2, learners=2, mini_batch_size=32, sync_mode="non_blocking")
+    assert result.steps >= 8 * TURN
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"num_workers": 1}, r"--num_workers 1 cannot be split evenly over --learners 2"),
+        ({"num_envs": 5}, r"--num_envs 5 cannot be split evenly over --learners 2"),
+        ({"mini_batch_size": 33}, r"--mini_batch_size 33 cannot be split evenly over 2 learners"),
+        ({"backend": "fused"}, r"--backend fused does not run --learners 2"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(tmp_path, settings, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        train(tmp_path, 1, learners=2, **settings)
+
+
+@pytest.mark.parametrize("agree", [{"exchange": "gossip"}, {"compress": "int8"}, {"compress": "topk:0.1"}])
+def test_other_ways_to_agree_go_through_and_count_what_they_send(tmp_path, agree: dict[str, str]) -> None:
+    result = train(tmp_path, 2, num_workers=2, learners=2, **agree)
+    found = arrays(result)
+    assert found["update"] == 2
+    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    sent = [line["exchange/bytes"] for line in lines if "exchange/bytes" in line]
+    sizes = {name: found[name].size for name in ("actor", "critic")}
+    # Ten gradient steps an update: 4 bytes a number, or 1 and a head, or 8 for each number that is kept.
+    whole = 10 * 4 * sum(sizes.values())
+    encoded = {
+        "int8": 10 * sum(8 + -(-size // 4) * 4 for size in sizes.values()),
+        "topk:0.1": 10 * sum(8 * -(-size // 10) for size in sizes.values()),
+    }
+    if "compress" in agree:
+        assert sent == [encoded[agree["compress"]]] * 2
+        assert sent[0] < 0.4 * whole
+    else:
+        assert len(sent) == 2

@@ -1,0 +1,82 @@
+"""Agents for the tests."""
+
+import asyncio
+from typing import ClassVar
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+import penstock
+
+
+class Counter(penstock.Agent):
+    """Sees a number, chooses one of four."""
+
+    observation_space = Box(-1000, 1000, (1,), np.float32)
+    action_space = Discrete(4)
+    seen: ClassVar[list] = []
+
+    def on_episode(self, episode, final):
+        self.seen.append(
+            (
+                self.game.name,
+                self.name,
+                [state.obs for state in episode],
+                final.obs,
+                final.terminated,
+                final.truncated,
+                final.vanished,
+            )
+        )
+
+
+class Doubling(Counter):
+    """Waits inside its coroutines, changes what it sees and what it is paid, and replies in its own way."""
+
+    async def on_tick(self, state):
+        await asyncio.sleep(0.001)
+        state.obs = [2 * state.obs[0]]
+        state.reward *= 10
+        action = await state.act()
+        state.reply = b'{"action": [%d, 7]}' % action
+
+    async def on_episode(self, episode, final):
+        await asyncio.sleep(0.001)
+        final.obs = [2 * final.obs[0]]
+        final.reward += 0.5
+
+
+class Talking(penstock.Agent):
+    """Tells the other agents of its game what it sees, and sees their sum."""
+
+    observation_space = Box(-1000, 1000, (2,), np.float32)
+    action_space = Discrete(2)
+
+    async def on_tick(self, state):
+        told = await self.game.exchange(self, state.obs[0])
+        state.obs = [state.obs[0], sum(told.values())]
+
+
+class Structured(penstock.Agent):
+    observation_space = Dict({"a": Box(0, 1, (2,), np.float32), "b": Discrete(3)})
+    action_space = Dict({"go": Discrete(2), "how": Box(-1, 1, (2,), np.float32)})
+
+
+class Masked(penstock.Agent):
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(3)
+    action_mask = True
+
+
+class Failing(Counter):
+    def on_tick(self, state):
+        raise RuntimeError("a mistake of the user")
+
+
+class NoSpaces(penstock.Agent):
+    pass
+
+
+class Cart(penstock.Agent):
+    observation_space = Box(-np.inf, np.inf, (4,), np.float32)
+    action_space = Discrete(2)

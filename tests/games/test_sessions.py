@@ -1,0 +1,336 @@
+"""Sessions of games: their rows are compared with rollouts written by hand."""
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.clients import EpisodeLostError, GameClient, RefusedError
+from penstock.doubles import FakeGame, Script, rehearse
+from tests.games import agents
+
+AGENT = "tests.games.agents:Counter"
+
+
+def until(condition, seconds: float = 10.0) -> None:
+    """Wait until something that another thread does has happened."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+def rows(rollout, *names):
+    """The rows of the one lane: name -> list."""
+    return {name: rollout[name][:, 0].reshape(len(rollout[name]), -1)[:, 0].tolist() for name in names}
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    agents.Counter.seen.clear()
+
+
+@pytest.mark.parametrize("scheme", ["http", "tcp"])
+def test_an_episode_is_written_row_by_row(scheme):
+    """T = 4, one episode of three steps, then the first step of the next: one row lies between them."""
+    chosen = {"act": lambda obs: obs["obs"][0] % 4, "value": lambda obs: obs["obs"][0, 0]}
+    with rehearse(AGENT, num_steps=4, num_envs=1, **chosen) as stage:
+        game = FakeGame(GameClient(getattr(stage, scheme), "g"))
+        assert game.play(Script([[1], [2], [3], [9]], [10.0, 20.0, 30.0])) == [1, 2, 3]
+        game.play(Script([[5], [6]], [40.0]))
+        until(lambda: stage.learner.rollouts)
+        found = stage.learner.rollouts[0]
+    assert rows(found, "obs", "action", "reward", "terminated", "truncated", "valid", "value") == {
+        "obs": [1, 2, 3, 9, 5],
+        "action": [1, 2, 3, 1, 0],
+        "reward": [10, 20, 30, 0, 0],
+        "terminated": [False, False, True, False, False],
+        "truncated": [False] * 5,
+        # Row 3 holds the last observation of the ended episode; its outcome is the reset.
+        "valid": [True, True, True, False, False],
+        # Row 4 begins the next rollout as well. Its value is the bootstrap.
+        "value": [1, 2, 3, 9, 5],
+    }
+    assert found["episode_count"] == 1
+    assert (found["episode_return"][0], found["episode_length"][0]) == (60, 3)
+    assert found["lane_collected"] == [3]
+
+
+def test_an_unfinished_rollout_has_the_value_of_its_last_state():
+    with rehearse(AGENT, num_steps=2, num_envs=1, value=lambda obs: 100 + obs["obs"][0, 0]) as stage:
+        game = FakeGame(GameClient(stage.tcp, "g"))
+        game.begin(Script([[1], [2], [3], [4]], [1.0, 1.0, 1.0]), 4)
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert rows(found, "obs", "value", "valid")["obs"] == [1, 2, 3]
+    assert found["value"][2, 0] == 103
+    assert not found["terminated"].any()
+    assert not found["truncated"].any()
+
+
+def test_stop_tells_terminated_and_truncated_apart():
+    with rehearse(AGENT, num_steps=2, num_envs=1) as stage:
+        client = GameClient(stage.http, "g")
+        FakeGame(client).play(Script([[1], [2], [3]], [1.0, 2.0], terminated=False))
+        until(lambda: stage.learner.rollouts)
+        FakeGame(client).play(Script([[1], [2], [3]], [1.0, 2.0], terminated=True))
+        until(lambda: len(stage.learner.rollouts) == 2)
+        cut_off, ended = stage.learner.rollouts
+    assert rows(cut_off, "terminated", "truncated") == {"terminated": [False] * 3, "truncated": [False, True, False]}
+    assert rows(ended, "terminated", "truncated") == {"terminated": [False, True, False], "truncated": [False] * 3}
+    # The rollouts ended with their episodes, so no row lies between them.
+    assert cut_off["valid"][:2].all()
+    assert ended["valid"][:2].all()
+
+
+def test_a_client_that_vanishes_ends_its_episode_as_truncated_and_loses_no_row():
+    """T = 4: rows 0 and 1 have an outcome, row 2 has none. It becomes the row between the episodes."""
+    with rehearse(AGENT, num_steps=4, num_envs=1, idle_seconds=0.05) as stage:
+        first = GameClient(stage.tcp, "g")
+        FakeGame(first).begin(Script([[1], [2], [3]], [10.0, 20.0]), 3)
+        first.close()
+        until(lambda: agents.Counter.seen)
+        FakeGame(GameClient(stage.tcp, "h")).begin(Script([[7], [8]], [30.0]), 2)
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert rows(found, "obs", "reward", "terminated", "truncated", "valid") == {
+        "obs": [1, 2, 3, 7, 8],
+        "reward": [10, 20, 0, 30, 0],
+        "terminated": [False] * 5,
+        "truncated": [False, True, False, False, False],
+        "valid": [True, True, False, True, False],
+    }
+    assert found["episode_count"] == 1
+    assert (found["episode_return"][0], found["episode_length"][0]) == (30, 2)
+    assert found["lane_collected"] == [3]
+    (name, _, seen, last, terminated, truncated, vanished) = agents.Counter.seen[0]
+    assert (name, seen, last) == ("g", [[1], [2], [3]], [3])
+    assert (terminated, truncated, vanished) == (False, True, True)
+
+
+def test_a_client_that_vanishes_at_the_beginning_of_a_rollout_leaves_no_trace_in_it():
+    with rehearse(AGENT, num_steps=2, num_envs=1, idle_seconds=0.05) as stage:
+        first = GameClient(stage.tcp, "g")
+        FakeGame(first).begin(Script([[1], [2], [3]], [10.0, 20.0]), 3)
+        first.close()
+        until(lambda: agents.Counter.seen)
+        FakeGame(GameClient(stage.tcp, "h")).play(Script([[7], [8], [9]], [30.0, 40.0]))
+        until(lambda: len(stage.learner.rollouts) == 2)
+        whole, following = stage.learner.rollouts
+    assert rows(whole, "obs", "reward", "valid") == {
+        "obs": [1, 2, 3],
+        "reward": [10, 20, 0],
+        "valid": [True, True, False],
+    }
+    assert rows(following, "obs", "reward", "valid") == {
+        "obs": [7, 8, 9],
+        "reward": [30, 40, 0],
+        "valid": [True, True, False],
+    }
+    assert (following["episode_count"], following["episode_return"][0]) == (1, 70)
+
+
+def test_a_client_that_vanishes_at_its_first_tick_gives_its_row_away():
+    with rehearse(AGENT, num_steps=3, num_envs=1) as stage:
+        client = GameClient(stage.tcp, "g")
+        game = FakeGame(client)
+        game.play(Script([[1], [2]], [10.0]))
+        game.begin(Script([[5]], []), 1)
+        client.stop()
+        game.begin(Script([[7], [8]], [30.0]), 2)
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert rows(found, "obs", "reward", "valid", "truncated") == {
+        "obs": [1, 2, 7, 8],
+        "reward": [10, 0, 30, 0],
+        "valid": [True, False, True, False],
+        "truncated": [False] * 4,
+    }
+
+
+def test_a_terminated_episode_needs_no_last_observation():
+    with rehearse(AGENT, num_steps=1, num_envs=1) as stage:
+        client = GameClient(stage.http, "g")
+        FakeGame(client).begin(Script([[1]], []), 1)
+        with pytest.raises(RefusedError, match='stop needs "obs"') as refused:
+            client.stop(reward=3.0)
+        assert refused.value.status == 400
+        client.stop(reward=4.0, terminated=True)
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert rows(found, "reward", "terminated") == {"reward": [4, 0], "terminated": [True, False]}
+
+
+def test_coroutines_encode_pay_and_reply_as_they_like():
+    with rehearse(f"{AGENT.partition(':')[0]}:Doubling", num_steps=2, num_envs=1, act=lambda _: 3) as stage:
+        client = GameClient(stage.tcp, "g")
+        assert FakeGame(client).play(Script([[1], [2], [3]], [1.0, 2.0])) == [[3, 7], [3, 7]]
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert rows(found, "obs", "reward") == {"obs": [2, 4, 6], "reward": [10, 2.5, 0]}
+
+
+def test_agents_of_one_game_exchange_what_they_see_within_a_tick():
+    def play(client, number):
+        client.tick([number, 0])
+        client.tick([10 * number, 0], 1.0)
+        client.tick([0, 0], 1.0)
+
+    with rehearse("tests.games.agents:Talking", num_steps=2, num_envs=2) as stage:
+        clients = [GameClient(stage.tcp, f"match-agent-{name}") for name in ("red", "blue")]
+        for client in clients:
+            client.start()
+        threads = [threading.Thread(target=play, args=pair) for pair in zip(clients, (1, 2), strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        until(lambda: len(stage.learner.rollouts) == 2)
+        seen = sorted(rollout["obs"][:2, 0].tolist() for rollout in stage.learner.rollouts)
+        # Who leaves is not waited for.
+        clients[0].stop([0, 0], 1.0)
+        clients[1].tick([5, 0], 1.0)
+    assert seen == [[[1, 3], [10, 30]], [[2, 3], [20, 30]]]
+
+
+def test_structured_observations_and_actions():
+    def act(obs):
+        assert obs["obs.b"] == 2
+        return [1, 0.5, -0.25]
+
+    with rehearse("tests.games.agents:Structured", act=act) as stage:
+        client = GameClient(stage.http, "g")
+        client.start()
+        assert client.tick({"a": [0.5, 1.0], "b": 2}) == {"go": 1, "how": [0.5, -0.25]}
+
+
+def test_masks_reach_the_rollout():
+    with rehearse(agents.Masked, num_steps=1, act=lambda obs: obs["action_mask"].argmax()) as stage:
+        client = GameClient(stage.http, "g")
+        client.start()
+        assert client.tick([0.5], action_mask=[0, 1, 1]) == 1
+        with pytest.raises(RefusedError, match="mask"):
+            client.tick([0.5], 1.0)
+        assert client.tick([0.5], 1.0, action_mask=[0, 0, 1]) == 2
+        until(lambda: stage.learner.rollouts)
+        assert stage.learner.rollouts[0]["action_mask"][0, 0].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("send", "status", "text"),
+    [
+        (lambda client: client.send("tick", b'{"obs": [1, 2]}'), 400, "obs has shape"),
+        (lambda client: client.send("tick", b'{"obs": [1], "reward": "x"}'), 400, "reward"),
+        (lambda client: client.send("tick", b'{"obs": [1], "reward": NaN}'), 400, "no JSON"),
+        (lambda client: client.send("tick", b'{"obs": [1], "reward": 1e60}'), 400, "not finite"),
+        (lambda client: client.send("tick", b"[1]"), 400, "no JSON object"),
+        (lambda client: client.send("tick", b""), 400, "obs"),
+        (lambda client: client.send("stop", b'{"obs": [1], "terminated": 1}'), 400, "terminated"),
+        (lambda client: client.send("jump", b""), 400, "step_kind"),
+        (lambda client: client.send("", b""), 400, "this server trains"),
+        (lambda client: client.send("start", b""), 409, "has started already"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(send, status, text):
+    with rehearse(AGENT, num_steps=2, num_envs=1) as stage:
+        client = GameClient(stage.http, "g")
+        client.start()
+        client.tick([1])
+        with pytest.raises(RefusedError, match=text) as refused:
+            send(client)
+        assert refused.value.status == status
+        client.tick([2], 5.0)
+        client.stop([3], 6.0, terminated=True)
+        until(lambda: stage.learner.rollouts)
+        assert rows(stage.learner.rollouts[0], "obs", "reward") == {"obs": [1, 2, 3], "reward": [5, 6, 0]}
+
+
+def test_num_envs_bounds_the_sessions():
+    with rehearse(AGENT, num_envs=2) as stage:
+        clients = [GameClient(stage.http, f"g{number}", patience=0.0) for number in range(3)]
+        clients[0].start()
+        clients[1].start()
+        with pytest.raises(RefusedError, match="2 sessions already") as refused:
+            clients[2].start()
+        assert refused.value.status == 429
+        clients[0].stop()
+        clients[2].start()
+
+
+def test_a_lost_connection_goes_on_with_its_session_or_begins_anew():
+    with rehearse(AGENT, num_steps=2, num_envs=1) as stage:
+        first = GameClient(stage.tcp, "g")
+        FakeGame(first).begin(Script([[1]], []), 1)
+        first.close()
+        second = GameClient(stage.tcp, "g")
+        second.send("tick", b'{"obs": [2], "reward": 1.0}')
+        second.close()
+        # The same name begins anew: what was open ends as truncated.
+        third = GameClient(stage.http, "g")
+        third.start()
+        third.tick([7])
+        until(lambda: stage.learner.rollouts)
+        (found,) = stage.learner.rollouts
+    assert rows(found, "obs", "truncated", "valid") == {
+        "obs": [1, 2, 7],
+        "truncated": [True, False, False],
+        "valid": [True, False, False],
+    }
+
+
+def test_back_pressure_a_busy_learner_makes_games_wait():
+    with rehearse(AGENT, num_steps=1, num_envs=1) as stage:
+        stage.learner.hold = True
+        client = GameClient(stage.tcp, "g", timeout=0.3)
+        client.start()
+        client.tick([1])
+        client.tick([2], 1.0)
+        with pytest.raises(EpisodeLostError, match="no reply"):
+            client.tick([3], 1.0)
+        stage.learner.hold = False
+        client.start()
+        client.tick([4])
+
+
+def test_kept_episodes_are_files_and_the_oldest_go(tmp_path):
+    with rehearse(AGENT, keep_episodes=2, num_envs=1) as stage:
+        game = FakeGame(GameClient(stage.tcp, "g"))
+        for number in range(3):
+            game.play(Script([[number], [5], [6]], [1.0, 2.0]))
+        game.begin(Script([[8], [9]], [3.0]), 2)
+        GameClient(stage.tcp, "g").send("stop", b"")
+        files = sorted(Path(stage.episodes).glob("*"))
+        assert [path.name for path in files] == ["episode-00000003.npz", "episode-00000004.npz"]
+        whole, cut = (dict(np.load(path)) for path in files)
+    assert whole["obs"][:, 0].tolist() == [2, 5, 6]
+    assert (whole["action"].tolist(), whole["reward"].tolist()) == ([0, 0], [1, 2])
+    assert (bool(whole["terminated"]), bool(whole["vanished"]), str(whole["session"])) == (True, False, "g")
+    assert (cut["obs"][:, 0].tolist(), cut["reward"].tolist(), bool(cut["vanished"])) == ([8, 9], [3], True)
+
+
+def test_a_mistake_in_an_agent_ends_the_run_with_its_text():
+    def play():
+        with rehearse("tests.games.agents:Failing") as stage:
+            client = GameClient(stage.tcp, "g", timeout=5)
+            client.start()
+            with pytest.raises(EpisodeLostError):
+                client.tick([1])
+
+    with pytest.raises(penstock.PenstockError, match="a mistake of the user"):
+        play()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tests.games.agents:NoSpaces", "has no observation_space and no action_space"),
+        ("tests.games.agents:Countr", "did you mean Counter"),
+        ("nowhere", "names no"),
+    ],
+)
+def test_a_wrong_agent_is_one_line(name, text):
+    with pytest.raises(penstock.EnvError, match=text), rehearse(name):
+        pass

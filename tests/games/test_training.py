@@ -1,0 +1,149 @@
+"""Whole runs that train from games: real processes, real sockets, the games in threads of the test."""
+
+import asyncio
+import contextlib
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.experiments.run_folder import RunFolder
+from tests.children import killing
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "game"))
+
+import cart_game
+
+AGENT = "gamecore://tests.games.agents:Cart"
+
+
+def free_port() -> int:
+    """A port that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def carts(url: str, count: int):
+    """So many carts play until the block ends or the run is gone."""
+
+    async def play() -> None:
+        games = [cart_game.play(url, number, 30.0) for number in range(count)]
+        tasks = [asyncio.ensure_future(game) for game in games]
+        while not ended.is_set() and not all(task.done() for task in tasks):
+            await asyncio.sleep(0.05)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    ended = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(play()))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def settings(tmp_path, **more):
+    return {
+        "env": AGENT,
+        "num_envs": 4,
+        "num_steps": 16,
+        "timesteps": 1500,
+        "save_interval": 4,
+        "log_dir": str(tmp_path),
+        "tcp_port": free_port(),
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("algo", "more"),
+    [
+        ("appo", {}),
+        ("appo", {"model": "lstm", "timesteps": 600}),
+        ("ppo", {"mini_batch_size": 32, "policy_placement": "node"}),
+        ("dqn", {"capacity": 2000, "min_rows": 200, "mini_batch_size": 32, "updates_per_step": 0.1, "num_steps": 4}),
+    ],
+)
+def test_algorithms_train_from_games_that_are_fewer_than_the_lanes(tmp_path, algo, more):
+    config = settings(tmp_path, algo=algo, **more)
+    with carts(f"tcp://127.0.0.1:{config['tcp_port']}", 3):
+        result = penstock.train(config, quiet=True)
+    assert result.steps >= config["timesteps"]
+    assert result.updates > 3
+    assert result.evaluation is None
+    saved = RunFolder.open(result.run_folder).read_config().run
+    assert (saved.sync_mode, saved.num_workers, saved.eval_episodes) == ("non_blocking", 4, 0)
+    # The policy acts without the game.
+    (action,) = penstock.load_policy(result.run_folder).session().act([[0.0, 0.0, 0.0, 0.0]])
+    assert action in {0, 1}
+
+
+def test_a_killed_process_of_games_is_started_again_and_a_run_goes_on_later(tmp_path):
+    config = settings(tmp_path, algo="appo", timesteps=3000, port=free_port())
+    del config["tcp_port"]
+    url = f"http://127.0.0.1:{config['port']}"
+    with carts(url, 4), killing(["games"], tmp_path) as killed:
+        result = penstock.train(config, quiet=True)
+    assert killed == ["games"]
+    assert result.steps >= 3000
+    with carts(url, 4):
+        more = penstock.resume(result.run_folder, timesteps=4000, quiet=True)
+    assert more.steps >= 4000
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"sync_mode": "blocking"}, "needs --sync_mode non_blocking: in lock step"),
+        ({"num_workers": 2}, "each session of a game is a lane"),
+        ({"wrap": "module:Wrapper"}, "--wrap is not for games"),
+        ({"reward": "module:reward"}, "--reward is not for games"),
+        ({"eval_interval": 5}, "--eval_interval is not for games"),
+        ({"host": "0.0.0.0"}, "--token_file"),
+        ({"env": "gamecore://tests.games.agents:Nobody"}, "has no Nobody"),
+        ({"env": "gamecore://nothing"}, "names no agent"),
+        ({"env": "CartPole-v1"}, "--tcp_port is for games"),
+    ],
+)
+def test_what_does_not_fit_games_is_one_line(tmp_path, more, text):
+    with pytest.raises(penstock.UsageError, match=text):
+        penstock.train(settings(tmp_path, runtime="inline", **more), quiet=True)
+
+
+def test_a_port_that_is_taken_ends_the_run_with_one_line(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(penstock.PenstockError, match=rf"127.0.0.1:{port}: .*in use"):
+            penstock.train(settings(tmp_path, tcp_port=port, algo="appo"), quiet=True)
+
+
+def test_a_run_of_games_cannot_be_evaluated(tmp_path):
+    config = settings(tmp_path, algo="appo", timesteps=64)
+    with carts(f"tcp://127.0.0.1:{config['tcp_port']}", 4):
+        result = penstock.train(config, quiet=True)
+    with pytest.raises(penstock.ConfigError, match="cannot be asked for episodes"):
+        penstock.evaluate(result.run_folder)
+
+
+def test_the_policy_is_exported_verified_and_answers_the_same_game(tmp_path):
+    """Kept episodes stand in for the environment, which nobody can play."""
+    config = settings(tmp_path, algo="appo", timesteps=600)
+    with carts(f"tcp://127.0.0.1:{config['tcp_port']}", 4):
+        without = penstock.train(config, quiet=True)
+        result = penstock.train({**config, "keep_episodes": 5}, quiet=True)
+    with pytest.raises(penstock.PenstockError, match="has kept no episodes"):
+        penstock.export(without.run_folder, tmp_path / "none")
+    bundle = penstock.export(result.run_folder, tmp_path / "bundle", observations=64)
+    assert penstock.verify(bundle, against=result.run_folder, observations=64).passed
+    (action,) = {penstock.load_policy(one)([0.1, 0.0, 0.2, 0.0]) for one in (bundle, result.run_folder)}
+    assert action in {0, 1}

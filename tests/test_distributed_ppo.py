@@ -1,0 +1,60 @@
+"""DistributedPPO as users write it: its arguments become settings of a run."""
+
+import pytest
+
+import penstock
+from penstock.errors import ConfigError
+from penstock.parallel_ppo import DistributedPPO
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[penstock.Config]:
+    """The configs of the runs that are begun; none is run."""
+    configs: list[penstock.Config] = []
+
+    class Nothing:
+        policy = None
+
+    def train(settings):
+        configs.append(penstock.from_mapping(settings))
+        return Nothing()
+
+    monkeypatch.setattr("penstock.parallel_ppo.train", train)
+    return configs
+
+
+def test_the_published_call(trained: list[penstock.Config]) -> None:
+    DistributedPPO(
+        env_name="Pendulum-v1",
+        num_workers=4,
+        steps_per_worker=512,
+        epochs=10,
+        mini_batch_size=64,
+        lr=3e-4,
+        gamma=0.99,
+        gae_lambda=0.95,
+        clip_param=0.2,
+        value_coef=0.5,
+        entropy_coef=0.01,
+        max_grad_norm=0.5,
+        sync_mode="blocking",
+        buffer_size=None,
+        device="cpu",
+    ).train(total_timesteps=1_000_000, log_interval=10, save_interval=50)
+    run, ppo = trained[0].run, trained[0].algorithm
+    assert (run.env, run.runtime, run.num_workers, run.num_envs) == ("Pendulum-v1", "ray", 4, 4)
+    assert (run.timesteps, run.log_interval, run.save_interval, run.sync_mode) == (1_000_000, 10, 50, "blocking")
+    assert (ppo.num_steps, ppo.epochs, ppo.mini_batch_size, ppo.lr) == (512, 10, 64, 3e-4)
+
+
+def test_a_buffer_of_another_size_changes_the_steps_of_each_environment(trained: list[penstock.Config]) -> None:
+    DistributedPPO("Pendulum-v1", num_workers=4, buffer_size=1024).train(10_000)
+    assert trained[0].algorithm.num_steps == 256
+    with pytest.raises(ConfigError, match="buffer_size 1023 cannot be shared out evenly among 4 environments"):
+        DistributedPPO("Pendulum-v1", num_workers=4, buffer_size=1023)
+
+
+def test_collecting_may_overlap_and_a_cluster_be_named(trained: list[penstock.Config]) -> None:
+    DistributedPPO("Pendulum-v1", sync_mode="non_blocking", address="auto", num_envs=8).train(10_000)
+    run = trained[0].run
+    assert (run.sync_mode, run.address, run.num_workers, run.num_envs) == ("non_blocking", "auto", 4, 8)

@@ -1,0 +1,40 @@
+"""What --search says, as data; every mistake is one line."""
+
+import pytest
+
+from penstock.config.sources import from_mapping
+from penstock.errors import ConfigError
+from penstock.tune.search import Search, read_search
+
+CONFIG = from_mapping({"env": "X"})
+
+
+def test_kinds_and_several_settings_in_one_word():
+    words = ("lr=loguniform:1e-5:1e-2,mini_batch_size=choice:64", "128", "256", "epochs=int:1:5", "gamma=uniform:0.9:1")
+    assert read_search(words, CONFIG) == (
+        Search("lr", "loguniform", (1e-5, 1e-2)),
+        Search("mini_batch_size", "choice", (64, 128, 256)),
+        Search("epochs", "int", (1, 5)),
+        Search("gamma", "uniform", (0.9, 1.0)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("lr", "write NAME=choice"),
+        ("lr=normal:0:1", "write NAME=choice"),
+        ("lrr=uniform:0:1", "unknown setting lrr; did you mean lr"),
+        ("lr=uniform:0.1", "takes a lowest and a highest value"),
+        ("lr=uniform:0.1:0.01", "the lowest value comes first"),
+        ("lr=loguniform:0:0.1", "loguniform needs one above 0"),
+        ("lr=int:1:2", "search it with uniform, loguniform or choice"),
+        ("epochs=uniform:1:2", "search it with int or choice"),
+        ("gamma=uniform:0:2", "--search gamma takes a number from 0 to 1, not 2"),
+        ("lr=choice:0.1,lr=choice:0.2", "names lr twice"),
+    ],
+)
+def test_a_mistake_is_one_line(word: str, says: str):
+    with pytest.raises(ConfigError, match=says) as refusal:
+        read_search(word.split(","), CONFIG)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,51 @@
+"""A trial is a run of its own, which can be followed, stopped in order, and continued elsewhere with changes."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config.sources import from_mapping
+from penstock.errors import PenstockError
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
+from penstock.experiments.run_folder import RunFolder
+from penstock.tune.trial import TrialRun
+
+SMALL = {"env": "CartPole-v1", "num_steps": 32, "num_workers": 1, "save_interval": 2, "eval_episodes": 2, "epochs": 1}
+
+
+def test_a_trial_is_followed_to_its_end(tmp_path: Path):
+    trial = TrialRun(tmp_path / "a")
+    trial.train(from_mapping({**SMALL, "timesteps": 512}))
+    found = [trial.wait()]
+    while not found[-1]["done"]:
+        found.append(trial.wait())
+    assert found[-1]["update"] == 2
+    assert found[-1]["steps"] == 512
+    assert found[-1]["evaluation"] > 0
+    assert trial.run_folder is not None
+
+
+def test_a_trial_goes_on_as_a_changed_copy_of_another_one(tmp_path: Path):
+    strong, weak = TrialRun(tmp_path / "strong"), TrialRun(tmp_path / "weak")
+    strong.train(from_mapping({**SMALL, "timesteps": 10_000_000}))
+    copies = tmp_path / "copies"
+    while not strong.checkpoint(copies):
+        strong.wait()
+    strong.stop()
+    (copy,) = copies.iterdir()
+    # A run that has all its steps already would not begin again. Reports may be behind the checkpoint.
+    steps = int(load_checkpoint(find_checkpoint(copy)).arrays["steps"])
+    weak.resume(copy, {"lr": 0.5, "timesteps": steps + 2048})
+    while not weak.wait()["done"]:
+        pass
+    run = weak.run_folder
+    assert run is not None
+    assert RunFolder.open(run).read_config().algorithm.lr == 0.5
+
+
+def test_a_run_that_fails_says_why(tmp_path: Path):
+    trial = TrialRun(tmp_path / "a")
+    trial.train(from_mapping({**SMALL, "env": "Nothing-v0"}))
+    with pytest.raises(PenstockError, match=r"the run of this trial failed: penstock: error: .*Nothing"):
+        trial.wait()

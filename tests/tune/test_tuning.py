@@ -1,0 +1,40 @@
+"""Trials on Ray Tune, each in a run folder of its own, best first."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config.sources import from_mapping
+from penstock.errors import ConfigError
+from penstock.tune.search import Search
+from penstock.tune.table import as_table
+from penstock.tune.tuning import tune
+
+SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
+
+
+@pytest.mark.alone  # Ray gives itself half a minute to start.
+def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
+    said: list[str] = []
+    config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
+    search = (Search("lr", "choice", (1e-3, 1e-2)),)
+    trials = tune(config, search, samples=2, scheduler="random", address="local", told=said.append)
+    assert len(trials) == len(said) == 2
+    evaluations = [trial.evaluation for trial in trials]
+    assert evaluations == sorted(evaluations, reverse=True)
+    for trial in trials:
+        assert trial.error is None
+        assert trial.steps == 512
+        assert (trial.run_folder / "policy.onnx").exists()
+        assert trial.settings["lr"] in {1e-3, 1e-2}
+    table = as_table(trials)
+    assert table.splitlines()[-1] == f"best: {trials[0].run_folder}"
+    assert len(table.splitlines()) == 4
+
+
+def test_what_cannot_be_searched_is_refused_before_ray_starts(tmp_path: Path):
+    config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
+    with pytest.raises(ConfigError, match="nothing is searched"):
+        tune(config, (), samples=2)
+    with pytest.raises(ConfigError, match="does not divide"):
+        tune(from_mapping({**SMALL, "num_workers": 2}), (Search("num_envs", "choice", (8, 9)),), samples=2)

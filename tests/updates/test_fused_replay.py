@@ -1,0 +1,292 @@
+"""The fused updates from a table against a float64 reference, from the states of a run; and against themselves."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithm import UpdaterSettings
+from penstock.algorithm_package import find_algorithm, load_functions
+from penstock.kernels import _native
+from penstock.kernels.level import levels
+from penstock.registry import UPDATES, load
+from penstock.updates.phases import PhaseClock
+from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, MIXED, minibatch_of
+
+FUSED = UPDATES["fused"]
+SMALL = {"hidden_sizes": (40, 24), "mini_batch_size": 50, "lr": 1e-3}
+C51 = {"atoms": 7, "value_min": -3.0, "value_max": 4.0}
+CASES = {
+    "sac": ("sac", CONTINUOUS, {}),
+    "sac, 150 rows": ("sac", CONTINUOUS, {"mini_batch_size": 150}),
+    "sac, one row": ("sac", CONTINUOUS, {"mini_batch_size": 1}),
+    "sac, three critics, fixed temperature": ("sac", CONTINUOUS, {"critics": 3, "temperature": 0.3}),
+    "sac, one critic, tanh": ("sac", CONTINUOUS, {"critics": 1, "activation": "tanh"}),
+    "sac, one-hot field, gelu": ("sac", MIXED, {"activation": "gelu", "hidden_sizes": (33,)}),
+    "sac, three layers, falling step size": (
+        "sac",
+        CONTINUOUS,
+        {"hidden_sizes": (20, 64, 100), "lr_schedule": "linear", "target_entropy": 1.5},
+    ),
+    "td3": ("td3", CONTINUOUS, {}),
+    "td3, one-hot field": ("td3", MIXED, {"policy_delay": 3, "critics": 3}),
+    "ddpg": ("ddpg", CONTINUOUS, {}),
+    "dqn": ("dqn", DISCRETE, {"target_every": 3}),
+    "dqn, not double, dueling, clipped": (
+        "dqn",
+        DISCRETE,
+        {"double": False, "dueling": True, "error_clip": 0.5, "max_grad_norm": 0.1},
+    ),
+    "dqn, prioritised": ("dqn", DISCRETE, {"prioritised": True, "n_step": 3}),
+    "dqn, atoms": ("dqn", DISCRETE, C51),
+    "dqn, atoms, dueling, prioritised": ("dqn", DISCRETE, {**C51, "dueling": True, "prioritised": True}),
+    "apex": ("apex", DISCRETE, {}),
+}
+
+
+class Case:
+    """An algorithm with one config, and rows to learn from."""
+
+    def __init__(self, name):
+        algorithm, self.spaces, settings = CASES[name]
+        package = find_algorithm(algorithm)
+        self.package = package
+        self.config = package.config(**{**SMALL, **settings})
+        self.spec = load(package.spec)(self.spaces, self.config)
+        self.algorithm = load_functions(package.learn)(self.spaces, self.config)
+        assert load_functions(package.supports)(self.spec.policy, self.config)
+
+    def settings(self, threads=1, *, learner=0, rows=None, fused=True):
+        spec = self.spec
+        if rows is not None:
+            spec = replace(spec, schedule=replace(spec.schedule, mini_batch_size=rows))
+        learn = self.package.fused if fused else self.package.learn
+        return UpdaterSettings(learn, self.config, spec, self.spaces, "cpu", threads, seed=7, learner=learner)
+
+    def make(self, threads=1, **given):
+        updater = load(FUSED.replay)(self.settings(threads, **given))
+        updater.load(self.algorithm.init_state(3))
+        return updater
+
+    def minibatch(self, seed):
+        rows = minibatch_of(self.spaces, self.spec, self.config.mini_batch_size, torch.float32, seed)
+        return {name: values.numpy() for name, values in rows.items()}
+
+    def reference(self, state, minibatch, progress):
+        """One gradient step in float64, and what its phases found for each row."""
+        exact = {name: wide(values) for name, values in state.items()} | {"progress": torch.tensor(progress).double()}
+        rows = {name: wide(values) for name, values in minibatch.items()}
+        phases = self.algorithm.phases
+        clock = PhaseClock([phase.every for phase in phases], [phase.noise for phase in phases], 7, counted=True)
+        clock.count = int(state["gradient_steps"])
+        found, metrics = {}, {}
+        for at in clock.due():
+            noise = {name: wide(values) for name, values in clock.noise(at, 0, len(minibatch["weight"])).items()}
+            gradients = phases[at].gradients(exact, rows, noise)
+            found |= gradients.per_row
+            metrics |= {name: float(value) for name, value in gradients.metrics.items()}
+            exact |= phases[at].apply(exact, gradients.gradients)
+        return exact, {name: values.numpy() for name, values in found.items()}, metrics
+
+
+def _at_level(made, level, *given):
+    return made(*given[:-1], level)
+
+
+def wide(values):
+    return torch.tensor(values, dtype=torch.float64 if values.dtype == np.float32 else None)
+
+
+def copied(state):
+    return {name: values.copy() for name, values in state.items()}
+
+
+def bits(updater):
+    return {name: values.tobytes() for name, values in updater.state().items()}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return Case(request.param)
+
+
+def test_gradient_steps_agree_with_float64_along_a_run(case):
+    """Each step begins from the state that the one before left: errors do not add up."""
+    updater = case.make()
+    vectors = [part.name for part in case.spec.state if part.dtype == "float32"]
+    worst = dict.fromkeys(vectors, 0.0)
+    for step in range(40):
+        minibatch, progress = case.minibatch(step % 9), step / 50
+        before = copied(updater.state())
+        exact, per_row, metrics = case.reference(before, minibatch, progress)
+        given = updater.learn(minibatch, progress)
+        after = updater.state()
+        for name in vectors:
+            expected = exact[name].numpy()
+            error = np.linalg.norm(after[name] - expected) / max(np.linalg.norm(expected), 1e-12)
+            worst[name] = max(worst[name], float(error))
+        for name, values in after.items():
+            if values.dtype == np.int64:
+                assert values == (step + 1 if name == "gradient_steps" else int(exact[name])), name
+        for name, values in per_row.items():
+            np.testing.assert_allclose(given[name], values, rtol=1e-4, atol=1e-5)
+        assert updater.metrics() == pytest.approx(metrics, rel=2e-4, abs=2e-5)
+    for name, error in worst.items():
+        # A second moment is made of squares, whose relative errors are twice as large.
+        assert error < 3e-5 if name.startswith("adam") else error < 1e-5, worst
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("name", ["sac", "td3", "dqn, atoms, dueling, prioritised"])
+def test_each_instruction_set_finds_the_same_gradients(monkeypatch, name, level):
+    """The gradients of the phases, which no step of Adam hides."""
+    found = []
+    for chosen in (None, level):
+        for function in ("soft_actor_critic", "deterministic_actor_critic", "q_learning"):
+            made = getattr(_native, function)
+            monkeypatch.setattr(_native, function, partial(_at_level, made, chosen))
+        case = Case(name)
+        updater = load(FUSED.finder)(case.settings(), lambda phase, values: found.append((phase, copied(values))))
+        updater.load(case.algorithm.init_state(3))
+        updater.learn(case.minibatch(1), 0.0)
+        monkeypatch.undo()
+    half = len(found) // 2
+    for (phase, mine), (other, theirs) in zip(found[:half], found[half:], strict=True):
+        assert phase == other
+        for vector, values in mine.items():
+            np.testing.assert_allclose(values, theirs[vector], rtol=1e-4, atol=1e-6)
+
+
+def test_two_threads_give_the_same_bits(case):
+    one, two = case.make(), case.make()
+    two._pace.threads = lambda work: 2
+    for step in range(12):
+        minibatch = case.minibatch(step % 5)
+        assert one.learn(minibatch, 0.1).keys() == two.learn(minibatch, 0.1).keys()
+        assert one.metrics() == two.metrics()
+    assert bits(one) == bits(two)
+
+
+def test_a_state_that_is_stored_and_loaded_goes_on_alike(case):
+    through, first = case.make(), case.make()
+    for step in range(3):
+        through.learn(case.minibatch(step), 0.0)
+        first.learn(case.minibatch(step), 0.0)
+    second = load(FUSED.replay)(case.settings())
+    second.load(copied(first.state()))
+    for step in range(3, 7):
+        through.learn(case.minibatch(step), 0.0)
+        second.learn(case.minibatch(step), 0.0)
+    assert bits(through) == bits(second)
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "dqn, prioritised"])
+def test_learners_that_share_a_minibatch_find_the_gradient_of_the_whole(name):
+    """Noise belongs to rows of the whole minibatch, so the second learner has that of the second half."""
+    case = Case(name)
+    whole, halves = [], []
+    alone = load(FUSED.finder)(case.settings(), lambda _, values: whole.append(copied(values)))
+    minibatch = case.minibatch(0)
+    for learner in range(2):
+        one = load(FUSED.finder)(
+            case.settings(learner=learner, rows=25), lambda _, values: halves.append(copied(values))
+        )
+        one.load(case.algorithm.init_state(3))
+        one.learn({field: values[25 * learner :][:25].copy() for field, values in minibatch.items()}, 0.0)
+    alone.load(case.algorithm.init_state(3))
+    alone.learn(minibatch, 0.0)
+    for at, found in enumerate(whole):
+        for vector, values in found.items():
+            mean = (halves[at][vector] + halves[at + len(whole)][vector]) / 2
+            np.testing.assert_allclose(mean, values, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_that_are_handed_on_and_applied_make_the_same_step(case):
+    """One learner finds gradients, another applies them: as async learners do, without lag. Phases see one state."""
+    found = {}
+    finder = load(FUSED.finder)(case.settings(), lambda phase, values: found.update({phase: copied(values)}))
+    applier = load(FUSED.applier)(case.settings())
+    eager = load(UPDATES["eager"].applier)(case.settings(fused=False))
+    for updater in (finder, applier, eager):
+        updater.load(case.algorithm.init_state(3))
+    for step in range(3):
+        finder.learn(case.minibatch(step), 0.2)
+        applier.apply(found, 0.2)
+        eager.apply(found, 0.2)
+        shared = {part.name for part in case.spec.shared()} - {"gradient_steps"}
+        finder.load({name: values for name, values in applier.state().items() if name in shared})
+    for name, values in eager.state().items():
+        np.testing.assert_allclose(applier.state()[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_an_exchange_that_changes_nothing_changes_nothing(case):
+    calls = []
+
+    def exchange(phase, gradients, weight):
+        calls.append((phase, weight))
+        return copied(gradients)
+
+    alone, together = case.make(), load(FUSED.replay)(case.settings(), exchange)
+    together.load(case.algorithm.init_state(3))
+    for step in range(4):
+        alone.learn(case.minibatch(step), 0.0)
+        together.learn(case.minibatch(step), 0.0)
+    assert bits(alone) == bits(together)
+    assert {weight for _, weight in calls} == {float(case.config.mini_batch_size)}
+
+
+def test_a_row_that_is_not_a_number_spoils_the_losses(case):
+    for at in (0, case.config.mini_batch_size - 1):
+        updater, minibatch = case.make(), case.minibatch(0)
+        minibatch["reward"][at] = np.nan
+        updater.learn(minibatch, 0.0)
+        assert np.isnan(updater.metrics()["value_loss"])
+
+
+@pytest.mark.parametrize("name", ["sac", "dqn, prioritised"])
+def test_arrays_that_do_not_fit_are_refused(name):
+    case = Case(name)
+    updater = case.make()
+    with pytest.raises(ValueError, match="length"):
+        updater.load({"actor": case.algorithm.init_state(0)["actor"][:-1]})
+    minibatch = case.minibatch(0)
+    for short in ("reward", "obs", "action"):
+        with pytest.raises(ValueError, match="shape"):
+            updater._kernel.bind(minibatch | {short: minibatch[short][:-1]}, None)
+
+
+def test_cuts_do_not_matter(case):
+    """As `learn` is one step at a time, and several learners may call it, only the order of minibatches counts."""
+    states = []
+    for cuts in ([0, 6], [0, 2, 6]):
+        updater = case.make()
+        for start, stop in pairwise(cuts):
+            for step in range(start, stop):
+                updater.learn(case.minibatch(step), 0.0)
+            updater.load(copied(updater.state()))
+        states.append(bits(updater))
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "spaces", "settings", "serves"),
+    [
+        ("sac", CONTINUOUS, {}, True),
+        ("sac", MIXED, {"hidden_sizes": (400, 300), "activation": "silu"}, True),
+        ("sac", CONTINUOUS, {"layer_norm": True}, False),
+        ("sac", CONTINUOUS, {"adam_eps": 0.0}, False),
+        ("td3", CONTINUOUS, {"layer_norm": True}, False),
+        ("ddpg", CONTINUOUS, {}, True),
+        ("dqn", DISCRETE, {"dueling": True, "atoms": 51}, True),
+        ("dqn", DISCRETE, {"adam_eps": 0.0}, False),
+        ("apex", DISCRETE, {}, True),
+    ],
+)
+def test_serves_perceptrons(algorithm, spaces, settings, serves):
+    package = find_algorithm(algorithm)
+    config = package.config(**settings)
+    graph = load(package.spec)(spaces, config).policy
+    assert load_functions(package.supports)(graph, config) is serves

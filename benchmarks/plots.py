@@ -168,7 +168,8 @@ DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "end_to_end_fused": (throughput, "PPO on Pendulum-v1 at the published setting, fused update"),
     "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
 }
-"""Result -> drawing and title. Results with ``rows`` are drawn as mechanisms, titled by the benchmark's first line."""
+"""Result -> drawing and title. Results whose rows have a kind are drawn as mechanisms, titled by the benchmark's first
+line."""
 
 
 def draw(path: Path, into: Path) -> Path | None:
@@ -176,7 +177,7 @@ def draw(path: Path, into: Path) -> Path | None:
     result = json.loads(path.read_text())
     if path.stem in DRAWINGS:
         drawing, title = DRAWINGS[path.stem]
-    elif "rows" in result:
+    elif "kind" in result.get("rows", [{}])[0]:
         drawing = mechanism
         title = (importlib.import_module(f"benchmarks.{path.stem}").__doc__ or "").splitlines()[0]
     else:

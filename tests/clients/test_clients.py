@@ -26,6 +26,7 @@ def asynchronous(url, calls, **options):
 
 both = pytest.mark.parametrize("run", [blocking, asynchronous])
 schemes = pytest.mark.parametrize("scheme", ["http", "tcp"])
+versions = pytest.mark.parametrize("version", [1, 2, None])
 
 
 class Answering:
@@ -62,7 +63,6 @@ class Answering:
 @schemes
 def test_the_clients_ask_a_served_policy(run, scheme):
     with serving() as running:
-        port = {"http": running.http, "tcp": running.tcp}[scheme]
         calls = [
             ("start",),
             ("tick", [0.1, 0.2, 0.3]),
@@ -71,15 +71,80 @@ def test_the_clients_ask_a_served_policy(run, scheme):
             ("start",),
             ("stop",),
         ]
-        _, first, second, *_ = run(f"{scheme}://127.0.0.1:{port}", calls)
+        _, first, second, *_ = run(f"{scheme}://127.0.0.1:{getattr(running, scheme)}", calls)
     assert len(first) == len(second) == 2
     assert first != second
 
 
 @both
-def test_a_token_opens_the_door(run):
+@versions
+def test_every_version_over_tcp_gives_the_same_actions(run, version):
+    calls = [("start",), ("tick", [0.1, 0.2, 0.3]), ("tick", [0.3, 0.2, 0.1]), ("stop",)]
+    with serving() as running:
+        wanted = run(f"http://127.0.0.1:{running.http}", calls)
+        assert run(f"tcp://127.0.0.1:{running.tcp}", calls, version=version) == wanted
+
+
+@both
+def test_version_2_says_why_a_request_is_refused_and_goes_on(run):
+    with serving() as running:
+        url = f"tcp://127.0.0.1:{running.tcp}"
+        with pytest.raises(RefusedError, match="there is no session 'g'") as refused:
+            run(url, [("tick", [0.1, 0.2, 0.3])])
+        assert refused.value.status == 404
+        with pytest.raises(EpisodeLostError, match="the server's log says why"):
+            run(url, [("tick", [0.1, 0.2, 0.3])], version=1)
+
+
+class OnlyFirst:
+    """A server that speaks version 1 only: it answers whole requests, and closes the connection on anything else."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                while data := connection.recv(1 << 16):
+                    if data[0] != 0:
+                        break
+                    connection.sendall(bytes(8) + (12).to_bytes(8, "big") + data[40:48] + b'{"action":3}')
+
+    def __enter__(self) -> "OnlyFirst":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+
+@both
+def test_a_server_that_speaks_only_version_1_is_asked_in_version_1(run):
+    with OnlyFirst() as server:
+        assert run(server.url, [("start",), ("tick", [0.0]), ("stop",)])[1] == 3
+        with pytest.raises(EpisodeLostError, match="version 1 only"):
+            run(server.url, [("tick", [0.0])], version=2)
+
+
+@both
+@pytest.mark.parametrize(
+    "answer", [b"", b"\xffGAMCORE\x00\x02", b"\xffGAMCORE\x00\x02\x00\xc8\xff\xff\xff\xff", b"x" * 16]
+)
+def test_a_server_whose_welcome_is_none(run, answer):
+    with Answering(answer, closes=False) as server, pytest.raises(EpisodeLostError):
+        run(f"tcp://{server.address}", [("tick", [1.0])], timeout=0.1)
+
+
+@both
+@schemes
+def test_a_token_opens_the_door(run, scheme):
     with serving(token="secret") as running:
-        url = f"http://127.0.0.1:{running.http}"
+        url = f"{scheme}://127.0.0.1:{getattr(running, scheme)}"
         with pytest.raises(RefusedError, match="token") as refused:
             run(url, [("start",)])
         assert refused.value.status == 401
@@ -87,7 +152,8 @@ def test_a_token_opens_the_door(run):
 
 
 @both
-def test_a_refused_tick_leaves_the_episode_as_it_was(run):
+@schemes
+def test_a_refused_tick_leaves_the_episode_as_it_was(run, scheme):
     async def ticks():
         async with AsyncGameClient(url, "h") as client:
             await client.start()
@@ -96,7 +162,7 @@ def test_a_refused_tick_leaves_the_episode_as_it_was(run):
             return await client.tick([0.1, 0.2, 0.3])
 
     with serving() as running:
-        url = f"http://127.0.0.1:{running.http}"
+        url = f"{scheme}://127.0.0.1:{getattr(running, scheme)}"
         (_, wanted) = run(url, [("start",), ("tick", [0.1, 0.2, 0.3])])
         assert asyncio.run(ticks()) == wanted
 
@@ -145,13 +211,19 @@ def test_a_server_that_talks_nonsense(run, scheme, answer):
 
 
 @both
-def test_start_waits_for_a_server_that_is_full(run):
+@schemes
+def test_start_waits_for_a_server_that_is_full(run, scheme):
     with serving(max_sessions=1) as running:
-        url = f"http://127.0.0.1:{running.http}"
+        url = f"{scheme}://127.0.0.1:{getattr(running, scheme)}"
         other = GameClient(url, "other")
         other.start()
         threading.Timer(0.2, other.stop).start()
         run(url, [("start",), ("stop",)], patience=10.0)
+
+
+def test_a_version_that_nobody_speaks_is_one_line():
+    with pytest.raises(ConfigError, match="give 1 or 2"):
+        GameClient("tcp://localhost:8001", "g", version=3)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost:8000", "tcp://localhost", "tcp://localhost:port"])

@@ -219,6 +219,7 @@ def test_masks_reach_the_rollout():
         assert stage.learner.rollouts[0]["action_mask"][0, 0].tolist() == [0, 1, 1]
 
 
+@pytest.mark.parametrize("scheme", ["http", "tcp"])
 @pytest.mark.parametrize(
     ("send", "status", "text"),
     [
@@ -234,9 +235,9 @@ def test_masks_reach_the_rollout():
         (lambda client: client.send("start", b""), 409, "has started already"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_changes_nothing(send, status, text):
+def test_what_does_not_fit_is_refused_and_changes_nothing(scheme, send, status, text):
     with rehearse(AGENT, num_steps=2, num_envs=1) as stage:
-        client = GameClient(stage.http, "g")
+        client = GameClient(getattr(stage, scheme), "g")
         client.start()
         client.tick([1])
         with pytest.raises(RefusedError, match=text) as refused:

@@ -1,17 +1,21 @@
 """AsyncGameClient: as GameClient, for coroutines: a game with many agents needs no threads."""
 
 import asyncio
+import contextlib
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.clients.blocking import PAUSES_S
+from penstock.clients.frames import FrameWire, Greeting
 from penstock.clients.wire import (
+    NO_SECOND_VERSION,
     Address,
     EpisodeLostError,
     HttpWire,
     RefusedError,
     TcpWire,
     Wire,
+    checked_version,
     closed,
     decoded,
     encoded,
@@ -22,19 +26,34 @@ __all__ = ["AsyncGameClient"]
 _CHUNK = 1 << 16
 
 
+class _Line(NamedTuple):
+    """An open connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    wire: Wire
+
+
 class AsyncGameClient:
     """One agent of a game. Arguments and errors are those of `penstock.clients.GameClient`."""
 
     def __init__(
-        self, url: str, session: str, *, token: str = "", timeout: float = 60.0, patience: float = 60.0
+        self,
+        url: str,
+        session: str,
+        *,
+        token: str = "",
+        timeout: float = 60.0,
+        patience: float = 60.0,
+        version: int | None = None,
     ) -> None:
         self._address = Address.read(url)
         self._session = session
         self._token = token
         self._timeout = timeout
         self._patience = patience
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._wire: Wire
+        self._version = checked_version(version)
+        self._line: _Line | None = None
         self._is_open = False
 
     async def start(self, body: bytes = b"") -> None:
@@ -75,13 +94,13 @@ class AsyncGameClient:
         """Send a request of any encoding, as `GameClient.send`."""
         try:
             async with asyncio.timeout(self._timeout):
-                reader, writer = await self._connected()
-                writer.write(self._wire.request(kind, self._session, body))
+                reader, writer, wire = await self._connected()
+                writer.write(wire.request(kind, self._session, body))
                 while True:
                     data = await reader.read(_CHUNK)
                     if not data:
-                        raise closed(self._address)
-                    reply = self._wire.feed(data)
+                        raise closed(wire.hint)
+                    reply = wire.feed(data)
                     if reply is not None:
                         return reply
         except RefusedError:
@@ -96,9 +115,9 @@ class AsyncGameClient:
 
     async def close(self) -> None:
         """Close the connection, as `GameClient.close`."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        if self._line is not None:
+            self._line.writer.close()
+            self._line = None
 
     async def __aenter__(self) -> "AsyncGameClient":
         return self
@@ -108,8 +127,31 @@ class AsyncGameClient:
     ) -> None:
         await self.close()
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._address.host, self._address.port)
-            self._wire = TcpWire(self._token) if self._address.scheme == "tcp" else HttpWire(self._address, self._token)
-        return self._streams
+    async def _connected(self) -> _Line:
+        if self._line is None:
+            is_tcp = self._address.scheme == "tcp"
+            line = await self._greeted() if is_tcp and self._version != 1 else None
+            if line is None:
+                wire = TcpWire(self._token) if is_tcp else HttpWire(self._address, self._token)
+                line = _Line(*await self._dialled(), wire)
+            self._line = line
+        return self._line
+
+    async def _greeted(self) -> _Line | None:
+        """A connection that speaks version 2; ``None``: the server has closed it, as one of version 1 does."""
+        reader, writer = await self._dialled()
+        greeting = Greeting(self._token)
+        with contextlib.ExitStack() as unless_welcome:
+            unless_welcome.callback(writer.close)
+            with contextlib.suppress(ConnectionError):
+                writer.write(greeting.request)
+                while data := await reader.read(_CHUNK):
+                    if greeting.feed(data):
+                        unless_welcome.pop_all()
+                        return _Line(reader, writer, FrameWire())
+        if self._version is not None:
+            raise EpisodeLostError(NO_SECOND_VERSION)
+        return None
+
+    async def _dialled(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self._address.host, self._address.port)

@@ -4,15 +4,18 @@ import contextlib
 import socket
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
+from penstock.clients.frames import FrameWire, Greeting
 from penstock.clients.wire import (
+    NO_SECOND_VERSION,
     Address,
     EpisodeLostError,
     HttpWire,
     RefusedError,
     TcpWire,
     Wire,
+    checked_version,
     closed,
     decoded,
     encoded,
@@ -23,6 +26,13 @@ __all__ = ["GameClient"]
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Between tries to begin an episode."""
 _CHUNK = 1 << 16
+
+
+class _Line(NamedTuple):
+    """An open connection."""
+
+    socket: socket.socket
+    wire: Wire
 
 
 class GameClient:
@@ -38,18 +48,26 @@ class GameClient:
         token: for a server that wants one.
         timeout: longest time for one reply, in seconds.
         patience: how long `start` tries, in seconds.
+        version: of Gamecore over TCP. ``None``: 2 if the server speaks it, else 1.
     """
 
     def __init__(
-        self, url: str, session: str, *, token: str = "", timeout: float = 60.0, patience: float = 60.0
+        self,
+        url: str,
+        session: str,
+        *,
+        token: str = "",
+        timeout: float = 60.0,
+        patience: float = 60.0,
+        version: int | None = None,
     ) -> None:
         self._address = Address.read(url)
         self._session = session
         self._token = token
         self._timeout = timeout
         self._patience = patience
-        self._socket: socket.socket | None = None
-        self._wire: Wire
+        self._version = checked_version(version)
+        self._line: _Line | None = None
         self._is_open = False
 
     def start(self, body: bytes = b"") -> None:
@@ -121,14 +139,14 @@ class GameClient:
             RefusedError: the server refuses.
             EpisodeLostError: the server cannot be reached, or the connection broke.
         """
-        connection = self._connected()
         try:
-            connection.sendall(self._wire.request(kind, self._session, body))
+            line = self._connected()
+            line.socket.sendall(line.wire.request(kind, self._session, body))
             while True:
-                data = connection.recv(_CHUNK)
+                data = line.socket.recv(_CHUNK)
                 if not data:
-                    raise closed(self._address)
-                reply = self._wire.feed(data)
+                    raise closed(line.wire.hint)
+                reply = line.wire.feed(data)
                 if reply is not None:
                     return reply
         except RefusedError:
@@ -142,10 +160,10 @@ class GameClient:
 
     def close(self) -> None:
         """Close the connection. An open episode ends as truncated, unless its session connects again soon."""
-        if self._socket is not None:
+        if self._line is not None:
             with contextlib.suppress(OSError):
-                self._socket.close()
-            self._socket = None
+                self._line.socket.close()
+            self._line = None
 
     def __enter__(self) -> "GameClient":
         return self
@@ -155,14 +173,36 @@ class GameClient:
     ) -> None:
         self.close()
 
-    def _connected(self) -> socket.socket:
-        if self._socket is None:
-            try:
-                made = socket.create_connection((self._address.host, self._address.port), self._timeout)
-            except OSError as error:
-                where = f"{self._address.host}:{self._address.port}"
-                raise EpisodeLostError(f"no server at {where}: {error.strerror or error}") from None
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = made
-            self._wire = TcpWire(self._token) if self._address.scheme == "tcp" else HttpWire(self._address, self._token)
-        return self._socket
+    def _connected(self) -> _Line:
+        if self._line is None:
+            is_tcp = self._address.scheme == "tcp"
+            line = self._greeted() if is_tcp and self._version != 1 else None
+            if line is None:
+                wire = TcpWire(self._token) if is_tcp else HttpWire(self._address, self._token)
+                line = _Line(self._dialled(), wire)
+            self._line = line
+        return self._line
+
+    def _greeted(self) -> _Line | None:
+        """A connection that speaks version 2; ``None``: the server has closed it, as one of version 1 does."""
+        connection, greeting = self._dialled(), Greeting(self._token)
+        with contextlib.ExitStack() as unless_welcome:
+            unless_welcome.callback(connection.close)
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(greeting.request)
+                while data := connection.recv(_CHUNK):
+                    if greeting.feed(data):
+                        unless_welcome.pop_all()
+                        return _Line(connection, FrameWire())
+        if self._version is not None:
+            raise EpisodeLostError(NO_SECOND_VERSION)
+        return None
+
+    def _dialled(self) -> socket.socket:
+        try:
+            made = socket.create_connection((self._address.host, self._address.port), self._timeout)
+        except OSError as error:
+            where = f"{self._address.host}:{self._address.port}"
+            raise EpisodeLostError(f"no server at {where}: {error.strerror or error}") from None
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made

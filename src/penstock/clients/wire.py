@@ -7,8 +7,21 @@ from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError, PenstockError
 
-__all__ = ["Address", "EpisodeLostError", "HttpWire", "RefusedError", "TcpWire", "Wire", "closed", "decoded", "encoded"]
+__all__ = [
+    "NO_SECOND_VERSION",
+    "Address",
+    "EpisodeLostError",
+    "HttpWire",
+    "RefusedError",
+    "TcpWire",
+    "Wire",
+    "checked_version",
+    "closed",
+    "decoded",
+    "encoded",
+]
 
+NO_SECOND_VERSION = "the server has closed the connection; it may speak version 1 only"
 _REQUEST = Struct("!6q")
 _REPLY = Struct("!3q")
 _MAX_REPLY = 1 << 30
@@ -23,7 +36,7 @@ class RefusedError(PenstockError):
     """The server refused a request.
 
     Attributes:
-        status: what kind of refusal it is, as HTTP counts; 0 over TCP, which has no status.
+        status: what kind of refusal it is, as HTTP counts.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -33,7 +46,7 @@ class RefusedError(PenstockError):
     @property
     def may_retry(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.status in {0, 429, 503}
+        return self.status in {429, 503}
 
 
 class Address(NamedTuple):
@@ -64,6 +77,9 @@ class Address(NamedTuple):
 class Wire(Protocol):
     """One connection's bytes. A request is answered before the next one is made."""
 
+    hint: str
+    """What a closed connection may mean."""
+
     def request(self, kind: str, session: str, body: bytes) -> bytes:
         """The bytes of a request."""
         ...
@@ -80,6 +96,8 @@ class Wire(Protocol):
 
 class TcpWire:
     """Version 1 over TCP: sizes, then payloads."""
+
+    hint = "; version 1 over TCP closes it for a refusal, and the server's log says why"
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
@@ -110,6 +128,8 @@ class TcpWire:
 
 class HttpWire:
     """``POST /step`` over HTTP/1.1 with one connection that is kept."""
+
+    hint = ""
 
     def __init__(self, address: Address, token: str) -> None:
         self._head = f"POST /step HTTP/1.1\r\nhost: {address.host}:{address.port}\r\n" + (
@@ -144,9 +164,19 @@ class HttpWire:
         return body
 
 
-def closed(address: Address) -> EpisodeLostError:
+def checked_version(version: int | None) -> int | None:
+    """The same version.
+
+    Raises:
+        ConfigError: nobody speaks it.
+    """
+    if version not in {None, 1, 2}:
+        raise ConfigError(f"version is {version}; give 1 or 2, or leave it out: the server decides")
+    return version
+
+
+def closed(hint: str) -> EpisodeLostError:
     """The error for a connection that the server has closed."""
-    hint = "; over TCP a refusal has no text, the server's log says why" if address.scheme == "tcp" else ""
     return EpisodeLostError(f"the server has closed the connection{hint}")
 
 

@@ -216,9 +216,57 @@ class Game:
             return True
 
 
+MAGIC = bytes.fromhex("ff47414d434f5245")
+GREETING, FRAME, STATUS = Struct("!8sHHI"), Struct("!QQQIBBH"), Struct("!QQHHI")
+KINDS = {"": 0, "start": 1, "tick": 2, "stop": 3}
+
+
+def second_frame(number: int, session: str, kind: str, body: bytes = b"", *, base: int = 0, encoding: int = 0) -> bytes:
+    """A request of Gamecore over TCP, version 2."""
+    name = session.encode()
+    return FRAME.pack(number, base, len(body), len(name), KINDS[kind], encoding, 0) + name + body
+
+
+class SecondGame(Game):
+    """A client of Gamecore over TCP, version 2, written by hand from the protocol's description."""
+
+    def __init__(self, port: int, token: str = "", version: int = 2) -> None:
+        super().__init__(port)
+        self.number = 0
+        self.socket.sendall(GREETING.pack(MAGIC, version, 3, len(token)) + b"key" + token.encode())
+        magic, self.version, self.status, size = GREETING.unpack(self.exactly(GREETING.size))
+        self.text = self.exactly(size).decode()
+        assert magic == MAGIC
+
+    def reply(self) -> tuple[int, int, bytes, int]:
+        """Request id, status, body, and after how many seconds to try again."""
+        number, size, status, after, zero = STATUS.unpack(self.exactly(STATUS.size))
+        assert zero == 0
+        return number, status, self.exactly(size), after
+
+    def request(self, session: str, kind: str, body: bytes = b"", **more: int) -> tuple[int, bytes]:
+        """Status and body."""
+        self.number += 1
+        self.socket.sendall(second_frame(self.number, session, kind, body, **more))
+        number, status, found, _ = self.reply()
+        assert number == self.number
+        return status, found
+
+
 def observations(count: int, seed: int = 0) -> Array:
     """Observations of the policies ``plain`` and ``memory``: float32 ``[count, 3]``."""
     return np.random.default_rng(seed).uniform(-1, 1, (count, 3)).astype(np.float32)
 
 
-__all__ = ["Game", "Running", "Slow", "frame", "load", "observations", "policy_of", "serving"]
+__all__ = [
+    "Game",
+    "Running",
+    "SecondGame",
+    "Slow",
+    "frame",
+    "load",
+    "observations",
+    "policy_of",
+    "second_frame",
+    "serving",
+]

@@ -1,19 +1,23 @@
-"""Gamecore over TCP, version 1: sizes, then payloads. A bad frame closes the connection, because there is no status.
+"""Gamecore over TCP, versions 1 and 2 on one port: the first bytes of a connection say which of them the client speaks.
 
-A request is six big-endian signed 64-bit integers and five payloads::
-
-    session_size | step_kind_size | key_size | token_size | body_size | time
-    session | step_kind | key | token | body
-
-A reply is three of them and two payloads: ``session_size | body_size | time | session | body``.
+Version 1 has no status, so a request that cannot be answered closes its connection. In version 2 it gets a reply with a
+status, and the connection goes on. A bad frame or a wrong token in a greeting closes the connection in both.
 """
 
 import logging
 from http import HTTPStatus
-from struct import Struct
 from time import perf_counter
 
 from penstock.serving.server.connection import Connection, Reply
+from penstock.serving.server.framing import (
+    FirstFraming,
+    Framing,
+    Request,
+    SecondFraming,
+    is_greeting,
+    read_greeting,
+    welcome,
+)
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 from penstock.serving.server.sessions import SessionKey
@@ -23,40 +27,37 @@ __all__ = ["GamecoreConnection"]
 log = logging.getLogger("penstock.serve")
 
 PROTOCOL = "gamecore-tcp"
-_REQUEST = Struct("!6q")
-_REPLY = Struct("!3q")
-_MAX_SESSION = 256
-_MAX_STEP_KIND = 16
-_MAX_KEY = 4096
 
 
 class _Reply(Reply):
     """The reply to one frame."""
 
-    __slots__ = ("kind", "session", "time")
+    __slots__ = ("framing", "request")
 
-    def __init__(self, connection: "GamecoreConnection", since: float, session: bytes, kind: bytes, time: int) -> None:
+    def __init__(self, connection: "GamecoreConnection", since: float, framing: Framing, request: Request) -> None:
         super().__init__(connection, since)
-        self.session = session
-        self.kind = kind
-        self.time = time
+        self.framing = framing
+        self.request = request
 
     def answer(self, content_type: str, body: bytes) -> None:  # noqa: ARG002 - the protocol has no place for it
-        head = _REPLY.pack(len(self.session), len(body), self.time)
         self._note(HTTPStatus.OK, len(body))
-        self.put(b"".join((head, self.session, body)))
+        self.put(self.framing.answer(self.request, body))
 
     def refused(self, refusal: Refusal) -> None:
-        """The connection ends with the replies before this one: a body would be taken for an answer."""
+        """Without a status, the connection ends with the replies before this one."""
         self._note(refusal.status, 0)
-        kind = self.kind.decode(errors="replace") or "stateless request"
+        data = self.framing.refusal(self.request, refusal)
+        if data is not None:
+            self.put(data)
+            return
+        kind = self.request.kind.decode(errors="replace") or "stateless request"
         log.warning("connection of %s closed: %s: %s", self.connection.peer, kind, refusal.text)
         self.connection.is_deaf = True
         self.put(b"", closes=True)
 
     def _note(self, status: HTTPStatus, size: int) -> None:
         connection = self.connection
-        kind = self.kind.decode(errors="replace") or "stateless"
+        kind = self.request.kind.decode(errors="replace") or "stateless"
         connection.service.note(
             protocol=PROTOCOL, peer=connection.peer, what=kind, status=status, since=self.since, size=size
         )
@@ -69,10 +70,10 @@ class GamecoreConnection(Connection):
         super().__init__(service)
         self._buffer = bytearray()
         self._is_taking = False
+        self._framing: Framing | None = None
+        """``None``: the client has not said yet which version it speaks."""
         self._sessions: set[SessionKey] = set()
         """Sessions that have asked here, and were not stopped here."""
-        limits = (_MAX_SESSION, _MAX_STEP_KIND, _MAX_KEY, _MAX_KEY, service.limits.max_body)
-        self._limits = tuple(zip(("session", "step_kind", "key", "token", "body"), limits, strict=True))
 
     def received(self, data: bytes) -> None:
         """Take the frames that are whole."""
@@ -97,10 +98,9 @@ class GamecoreConnection(Connection):
         self._is_taking = True
         taken = 0
         while not self.is_deaf and self.has_room():
-            end = self._end_of_frame(taken)
+            end = self._next(taken)
             if end is None:
                 break
-            self._take(taken)
             taken = end
         self._is_taking = False
         if self.is_deaf:
@@ -118,47 +118,59 @@ class GamecoreConnection(Connection):
             self.partial_since = now
         super().sweep(now)
 
-    def _end_of_frame(self, start: int) -> int | None:
-        """Where the frame ends that begins at ``start``; ``None``: it is not whole, or bad."""
-        if len(self._buffer) - start < _REQUEST.size:
+    def _next(self, start: int) -> int | None:
+        """Take what begins at ``start``, and return where it ends; ``None``: it is not whole, or bad."""
+        if self._framing is None and not is_greeting(self._buffer):
+            self._framing = FirstFraming(self.service.limits.max_body)
+        framing = self._framing
+        if framing is None:
+            return self._greet()
+        try:
+            end = framing.end(self._buffer, start)
+        except Refusal as refusal:
+            self._end_with(refusal, framing.last_words(self._buffer, start, refusal))
             return None
-        sizes = _REQUEST.unpack_from(self._buffer, start)[:5]
-        # Checked before any memory is taken for the payloads.
-        for (name, limit), size in zip(self._limits, sizes, strict=True):
-            if not 0 <= size <= limit:
-                self._end_with(f"a frame whose {name} has {size} bytes; wanted 0 to {limit}")
-                return None
-        end: int = start + _REQUEST.size + sum(sizes)
-        return end if len(self._buffer) >= end else None
+        if end is not None:
+            self._take(framing, framing.request(self._buffer, start))
+        return end
 
-    def _take(self, start: int) -> None:
-        """Take the whole frame that begins at ``start``."""
-        *sizes, time = _REQUEST.unpack_from(self._buffer, start)
-        start += _REQUEST.size
-        parts = []
-        for size in sizes:
-            parts.append(bytes(self._buffer[start : start + size]))
-            start += size
-        session, kind, _, token, body = parts
-        reply = _Reply(self, perf_counter(), session, kind, time)
+    def _greet(self) -> int | None:
+        """Take a greeting of version 2, and return where it ends; ``None``: it is not whole, or refused."""
+        try:
+            greeting = read_greeting(self._buffer)
+            if greeting is None:
+                return None
+            if not self.service.tokens.accept(greeting.token):
+                raise _wrong_token()
+        except Refusal as refusal:
+            self._end_with(refusal, welcome(refusal.status, refusal.text))
+            return None
+        self._framing = SecondFraming(self.service.limits.max_body)
+        reply = Reply(self, 0.0)
+        self.expect(reply)
+        reply.put(welcome(HTTPStatus.OK, ""))
+        return greeting.end
+
+    def _take(self, framing: Framing, request: Request) -> None:
+        reply = _Reply(self, perf_counter(), framing, request)
         self.expect(reply)
         try:
-            self._ask(session, kind, token, body, reply)
+            self._ask(request, reply)
         except Refusal as refusal:
             reply.refused(refusal)
 
-    def _ask(self, session: bytes, kind: bytes, token: bytes, body: bytes, reply: _Reply) -> None:
-        service = self.service
-        if not service.tokens.accept(token):
-            raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
+    def _ask(self, request: Request, reply: _Reply) -> None:
+        service, body = self.service, request.body
+        if request.token is not None and not service.tokens.accept(request.token):
+            raise _wrong_token()
         steps = service.steps
-        if not kind:
+        if not request.kind:
             steps.stateless(body, reply)
             return
-        if not session:
+        if not request.session:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the session is missing")
-        key = ("gamecore", session.decode(errors="backslashreplace"))
-        match kind:
+        key = ("gamecore", request.session.decode(errors="backslashreplace"))
+        match request.kind:
             case b"tick":
                 steps.tick(key, body, reply)
                 # A client that has connected anew goes on with its session here.
@@ -172,10 +184,14 @@ class GamecoreConnection(Connection):
             case _:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "step_kind is none of start, tick and stop")
 
-    def _end_with(self, why: str) -> None:
-        """Close the connection after the replies that are due."""
-        log.warning("connection of %s closed: %s", self.peer, why)
+    def _end_with(self, refusal: Refusal, data: bytes) -> None:
+        """Close the connection after the replies that are due, and after ``data``."""
+        log.warning("connection of %s closed: %s", self.peer, refusal.text)
         reply = Reply(self, 0.0)
         self.expect(reply)
         self.is_deaf = True
-        reply.put(b"", closes=True)
+        reply.put(data, closes=True)
+
+
+def _wrong_token() -> Refusal:
+    return Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")

@@ -22,6 +22,7 @@ SMALLEST = {
     "replay": "--rounds 1 --calls 100 --rows 20000 --peers none",
     "start": "--rounds 1",
     "first_steps": "--rounds 1",
+    "delta": "--rounds 1 --calls 5",
 }
 
 

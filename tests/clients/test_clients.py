@@ -1,6 +1,7 @@
 """The clients against servers that are away, silent, or talk nonsense. Both clients must behave alike."""
 
 import asyncio
+import json
 import socket
 import threading
 
@@ -8,6 +9,7 @@ import pytest
 
 from penstock.clients import AsyncGameClient, EpisodeLostError, GameClient, RefusedError
 from penstock.errors import ConfigError
+from penstock.serving.server.bases import Bases
 from tests.serving.server.harness import serving
 
 
@@ -138,6 +140,35 @@ def test_a_server_that_speaks_only_version_1_is_asked_in_version_1(run):
 def test_a_server_whose_welcome_is_none(run, answer):
     with Answering(answer, closes=False) as server, pytest.raises(EpisodeLostError):
         run(f"tcp://{server.address}", [("tick", [1.0])], timeout=0.1)
+
+
+@both
+def test_deltas_give_the_same_actions(run):
+    """The bodies are JSON whose numbers become longer and shorter."""
+    ticks = [("tick", [0.1, value, 0.3]) for value in (0.2, 0.25, -0.125, 0.0, 0.2)]
+    calls = [("start",), *ticks, ("stop",), ("start",), *ticks, ("stop",)]
+    with serving() as running:
+        wanted = run(f"http://127.0.0.1:{running.http}", calls)
+        assert run(f"tcp://127.0.0.1:{running.tcp}", calls, delta=True) == wanted
+
+
+@both
+def test_a_server_that_has_forgotten_the_base_gets_the_whole_body(run, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Bases, "keep", lambda _, request, body: asked.append(len(request.body)))
+    large = {"obs": [0.1, 0.2, 0.3], "more": "x" * 3000}
+    calls = [("start",), *[("send", "tick", json.dumps({"at": at, **large}).encode()) for at in range(4)]]
+    with serving() as running:
+        assert len(set(run(f"tcp://127.0.0.1:{running.tcp}", calls, delta=True)[1:])) == 1
+    # Each delta was refused, and its tick came again as a key frame.
+    assert len(asked) == 4
+    assert min(asked) > 3000
+
+
+@pytest.mark.parametrize("options", [{"url": "http://localhost:8000"}, {"url": "tcp://localhost:8001", "version": 1}])
+def test_deltas_need_version_2(options):
+    with pytest.raises(ConfigError, match="needs version 2 over TCP"):
+        GameClient(session="g", delta=True, **options)
 
 
 @both

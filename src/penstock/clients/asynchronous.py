@@ -10,6 +10,7 @@ from penstock.clients.frames import FrameWire, Greeting
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
     Address,
+    BaseMissingError,
     EpisodeLostError,
     HttpWire,
     RefusedError,
@@ -46,13 +47,15 @@ class AsyncGameClient:
         timeout: float = 60.0,
         patience: float = 60.0,
         version: int | None = None,
+        delta: bool = False,
     ) -> None:
         self._address = Address.read(url)
         self._session = session
         self._token = token
         self._timeout = timeout
         self._patience = patience
-        self._version = checked_version(version)
+        self._version = checked_version(self._address, version, delta=delta)
+        self._delta = delta
         self._line: _Line | None = None
         self._is_open = False
 
@@ -94,15 +97,11 @@ class AsyncGameClient:
         """Send a request of any encoding, as `GameClient.send`."""
         try:
             async with asyncio.timeout(self._timeout):
-                reader, writer, wire = await self._connected()
-                writer.write(wire.request(kind, self._session, body))
-                while True:
-                    data = await reader.read(_CHUNK)
-                    if not data:
-                        raise closed(wire.hint)
-                    reply = wire.feed(data)
-                    if reply is not None:
-                        return reply
+                line = await self._connected()
+                try:
+                    return await self._exchange(line, kind, body)
+                except BaseMissingError:
+                    return await self._exchange(line, kind, body)
         except RefusedError:
             raise
         except EpisodeLostError:
@@ -127,6 +126,16 @@ class AsyncGameClient:
     ) -> None:
         await self.close()
 
+    async def _exchange(self, line: _Line, kind: str, body: bytes) -> bytes:
+        line.writer.write(line.wire.request(kind, self._session, body))
+        while True:
+            data = await line.reader.read(_CHUNK)
+            if not data:
+                raise closed(line.wire.hint)
+            reply = line.wire.feed(data)
+            if reply is not None:
+                return reply
+
     async def _connected(self) -> _Line:
         if self._line is None:
             is_tcp = self._address.scheme == "tcp"
@@ -148,7 +157,7 @@ class AsyncGameClient:
                 while data := await reader.read(_CHUNK):
                     if greeting.feed(data):
                         unless_welcome.pop_all()
-                        return _Line(reader, writer, FrameWire())
+                        return _Line(reader, writer, FrameWire(delta=self._delta))
         if self._version is not None:
             raise EpisodeLostError(NO_SECOND_VERSION)
         return None

@@ -10,6 +10,7 @@ from penstock.clients.frames import FrameWire, Greeting
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
     Address,
+    BaseMissingError,
     EpisodeLostError,
     HttpWire,
     RefusedError,
@@ -49,6 +50,7 @@ class GameClient:
         timeout: longest time for one reply, in seconds.
         patience: how long `start` tries, in seconds.
         version: of Gamecore over TCP. ``None``: 2 if the server speaks it, else 1.
+        delta: send of each tick only what changed since the one before. For large bodies; needs version 2.
     """
 
     def __init__(
@@ -60,13 +62,15 @@ class GameClient:
         timeout: float = 60.0,
         patience: float = 60.0,
         version: int | None = None,
+        delta: bool = False,
     ) -> None:
         self._address = Address.read(url)
         self._session = session
         self._token = token
         self._timeout = timeout
         self._patience = patience
-        self._version = checked_version(version)
+        self._version = checked_version(self._address, version, delta=delta)
+        self._delta = delta
         self._line: _Line | None = None
         self._is_open = False
 
@@ -141,14 +145,10 @@ class GameClient:
         """
         try:
             line = self._connected()
-            line.socket.sendall(line.wire.request(kind, self._session, body))
-            while True:
-                data = line.socket.recv(_CHUNK)
-                if not data:
-                    raise closed(line.wire.hint)
-                reply = line.wire.feed(data)
-                if reply is not None:
-                    return reply
+            try:
+                return self._exchange(line, kind, body)
+            except BaseMissingError:
+                return self._exchange(line, kind, body)
         except RefusedError:
             raise
         except EpisodeLostError:
@@ -173,6 +173,16 @@ class GameClient:
     ) -> None:
         self.close()
 
+    def _exchange(self, line: _Line, kind: str, body: bytes) -> bytes:
+        line.socket.sendall(line.wire.request(kind, self._session, body))
+        while True:
+            data = line.socket.recv(_CHUNK)
+            if not data:
+                raise closed(line.wire.hint)
+            reply = line.wire.feed(data)
+            if reply is not None:
+                return reply
+
     def _connected(self) -> _Line:
         if self._line is None:
             is_tcp = self._address.scheme == "tcp"
@@ -193,7 +203,7 @@ class GameClient:
                 while data := connection.recv(_CHUNK):
                     if greeting.feed(data):
                         unless_welcome.pop_all()
-                        return _Line(connection, FrameWire())
+                        return _Line(connection, FrameWire(delta=self._delta))
         if self._version is not None:
             raise EpisodeLostError(NO_SECOND_VERSION)
         return None

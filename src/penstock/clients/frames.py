@@ -1,7 +1,21 @@
 """Version 2 of Gamecore over TCP, for both clients: the greeting, then replies with a status. Opens no socket."""
 
-from penstock.clients.wire import EpisodeLostError, RefusedError
-from penstock.gamecore.frames import GREETING, KINDS, MAGIC, REPLY, REQUEST, VERSION, WELCOME
+from collections.abc import Callable
+from importlib import import_module
+from typing import NamedTuple
+
+from penstock.clients.wire import BaseMissingError, EpisodeLostError, RefusedError
+from penstock.gamecore.frames import (
+    BASE_MISSING,
+    GREETING,
+    KINDS,
+    MAGIC,
+    REPLY,
+    REQUEST,
+    VERSION,
+    WELCOME,
+    Encoding,
+)
 
 __all__ = ["FrameWire", "Greeting"]
 
@@ -39,14 +53,34 @@ class Greeting:
         return True
 
 
+class _Base(NamedTuple):
+    """A body that deltas may refer to."""
+
+    number: int
+    """Id of the request that held it."""
+    body: bytes
+
+
 class FrameWire:
-    """Requests and replies of one connection that was welcomed."""
+    """Requests and replies of one connection that was welcomed. Its requests are those of one session.
+
+    Args:
+        delta: send ticks as deltas against the tick before, once that was answered.
+    """
 
     hint = ""
 
-    def __init__(self) -> None:
+    def __init__(self, *, delta: bool = False) -> None:
         self._buffer = bytearray()
         self._number = 0
+        # Imported on use: a client without deltas needs no compiled module.
+        self._encode: Callable[[bytes, bytes], bytes | None] | None = (
+            import_module("penstock.gamecore.delta").encode if delta else None
+        )
+        self._base: _Base | None = None
+        """The latest tick that the server has answered."""
+        self._asked: _Base | None = None
+        """The tick that waits for its answer."""
 
     def request(self, kind: str, session: str, body: bytes) -> bytes:
         """See `Wire`."""
@@ -56,9 +90,15 @@ class FrameWire:
             raise RefusedError(400, f"step_kind is {kind[:40]!r}; wanted start, tick or stop")
         self._buffer.clear()
         self._number += 1
+        encoding, base, sent = Encoding.PLAIN, 0, body
+        if kind == "tick" and self._encode is not None:
+            encoding, base, sent = self._packed(self._encode, body)
+            self._asked = _Base(self._number, body)
+        else:
+            self._base = self._asked = None
         name = session.encode()
-        head = REQUEST.pack(self._number, 0, len(body), len(name), place, 0, 0)
-        return b"".join((head, name, body))
+        head = REQUEST.pack(self._number, base, len(sent), len(name), place, encoding, 0)
+        return b"".join((head, name, sent))
 
     def feed(self, data: bytes) -> bytes | None:
         """See `Wire`."""
@@ -71,9 +111,22 @@ class FrameWire:
         if len(self._buffer) < REPLY.size + size:
             return None
         body = bytes(self._buffer[REPLY.size : REPLY.size + size])
+        if status == BASE_MISSING:
+            self._base = None
+            raise BaseMissingError(status, _text(body))
         if status != _OK:
             raise RefusedError(status, _text(body))
+        if self._asked is not None:
+            self._base = self._asked
         return body
+
+    def _packed(self, encode: Callable[[bytes, bytes], bytes | None], body: bytes) -> tuple[Encoding, int, bytes]:
+        """Encoding, id of the base, and what is sent."""
+        base = self._base
+        delta = None if base is None else encode(base.body, body)
+        if base is None or delta is None:
+            return Encoding.KEY, 0, body
+        return Encoding.DELTA, base.number, delta
 
 
 def _text(body: bytes | bytearray) -> str:

@@ -10,6 +10,7 @@ from penstock.errors import ConfigError, PenstockError
 __all__ = [
     "NO_SECOND_VERSION",
     "Address",
+    "BaseMissingError",
     "EpisodeLostError",
     "HttpWire",
     "RefusedError",
@@ -47,6 +48,10 @@ class RefusedError(PenstockError):
     def may_retry(self) -> bool:
         """Whether the same request may succeed later."""
         return self.status in {429, 503}
+
+
+class BaseMissingError(RefusedError):
+    """The server lacks the base of a delta. The request was not taken; the wire sends it as a key frame next time."""
 
 
 class Address(NamedTuple):
@@ -89,6 +94,7 @@ class Wire(Protocol):
 
         Raises:
             RefusedError: the server refused the request.
+            BaseMissingError: it did so because it lacks the base of a delta. Send the request again.
             EpisodeLostError: the bytes are no reply.
         """
         ...
@@ -164,12 +170,14 @@ class HttpWire:
         return body
 
 
-def checked_version(version: int | None) -> int | None:
+def checked_version(address: Address, version: int | None, *, delta: bool) -> int | None:
     """The same version.
 
     Raises:
-        ConfigError: nobody speaks it.
+        ConfigError: nobody speaks it, or it has no deltas.
     """
+    if delta and (address.scheme != "tcp" or version == 1):
+        raise ConfigError("delta encoding needs version 2 over TCP; give a tcp:// address and leave version out")
     if version not in {None, 1, 2}:
         raise ConfigError(f"version is {version}; give 1 or 2, or leave it out: the server decides")
     return version

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.gamecore.delta import encode
 from tests.serving.server.harness import (
     FRAME,
     GREETING,
@@ -189,3 +190,120 @@ def test_version_1_is_as_it_was(server: Running) -> None:
     with Game(server.tcp) as game:
         game.socket.sendall(frame("a", "jump"))
         assert game.is_closed()
+
+
+# Deltas.
+
+KEY, DELTA = 1, 2
+
+
+def bodies(count: int) -> list[bytes]:
+    """Bodies of which each is nearly the one before: a tick of float32 numbers as JSON, with much space."""
+    return [b'{"obs": [0.1, 0.2, 0.%d]%s}' % (number, b" " * 400) for number in range(count)]
+
+
+def test_deltas_give_the_actions_of_whole_bodies(server: Running) -> None:
+    with SecondGame(server.tcp) as game:
+        game.request("d", "start")
+        before, found, wanted = b"", [], []
+        for number, body in enumerate(bodies(6)):
+            if number == 0:
+                found.append(game.request("d", "tick", body, encoding=KEY))
+            else:
+                delta = encode(before, body)
+                assert delta is not None
+                assert len(delta) < 20
+                found.append(game.request("d", "tick", delta, encoding=DELTA, base=game.number))
+            before = body
+        game.request("d", "stop")
+        wanted = [game.request("", "", body) for body in bodies(6)]
+    assert found == wanted
+    assert {status for status, _ in found} == {200}
+
+
+def test_a_missing_base_is_asked_for(server: Running) -> None:
+    first, second, third = bodies(3)
+    with SecondGame(server.tcp) as game:
+        game.request("d", "start")
+        assert game.request("d", "tick", encode(first, second), encoding=DELTA, base=1)[0] == 412
+        assert game.request("d", "tick", first, encoding=KEY)[0] == 200
+        key = game.number
+        # Another session's base, another request's, and the base of a session that was stopped.
+        assert game.request("e", "tick", encode(first, second), encoding=DELTA, base=key)[0] == 412
+        assert game.request("d", "tick", encode(first, second), encoding=DELTA, base=key + 7)[0] == 412
+        status, said = game.request("d", "tick", encode(first, second), encoding=DELTA, base=key)
+        assert status == 200
+        # A plain tick is no base, and leaves the base as it is.
+        taken = game.number
+        assert game.request("d", "tick", BODY)[0] == 200
+        assert game.request("d", "tick", encode(second, third), encoding=DELTA, base=taken)[0] == 200
+        taken = game.number
+        assert game.request("d", "stop")[0] == 200
+        assert game.request("d", "start")[0] == 200
+        status, said = game.request("d", "tick", encode(third, first), encoding=DELTA, base=taken)
+        assert (status, b"send a key frame" in said) == (412, True)
+        assert game.request("d", "stop")[0] == 200
+
+
+def test_a_tick_that_is_refused_is_no_base(server: Running) -> None:
+    good, wrong = bodies(1)[0], bodies(1)[0].replace(b"0.2, ", b"")
+    with SecondGame(server.tcp) as game:
+        game.request("d", "start")
+        game.request("d", "tick", good, encoding=KEY)
+        taken = game.number
+        assert game.request("d", "tick", encode(good, wrong), encoding=DELTA, base=taken)[0] == 400
+        assert game.request("d", "tick", encode(wrong, good), encoding=DELTA, base=game.number)[0] == 412
+        assert game.request("d", "tick", encode(good, bodies(2)[1]), encoding=DELTA, base=taken)[0] == 200
+        assert game.request("d", "stop")[0] == 200
+
+
+def test_a_malformed_delta_is_a_status_and_changes_nothing(server: Running) -> None:
+    first, second = bodies(2)
+    with SecondGame(server.tcp) as game:
+        game.request("d", "start")
+        game.request("d", "tick", first, encoding=KEY)
+        key = game.number
+        for bad in (b"", b"\xff" * 40, b"\xff" * 9 + b"\x01", (4097).to_bytes(2, "little") + b"\x00"):
+            assert game.request("d", "tick", bad, encoding=DELTA, base=key)[0] == 400
+        assert game.request("d", "tick", encode(first, second), encoding=DELTA, base=key)[0] == 200
+        assert game.request("d", "stop")[0] == 200
+
+
+def test_only_ticks_have_deltas(server: Running) -> None:
+    for kind in ("start", "stop", ""):
+        with SecondGame(server.tcp) as game:
+            assert game.request("d", kind, BODY, encoding=KEY)[0] == 400
+            assert game.is_closed()
+
+
+def test_bases_of_one_connection_are_bounded_and_the_oldest_go() -> None:
+    """A body is 3 of the 4 KiB that a connection may keep, so two sessions push each other out."""
+    large = b'{"obs": [0.1, 0.2, 0.3]%s}' % (b" " * 3000)
+    with serving(max_body=4096) as server, SecondGame(server.tcp) as game:
+        for name in ("a", "b"):
+            game.request(name, "start")
+            assert game.request(name, "tick", large, encoding=KEY)[0] == 200
+        key = game.number
+        delta = encode(large, large)
+        assert game.request("a", "tick", delta, encoding=DELTA, base=key - 2)[0] == 412
+        assert game.request("b", "tick", delta, encoding=DELTA, base=key)[0] == 200
+
+
+def test_many_deltas_of_a_large_body_wait_for_each_other() -> None:
+    """64 requests of 10 bytes each stand for 64 MiB: no more than two are unpacked at a time, and all are answered."""
+    large = b'{"obs": [0.1, 0.2, 0.3]%s}' % (b" " * (1 << 20))
+    with serving("slow:0.01:plain", max_body=(1 << 20) + 100) as server, SecondGame(server.tcp) as game:
+        game.request("a", "start")
+        game.request("a", "tick", large, encoding=KEY)
+        delta = encode(large, large)
+        numbers = list(range(game.number + 1, game.number + 65))
+        frames = [second_frame(number, "a", "tick", delta, base=number - 1, encoding=DELTA) for number in numbers]
+        game.socket.sendall(b"".join(frames))
+        connection = next(iter(server.server._service.connections))
+        most = 0
+        for number in numbers:
+            found, status, _, _ = game.reply()
+            assert (found, status) == (number, 200)
+            most = max(most, connection.unpacked)
+        assert most <= 2 * len(large)
+        assert connection.unpacked == 0

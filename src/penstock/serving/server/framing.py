@@ -17,6 +17,7 @@ from penstock.gamecore.frames import (
     REQUEST,
     VERSION,
     WELCOME,
+    Encoding,
 )
 from penstock.serving.server.refusal import Refusal
 
@@ -25,6 +26,8 @@ __all__ = ["FirstFraming", "Framing", "Greeting", "Request", "SecondFraming", "i
 _FIRST_REQUEST = Struct("!6q")
 _FIRST_REPLY = Struct("!3q")
 _MAX_STEP_KIND = 16
+_TICK = KINDS.index(b"tick")
+_ENCODINGS = frozenset(Encoding)
 
 
 class Request(NamedTuple):
@@ -35,8 +38,12 @@ class Request(NamedTuple):
     session: bytes
     kind: bytes
     body: bytes
+    """As its encoding has it."""
     token: bytes | None
     """``None``: the greeting of the connection held the token."""
+    encoding: int = Encoding.PLAIN
+    base: int = 0
+    """Of a delta: the id of the request whose body it refers to."""
 
 
 class Greeting(NamedTuple):
@@ -132,18 +139,19 @@ class SecondFraming:
             raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
         if session > MAX_SESSION:
             raise _bad(f"a frame whose session has {session} bytes; the most is {MAX_SESSION}")
-        if kind >= len(KINDS) or encoding or zero:
+        is_known = kind < len(KINDS) and encoding in _ENCODINGS and not zero
+        if not is_known or (encoding != Encoding.PLAIN and kind != _TICK):
             raise _bad(f"a frame with step kind {kind}, encoding {encoding} and {zero} where 0 belongs")
         end: int = start + REQUEST.size + session + body
         return end if len(buffer) >= end else None
 
     def request(self, buffer: bytearray, start: int) -> Request:
         """See `Framing`."""
-        number, _, body, session, kind, _, _ = REQUEST.unpack_from(buffer, start)
+        number, base, body, session, kind, encoding, _ = REQUEST.unpack_from(buffer, start)
         start += REQUEST.size
         name = bytes(buffer[start : start + session])
         start += session
-        return Request(number, name, KINDS[kind], bytes(buffer[start : start + body]), None)
+        return Request(number, name, KINDS[kind], bytes(buffer[start : start + body]), None, encoding, base)
 
     def answer(self, request: Request, body: bytes) -> bytes:
         """See `Framing`."""

@@ -8,6 +8,8 @@ import logging
 from http import HTTPStatus
 from time import perf_counter
 
+from penstock.gamecore.frames import Encoding
+from penstock.serving.server.bases import Bases
 from penstock.serving.server.connection import Connection, Reply
 from penstock.serving.server.framing import (
     FirstFraming,
@@ -30,22 +32,31 @@ PROTOCOL = "gamecore-tcp"
 
 
 class _Reply(Reply):
-    """The reply to one frame."""
+    """The reply to one frame.
 
-    __slots__ = ("framing", "request")
+    Attributes:
+        unpacked: bytes of a body that came as a delta.
+    """
+
+    __slots__ = ("framing", "request", "unpacked")
+
+    connection: "GamecoreConnection"
 
     def __init__(self, connection: "GamecoreConnection", since: float, framing: Framing, request: Request) -> None:
         super().__init__(connection, since)
         self.framing = framing
         self.request = request
+        self.unpacked = 0
 
     def answer(self, content_type: str, body: bytes) -> None:  # noqa: ARG002 - the protocol has no place for it
         self._note(HTTPStatus.OK, len(body))
+        self.connection.unpacked -= self.unpacked
         self.put(self.framing.answer(self.request, body))
 
     def refused(self, refusal: Refusal) -> None:
         """Without a status, the connection ends with the replies before this one."""
         self._note(refusal.status, 0)
+        self.connection.unpacked -= self.unpacked
         data = self.framing.refusal(self.request, refusal)
         if data is not None:
             self.put(data)
@@ -64,12 +75,18 @@ class _Reply(Reply):
 
 
 class GamecoreConnection(Connection):
-    """One game client."""
+    """One game client.
+
+    Attributes:
+        unpacked: bytes of bodies that came as deltas and wait for their answers.
+    """
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)
         self._buffer = bytearray()
         self._is_taking = False
+        self.unpacked = 0
+        self._bases = Bases(service.limits.max_body)
         self._framing: Framing | None = None
         """``None``: the client has not said yet which version it speaks."""
         self._sessions: set[SessionKey] = set()
@@ -111,6 +128,10 @@ class GamecoreConnection(Connection):
             self.partial_since = None
         elif taken or self.partial_since is None:
             self.partial_since = self.service.loop.time()
+
+    def has_room(self) -> bool:
+        """See `Connection`. A few bytes may be deltas of large bodies, so their number alone is no limit."""
+        return super().has_room() and self.unpacked <= self.service.limits.max_body
 
     def sweep(self, now: float) -> None:
         """Drop the connection if its client hangs. Frames that wait for room are no half request."""
@@ -160,26 +181,32 @@ class GamecoreConnection(Connection):
             reply.refused(refusal)
 
     def _ask(self, request: Request, reply: _Reply) -> None:
-        service, body = self.service, request.body
+        service = self.service
         if request.token is not None and not service.tokens.accept(request.token):
             raise _wrong_token()
         steps = service.steps
         if not request.kind:
-            steps.stateless(body, reply)
+            steps.stateless(request.body, reply)
             return
         if not request.session:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the session is missing")
         key = ("gamecore", request.session.decode(errors="backslashreplace"))
         match request.kind:
             case b"tick":
+                body = self._bases.body(request)
+                if request.encoding == Encoding.DELTA:
+                    reply.unpacked = len(body)
+                    self.unpacked += reply.unpacked
                 steps.tick(key, body, reply)
+                self._bases.keep(request, body)
                 # A client that has connected anew goes on with its session here.
                 self._sessions.add(key)
             case b"start":
-                steps.start(key, body, reply)
+                steps.start(key, request.body, reply)
                 self._sessions.add(key)
             case b"stop" | b"end":
-                steps.stop(key, body, reply)
+                steps.stop(key, request.body, reply)
+                self._bases.drop(request.session)
                 self._sessions.discard(key)
             case _:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "step_kind is none of start, tick and stop")

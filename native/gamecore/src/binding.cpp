@@ -1,0 +1,36 @@
+// The extension penstock.gamecore._native.
+#include <cstddef>
+#include <string_view>
+
+#include <nanobind/nanobind.h>
+
+#include "penstock/gamecore/delta.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+nb::object encode(const nb::bytes& base, const nb::bytes& next) {
+    const auto delta = penstock::gamecore::encode(view(base), view(next));
+    if (!delta) return nb::none();
+    return nb::bytes(delta->data(), delta->size());
+}
+
+nb::object decode(const nb::bytes& base, const nb::bytes& delta, std::size_t limit) {
+    const auto size = penstock::gamecore::result_size(view(base), view(delta), limit);
+    if (!size) return nb::none();
+    PyObject* result = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(*size));
+    if (result == nullptr) nb::raise_python_error();
+    penstock::gamecore::decode(view(base), view(delta), PyBytes_AsString(result));
+    return nb::steal(result);
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+    module.doc() = "Delta encoding of bodies.";
+    module.def("encode", &encode);
+    module.def("decode", &decode);
+}

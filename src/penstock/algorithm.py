@@ -383,6 +383,10 @@ class UpdaterSettings:
     """How gradients are compressed on their way to other learners: a name of the registry, with its argument."""
     pull_after: int = 0
     """Gradient steps that a learner's parameters may be behind before it takes newer ones, if others apply them."""
+    waits: bool = False
+    """After each gradient the learner waits for newer parameters, if others apply them."""
+    sharing: int = 1
+    """Learners whose shares a minibatch holds, one after the other. This one finds the gradient of its own share."""
     accumulate: int = 1
     """Parts of a minibatch whose gradients are averaged, by weight, before a phase steps. The schedule's
     ``mini_batch_size`` is the number of rows of one part."""

@@ -63,6 +63,8 @@ class UpdateBackend(NamedTuple):
     """``(settings) -> Applier``: applies gradients that others have handed on."""
     stream_finder: str | None = None
     """``(settings, arrays, hand_on) -> Updater``: finds gradients on rollouts of a stream and does not apply them."""
+    stream_applier: str | None = None
+    """``(settings, arrays) -> StreamApplier``: applies gradients that others have found on rollouts of a stream."""
     native: bool = False
     """True: runs an algorithm's ``fused.py`` on the CPU, without torch. False: runs its ``learn.py``."""
 
@@ -236,7 +238,8 @@ NODES = Registry(
         "replica": "penstock.nodes.learner:ReplicaNode",
         "stream_replica": "penstock.nodes.learner:StreamReplicaNode",
         "shared_parameter": "penstock.nodes.learner:SharedParameterNode",
-        "actor_learner": "penstock.nodes.learner:ActorLearnerNode",
+        "stream_follower": "penstock.nodes.learner:StreamFollowerNode",
+        "batch_follower": "penstock.nodes.learner:BatchFollowerNode",
         "parameter": "penstock.nodes.learner:ParameterNode",
         "follower": "penstock.nodes.learner:FollowerNode",
         "evaluator": "penstock.nodes.evaluation:EvaluatorNode",
@@ -284,6 +287,7 @@ UPDATES = Registry(
             "penstock.updates.eager:build_finder",
             "penstock.updates.eager:build_applier",
             "penstock.updates.eager:build_stream_finder",
+            "penstock.updates.eager:build_stream_applier",
         ),
         "compiled": UpdateBackend(
             "penstock.updates.compiled:build",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.config.agreement import Agreement, agreement
+from penstock.config.agreement import Agreement, agreement, sync_mode_of
 from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 
@@ -13,15 +13,46 @@ APART = replace(TWO, sync_mode="non_blocking")
 
 
 def test_auto_is_what_suits_where_rows_come_from() -> None:
-    assert agreement(TWO, from_table=False) == agreement(TWO, from_table=True) == Agreement("allreduce", "sync", "none")
-    assert agreement(APART, from_table=False) == Agreement("allreduce", "sync", "none")
-    assert agreement(APART, from_table=True) == Agreement("parameter_server", "async", "none")
+    together = Agreement("allreduce", "sync", "none", 2)
+    assert agreement(TWO, from_table=False) == agreement(TWO, from_table=True) == together
+    assert agreement(APART, from_table=False) == together
+    assert agreement(APART, from_table=True) == Agreement("parameter_server", "async", "none", 2)
     assert agreement(replace(APART, exchange="allreduce"), from_table=True).exchange == "allreduce"
+    assert agreement(replace(TWO, exchange="parameter_server"), from_table=False).pace == "sync"
+    assert agreement(replace(APART, exchange="parameter_server"), from_table=False).pace == "async"
+    assert agreement(replace(APART, exchange="hogwild"), from_table=False).pace == "async"
 
 
 def test_what_goes_together_is_taken() -> None:
     assert agreement(replace(TWO, compress="topk:0.01"), from_table=False).compress == "topk:0.01"
     assert agreement(replace(APART, pace="lag"), from_table=True).pace == "lag"
+    served = replace(APART, exchange="parameter_server", compress="topk:0.01")
+    assert agreement(replace(served, pace="lag"), from_table=False) == Agreement(
+        "parameter_server", "lag", "topk:0.01", 2
+    )
+    assert agreement(replace(served, pace="sync"), from_table=False).pace == "sync"
+    assert agreement(replace(served, compress="int8"), from_table=True).compress == "int8"
+
+
+def test_learners_that_wait_for_no_other_overlap_with_collecting_unless_told_otherwise() -> None:
+    auto = replace(TWO, sync_mode="auto")
+    served = replace(auto, exchange="parameter_server")
+    assert [sync_mode_of(replace(served, pace=pace), "blocking") for pace in ("auto", "async", "lag", "sync")] == [
+        "non_blocking",
+        "non_blocking",
+        "non_blocking",
+        "blocking",
+    ]
+    assert sync_mode_of(replace(auto, exchange="hogwild"), "blocking") == "non_blocking"
+    assert sync_mode_of(auto, "blocking") == "blocking"
+    assert sync_mode_of(auto, "non_blocking") == "non_blocking"
+
+
+def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
+    served = replace(APART, exchange="parameter_server")
+    assert agreement(served, from_table=False).apart
+    assert not agreement(replace(served, pace="sync"), from_table=False).apart
+    assert not agreement(replace(APART, learners=1), from_table=True).apart
 
 
 @pytest.mark.parametrize(
@@ -29,12 +60,14 @@ def test_what_goes_together_is_taken() -> None:
     [
         (replace(TWO, learners=1, exchange="allreduce"), True, "--exchange allreduce .* there is one"),
         (replace(TWO, learners=1, compress="int8"), True, "--compress int8 .* there is one"),
-        (replace(APART, exchange="parameter_server"), False, "the learners of ppo share each batch"),
         (replace(TWO, exchange="parameter_server"), True, "needs --sync_mode non_blocking"),
+        (replace(TWO, exchange="parameter_server", pace="lag"), False, "lag .* blocking: .* try --sync_mode non_block"),
+        (replace(TWO, exchange="hogwild"), False, "--exchange hogwild needs --sync_mode non_blocking"),
+        (replace(APART, exchange="hogwild", pace="lag"), False, "--pace lag .* wait for nothing, .*; try async"),
+        (replace(APART, exchange="hogwild", compress="int8"), False, "--compress int8 .* hogwild sends none"),
         (replace(TWO, pace="lag"), True, "--pace lag does not go with --exchange allreduce: .* try sync"),
-        (replace(APART, pace="sync"), True, "--pace sync does not go with --exchange parameter_server"),
-        (replace(APART, compress="int8"), True, "--compress int8 .* needs --exchange allreduce"),
-        (replace(TWO, exchange="gossip", compress="int8"), False, "--compress int8 .* needs --exchange allreduce"),
+        (replace(APART, pace="sync"), True, "--pace sync does not go with --exchange parameter_server: .* try async"),
+        (replace(TWO, exchange="gossip", compress="int8"), False, "--compress int8 .* gossip sends states"),
         (replace(TWO, exchange="gossip"), True, "--exchange gossip is for algorithms that learn from a stream"),
         (replace(TWO, exchange="gossip", pace="async"), False, "--pace async .* all learners meet in rounds"),
         (replace(TWO, compress="topk:7"), True, "up to 1"),

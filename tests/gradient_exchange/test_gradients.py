@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.gradient_exchange.gradients import GradientStream
+from penstock.gradient_exchange.feedback import ErrorFeedback
+from penstock.gradient_exchange.gradients import GradientStream, Learner
+from penstock.gradient_exchange.int8 import Int8
+from penstock.gradient_exchange.top_k import TopK
 from penstock.kernels.noise import generate
 from penstock.memory.board import Board
 from penstock.memory.stream import Stream
@@ -48,9 +51,9 @@ def initial():
     return {part.name: np.zeros(part.shape, part.dtype) for part in STATE} | tracking.init_state(0)
 
 
-def team(stream, board, learner, owner=None, stopping=False):
+def team(stream, board, learner, owner=None, stopping=False, **pace):
     writer = Writer(stream, 10 + learner if owner is None else owner)
-    return GradientStream(writer, board, STATE, learner, LEARNERS, lambda: stopping)
+    return GradientStream(writer, board, STATE, Learner(learner, LEARNERS, lambda: stopping, **pace))
 
 
 def publish(board, master, settled=(0, 0)):
@@ -143,6 +146,95 @@ def test_learners_come_to_a_delayed_phase_as_often_as_one_does(stream, board, be
     assert sum(actor) == len(actor) / 2
 
 
+@pytest.mark.parametrize(
+    ("pace", "found_on"),
+    [
+        # The board is at 0, 1, 2, ... when the steps begin.
+        ({}, [0, 1, 2, 3, 4, 5, 6]),
+        # Version 3 is the first that is more than 2 ahead of 0, version 6 of 3.
+        ({"pull_after": 2}, [0, 0, 0, 3, 3, 3, 6]),
+    ],
+)
+def test_a_learner_takes_newer_parameters_at_its_pace(stream, board, pace, found_on) -> None:
+    master = master_of()
+    publish(board, master)
+    part = team(stream, board, 0, **pace)
+    learner = learner_of(part)
+    found = []
+    for step in range(len(found_on)):
+        assert part.begin(learner)
+        learner.learn(tracking.minibatch(ROWS, step), 0.0)
+        part.end()
+        index = stream.take(1)
+        found.append(int(stream.slot(index)["version"]))
+        stream.release(index, 1)
+        master.apply({}, 0.0)
+        publish(board, master)
+    assert found == found_on
+
+
+def test_a_learner_that_waits_hands_on_one_gradient_for_each_version(stream, board) -> None:
+    master = master_of()
+    publish(board, master)
+    part = team(stream, board, 0, waits=True)
+    learner = learner_of(part)
+    for version in range(3):
+        assert part.begin(learner)
+        assert part.begin(learner)  # asked again before it began
+        learner.learn(tracking.minibatch(ROWS), 0.0)
+        part.end()
+        assert not part.begin(learner)
+        assert part.in_flight()
+        index = stream.take(1)
+        assert int(stream.slot(index)["version"]) == version
+        stream.release(index, 1)
+        assert not part.in_flight()
+        master.apply({}, 0.0)
+        publish(board, master)
+
+
+def test_arrays_that_are_watched_belong_to_the_parameters_that_were_taken(stream, board) -> None:
+    master, settled = master_of(), np.zeros(LEARNERS, np.int64)
+    publish(board, master, (3, 4))
+    part = team(stream, board, 0, pull_after=1)
+    part.watch({"settled": settled})
+    learner = learner_of(part)
+    assert settled.tolist() == [3, 4]
+    for expected in ([3, 4], [5, 6]):
+        master.apply({}, 0.0)
+        publish(board, master, (5, 6))
+        assert part.begin(learner)
+        assert settled.tolist() == expected
+
+
+@pytest.mark.parametrize(("compression", "nbytes"), [(None, 16), (Int8(), 8 + 4), (TopK(0.25), 8)])
+def test_gradients_arrive_as_they_were_encoded_and_what_is_lost_comes_later(segment, board, compression, nbytes):
+    """Four numbers a network. The largest of 8, 1, 0 and -2 is sent first; the leftover of -2 twice is -4, then."""
+    specs = slot_specs(STATE, compression)
+    stream = Stream(segment(Stream.required(specs, SLOTS)).bytes, specs, SLOTS)
+    write = {} if compression is None else {"write": ErrorFeedback(compression).write}
+    part = GradientStream(Writer(stream, 10), board, STATE, Learner(0, LEARNERS, lambda: False), **write)
+    publish(board, master_of())
+    learner = learner_of(part)
+    gradients = [np.array(values, np.float32) for values in ([8.0, 1.0, 0.0, -2.0], [0.0, 0.0, 0.0, -2.0])]
+    arrived = []
+    for gradient in gradients:
+        assert part.begin(learner)
+        part("critic", {"critic": gradient}, 3.0)
+        part.end()
+        index = stream.take(1)
+        slot = stream.slot(index)
+        assert (int(slot["sent"]), float(slot["weight"])) == (nbytes, 3.0)
+        arrived.append(gradients_in(slot, STATE, compression)["critic"]["critic"].copy())
+        stream.release(index, 1)
+    assert part.sent() == 2 * nbytes
+    if isinstance(compression, TopK):
+        assert [found.tolist() for found in arrived] == [[8.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, -4.0]]
+    else:
+        # Eight bits of a range of 10 err by 0.02 at most, and what they err by comes back.
+        np.testing.assert_allclose(sum(arrived), sum(gradients), atol=0.02)
+
+
 def test_a_learner_waits_where_its_gradients_are_not_taken(stream, board) -> None:
     publish(board, master_of())
     part = team(stream, board, 0)
@@ -213,7 +305,7 @@ def test_nobody_waits_for_parameters_where_the_run_is_to_end(stream, board) -> N
 
 def test_gradients_outside_of_a_step_are_refused(stream, board) -> None:
     with pytest.raises(PenstockError, match="outside of a step"):
-        team(stream, board, 0)("critic", {})
+        team(stream, board, 0)("critic", {}, 1.0)
 
 
 def test_what_is_the_optimizers_own_is_neither_told_nor_overwritten(stream, board, segment) -> None:
@@ -223,7 +315,7 @@ def test_what_is_the_optimizers_own_is_neither_told_nor_overwritten(stream, boar
     told = Board(segment(Board.required(narrow)).bytes, narrow)
     master = master_of()
     publish(told, master)
-    part = GradientStream(Writer(stream, 10), told, shared, 0, LEARNERS, lambda: False)
+    part = GradientStream(Writer(stream, 10), told, shared, Learner(0, LEARNERS, lambda: False))
     mine = initial() | {"critic": np.full_like(initial()["critic"], 7.0)}
     joined = part.join(mine)
     assert joined is not None

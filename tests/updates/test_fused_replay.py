@@ -149,7 +149,9 @@ def test_each_instruction_set_finds_the_same_gradients(monkeypatch, name, level)
             made = getattr(_native, function)
             monkeypatch.setattr(_native, function, partial(_at_level, made, chosen))
         case = Case(name)
-        updater = load(FUSED.finder)(case.settings(), lambda phase, values: found.append((phase, copied(values))))
+        updater = load(FUSED.finder)(
+            case.settings(), lambda phase, values, weight: found.append((phase, copied(values)))
+        )
         updater.load(case.algorithm.init_state(3))
         updater.learn(case.minibatch(1), 0.0)
         monkeypatch.undo()
@@ -188,11 +190,11 @@ def test_learners_that_share_a_minibatch_find_the_gradient_of_the_whole(name):
     """Noise belongs to rows of the whole minibatch, so the second learner has that of the second half."""
     case = Case(name)
     whole, halves = [], []
-    alone = load(FUSED.finder)(case.settings(), lambda _, values: whole.append(copied(values)))
+    alone = load(FUSED.finder)(case.settings(), lambda _, values, weight: whole.append(copied(values)))
     minibatch = case.minibatch(0)
     for learner in range(2):
         one = load(FUSED.finder)(
-            case.settings(learner=learner, rows=25), lambda _, values: halves.append(copied(values))
+            case.settings(learner=learner, rows=25), lambda _, values, weight: halves.append(copied(values))
         )
         one.load(case.algorithm.init_state(3))
         one.learn({field: values[25 * learner :][:25].copy() for field, values in minibatch.items()}, 0.0)
@@ -207,7 +209,7 @@ def test_learners_that_share_a_minibatch_find_the_gradient_of_the_whole(name):
 def test_gradients_that_are_handed_on_and_applied_make_the_same_step(case):
     """One learner finds gradients, another applies them: as async learners do, without lag. Phases see one state."""
     found = {}
-    finder = load(FUSED.finder)(case.settings(), lambda phase, values: found.update({phase: copied(values)}))
+    finder = load(FUSED.finder)(case.settings(), lambda phase, values, weight: found.update({phase: copied(values)}))
     applier = load(FUSED.applier)(case.settings())
     eager = load(UPDATES["eager"].applier)(case.settings(fused=False))
     for updater in (finder, applier, eager):

@@ -170,7 +170,8 @@ def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
     _, build_finder, build_applier = builders
     found, config, state = {}, tracking.Config(), tracking.init_state(0)
 
-    def note(phase, gradients):
+    def note(phase, gradients, weight):
+        assert weight == PART - 1.0
         found[phase] = {name: values.copy() for name, values in gradients.items()}
 
     finder, applier = build_finder(tracking.settings(PART), note), build_applier(tracking.settings(PART))
@@ -210,7 +211,7 @@ def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
 def test_who_hands_gradients_on_counts_its_steps_and_tells_its_losses(builders):
     build_replay, build_finder, _ = builders
     alone, phases = build_replay(tracking.settings(PART)), []
-    finder = build_finder(tracking.settings(PART), lambda phase, gradients: phases.append(phase))
+    finder = build_finder(tracking.settings(PART), lambda phase, gradients, weight: phases.append(phase))
     for part in (alone, finder):
         part.load(tracking.init_state(0))
         part.learn(tracking.minibatch(PART), 0.0)
@@ -227,7 +228,7 @@ def test_parts_of_a_minibatch_are_handed_on_as_one(builders):
     for rows, accumulate in ((ROWS, 1), (PART, 2)):
         finder = build_finder(
             tracking.settings(rows, accumulate=accumulate),
-            lambda phase, gradients: found.append({name: values.copy() for name, values in gradients.items()}),
+            lambda phase, gradients, weight: found.append({name: values.copy() for name, values in gradients.items()}),
         )
         finder.load(tracking.init_state(0))
         for seed in range(2):

@@ -6,7 +6,12 @@ from penstock.config.schema import AUTO, RunConfig
 from penstock.errors import ConfigError
 from penstock.registry import compression_of
 
-__all__ = ["Agreement", "agreement"]
+__all__ = ["HOGWILD", "SERVED", "Agreement", "agreement", "sync_mode_of"]
+
+SERVED = "parameter_server"
+HOGWILD = "hogwild"
+NO_WAITING = "async"
+"""The pace of learners that wait for nothing."""
 
 
 class Agreement(NamedTuple):
@@ -15,6 +20,23 @@ class Agreement(NamedTuple):
     exchange: str
     pace: str
     compress: str
+    learners: int
+
+    @property
+    def apart(self) -> bool:
+        """True if no learner waits for another one: each learns from minibatches of its own."""
+        return self.learners > 1 and self.pace != "sync"
+
+
+def sync_mode_of(run: RunConfig, natural: str) -> str:
+    """The sync mode that ``auto`` stands for.
+
+    Args:
+        run: of the run.
+        natural: the mode that suits the algorithm.
+    """
+    apart = run.exchange == HOGWILD or (run.exchange == SERVED and run.pace != "sync")
+    return "non_blocking" if run.learners > 1 and apart else natural
 
 
 def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
@@ -35,26 +57,43 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     if run.learners == 1 and given:
         raise ConfigError(f"{given[0]} says how several learners agree, and there is one; give --learners as well")
     overlapping = run.sync_mode == "non_blocking"
-    natural = "parameter_server" if from_table and overlapping else "allreduce"
+    natural = SERVED if from_table and overlapping else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
-    if exchange == "parameter_server" and not from_table:
-        raise ConfigError(
-            "--exchange parameter_server is for algorithms that learn from a table (penstock algos) and for a3c: "
-            f"the learners of {run.algo} share each batch; try --exchange allreduce"
-        )
-    if exchange == "parameter_server" and not overlapping:
-        raise ConfigError(
-            "--exchange parameter_server needs --sync_mode non_blocking: in lock step learners wait for each other"
-        )
     if exchange == "gossip" and from_table:
         raise ConfigError("--exchange gossip is for algorithms that learn from a stream: a table has no batches to end")
-    paces = {"allreduce": ("sync",), "gossip": ("sync",), "parameter_server": ("async", "lag")}[exchange]
+    paces = _paces(exchange, from_table=from_table, overlapping=overlapping)
+    if not paces:
+        raise ConfigError(
+            f"--exchange {exchange} needs --sync_mode non_blocking: in lock step learners wait for each other"
+        )
     pace = paces[0] if run.pace == AUTO else run.pace
     if pace not in paces:
-        why = "no learner waits for another" if exchange == "parameter_server" else "all learners meet in rounds"
-        raise ConfigError(f"--pace {pace} does not go with --exchange {exchange}: {why}; try {' or '.join(paces)}")
+        raise ConfigError(f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces)}")
     if run.compress != "none":
-        if exchange != "allreduce":
-            raise ConfigError(f"--compress {run.compress} is for gradients that meet: it needs --exchange allreduce")
         compression_of(run.compress)
-    return Agreement(exchange, pace, run.compress)
+        if exchange == "gossip":
+            raise ConfigError(f"--compress {run.compress} is for gradients, and gossip sends states: leave it out")
+        if exchange == HOGWILD:
+            raise ConfigError(f"--compress {run.compress} is for gradients that are sent, and hogwild sends none")
+    return Agreement(exchange, pace, run.compress, run.learners)
+
+
+def _paces(exchange: str, *, from_table: bool, overlapping: bool) -> tuple[str, ...]:
+    """The paces that go with a rule; the first one is what ``auto`` stands for."""
+    if exchange == SERVED:
+        apart = (NO_WAITING, "lag") if overlapping else ()
+        return apart if from_table else (*apart, "sync")
+    if exchange == HOGWILD:
+        return (NO_WAITING,) if overlapping else ()
+    return ("sync",)
+
+
+def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...]) -> str:
+    """Why a pace does not go with a rule, and what to type instead."""
+    if exchange == SERVED and pace in {NO_WAITING, "lag"}:
+        return f"--sync_mode {run.sync_mode}: in lock step learners wait for each other; try --sync_mode non_blocking"
+    why = {
+        SERVED: "learners of a table do not wait for each other",
+        HOGWILD: "learners wait for nothing, and always take the latest parameters",
+    }.get(exchange, "all learners meet in rounds")
+    return f"--exchange {exchange}: {why}; try {' or '.join(paces)}"

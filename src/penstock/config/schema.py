@@ -81,7 +81,8 @@ class RunConfig:
     sync_mode: str = _setting(
         AUTO,
         "blocking: collection and learning take turns (lock step), repeatable bit for bit; non_blocking: they overlap; "
-        "auto: non_blocking for impala and appo, which correct for older policies, and for a3c; else blocking",
+        "auto: non_blocking for impala and appo, which correct for older policies, for a3c, and where several learners "
+        "do not wait for each other (--exchange); else blocking",
         choices=(AUTO, "blocking", "non_blocking"),
         fixed="its checkpoints hold the lanes as this mode left them",
     )
@@ -120,27 +121,29 @@ class RunConfig:
     )
     learners: int = _setting(
         1,
-        "number of learner processes; with blocking, and for algorithms that learn from a stream, they share each "
-        "minibatch",
+        "number of learner processes; unless --exchange and --pace say otherwise, they share each minibatch with "
+        "blocking, and for algorithms that learn from a stream",
         min=1,
         max=12,
     )
-    exchange: Literal["auto", "allreduce", "parameter_server", "gossip"] = _setting(
+    exchange: Literal["auto", "allreduce", "parameter_server", "gossip", "hogwild"] = _setting(
         AUTO,
         "how several learners agree; allreduce: all take each step together, down their mean gradient; "
-        "parameter_server: one node applies the gradients of all, which do not wait for each other; gossip: each takes "
-        "its own steps, and after each batch the mean of its state and its neighbours'; auto: "
-        "parameter_server where learning from a table overlaps collecting, else allreduce",
+        "parameter_server: one node applies the gradients of all, at their --pace; gossip: each takes its own steps, "
+        "and after each batch the mean of its state and its neighbours'; hogwild: each adds its own steps to one "
+        "shared vector without locks, so a step may be half lost, which no other rule allows; auto: parameter_server "
+        "where learning from a table overlaps collecting, else allreduce",
     )
     pace: Literal["auto", "sync", "async", "lag"] = _setting(
         AUTO,
-        "when a learner takes newer parameters; sync: all at each step (allreduce); async: before each gradient; lag: "
-        "only when its own are so old that --max_policy_lag would drop the gradient; auto: sync or async",
+        "when a learner takes newer parameters; sync: all wait for each other at each step; async: before each "
+        "gradient; lag: only when its own are so old that --max_policy_lag would drop the gradient; async and lag need "
+        "--sync_mode non_blocking; auto: async for parameter_server and hogwild with non_blocking, else sync",
     )
     compress: str = _setting(
         "none",
-        "how gradients are compressed between learners (allreduce); int8: 8 bits a number; topk:RATIO: only this share "
-        "of the numbers, the largest. What is left out is added to the next gradient",
+        "how gradients are compressed between learners (allreduce, parameter_server); int8: 8 bits a number; "
+        "topk:RATIO: only this share of the numbers, the largest. What is left out is added to the next gradient",
         pattern=r"none|int8|topk:[0-9.e-]+",
         form="none, int8 or topk:RATIO such as topk:0.01",
     )

@@ -36,14 +36,24 @@ class ErrorFeedback:
         sent = np.zeros(self.nbytes([values.size for values in vectors.values()]), np.uint8)
         first = 0
         for name, values in vectors.items():
-            wanted = values + self._errors.get(f"{phase}.{name}", np.float32(0.0))
-            part = sent[first : first + self._compression.nbytes(values.size)]
-            self._compression.encode(wanted, part)
-            kept = np.empty_like(wanted)
-            self._compression.decode(part, kept)
-            self._errors[f"{phase}.{name}"] = wanted - kept
-            first += self._padded(values.size)
+            first += self.write(f"{phase}.{name}", values, sent[first:])
         return sent
+
+    def write(self, key: str, vector: Array, into: Array) -> int:
+        """Encode one vector to the front of ``into``, uint8. Notes what is lost. Returns its bytes, a multiple of 4.
+
+        Args:
+            key: vectors with the same key share an error.
+            vector: float32 ``[n]``.
+            into: where it is written.
+        """
+        wanted = vector + self._errors.get(key, np.float32(0.0))
+        part = into[: self._compression.nbytes(vector.size)]
+        self._compression.encode(wanted, part)
+        kept = np.empty_like(wanted)
+        self._compression.decode(part, kept)
+        self._errors[key] = wanted - kept
+        return self._padded(vector.size)
 
     def decode(self, sent: Array, into: Mapping[str, Array]) -> None:
         """Write what ``sent`` stands for into these vectors, float32 ``[n]`` each."""
@@ -51,10 +61,6 @@ class ErrorFeedback:
         for values in into.values():
             self._compression.decode(sent[first : first + self._compression.nbytes(values.size)], values)
             first += self._padded(values.size)
-
-    def forget(self) -> None:
-        """Begin with no error, as a new life of a learner does."""
-        self._errors.clear()
 
     def _padded(self, size: int) -> int:
         return -(-self._compression.nbytes(size) // 4) * 4

@@ -120,6 +120,10 @@ class Ports(Protocol):
         """This node's end of rounds."""
         ...
 
+    def shared(self, role: str) -> Arrays:
+        """Arrays that several nodes change in place, without locks: zeros at the beginning of a run."""
+        ...
+
     def action_log(self, role: str) -> ActionLogPort:
         """The action log of one node's lanes."""
         ...

@@ -8,6 +8,7 @@ from penstock.algorithm_package import (
     AlgorithmPackage,
     load_functions,
 )
+from penstock.config.agreement import HOGWILD, SERVED, sync_mode_of
 from penstock.config.resolve import Demand
 from penstock.config.schema import AUTO, Config
 from penstock.envs.sources import EnvProfile
@@ -19,7 +20,7 @@ from penstock.types import BackendSpec
 __all__ = ["backend_of", "demand", "inference_of"]
 
 HANDED_ON = "actor_learners"
-"""The topology whose learners hand on gradients that they find on a stream."""
+"""The topology whose learners always hand on gradients that they find on a stream."""
 
 
 def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
@@ -31,9 +32,10 @@ def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> 
     rows = spec.rows(spec.schedule.mini_batch_size, config.algorithm.num_steps)
     multiplications = rows * spec.policy.actor.num_parameters
     # The first mode of a topology is the one that `auto` takes.
-    mode = next(iter(TOPOLOGIES[spec.topology]))
+    mode = sync_mode_of(config.run, next(iter(TOPOLOGIES[spec.topology])))
     sharing = config.run.learners if spec.table is None else 1
-    handed_on = spec.topology == HANDED_ON
+    served = spec.table is None and config.run.learners > 1 and config.run.exchange in {SERVED, HOGWILD}
+    handed_on = served or spec.topology == HANDED_ON
     return Demand(_fused_applies(config, algorithm, spec), multiplications, steps, mode, handed_on, sharing)
 
 

@@ -11,6 +11,7 @@ from penstock.program.graph import (
     Record,
     RemoteAnswer,
     Rounds,
+    SharedArrays,
     Stream,
     Table,
     ends,
@@ -75,7 +76,7 @@ def _edge(program: Program, edge: Edge) -> list[str]:
         faults.append(f"action log {edge.name} needs at least one lane and one action")
     if isinstance(edge, Rounds) and len(edge.members) < 2:
         faults.append(f"rounds {edge.name} need at least two members")
-    if isinstance(edge, Stream | Table | Board | Record):
+    if isinstance(edge, Stream | Table | Board | Record | SharedArrays):
         fields = [spec.name for spec in edge.arrays]
         faults += [
             f"edge {edge.name} has field {name} twice" for name in sorted({n for n in fields if fields.count(n) > 1})

@@ -11,6 +11,7 @@ from penstock.program.graph import (
     Record,
     RemoteAnswer,
     Rounds,
+    SharedArrays,
     Stream,
     Table,
 )
@@ -57,6 +58,9 @@ def _edge(edge: Edge) -> str:
         case Rounds():
             size = sum(spec.nbytes for spec in edge.state)
             return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer gets {bytes_text(size)}"
+        case SharedArrays():
+            size = sum(spec.nbytes for spec in edge.arrays)
+            return f"shared {edge.name:<12} {_names(edge.members)}: {bytes_text(size)}, without locks"
         case Meeting():
             return f"meet   {edge.name:<12} {_names(edge.nodes)}: in one process"
         case ActionLog():

@@ -7,6 +7,7 @@ Kinds of edge:
 - On a *board* the latest value wins.
 - An *ask* edge carries questions to a policy, and its answers.
 - In *rounds* several learners average arrays.
+- *Shared arrays* are changed in place by several nodes, without locks.
 - A *record* holds what a learner has committed. Its successor reads it.
 - At a *meeting*, nodes of one process share an object.
 - An *action log* holds what restores the episodes of an environment node. Its successor reads it.
@@ -36,6 +37,7 @@ __all__ = [
     "Record",
     "RemoteAnswer",
     "Rounds",
+    "SharedArrays",
     "Stream",
     "Table",
 ]
@@ -93,7 +95,10 @@ class Stream:
     when_full: Literal["wait", "drop"]
     """What a writer does when no slot is free: wait (back-pressure), or drop its item and count it."""
     viewers: tuple[str, ...] = ()
-    """Nodes that look into slots which the reader has taken, while it holds them. They take and free none."""
+    """Nodes that look into slots, while these are not freed. They take and free none."""
+    woken: tuple[str, ...] = ()
+    """The viewers whose bells ring when a slot is pushed. Others hear of it from the reader, or share the writer's
+    process."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +218,15 @@ class Rounds:
 
 
 @dataclass(frozen=True)
+class SharedArrays:
+    """Arrays that several nodes read and write in place, without locks. A reader may see half of a change."""
+
+    name: str
+    members: tuple[str, ...]
+    arrays: tuple[ArraySpec, ...]
+
+
+@dataclass(frozen=True)
 class Meeting:
     """Nodes of one placement group share an object in their process. Nothing of it is in shared memory."""
 
@@ -220,7 +234,7 @@ class Meeting:
     nodes: tuple[str, ...]
 
 
-Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds | Meeting
+Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds | SharedArrays | Meeting
 
 
 @dataclass(frozen=True)
@@ -298,7 +312,7 @@ def ends(edge: Edge) -> Iterator[str]:
         case Record():
             yield edge.owner
             yield from edge.readers
-        case Rounds():
+        case Rounds() | SharedArrays():
             yield from edge.members
         case Meeting():
             yield from edge.nodes

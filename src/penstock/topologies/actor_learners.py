@@ -1,21 +1,17 @@
 """Actor and learner in one process: each finds the gradients of its own rollouts. One node applies them as they come.
 
-env.k --rollouts--> learner.k (same process) --gradients--> learner --policy--> env.k, learner.k
+env.k --rollouts--> learner.k (same process) --gradients--> learner --policy--> env.k, --parameters--> learner.k
 """
 
 import math
 from dataclasses import replace
 
+from penstock.algorithm import Schedule
 from penstock.errors import ConfigError
-from penstock.nodes.learner import (
-    ActorLearnerSettings,
-    SharedParameterSettings,
-    record_specs,
-)
-from penstock.nodes.learner.gradient_slot import slot_specs
-from penstock.program.graph import NodeSpec, Program, Stream
+from penstock.nodes.learner import SharedParameterSettings, StreamFollowerSettings, shared_record_specs
+from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs
+from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.program.rollout import rollout_specs
 from penstock.topologies.training import (
     OPEN_LIMIT_S,
     Pattern,
@@ -23,11 +19,14 @@ from penstock.topologies.training import (
     keeper_settings,
     learner_imports,
     required,
+    rollout_arrays,
     updater_settings,
     wire,
 )
 
 __all__ = ["build"]
+
+TEAM = "penstock.gradient_exchange.gradients:build"
 
 
 def build(plan: Plan) -> Program:
@@ -47,53 +46,43 @@ def build(plan: Plan) -> Program:
     lanes = run.num_envs // plan.num_workers
     envs = env_names(plan)
     learners = tuple(f"learner.{worker}" for worker in range(plan.num_workers))
-    rollout = rollout_specs(
-        plan.spaces,
-        spec.row,
-        plan.num_steps,
-        lanes,
-        same_step=plan.same_step,
-        shaped=plan.shaped,
-        carry=spec.policy.carry,
-    )
-    finder, applier = required(plan, plan.learning.update.stream_finder), required(plan, plan.learning.update.applier)
+    update = plan.learning.update
+    finder, applier = required(plan, update.stream_finder), required(plan, update.stream_applier)
     units = lanes if spec.unit == "lane" else lanes * plan.num_steps
     parts = math.ceil(units / spec.schedule.mini_batch_size)
-    schedule = replace(spec.schedule, mini_batch_size=math.ceil(units / parts))
-    own = [
-        replace(updater_settings(plan, worker, 1), spec=replace(spec, schedule=schedule), accumulate=parts)
-        for worker in range(plan.num_workers)
-    ]
+    part = math.ceil(units / parts)
+    cut = replace(spec, schedule=replace(spec.schedule, mini_batch_size=part))
+    own = [replace(updater_settings(plan, worker, 1), spec=cut, accumulate=parts) for worker in range(plan.num_workers)]
+    # One gradient of each rollout.
+    whole = Schedule(epochs=1, mini_batch_size=part * parts)
+    first = SharedParameterSettings(keeper_settings(plan), applier, own[0], run.max_policy_lag, OPEN_LIMIT_S)
     pattern = Pattern(
-        Stream("rollouts", envs, ("learner",), rollout, plan.num_workers, "wait", viewers=learners),
-        record_specs(spec, run.num_envs, 1, shaped=plan.shaped),
+        Stream("rollouts", envs, ("learner",), rollout_arrays(plan), plan.num_workers, "wait", viewers=learners),
+        shared_record_specs(spec, run.num_envs, plan.num_workers, 1, shaped=plan.shaped),
         (
-            NodeSpec(
-                "learner",
-                "shared_parameter",
-                SharedParameterSettings(keeper_settings(plan), applier, own[0], OPEN_LIMIT_S),
-                group="learner",
-                imports=learner_imports(plan),
-            ),
+            NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
             *(
                 NodeSpec(
                     name,
-                    "actor_learner",
-                    ActorLearnerSettings(
-                        finder, updater, worker * lanes, plan.num_workers, run.timesteps, OPEN_LIMIT_S
-                    ),
+                    "stream_follower",
+                    # A rollout is learned from however old its policy is: it has just ended.
+                    StreamFollowerSettings(finder, updater, whole, TEAM, plan.num_workers, 1, math.inf, OPEN_LIMIT_S),
                     group=env,
                     threads=plan.learner_threads,
                     imports=learner_imports(plan),
                 )
-                for worker, (name, env, updater) in enumerate(zip(learners, envs, own, strict=True))
+                for name, env, updater in zip(learners, envs, own, strict=True)
             ),
         ),
         None,
         0,
         (
             # The gradient of one rollout, to be applied once.
-            Stream("gradients", learners, ("learner",), slot_specs(spec.shared()), 2 * plan.num_workers, "wait"),
+            Stream(
+                "gradients", learners, ("learner",), batch_slot_specs(spec.shared(), 1), 2 * plan.num_workers, "wait"
+            ),
+            # The parameters; for each learner, its last settled gradient.
+            Board("parameters", "learner", learners, batch_board_specs(spec.shared(), plan.num_workers, 1)),
         ),
         policy_readers=learners,
     )

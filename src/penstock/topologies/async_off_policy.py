@@ -4,44 +4,52 @@ If cores are short, the learner goes first, as with a stream. Several learners d
 ``learner`` owns the parameters and applies the gradients of the others.
 """
 
-from penstock.config.agreement import agreement
+from penstock.config.agreement import Agreement, agreement
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
+from penstock.registry import compression_of
 from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import OPEN_LIMIT_S, Pattern, keeper_settings, learner_imports, required, wire
+from penstock.topologies.training import (
+    OPEN_LIMIT_S,
+    Pattern,
+    follower_names,
+    gradients_waiting,
+    keeper_settings,
+    learner_imports,
+    pull_after,
+    required,
+    rule_of,
+    wire,
+)
 
 __all__ = ["build"]
 
 NICENESS = 5
 """Niceness of environment processes; see ``async_on_policy``."""
-SLOTS = 2
-"""Slots of the stream of gradients for each learner: it fills one while the other waits."""
 
 
 def build(plan: Plan) -> Program:
     """The graph of ``off_policy`` without waiting for versions."""
     agreed = agreement(plan.run, from_table=True)
-    if plan.run.learners > 1 and agreed.exchange == "parameter_server":
-        return _apart(plan, agreed.pace)
+    if agreed.apart:
+        return _apart(plan, agreed)
     schedule, _ = plan.learning.spec.replay()
     return replayed(plan, max_lag=None, order="by_arrival", niceness=NICENESS, reuse=schedule.reuse)
 
 
-def _apart(plan: Plan, pace: str) -> Program:
+def _apart(plan: Plan, agreed: Agreement) -> Program:
     run, spec = plan.run, plan.learning.spec
-    learners = tuple(f"learner.{number}" for number in range(1, run.learners + 1))
-    team = "penstock.gradient_exchange.gradients:build"
-    finder, applier = required(plan, plan.learning.update.finder), required(plan, plan.learning.update.applier)
-    # Gradients that wait when one is handed on are applied before it, and make it so much older.
-    waiting = SLOTS * run.learners
-    pull_after = max(0, run.max_policy_lag - waiting) if pace == "lag" else 0
-    steps = [step_settings(plan, number, 1, finder, team, pull_after=pull_after) for number in range(run.learners)]
+    learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.update
+    finder = required(plan, update.finder if rule.owner is None else update.replay)
+    applier = required(plan, update.applier)
+    behind = pull_after(plan, agreed.pace)
+    steps = [step_settings(plan, number, 1, finder, rule.team, pull_after=behind) for number in range(run.learners)]
     schedule, _ = spec.replay()
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
-        keeper_settings(plan), applier, steps[0].updater, limits, run.max_policy_lag, OPEN_LIMIT_S
+        keeper_settings(plan), applier, steps[0].updater, limits, rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner
     )
     pattern = Pattern(
         table(plan, ("learner", *learners), limits, ahead=slots_ahead(plan, limits)),
@@ -65,9 +73,17 @@ def _apart(plan: Plan, pace: str) -> Program:
         NICENESS,
         (
             # The gradients of one step of a follower, to be applied once.
-            Stream("gradients", learners, ("learner",), slot_specs(spec.shared()), waiting, "wait"),
+            Stream(
+                "gradients",
+                learners,
+                ("learner",),
+                slot_specs(rule.handed_on, compression_of(run.compress)),
+                gradients_waiting(plan),
+                "wait",
+            ),
             # The state after these steps; for each learner, its last gradients that were applied or dropped.
-            Board("parameters", "learner", learners, board_specs(spec.shared(), run.learners)),
+            Board("parameters", "learner", learners, board_specs(rule.told, run.learners)),
+            *rule.edges,
         ),
     )
     return wire(plan, pattern)

@@ -4,8 +4,10 @@ Two slots for each environment node bound how far collection runs ahead. Rollout
 are dropped and counted. If cores are short, the learner goes first, because all other processes wait for it.
 """
 
+from penstock.config.agreement import agreement
 from penstock.program.graph import Program
 from penstock.program.plan import Plan
+from penstock.topologies import served
 from penstock.topologies.on_policy import streamed
 
 __all__ = ["build"]
@@ -18,4 +20,7 @@ environment processes and a slow learner do not fill two cores: both processes w
 
 def build(plan: Plan) -> Program:
     """The graph of ``on_policy`` with twice the slots and no waiting."""
-    return streamed(plan, slots=2 * plan.num_workers, max_lag=None, assemble="by_arrival", niceness=NICENESS)
+    agreed, slots = agreement(plan.run, from_table=False), 2 * plan.num_workers
+    if agreed.apart:
+        return served.apart(plan, agreed, slots=slots, niceness=NICENESS)
+    return streamed(plan, slots=slots, max_lag=None, assemble="by_arrival", niceness=NICENESS)

@@ -12,28 +12,24 @@ from penstock.nodes.learner import (
     batch_specs,
     record_specs,
 )
-from penstock.program.graph import Board, Edge, Minibatch, NodeSpec, Program, Rounds, Stream
+from penstock.program.graph import Board, Edge, NodeSpec, Program, Rounds, Stream
 from penstock.program.plan import Plan
-from penstock.program.rollout import rollout_specs
+from penstock.topologies import served
 from penstock.topologies.training import (
     OPEN_LIMIT_S,
     Pattern,
-    activation_bytes,
     env_names,
     keeper_settings,
     learner_imports,
     learner_names,
-    part_rows,
+    rollout_arrays,
+    stream_minibatch,
     updater_settings,
     wire,
 )
 from penstock.types import ArraySpec
 
 __all__ = ["build", "streamed"]
-
-
-NUMBER_BYTES = 12
-"""Bytes of a row's flat index and weight."""
 
 
 def build(plan: Plan) -> Program:
@@ -46,16 +42,8 @@ def streamed(
 ) -> Program:
     """Rollouts go to the learner in a stream of ``slots``. ``niceness`` is that of environment processes."""
     run = plan.run
-    lanes = run.num_envs // plan.num_workers
-    rollout = rollout_specs(
-        plan.spaces,
-        plan.learning.spec.row,
-        plan.num_steps,
-        lanes,
-        same_step=plan.same_step,
-        shaped=plan.shaped,
-        carry=plan.learning.spec.policy.carry,
-    )
+    if agreement(run, from_table=False).exchange == "parameter_server" and run.learners > 1:
+        return served.together(plan, slots=slots, max_lag=max_lag, assemble=assemble, niceness=niceness)
     learners = learner_names(run.learners)
     steps = [_epochs(plan, number) for number in range(run.learners)]
     first = LearnerSettings(keeper_settings(plan), steps[0], plan.num_workers, assemble)
@@ -70,7 +58,7 @@ def streamed(
             Board("goals", learners[0], learners[1:], batch_specs(plan.num_workers)),
         )
     pattern = Pattern(
-        Stream("rollouts", env_names(plan), learners[:1], rollout, slots, "wait", viewers=learners[1:]),
+        Stream("rollouts", env_names(plan), learners[:1], rollout_arrays(plan), slots, "wait", viewers=learners[1:]),
         record_specs(plan.learning.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         tuple(
             NodeSpec(
@@ -79,7 +67,7 @@ def streamed(
                 own,
                 group=name,
                 threads=plan.learner_threads,
-                minibatch=_minibatch(plan, rollout),
+                minibatch=stream_minibatch(plan, run.learners),
                 imports=learner_imports(plan),
             )
             for name, kind, own in zip(learners, kinds, (first, *others), strict=True)
@@ -100,21 +88,3 @@ def _epochs(plan: Plan, learner: int) -> EpochSettings:
     team = f"penstock.gradient_exchange.{rule}:build" if run.learners > 1 else None
     updater = updater_settings(plan, learner, run.learners)
     return EpochSettings(plan.learning.update.stream, updater, spec.schedule, run.learners, team, OPEN_LIMIT_S)
-
-
-def _minibatch(plan: Plan, rollout: tuple[ArraySpec, ...]) -> Minibatch:
-    """Memory for a learner's share of a minibatch: indices and weights of rows, with torch also copies of the rows.
-
-    The networks' outputs are counted for one part of the minibatch at a time.
-    """
-    spec = plan.learning.spec
-    units = part_rows(plan, plan.run.learners)
-    whole, part = (spec.rows(number, plan.num_steps) for number in (spec.schedule.mini_batch_size, units))
-    held = part * plan.run.accumulate
-    row = NUMBER_BYTES
-    if not plan.learning.update.native:
-        lanes = plan.run.num_envs // plan.num_workers
-        kept = sum(part.nbytes for part in rollout if part.name in spec.minibatch)
-        row += kept // ((plan.num_steps + 1) * lanes)
-        row += sum(target.nbytes for target in spec.targets if target.name in spec.minibatch)
-    return Minibatch(whole, held * row + part * activation_bytes(plan))

@@ -8,10 +8,12 @@ env.0 .. env.n --rollouts--> learner --policy--> env.0 .. env.n
 Environment nodes run the policy themselves, or ask policy nodes (``policy_placement``).
 """
 
+import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from penstock.algorithm import UpdaterSettings
+from penstock.config.agreement import HOGWILD, Agreement
 from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 from penstock.experiments.run_folder import RunFolder
@@ -22,6 +24,7 @@ from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.evaluation import EvaluatorSettings, PlaySettings
 from penstock.nodes.learner import VERDICT, KeeperSettings
+from penstock.nodes.learner.gradient_slot import vector_specs
 from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy_node import PolicyNodeSettings
 from penstock.policies import Linear
@@ -34,28 +37,38 @@ from penstock.program.graph import (
     Edge,
     LocalAnswer,
     Meeting,
+    Minibatch,
     NodeSpec,
     Program,
     Record,
     RemoteAnswer,
+    SharedArrays,
     Stream,
     Table,
 )
 from penstock.program.plan import Plan
+from penstock.program.rollout import rollout_specs
 from penstock.types import ArraySpec, BackendSpec
 
 __all__ = [
     "OPEN_LIMIT_S",
     "Pattern",
+    "Rule",
     "activation_bytes",
     "env_names",
+    "follower_names",
+    "gradients_waiting",
     "keeper_settings",
     "learner_imports",
     "learner_names",
     "part_rows",
     "policy_imports",
+    "pull_after",
     "required",
+    "rollout_arrays",
+    "rule_of",
     "step_limit_s",
+    "stream_minibatch",
     "updater_settings",
     "wire",
 ]
@@ -63,6 +76,8 @@ __all__ = [
 ACTION_LOG_CAPACITY = 10_000
 OPEN_LIMIT_S = 300.0
 """Longest time for work that a node announces: compiling an update, opening environments, writing a checkpoint."""
+NUMBER_BYTES = 12
+"""Bytes of a row's flat index and weight."""
 
 
 GAMES = "games"
@@ -292,6 +307,85 @@ def keeper_settings(plan: Plan) -> KeeperSettings:
         action_logs=tuple(f"actions.{env}" for env in env_names(plan)),
         checkpoint=plan.checkpoint,
     )
+
+
+def follower_names(count: int) -> tuple[str, ...]:
+    """Names of the learners that hand their gradients on to node ``learner``."""
+    return tuple(f"learner.{number}" for number in range(1, count + 1))
+
+
+def gradients_waiting(plan: Plan) -> int:
+    """Slots of the stream of gradients: each learner fills one while the other waits."""
+    return 2 * plan.run.learners
+
+
+def pull_after(plan: Plan, pace: str) -> int:
+    """Gradient steps that a learner's parameters may be behind before it takes newer ones.
+
+    Gradients that wait when one is handed on are applied before it, and make it so much older.
+    """
+    return max(0, plan.run.max_policy_lag - gradients_waiting(plan)) if pace == "lag" else 0
+
+
+class Rule(NamedTuple):
+    """How learners that wait for no other one hand on what they have learned."""
+
+    team: str
+    """``module:build`` of a learner's end."""
+    owner: str | None
+    """``module:build_owner`` of the end of the node that owns the state, if learners apply their own gradients."""
+    told: tuple[ArraySpec, ...]
+    """Arrays of the state on board ``parameters``."""
+    handed_on: tuple[ArraySpec, ...]
+    """Specs of the arrays whose gradients are in a slot of stream ``gradients``."""
+    max_gradient_lag: float
+    edges: tuple[Edge, ...]
+
+
+def rule_of(plan: Plan, agreed: Agreement) -> Rule:
+    """The parts of a program in which these rules differ."""
+    spec = plan.learning.spec
+    if agreed.exchange != HOGWILD:
+        shared, room = spec.shared(), "penstock.gradient_exchange.gradients"
+        return Rule(f"{room}:build", None, shared, shared, plan.run.max_policy_lag, ())
+    vector, room = vector_specs(spec.state), "penstock.gradient_exchange.hogwild"
+    told = tuple(part for part in spec.shared() if part.name == "progress")
+    members = ("learner", *follower_names(plan.run.learners))
+    # The parameters and the optimizer's arrays, to which every learner adds its steps.
+    edges = (SharedArrays("vector", members, vector),)
+    # A step that was added cannot be taken back, however old it is.
+    return Rule(f"{room}:build", f"{room}:build_owner", told, (), math.inf, edges)
+
+
+def rollout_arrays(plan: Plan) -> tuple[ArraySpec, ...]:
+    """The arrays of a slot of a stream of rollouts."""
+    return rollout_specs(
+        plan.spaces,
+        plan.learning.spec.row,
+        plan.num_steps,
+        plan.run.num_envs // plan.num_workers,
+        same_step=plan.same_step,
+        shaped=plan.shaped,
+        carry=plan.learning.spec.policy.carry,
+    )
+
+
+def stream_minibatch(plan: Plan, sharing: int) -> Minibatch:
+    """Memory of a learner's share of a minibatch: indices and weights of rows, with torch also copies of the rows.
+
+    The networks' outputs are counted for one part of the minibatch at a time.
+    """
+    spec = plan.learning.spec
+    units = part_rows(plan, sharing)
+    whole, part = (spec.rows(number, plan.num_steps) for number in (spec.schedule.mini_batch_size, units))
+    held = part * plan.run.accumulate
+    row = NUMBER_BYTES
+    if not plan.learning.update.native:
+        lanes = plan.run.num_envs // plan.num_workers
+        kept = sum(part.nbytes for part in rollout_arrays(plan) if part.name in spec.minibatch)
+        row += kept // ((plan.num_steps + 1) * lanes)
+        row += sum(target.nbytes for target in spec.targets if target.name in spec.minibatch)
+    return Minibatch(whole, held * row + part * activation_bytes(plan))
 
 
 def updater_settings(plan: Plan, learner: int, sharing: int, *, pull_after: int = 0) -> UpdaterSettings:

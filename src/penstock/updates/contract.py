@@ -13,7 +13,19 @@ from penstock.replay.sampler import Sampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
 
-__all__ = ["Applier", "DrawingUpdater", "Exchange", "HandOn", "Members", "ReplayUpdater", "Team", "Updater"]
+__all__ = [
+    "Applier",
+    "DrawingUpdater",
+    "Exchange",
+    "HandOn",
+    "Members",
+    "ReplayUpdater",
+    "Stateful",
+    "StreamApplier",
+    "StreamTeam",
+    "Team",
+    "Updater",
+]
 
 
 class Updater(Protocol):
@@ -47,6 +59,22 @@ class Updater(Protocol):
         ...
 
 
+class Stateful(Protocol):
+    """Any updater, as a `Team` sees it."""
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take a whole state, or some of its arrays."""
+        ...
+
+    def state(self) -> Arrays:
+        """The state's named arrays on the CPU; valid until the next call."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the gradient steps since the last call."""
+        ...
+
+
 class Exchange(Protocol):
     """How several learners agree on a gradient. Called once for each phase that has one, before the step."""
 
@@ -68,8 +96,14 @@ class Exchange(Protocol):
 class HandOn(Protocol):
     """Takes the gradients of a learner that does not apply them itself. Called once for each phase that has some."""
 
-    def __call__(self, phase: str, gradients: Mapping[str, Array]) -> None:
-        """Copy ``gradients``, network -> ``[n]``: the mean over this learner's minibatch."""
+    def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> object:
+        """Copy ``gradients``.
+
+        Args:
+            phase: name of the phase.
+            gradients: network -> float32 ``[n]``: the mean over this learner's minibatch.
+            weight: sum of the minibatch's ``weight``.
+        """
         ...
 
 
@@ -176,6 +210,14 @@ class Applier(Protocol):
         ...
 
 
+class StreamApplier(Applier, Protocol):
+    """An `Applier` of gradients that were found on rollouts of a stream."""
+
+    def finish(self, slots: Sequence[int]) -> None:
+        """Merge the running statistics of the rollouts in ``slots``, in that order, into the state."""
+        ...
+
+
 class Members(Exchange, Protocol):
     """What a learner from a stream knows of the others. All take the gradient steps of a batch together.
 
@@ -228,7 +270,7 @@ class Team(Protocol):
         """
         ...
 
-    def begin(self, updater: ReplayUpdater) -> bool:
+    def begin(self, updater: Stateful) -> bool:
         """True if the next gradient step may begin now. May load a newer state into the updater."""
         ...
 
@@ -242,4 +284,24 @@ class Team(Protocol):
 
     def leave(self) -> None:
         """Leave the team. The others go on without this learner."""
+        ...
+
+
+class StreamTeam(Team, Protocol):
+    """The `Team` of a learner that finds gradients on rollouts of a stream."""
+
+    def watch(self, arrays: Arrays) -> None:
+        """Whenever newer parameters are taken, also read these arrays of board ``parameters``: one version of all."""
+        ...
+
+    def in_flight(self) -> bool:
+        """True while gradients that this learner or an earlier life of it has handed on are not settled."""
+        ...
+
+    def found(self) -> dict[str, float]:
+        """The metrics of the step that has begun. They are handed on with it."""
+        ...
+
+    def tell(self, name: str, value: Array | float) -> None:
+        """Write a field of the slot of the step that has begun, besides those that every slot has."""
         ...

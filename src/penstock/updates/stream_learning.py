@@ -1,20 +1,24 @@
-"""The updater of a learner from a stream, over any `Stepper`: targets, minibatches, running statistics."""
+"""Updaters of learners from a stream, over any `Stepper`: one learns, one hands its gradients on, one applies them.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+They also compute targets and running statistics.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.algorithm import UpdaterSettings
 from penstock.ops.losses import Mean, mean_by
 from penstock.types import Array, Arrays
 from penstock.updates.batch import Batch
-from penstock.updates.contract import Exchange
+from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import in_parts
 from penstock.updates.learning import Parts, Stepper
 
-__all__ = ["StreamLearner"]
+__all__ = ["StreamApplier", "StreamFinder", "StreamLearner"]
 
 ALIGNMENT = 64
 """Bytes; torch allocates at multiples of it."""
@@ -65,6 +69,10 @@ class StreamLearner:
         self._parts = parts
         self._exchange = exchange
         self._rows = batch.buffers(part_size * parts)
+
+    def hold(self, stepper: Stepper) -> None:
+        """Learn by this stepper from now on."""
+        self._stepper = stepper
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or some of its arrays."""
@@ -117,13 +125,11 @@ class StreamLearner:
             if total == 0.0:
                 minibatch["weight"] = torch.ones_like(minibatch["weight"])
             minibatch |= self._algorithm.whole(minibatch, self._mean(minibatch["weight"], total))
-            # A part of padding alone has no mean. Padding is at the end, so such parts are the last ones.
-            filled = max(1, sum(count > 0.0 for count in counts))
-            self._take(in_parts(minibatch, self._parts)[:filled], counts[:filled])
+            self._take(in_parts(minibatch, self._parts), counts)
 
     def _take(self, parts: Parts, weights: Sequence[float]) -> None:
         """Take a gradient step by these parts of a minibatch."""
-        self._stepper.step(parts, weights, self._exchange)
+        self._stepper.step(*_filled(parts, weights), self._exchange)
 
     def _mean(self, weight: Tensor, total: float) -> Mean:
         """The mean over the rows of a minibatch, of all learners. Its rows here weigh ``total``."""
@@ -146,9 +152,69 @@ class StreamLearner:
         state = _LazyState(self._stepper.tensors())
         changed: Arrays = {}
         for slot in slots:
-            changed |= self._algorithm.statistics(state, self._batch.rollout(slot))
+            changed |= self._algorithm.statistics(state, self._rollout(slot))
             state.put(changed)
         self.load(changed)
+
+    def _rollout(self, slot: int) -> Mapping[str, Array]:
+        """A rollout whose statistics are merged, with its targets."""
+        return self._batch.rollout(slot)
+
+
+class StreamFinder(StreamLearner):
+    """Finds the gradient of this learner's share of each minibatch and hands it on. Applies none.
+
+    A minibatch holds the shares of ``settings.sharing`` learners, one after the other, because fields such as
+    normalised advantages depend on all its rows.
+    """
+
+    def __init__(self, algorithm: AroundPhases, batch: Batch, settings: UpdaterSettings, hand_on: HandOn) -> None:
+        parts = settings.sharing * settings.accumulate
+        super().__init__(algorithm, batch, settings.spec.schedule.mini_batch_size, parts)
+        first = settings.learner % settings.sharing * settings.accumulate
+        self._own = slice(first, first + settings.accumulate)
+        self._hand_on = hand_on
+
+    def _take(self, parts: Parts, weights: Sequence[float]) -> None:
+        """Hand on the gradient of the own share."""
+        own, counts = parts[self._own], weights[self._own]
+        if sum(counts) == 0.0:
+            # Others have rows of this minibatch. The numbers of a share without rows only have to be finite.
+            own = [{**part, "weight": torch.ones_like(part["weight"])} for part in own]
+        self._stepper.find(*_filled(own, counts), self._hand_on)
+
+
+class StreamApplier(StreamLearner):
+    """Applies gradients that other learners have found on a stream, and keeps the running statistics of its rollouts.
+
+    It takes no minibatches.
+    """
+
+    def __init__(self, algorithm: AroundPhases, batch: Batch) -> None:
+        super().__init__(algorithm, batch, part_size=1, parts=1)
+
+    def example(self) -> dict[str, Tensor]:
+        """A minibatch of one row, or of one lane, all zeros."""
+        return {name: values[0] for name, values in self._rows.items()}
+
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
+        """Take one gradient step. As `penstock.updates.contract.Applier.apply`."""
+        self._stepper.progress(progress)
+        self._stepper.apply(gradients)
+
+    def _rollout(self, slot: int) -> Mapping[str, Array]:
+        return _Targeted(self._batch.rollout(slot), self._batch.targets, lambda: self._target(slot))
+
+    def _target(self, slot: int) -> None:
+        state = _LazyState(self._stepper.tensors())
+        (judged,) = self._judged([slot])
+        self._batch.prepare([slot], lambda rollout: self._algorithm.targets(state, {**rollout, **judged}))
+
+
+def _filled(parts: Parts, weights: Sequence[float]) -> tuple[Parts, Sequence[float]]:
+    """The parts that have rows, at least one. A part of padding alone has no mean; such parts are the last ones."""
+    count = max(1, sum(weight > 0.0 for weight in weights))
+    return parts[:count], weights[:count]
 
 
 def _aligned(values: Tensor) -> Tensor:
@@ -185,6 +251,33 @@ class _LazyState(Mapping[str, Array]):
     def put(self, arrays: Mapping[str, Array]) -> None:
         """Replace the arrays of these names."""
         self._arrays.update(arrays)
+
+
+class _Targeted(Mapping[str, Array]):
+    """A rollout whose targets are computed at their first use. Most algorithms have no statistics of them.
+
+    Args:
+        rollout: all fields. The targets are not computed yet.
+        targets: names of the targets.
+        compute: computes them in place.
+    """
+
+    def __init__(self, rollout: Arrays, targets: Collection[str], compute: Callable[[], None]) -> None:
+        self._rollout = rollout
+        self._targets = targets
+        self._compute: Callable[[], None] | None = compute
+
+    def __getitem__(self, name: str) -> Array:
+        if name in self._targets and self._compute is not None:
+            self._compute()
+            self._compute = None
+        return self._rollout[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rollout)
+
+    def __len__(self) -> int:
+        return len(self._rollout)
 
 
 class _Joined(Mapping[str, Tensor]):

@@ -12,6 +12,7 @@ from penstock.memory.action_log import ActionLog as ActionLogMemory
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.counters import Counters
 from penstock.memory.doorbell import Doorbells
+from penstock.memory.layout import Layout
 from penstock.memory.record import Record as RecordMemory
 from penstock.memory.rounds import Rounds as RoundsMemory
 from penstock.memory.stream import Stream as StreamMemory
@@ -26,13 +27,14 @@ from penstock.program.graph import (
     Program,
     Record,
     Rounds,
+    SharedArrays,
     Stream,
     Table,
 )
 from penstock.registry import NODES, load
 from penstock.replay.sum_tree import SumTree
 from penstock.replay.table_file import mapped
-from penstock.types import Array
+from penstock.types import Array, Arrays
 from penstock.wiring.questions import Questions
 
 __all__ = ["COUNTERS", "SUPERVISOR", "Placement", "Wiring", "node_class", "placement"]
@@ -195,6 +197,13 @@ class Wiring:
             raise TypeError(f"edge {name} is no rounds")
         return RoundsMemory(self.bytes_of(name), len(edge.members), edge.state, edge.members.index(member))
 
+    def shared(self, name: str) -> Arrays:
+        """The arrays that several nodes change in place."""
+        edge = self._edges[name]
+        if not isinstance(edge, SharedArrays):
+            raise TypeError(f"edge {name} is no shared arrays")
+        return Layout(edge.arrays).views(self.bytes_of(name))
+
     def meeting(self, name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - what these nodes share
         """The object that the nodes of a meeting share in this process. The first one makes it."""
         edge = self._edges[name]
@@ -242,5 +251,7 @@ def _required(edge: Edge) -> int:
             return ActionLogMemory.required(edge.lanes, edge.action, edge.capacity)
         case Ask():
             return Questions.required(edge)
+        case SharedArrays():
+            return Layout(edge.arrays).nbytes
         case Meeting():
             return 0

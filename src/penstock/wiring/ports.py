@@ -74,7 +74,7 @@ class NodePorts:
             tree = self._wiring.tree(edge)
             return TableEnd(memory, tree, table, self.name, counters=self._counters, wake=wake)
         stream = self._stream(edge)
-        return self._stream_end(stream, stream.readers)
+        return self._stream_end(stream, (*stream.readers, *stream.woken))
 
     def stream_reader(self, role: str) -> StreamReader:
         """The reading end of a stream."""
@@ -178,6 +178,10 @@ class NodePorts:
     def rounds(self, role: str) -> RoundsMemory:
         """This node's end of rounds."""
         return self._wiring.rounds(self._edge(role), self.name)
+
+    def shared(self, role: str) -> Arrays:
+        """Arrays that several nodes change in place, without locks."""
+        return self._wiring.shared(self._edge(role))
 
     def action_log(self, role: str) -> ActionLogPort:
         """The action log of one node's lanes."""

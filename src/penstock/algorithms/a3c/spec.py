@@ -43,9 +43,7 @@ def spec(spaces: Spaces, config: A3CConfig) -> AlgorithmSpec:
     for name in ("normalize_obs", "normalize_value"):
         if getattr(config, name):
             raise ConfigError(f"--{name} needs statistics of whole batches, and a3c has none; use --algo a2c")
-    found = a2c_spec(spaces, config)
-    optimizer = tuple(part.name for part in found.state if part.name.startswith("rmsprop_v."))
-    return replace(found, topology="actor_learners", optimizer=optimizer)
+    return replace(a2c_spec(spaces, config), topology="actor_learners")
 
 
 def init_state(spaces: Spaces, config: A3CConfig, seed: int) -> Arrays:

@@ -245,6 +245,7 @@ def actor_critic_spec(
         minibatch=(*fields, "action", "log_prob", "advantage", "target", *memory),
         schedule=schedule,
         unit="lane" if graph.carry else "row",
+        optimizer=tuple(part.name for part in optimizer),
     )
 
 

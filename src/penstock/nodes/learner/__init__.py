@@ -1,6 +1,6 @@
 """The nodes that learn: they turn rollouts into new parameters, commit them and publish them."""
 
-from penstock.nodes.learner.actor_learner import ActorLearnerNode, ActorLearnerSettings
+from penstock.nodes.learner.batch_follower import BatchFollowerNode, BatchFollowerSettings
 from penstock.nodes.learner.demonstrations import DemonstrationSettings
 from penstock.nodes.learner.epochs import EpochSettings
 from penstock.nodes.learner.follower import FollowerNode, FollowerSettings
@@ -12,18 +12,21 @@ from penstock.nodes.learner.record import (
     parameter_record_specs,
     record_specs,
     replay_record_specs,
+    shared_record_specs,
     why_done,
 )
 from penstock.nodes.learner.replay import ReplayLearnerNode, ReplayLearnerSettings
 from penstock.nodes.learner.replica import ReplicaNode, ReplicaSettings, goal_specs
+from penstock.nodes.learner.served_epochs import ServedEpochSettings
 from penstock.nodes.learner.shared_parameter import SharedParameterNode, SharedParameterSettings
 from penstock.nodes.learner.steps import StepSettings
+from penstock.nodes.learner.stream_follower import StreamFollowerNode, StreamFollowerSettings
 from penstock.nodes.learner.stream_replica import StreamReplicaNode, StreamReplicaSettings, batch_specs
 
 __all__ = [
     "VERDICT",
-    "ActorLearnerNode",
-    "ActorLearnerSettings",
+    "BatchFollowerNode",
+    "BatchFollowerSettings",
     "DemonstrationSettings",
     "EpochSettings",
     "FollowerNode",
@@ -37,9 +40,12 @@ __all__ = [
     "ReplayLearnerSettings",
     "ReplicaNode",
     "ReplicaSettings",
+    "ServedEpochSettings",
     "SharedParameterNode",
     "SharedParameterSettings",
     "StepSettings",
+    "StreamFollowerNode",
+    "StreamFollowerSettings",
     "StreamReplicaNode",
     "StreamReplicaSettings",
     "batch_specs",
@@ -47,5 +53,6 @@ __all__ = [
     "parameter_record_specs",
     "record_specs",
     "replay_record_specs",
+    "shared_record_specs",
     "why_done",
 ]

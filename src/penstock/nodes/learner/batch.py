@@ -112,7 +112,8 @@ def minibatches(
     indices = np.zeros((count, size), np.int64)
     weights = np.zeros((count, size), np.float32)
     # Padding that is a minibatch of its own still has to name a row of this learner: the numbers there are finite.
-    indices[filled:] = order[:1]
+    if len(order):
+        indices[filled:] = order[0]
     # A view: assigning to part of `flat` takes 25 times as long, half a millisecond for 16,384 rows.
     indices.reshape(-1)[: len(order)] = order
     weights.reshape(-1)[: len(order)] = 1.0

@@ -7,7 +7,7 @@ come in which minibatch. It commits nothing and takes no rollouts.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from penstock.nodes.learner.losses import refuse_bad_losses
 from penstock.nodes.learner.work import STEP_LIMIT_S, Task
 from penstock.nodes.ports import StreamReader
 from penstock.registry import load
+from penstock.types import Array
 from penstock.updates.contract import Members, Updater
 
-__all__ = ["BatchGoal", "EpochSettings", "Epochs"]
+__all__ = ["BatchGoal", "EpochSettings", "Epochs", "shares_of"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class EpochSettings:
     team: str | None
     """``module:build`` of the `Members`: ``(ports, updater settings, learners)``. ``None``: the learner is alone."""
     open_limit_s: float
+
+    def make(self, ports: Ports, rollouts: StreamReader) -> "Epochs":
+        """The epochs of the learner that takes these rollouts."""
+        return Epochs(self, ports, rollouts)
 
 
 class BatchGoal(NamedTuple):
@@ -66,7 +71,6 @@ class Epochs:
         self._settings = settings
         self._ports = ports
         self._rollouts = rollouts
-        self._units = valid_rows if updater.spec.unit == "row" else whole_lanes
         self._seconds_per_minibatch = 0.0
         self.metrics: list[dict[str, float]] = []
         self.team: Members | None = None
@@ -93,7 +97,7 @@ class Epochs:
         settings, schedule = self._settings, self._settings.schedule
         with self._ports.span("targets"):
             self.updater.begin(batch.slots, batch.progress)
-        shares = [self._units(self._rollouts, share) for share in _shares(batch.slots, settings.learners)]
+        shares = shares_of(batch.slots, settings.learners, settings.updater.spec.unit, self._rollouts)
         mine, size = shares[settings.updater.learner], schedule.mini_batch_size // settings.learners
         count = max(-(-len(share) // size) for share in shares)
         self.metrics = []
@@ -116,6 +120,10 @@ class Epochs:
         # Once all have come to the end, the keeper may go on at once. So a replica that looked again now might take the
         # next batch for a sign that this one was given up.
         return True
+
+    def sent(self) -> dict[str, float]:
+        """Bytes that this learner has sent to others since the last call, by its name in a report; empty if alone."""
+        return {} if self.team is None else {"exchange/bytes": float(self.team.sent())}
 
     def _epoch(self, epoch: Minibatches, given_up: Callable[[], bool]) -> Task:
         """Run the minibatches of one epoch, as many in one call as fit into ``STEP_LIMIT_S``."""
@@ -142,7 +150,7 @@ class Epochs:
         return dict(zip(metrics, found["metrics"].tolist(), strict=True))
 
 
-def _shares(slots: Sequence[int], learners: int) -> list[Sequence[int]]:
-    """The slots that each learner owns, in order."""
-    count = len(slots) // learners
-    return [slots[number * count :][:count] for number in range(learners)]
+def shares_of(slots: Sequence[int], learners: int, unit: Literal["row", "lane"], rollouts: StreamReader) -> list[Array]:
+    """What each learner owns of the rollouts in these slots: flat valid rows, or row 0 of whole lanes."""
+    count, units = len(slots) // learners, valid_rows if unit == "row" else whole_lanes
+    return [units(rollouts, slots[number * count :][:count]) for number in range(learners)]

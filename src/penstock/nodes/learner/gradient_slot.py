@@ -3,19 +3,51 @@
 Sends and receives nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from penstock.errors import PenstockError
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["METRICS", "Filling", "board_specs", "gradients_in", "metrics_in", "name_bytes", "slot_specs"]
+__all__ = [
+    "METRICS",
+    "Decoder",
+    "Filling",
+    "Write",
+    "batch_board_specs",
+    "batch_slot_specs",
+    "board_specs",
+    "gradients_in",
+    "metrics_in",
+    "name_bytes",
+    "plain",
+    "shared_board_specs",
+    "slot_specs",
+    "vector_specs",
+]
 
 NAME_BYTES = 32
 """Most bytes of the name of a phase or a metric."""
 METRICS = 16
 """Most metrics of a step."""
+
+Write: TypeAlias = Callable[[str, Array, Array], int]
+"""``(key, vector, into) -> bytes``: writes a vector, float32 ``[n]``, to the front of ``into``, uint8. The key has its
+phase and network."""
+
+
+class Decoder(Protocol):
+    """What a slot needs of a `penstock.gradient_exchange.contract.Compression`."""
+
+    def nbytes(self, size: int) -> int:
+        """Bytes of an encoded vector of ``size`` numbers."""
+        ...
+
+    def decode(self, encoded: Array, into: Array) -> None:
+        """Write what ``encoded`` stands for into ``into``, float32 ``[n]``."""
+        ...
 
 
 def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, ...]:
@@ -23,17 +55,51 @@ def board_specs(shared: Sequence[ArraySpec], learners: int) -> tuple[ArraySpec, 
     return (*shared, ArraySpec("settled", (learners,), "int64"))
 
 
-def slot_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+def batch_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
+    """The board of learners that have batches of their own: each learner's batch of so many ``rollouts``.
+
+    ``batch`` has the sequences of its rollouts, or -1 while none of its gradients is settled. ``batch_settled`` is the
+    number of its gradients that are settled, ``batch_applied`` of those that were applied.
+    """
+    return (
+        *board_specs(shared, learners),
+        ArraySpec("batch", (learners, rollouts), "int64"),
+        *(ArraySpec(name, (learners,), "int64") for name in ("batch_settled", "batch_applied")),
+    )
+
+
+def shared_board_specs(shared: Sequence[ArraySpec], learners: int, rollouts: int) -> tuple[ArraySpec, ...]:
+    """The board of learners that share each batch of so many ``rollouts``. Each version asks for one gradient of each.
+
+    ``slots`` are those of the batch, ``update`` the updates before it, ``done`` its gradient steps so far. ``begun`` is
+    the version with which it began.
+    """
+    return (
+        *board_specs(shared, learners),
+        ArraySpec("slots", (rollouts,), "int64"),
+        *(ArraySpec(name, (), "int64") for name in ("update", "done", "begun")),
+    )
+
+
+def slot_specs(shared: Sequence[ArraySpec], compression: Decoder | None = None) -> tuple[ArraySpec, ...]:
     """The slot: the gradients of one step, at most as large as the float32 arrays of ``AlgorithmSpec.shared``.
 
     ``step`` counts the steps of this learner from 1. ``version`` is the number of gradient steps in its parameters.
+    ``weight`` is the sum of the minibatch's weights, ``sent`` the bytes of the gradients.
+
+    Args:
+        shared: specs of the arrays that gradients depend on; empty if slots hold no gradients.
+        compression: how gradients are encoded (`penstock.registry.compression_of`).
     """
     parts = 2 * len(shared)
+    sizes = [_nbytes(compression, spec.size) for spec in shared if spec.dtype == "float32"]
     return (
-        ArraySpec("values", (sum(spec.size for spec in shared if spec.dtype == "float32"),), "float32"),
+        ArraySpec("values", (sum(sizes),), "uint8"),
         ArraySpec("phase", (parts, NAME_BYTES), "uint8"),
         ArraySpec("network", (parts,), "int64"),
         ArraySpec("parts", (), "int64"),
+        ArraySpec("weight", (), "float64"),
+        ArraySpec("sent", (), "int64"),
         ArraySpec("metric", (METRICS, NAME_BYTES), "uint8"),
         ArraySpec("metric_value", (METRICS,), "float64"),
         ArraySpec("learner", (), "int64"),
@@ -42,31 +108,62 @@ def slot_specs(shared: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
     )
 
 
+def batch_slot_specs(
+    shared: Sequence[ArraySpec],
+    rollouts: int,
+    compression: Decoder | None = None,
+) -> tuple[ArraySpec, ...]:
+    """The slot of a learner that has batches of its own, of so many ``rollouts``.
+
+    ``rollouts`` has the sequences of the rollouts, and -1 in place of those that are missing. ``last`` says that they
+    are done with, ``stale`` that they are too old and have no gradient.
+    """
+    return (
+        *slot_specs(shared, compression),
+        ArraySpec("rollouts", (rollouts,), "int64"),
+        ArraySpec("last", (), "bool"),
+        ArraySpec("stale", (), "bool"),
+    )
+
+
+def vector_specs(state: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+    """The shared arrays of learners that apply their own gradients: the state, without what each counts for itself."""
+    return tuple(part for part in state if part.name not in {"gradient_steps", "progress"})
+
+
+def plain(key: str, vector: Array, into: Array) -> int:
+    """Write a vector as it is; see `Write`."""
+    del key
+    into[: vector.nbytes].view(np.float32)[:] = vector
+    return vector.nbytes
+
+
 class Filling:
     """Fills one slot with the gradients of one step.
 
     Args:
         slot: the slot.
         places: network -> its place in ``AlgorithmSpec.shared``.
+        write: writes a gradient into the slot.
     """
 
-    def __init__(self, slot: Arrays, places: Mapping[str, int]) -> None:
+    def __init__(self, slot: Arrays, places: Mapping[str, int], write: Write = plain) -> None:
         self._slot = slot
         self._places = places
-        self._filled = 0
-        slot["parts"][...] = 0
+        self._write = write
+        for name in ("parts", "weight", "sent"):
+            slot[name][...] = 0
 
-    def put(self, phase: str, gradients: Mapping[str, Array]) -> int:
-        """Write the gradients of a phase. Returns their bytes."""
-        slot, before = self._slot, self._filled
-        for network, values in gradients.items():
-            part = int(slot["parts"])
+    def put(self, phase: str, gradients: Mapping[str, Array], weight: float) -> None:
+        """Write the gradients of a phase, found on a minibatch of this weight."""
+        slot = self._slot
+        for network, vector in gradients.items():
+            part, filled = int(slot["parts"]), int(slot["sent"])
             slot["phase"][part] = name_bytes(phase)
             slot["network"][part] = self._places[network]
-            slot["values"][self._filled : self._filled + values.size] = values
-            self._filled += values.size
+            slot["sent"][...] = filled + self._write(f"{phase}.{network}", vector, slot["values"][filled:])
             slot["parts"][...] = part + 1
-        return 4 * (self._filled - before)
+        slot["weight"][...] = weight
 
     def tell(self, metrics: Mapping[str, float]) -> None:
         """Write the metrics of the step.
@@ -84,15 +181,22 @@ class Filling:
             names[place], self._slot["metric_value"][place] = name_bytes(name), value
 
 
-def gradients_in(slot: Arrays, shared: Sequence[ArraySpec]) -> dict[str, Arrays]:
-    """Phase -> network -> gradient, as views of a slot."""
+def gradients_in(
+    slot: Arrays,
+    shared: Sequence[ArraySpec],
+    compression: Decoder | None = None,
+) -> dict[str, Arrays]:
+    """Phase -> network -> gradient. Views of the slot, unless gradients are encoded."""
     found: dict[str, Arrays] = {}
     first = 0
     for part in range(int(slot["parts"])):
         phase = _name(slot["phase"][part])
         network = shared[int(slot["network"][part])]
-        found.setdefault(phase, {})[network.name] = slot["values"][first : first + network.size]
-        first += network.size
+        nbytes = _nbytes(compression, network.size)
+        found.setdefault(phase, {})[network.name] = _decoded(
+            slot["values"][first : first + nbytes], network.size, compression
+        )
+        first += nbytes
     return found
 
 
@@ -108,6 +212,19 @@ def name_bytes(name: str) -> Array:
     if len(content) > NAME_BYTES:
         raise PenstockError(f"{name}: the name of a phase or a metric has at most {NAME_BYTES} bytes")
     return np.frombuffer(content.ljust(NAME_BYTES, b"\0"), np.uint8)
+
+
+def _nbytes(compression: Decoder | None, size: int) -> int:
+    """Bytes of a vector with so many numbers. A multiple of 4, so that the next one begins at a float32."""
+    return 4 * size if compression is None else -(-compression.nbytes(size) // 4) * 4
+
+
+def _decoded(content: Array, size: int, compression: Decoder | None) -> Array:
+    if compression is None:
+        return content.view(np.float32)
+    vector = np.empty(size, np.float32)
+    compression.decode(content[: compression.nbytes(size)], vector)
+    return vector
 
 
 def _name(held: Array) -> str:

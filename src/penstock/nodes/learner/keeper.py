@@ -34,6 +34,8 @@ from penstock.types import Array, Arrays, Spaces
 __all__ = ["NOTHING_KEPT", "Keeper", "KeeperSettings"]
 
 NOTHING_KEPT = "nothing of it was kept; a smaller --lr, or rewards of a smaller scale, may help"
+OF_ITS_OWN_RUN = {"consumed_slot", "consumed_sequence", "taken", "settled", "batch", "batch_settled", "batch_applied"}
+"""Arrays of a record that a resumed run does not take from its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,13 @@ class Keeper:
             state = load(settings.initial)(settings.spaces, settings.algorithm_config, settings.run.seed)
         else:
             saved = load_checkpoint(settings.checkpoint).arrays
-            # Slots and workers of the run that wrote the checkpoint mean nothing in this one.
-            for name in new.keys() - {"consumed_slot", "consumed_sequence", "taken", "settled"}:
+            # Slots, workers and learners of the run that wrote the checkpoint mean nothing in this one.
+            for name in new.keys() - OF_ITS_OWN_RUN:
                 if name in saved:
                     new[name][...] = saved[name]
             # Learners that apply their own gradients do not count ``applied``: it equals their gradient steps.
             if "applied" in new and "applied" not in saved:
-                new["applied"][...] = saved["gradient_steps"]
+                new["applied"][...] = saved.get("gradient_steps", 0)
             state = {spec.name: saved[spec.name] for spec in settings.spec.state}
         for name, values in {**state, **counts}.items():
             new[name][...] = values

@@ -12,10 +12,11 @@ import numpy as np
 
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.batch import Assembly
-from penstock.nodes.learner.epochs import BatchGoal, Epochs, EpochSettings
+from penstock.nodes.learner.epochs import BatchGoal, EpochSettings
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
 from penstock.nodes.learner.losses import loss_values
 from penstock.nodes.learner.record import drop, follow
+from penstock.nodes.learner.served_epochs import ServedEpochSettings
 from penstock.nodes.learner.stream_replica import batch_values
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.types import Arrays
@@ -28,7 +29,8 @@ class LearnerSettings:
     """What one LearnerNode learns."""
 
     keeper: KeeperSettings
-    epochs: EpochSettings
+    epochs: EpochSettings | ServedEpochSettings
+    """How the gradient steps of a batch are taken: by this node and its replicas, or by what its followers find."""
     rollouts_per_batch: int
     assemble: Literal["by_lane", "by_arrival"]
     """``by_lane``: one rollout of every lane, all of the published version. ``by_arrival``: whatever came first."""
@@ -49,7 +51,7 @@ class LearnerNode(WorkingNode):
         kept = settings.keeper
         self._rollouts = ports.stream_reader("rollouts")
         self._keeper = Keeper(kept, ports)
-        self._epochs = Epochs(settings.epochs, ports, self._rollouts)
+        self._epochs = settings.epochs.make(ports, self._rollouts)
         self._updater = self._epochs.updater
         self._team = self._epochs.team
         if self._team is not None:
@@ -133,12 +135,11 @@ class LearnerNode(WorkingNode):
         with self._ports.span("report"):
             metrics = self._epochs.metrics
             means = {name: float(np.mean([epoch[name] for epoch in metrics])) for name in metrics[0]}
-            sent = {} if self._team is None else {"exchange/bytes": float(self._team.sent())}
-            keeper.report(loss_values(means) | {"policy/lag": float(np.mean(lags))} | sent)
+            keeper.report(loss_values(means) | {"policy/lag": float(np.mean(lags))} | self._epochs.sent())
 
     def _drop(self, index: int) -> None:
         """Drop a rollout that is too old, and commit that: after a death it is either still waiting or counted."""
         new = self._keeper.next()
-        drop(new, self._keeper.committed, self._rollouts, index)
+        drop(new, self._keeper.committed, self._rollouts, [index])
         self._keeper.enter(new)
         self._rollouts.release(index)

@@ -11,11 +11,10 @@ import numpy as np
 
 from penstock.algorithm import UpdaterSettings
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
 from penstock.nodes.learner.intake import Intake, refill, rows_to_sample
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
-from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
+from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
@@ -35,9 +34,12 @@ class ParameterSettings:
     """``module:build_applier`` of the applier; eager or compiled."""
     updater: UpdaterSettings
     limiter: RateLimiter
-    max_gradient_lag: int
+    max_gradient_lag: float
     """Gradients of parameters that are more gradient steps old are dropped and counted."""
     open_limit_s: float
+    owner: str | None = None
+    """``module:build_owner`` of a rule by which learners apply their gradients themselves: ``(ports, updater settings,
+    applier) -> Applier``. ``None``: this node applies them."""
 
 
 class ParameterNode(WorkingNode):
@@ -45,13 +47,10 @@ class ParameterNode(WorkingNode):
 
     def __init__(self, settings: ParameterSettings) -> None:
         self._schedule, _ = settings.keeper.spec.replay()
-        self._shared = settings.keeper.spec.shared()
         self._settings = settings
         self._policy_lags: list[float] = []
         self._told_paid = 0
         """The value of ``paid`` when the policy was last published."""
-        self._lags: list[int] = []
-        self._metrics: list[dict[str, float]] = []
 
     def _begin(self, ports: Ports) -> Work:
         """Build the applier; take the initial or the checkpoint's state, commit and publish it."""
@@ -62,6 +61,11 @@ class ParameterNode(WorkingNode):
         self._keeper = Keeper(settings.keeper, ports)
         with ports.busy("build the update", settings.open_limit_s):
             self._applier: Applier = load(settings.update)(settings.updater)
+            if settings.owner is not None:
+                self._applier = load(settings.owner)(ports, settings.updater, self._applier)
+        self._settling = Settling(
+            self._applier, settings.updater, settings.max_gradient_lag, ports, settings.open_limit_s
+        )
         self._intake = Intake(self._table, "by_arrival")
         height, lanes = map(int, self._table.arrays["valid"].shape[1:])
         self._rollout_rows = (height - 1) * lanes
@@ -132,16 +136,13 @@ class ParameterNode(WorkingNode):
 
     def _found(self) -> dict[str, float]:
         """The metrics of all gradients since the last report."""
-        committed, lags, metrics, policy_lags = self._keeper.committed, self._lags, self._metrics, self._policy_lags
-        self._lags, self._metrics, self._policy_lags = [], [], []
-        names = dict.fromkeys(name for one in metrics for name in one)
-        means = {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
-        counts = {f"gradients/{name}": float(committed[name]) for name in ("applied", "too_old", "owed")}
-        lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
+        committed, policy_lags = self._keeper.committed, self._policy_lags
+        self._policy_lags = []
+        found = self._settling.values(committed) | {"gradients/owed": float(committed["owed"])}
         if policy_lags:
-            lag["policy/lag"] = float(np.mean(policy_lags))
+            found["policy/lag"] = float(np.mean(policy_lags))
         sampled = float(committed["applied"]) * self._settings.keeper.sampled_rows()
-        return loss_values(means) | lag | counts | {"replay/ratio": sampled / max(1.0, float(committed["steps"]))}
+        return found | {"replay/ratio": sampled / max(1.0, float(committed["steps"]))}
 
     def _note_paid(self, record: Arrays) -> int:
         """Note how many rows have all gradient steps done. Call it before the environment nodes' bell rings."""
@@ -164,7 +165,9 @@ class ParameterNode(WorkingNode):
             if index is None:
                 break
             used.append(index)
-            self._settle(self._gradients.slot(index), new, progress)
+            slot = self._gradients.slot(index)
+            if not self._settling.settled(slot, new) and self._settling.settle(slot, new, progress):
+                new["owed"][...] = max(0, int(new["owed"]) - 1)
         paid = self._note_paid(new)
         keeper.commit_quietly(new, self._applier.state())
         # Publishing wakes all environment nodes that wait for ``paid``. With a small network, waking four of them for
@@ -176,25 +179,6 @@ class ParameterNode(WorkingNode):
         for index in used:
             self._gradients.release(index)
         yield None
-
-    def _settle(self, slot: Arrays, new: Arrays, progress: float) -> None:
-        """Apply one learner's gradients, unless they are too old or an earlier life has settled them."""
-        learner, step = int(slot["learner"]), int(slot["step"])
-        if step <= new["settled"][learner]:
-            return
-        new["settled"][learner] = step
-        lag = int(new["applied"] - slot["version"])
-        if lag > self._settings.max_gradient_lag:
-            new["too_old"] += 1
-            return
-        metrics = metrics_in(slot)
-        refuse_bad_losses(metrics, int(new["update"]) + 1)
-        self._lags.append(lag)
-        self._metrics.append(metrics)
-        with self._ports.busy("gradient step", self._settings.open_limit_s):
-            self._applier.apply(gradients_in(slot, self._shared), progress)
-        new["applied"] += 1
-        new["owed"][...] = max(0, int(new["owed"]) - 1)
 
     def _publish(self) -> None:
         committed = self._keeper.committed

@@ -8,6 +8,7 @@ import numpy as np
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.metrics.report import RETURN_WINDOW
+from penstock.nodes.learner.gradient_slot import batch_board_specs
 from penstock.nodes.ports import StreamReader
 from penstock.types import Array, Arrays, ArraySpec
 
@@ -15,11 +16,15 @@ __all__ = [
     "VERDICT",
     "account",
     "begin_anew",
+    "carry_over",
+    "count_dropped",
+    "count_learned",
     "drop",
     "follow",
     "parameter_record_specs",
     "record_specs",
     "replay_record_specs",
+    "shared_record_specs",
     "why_done",
 ]
 
@@ -78,6 +83,25 @@ def parameter_record_specs(
     )
 
 
+def shared_record_specs(
+    spec: AlgorithmSpec, num_envs: int, learners: int, rollouts: int, *, shaped: bool = False
+) -> tuple[ArraySpec, ...]:
+    """The arrays of the commit record of a `SharedParameterNode`, whose learners have batches of so many ``rollouts``.
+
+    - ``settled``: number of each learner's last step that was applied or dropped.
+    - ``applied``, ``too_old``: how many steps were applied, and how many dropped.
+    - ``batch``, ``batch_settled``, ``batch_applied``: each learner's batch, as
+      `penstock.nodes.learner.gradient_slot.batch_board_specs` says.
+
+    The rest is as in `record_specs`.
+    """
+    return (
+        *record_specs(spec, num_envs, rollouts, shaped=shaped),
+        *batch_board_specs((), learners, rollouts),
+        *(ArraySpec(name, (), "int64") for name in ("applied", "too_old")),
+    )
+
+
 def _common(spec: AlgorithmSpec, num_envs: int, *, shaped: bool) -> tuple[ArraySpec, ...]:
     return (
         *spec.state,
@@ -119,26 +143,46 @@ def why_done(record: Arrays, run: RunConfig) -> Literal["timesteps", "target_ret
     return None
 
 
-def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
-    """Fill ``new`` with ``old`` plus the update by the rollouts in ``slots``. The caller writes the state."""
-    account(new, old, [rollouts.slot(index) for index in slots])
-    _name_consumed(new, rollouts, slots)
-
-
-def drop(new: Arrays, old: Arrays, rollouts: StreamReader, index: int) -> None:
-    """Fill ``new`` with ``old`` plus the dropping of the rollout in slot ``index``."""
+def carry_over(new: Arrays, old: Arrays) -> None:
+    """Fill ``new`` with ``old``."""
     for name, values in new.items():
         values[...] = old[name]
-    rollout = rollouts.slot(index)
-    new["stale"] += int(rollout["valid"][:-1].sum())
-    _place_lanes(new, rollout)
-    _name_consumed(new, rollouts, [index])
+
+
+def follow(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+    """Fill ``new`` with ``old`` plus the update by the rollouts in ``slots``. The caller writes the state."""
+    carry_over(new, old)
+    count_learned(new, rollouts, slots)
+
+
+def drop(new: Arrays, old: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+    """Fill ``new`` with ``old`` plus the dropping of the rollouts in ``slots``."""
+    carry_over(new, old)
+    count_dropped(new, rollouts, slots)
 
 
 def account(new: Arrays, old: Arrays, rollouts: Sequence[Arrays]) -> None:
     """Fill ``new`` with ``old`` plus one update, and the steps, episodes and positions of these rollouts."""
-    for name, values in new.items():
-        values[...] = old[name]
+    carry_over(new, old)
+    _count(new, rollouts)
+
+
+def count_learned(new: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+    """Count in ``new`` one update by the rollouts in ``slots``."""
+    _count(new, [rollouts.slot(index) for index in slots])
+    _name_consumed(new, rollouts, slots)
+
+
+def count_dropped(new: Arrays, rollouts: StreamReader, slots: Sequence[int]) -> None:
+    """Count in ``new`` that the rollouts in ``slots`` were dropped."""
+    for index in slots:
+        rollout = rollouts.slot(index)
+        new["stale"] += int(rollout["valid"][:-1].sum())
+        _place_lanes(new, rollout)
+    _name_consumed(new, rollouts, slots)
+
+
+def _count(new: Arrays, rollouts: Sequence[Arrays]) -> None:
     new["update"] += 1
     for rollout in rollouts:
         new["steps"] += int(rollout["valid"][:-1].sum())

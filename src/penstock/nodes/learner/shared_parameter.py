@@ -1,22 +1,23 @@
-"""SharedParameterNode: applies the gradient of each rollout once, as it comes; commits and publishes the parameters.
+"""SharedParameterNode: applies the gradients that learners find on a stream, each once; commits and publishes.
 
-It owns the run's state. One commit holds the new parameters and the rollout that they were learned from. It finds no
-gradient itself and waits for no particular learner.
+It owns the run's state. One commit holds the new parameters, the count of settled gradients, and, with the last
+gradient of a batch, the rollouts that it was found on. It finds no gradient itself and waits for no particular learner.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import PenstockError
 from penstock.nodes.contract import Ports
-from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
 from penstock.nodes.learner.keeper import Keeper, KeeperSettings
-from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
-from penstock.nodes.learner.record import drop, follow
+from penstock.nodes.learner.record import carry_over, count_dropped, count_learned
+from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Arrays
-from penstock.updates.contract import Applier
+from penstock.updates.contract import StreamApplier
 
 __all__ = ["SharedParameterNode", "SharedParameterSettings"]
 
@@ -27,39 +28,50 @@ class SharedParameterSettings:
 
     keeper: KeeperSettings
     update: str
-    """``module:build_applier`` of the applier."""
+    """``module:build_stream_applier`` of the applier."""
     updater: UpdaterSettings
+    max_gradient_lag: float
+    """Gradients of parameters that are more gradient steps old are dropped and counted."""
     open_limit_s: float
+    owner: str | None = None
+    """``module:build_owner`` of a rule by which learners apply their gradients themselves: ``(ports, updater settings,
+    applier) -> Applier``. ``None``: this node applies them."""
 
 
 class SharedParameterNode(WorkingNode):
-    """Takes streams ``gradients`` and ``rollouts``, and publishes on board ``policy``.
+    """Takes streams ``gradients`` and ``rollouts``, and publishes on boards ``parameters`` and ``policy``.
 
-    A rollout's gradient comes after the rollout. Both slots are freed after the commit that names the rollout.
+    A rollout's gradients come after the rollout. Its slot is freed after the commit that names the rollout.
     """
 
     def __init__(self, settings: SharedParameterSettings) -> None:
         self._settings = settings
-        self._shared = settings.keeper.spec.shared()
-        self._waiting: dict[tuple[int, int], int] = {}
-        """First lane and number of each rollout that was taken -> its slot."""
+        self._waiting: dict[int, int] = {}
+        """Sequence of each rollout that was taken -> its slot."""
 
     def _begin(self, ports: Ports) -> Work:
         """Build the applier; take the initial or the checkpoint's state, commit and publish it."""
         settings = self._settings
         self._rollouts = ports.stream_reader("rollouts")
         self._gradients = ports.stream_reader("gradients")
+        self._parameters = ports.board_writer("parameters")
         self._keeper = Keeper(settings.keeper, ports)
         with ports.busy("build the update", settings.open_limit_s):
-            self._applier: Applier = load(settings.update)(settings.updater)
+            self._applier: StreamApplier = load(settings.update)(settings.updater, self._rollouts.arrays)
+            if settings.owner is not None:
+                self._applier = load(settings.owner)(ports, settings.updater, self._applier)
+        self._settling = Settling(
+            self._applier, settings.updater, settings.max_gradient_lag, ports, settings.open_limit_s
+        )
         committed = self._keeper.former()
         if committed is None:
-            self._applier.load(self._keeper.begin())
+            self._applier.load(self._keeper.begin(batch=-1))
         else:
             self._applier.load({part.name: committed[part.name] for part in settings.keeper.spec.state})
             used = committed["consumed_sequence"][committed["consumed_slot"] >= 0]
             self._rollouts.release_consumed(used.tolist())
             self._keeper.take_over(committed)
+        self._publish()
         return self._keep()
 
     def _keep(self) -> Work:
@@ -72,45 +84,69 @@ class SharedParameterNode(WorkingNode):
             if index is None:
                 yield lambda: self._gradients.ready() > 0 or ports.stopping()
                 continue
+            update = int(keeper.committed["update"])
             with ports.span("gradient"):
                 yield from keeper.or_keep(self._settle(self._gradients.slot(index)))
             self._gradients.release(index)
-            yield from keeper.behind_commit()
+            if int(keeper.committed["update"]) > update:
+                yield from keeper.behind_commit()
         yield from keeper.checkpoint()
 
     def _settle(self, found: Arrays) -> Work:
-        """Apply a rollout's gradient, or drop both if the gradient is too old. An earlier life may have settled it."""
+        """Apply one gradient, unless it is too old or an earlier life has settled it. The last one ends its batch."""
         keeper, run = self._keeper, self._settings.keeper.run
-        committed = keeper.committed
-        lane, rollout = int(found["learner"]), int(found["step"])
-        if rollout < int(committed["lane_rollout"][lane]):
+        committed, learner = keeper.committed, int(found["learner"])
+        if self._settling.settled(found, committed):
             return
-        slot = self._slot_of(lane, rollout)
-        update, new = int(committed["update"]), keeper.next()
-        lag = update - int(found["version"])
-        if lag > run.max_policy_lag:
-            drop(new, committed, self._rollouts, slot)
-            keeper.enter(new)
-            self._rollouts.release(slot)
-            return
-        metrics = metrics_in(found)
-        refuse_bad_losses(metrics, update + 1)
-        with self._ports.busy("gradient step", self._settings.open_limit_s):
+        new = keeper.next()
+        carry_over(new, committed)
+        if found["stale"]:
+            new["settled"][learner] = found["step"]
+        else:
             progress = min(1.0, float(committed["steps"]) / run.timesteps)
-            self._applier.apply(gradients_in(found, self._shared), progress)
-        with self._ports.span("commit"):
-            follow(new, committed, self._rollouts, [slot])
-            keeper.commit(new, self._applier.state())
-        played = update - int(self._rollouts.slot(slot)["policy_version"][0, 0])
-        self._rollouts.release(slot)
-        keeper.report(loss_values(metrics) | {"policy/lag": float(played), "gradients/lag": float(lag)})
+            new["batch_applied"][learner] += self._settling.settle(found, new, progress)
+        new["batch"][learner] = found["rollouts"]
+        new["batch_settled"][learner] += 1
+        if found["last"]:
+            self._end_batch(learner, new)
+        else:
+            keeper.commit_quietly(new, self._applier.state())
+            self._publish()
         yield None
 
-    def _slot_of(self, lane: int, rollout: int) -> int:
-        """The slot of a rollout. It was pushed before its gradient."""
+    def _end_batch(self, learner: int, new: Arrays) -> None:
+        """Commit a learner's batch and free its rollouts. If none of its gradients was applied, it counts as stale."""
+        keeper, rollouts = self._keeper, self._rollouts
+        slots = self._slots_of([sequence for sequence in new["batch"][learner].tolist() if sequence >= 0])
+        applied = int(new["batch_applied"][learner])
+        new["batch"][learner] = -1
+        new["batch_settled"][learner] = new["batch_applied"][learner] = 0
+        version = int(keeper.committed["update"])
+        lags = [version - int(rollouts.slot(slot)["policy_version"][0, 0]) for slot in slots]
+        with self._ports.span("commit"):
+            if applied:
+                self._applier.finish(slots)
+                count_learned(new, rollouts, slots)
+                keeper.commit(new, self._applier.state())
+            else:
+                count_dropped(new, rollouts, slots)
+                keeper.enter(new)
+        self._publish()
+        for slot in slots:
+            rollouts.release(slot)
+        if applied:
+            keeper.report(self._settling.values(keeper.committed) | {"policy/lag": float(np.mean(lags))})
+
+    def _slots_of(self, sequences: list[int]) -> list[int]:
+        """The slots of these rollouts. They were pushed before their gradients."""
         while (index := self._rollouts.take()) is not None:
-            taken = self._rollouts.slot(index)
-            self._waiting[int(taken["first_lane"]), int(taken["rollout"])] = index
-        if (lane, rollout) not in self._waiting:
-            raise PenstockError(f"there is a gradient of rollout {rollout} of lane {lane}, and no such rollout")
-        return self._waiting.pop((lane, rollout))
+            self._waiting[self._rollouts.sequence(index)] = index
+        missing = [sequence for sequence in sequences if sequence not in self._waiting]
+        if missing:
+            raise PenstockError(f"there are gradients of rollouts {missing}, and no such rollouts")
+        return [self._waiting.pop(sequence) for sequence in sequences]
+
+    def _publish(self) -> None:
+        """Publish the parameters for the learners, whose version is the number of gradient steps."""
+        committed = self._keeper.committed
+        self._parameters.publish(committed, int(committed["applied"]))

@@ -158,7 +158,7 @@ class CompiledStepper:
         find = self._find(due)
         per_row = self._run_parts(due, find, parts, weights)
         for index, gradients in find.gradients.items():
-            hand_on(self._phases[index].name, _here(gradients))
+            hand_on(self._phases[index].name, _here(gradients), sum(weights))
         self._count_on()
         return per_row
 

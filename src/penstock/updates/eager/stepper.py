@@ -21,9 +21,13 @@ class EagerStepper:
     Args:
         phases: of the algorithm.
         settings: of the updater.
+        example: a minibatch of a stream. ``None``: minibatches are sampled from a table.
     """
 
-    def __init__(self, phases: Sequence[Phase], settings: UpdaterSettings) -> None:
+    def __init__(
+        self, phases: Sequence[Phase], settings: UpdaterSettings, example: Mapping[str, Tensor] | None = None
+    ) -> None:
+        self._example = example
         self._meter = Meter()
         self._phases = phases
         self._settings = settings
@@ -89,7 +93,7 @@ class EagerStepper:
         for index in self._clock.due():
             found = self._found(index, parts, weights)
             if found.gradients:
-                hand_on(self._phases[index].name, _here(found.gradients))
+                hand_on(self._phases[index].name, _here(found.gradients), sum(weights))
             all_found.append(found)
         return self._count_on(all_found)
 
@@ -116,9 +120,11 @@ class EagerStepper:
 
     def _silent(self, index: int) -> bool:
         """True for a phase that never has gradients. Evaluating it on one row shows that."""
-        phase, settings = self._phases[index], self._settings
-        row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in settings.spec.sampled(settings.spaces)}
-        minibatch = {name: torch.from_numpy(values).to(self._device) for name, values in row.items()}
+        phase, settings, minibatch = self._phases[index], self._settings, self._example
+        if minibatch is None:
+            specs = settings.spec.sampled(settings.spaces)
+            row = {part.name: np.zeros((1, *part.shape), part.dtype) for part in specs}
+            minibatch = {name: torch.from_numpy(values).to(self._device) for name, values in row.items()}
         return not phase.gradients(self._state, minibatch, *self._noise(index, 1, 1)).gradients
 
     def _count_on(self, all_found: Sequence[Gradients]) -> Arrays:

@@ -1,6 +1,6 @@
-"""Learning from a stream, one torch call at a time."""
+"""Learning from a stream, one torch call at a time: both gradients and steps, only gradients, or only steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 
@@ -10,23 +10,36 @@ from penstock.types import Array
 from penstock.updates.batch import batch_of
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
-from penstock.updates.learning import Parts
-from penstock.updates.stream_learning import StreamLearner
+from penstock.updates.stream_learning import StreamApplier, StreamFinder, StreamLearner
 
-__all__ = ["EagerStreamFinder", "EagerUpdater", "build", "build_stream_finder"]
+__all__ = ["EagerUpdater", "build", "build_stream_applier", "build_stream_finder"]
 
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exchange | None = None) -> "EagerUpdater":
     """The updater of a learner from a stream; as `penstock.registry.UpdateBackend.stream`."""
-    torch.set_num_threads(settings.threads)
-    return EagerUpdater(load_functions(settings.learn)(settings.spaces, settings.config), settings, arrays, exchange)
+    return EagerUpdater(_algorithm(settings), settings, arrays, exchange)
 
 
-def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> "EagerStreamFinder":
+def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFinder:
     """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
+    algorithm = _algorithm(settings)
+    finder = StreamFinder(algorithm, batch_of(settings, arrays), settings, hand_on)
+    finder.hold(EagerStepper(algorithm.phases, settings))
+    return finder
+
+
+def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
+    """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
+    algorithm = _algorithm(settings)
+    applier = StreamApplier(algorithm, batch_of(settings, arrays))
+    applier.hold(EagerStepper(algorithm.phases, settings, applier.example()))
+    return applier
+
+
+def _algorithm(settings: UpdaterSettings) -> Algorithm:
     torch.set_num_threads(settings.threads)
-    algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
-    return EagerStreamFinder(algorithm, settings, arrays, hand_on)
+    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
+    return algorithm
 
 
 class EagerUpdater(StreamLearner):
@@ -41,17 +54,4 @@ class EagerUpdater(StreamLearner):
     ) -> None:
         size = settings.spec.schedule.mini_batch_size
         super().__init__(algorithm, batch_of(settings, arrays), size, settings.accumulate, exchange)
-        self._stepper = EagerStepper(algorithm.phases, settings)
-
-
-class EagerStreamFinder(EagerUpdater):
-    """Finds the gradients of an algorithm's phases and hands them on. Applies none."""
-
-    def __init__(
-        self, algorithm: Algorithm, settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn
-    ) -> None:
-        super().__init__(algorithm, settings, arrays)
-        self._hand_on = hand_on
-
-    def _take(self, parts: Parts, weights: Sequence[float]) -> None:
-        self._stepper.find(parts, weights, self._hand_on)
+        self.hold(EagerStepper(algorithm.phases, settings))

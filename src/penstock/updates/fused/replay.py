@@ -185,11 +185,11 @@ class FusedFinder(_TableUpdater):
 
     def learn(self, minibatch: Mapping[str, Array], progress: float) -> Arrays:
         """Hand on the gradients of every phase that is due. As `penstock.updates.contract.ReplayUpdater.learn`."""
-        self._take(minibatch, progress)
+        weight = self._take(minibatch, progress)
         for at in self._due():
             phase = self._kernel.phases[at]
             if phase.learned:
-                self._hand_on(phase.name, self._kernel.find(at, self._threads))
+                self._hand_on(phase.name, self._kernel.find(at, self._threads), weight)
         self._kernel.gradient_steps += 1
         return self._per_row()
 

@@ -1,0 +1,101 @@
+"""BatchFollowerNode: finds the gradient of its share of each minibatch, and hands it on. Commits nothing.
+
+The `LearnerNode` chooses the batches, and steps the parameters by the gradients of all followers together.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.nodes.contract import Ports
+from penstock.nodes.learner.epochs import shares_of
+from penstock.nodes.learner.gradient_slot import shared_board_specs
+from penstock.nodes.learner.passes import Passes
+from penstock.nodes.learner.served_epochs import NOTHING_WANTED
+from penstock.nodes.learner.work import Work, WorkingNode
+from penstock.registry import load
+from penstock.types import ArraySpec
+from penstock.updates.contract import StreamTeam, Updater
+
+__all__ = ["BatchFollowerNode", "BatchFollowerSettings"]
+
+PROGRESS = ArraySpec("progress", (), "float64")
+"""Array of the state: how far the run is, in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class BatchFollowerSettings:
+    """What one BatchFollowerNode learns."""
+
+    update: str
+    """``module:build_stream_finder`` of the updater."""
+    updater: UpdaterSettings
+    """``updater.learner`` is the index of this learner, ``updater.sharing`` the number of learners."""
+    schedule: Schedule
+    """Of the algorithm: whole minibatches."""
+    team: str
+    """``module:build`` of the `StreamTeam`: ``(ports, updater settings, learners)``."""
+    rollouts: int
+    """Rollouts of a batch."""
+    open_limit_s: float
+
+
+class BatchFollowerNode(WorkingNode):
+    """Answers each version of board ``parameters`` with one gradient.
+
+    The board says all that the gradient depends on: the rollouts of the batch, and the number of the minibatch. So the
+    next life of this node finds the gradient that is missing.
+    """
+
+    def __init__(self, settings: BatchFollowerSettings) -> None:
+        self._settings = settings
+        self._begun = -1
+        self._passes: Passes | None = None
+
+    def _begin(self, ports: Ports) -> Work:
+        """Build the updater."""
+        settings = self._settings
+        self._rollouts = ports.stream_reader("rollouts")
+        self._parameters = ports.board_reader("parameters")
+        self._team: StreamTeam = load(settings.team)(ports, settings.updater, settings.updater.sharing)
+        specs = (*shared_board_specs((), settings.updater.sharing, settings.rollouts), PROGRESS)
+        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.name != "settled"}
+        self._team.watch(self._told)
+        with ports.busy("build the update", settings.open_limit_s):
+            self._updater: Updater = load(settings.update)(settings.updater, self._rollouts.arrays, self._team)
+        return self._learn()
+
+    def _learn(self) -> Work:
+        stopping = self._ports.stopping
+        yield lambda: self._parameters.version() >= 0 or stopping()
+        state = None if stopping() else self._team.join(self._updater.state())
+        if state is None:
+            return
+        self._updater.load(state)
+        while not stopping():
+            if not self._team.begin(self._updater):
+                yield lambda: stopping() or self._team.begin(self._updater)
+                continue
+            with self._ports.span("gradient"), self._ports.busy("gradient step", self._settings.open_limit_s):
+                self._find()
+            self._team.end()
+            yield None
+        self._team.leave()
+
+    def _find(self) -> None:
+        """Find the gradient that the latest version asks for."""
+        settings, done = self._settings, int(self._told["done"])
+        if done == NOTHING_WANTED:
+            return
+        if self._passes is None or int(self._told["begun"]) != self._begun:
+            self._begun = int(self._told["begun"])
+            slots = self._told["slots"].tolist()
+            self._passes = Passes(
+                shares_of(slots, settings.updater.sharing, settings.updater.spec.unit, self._rollouts),
+                range(settings.updater.sharing),
+                settings.schedule,
+                (settings.updater.seed, int(self._told["update"])),
+            )
+            self._updater.begin(slots, float(self._told["progress"]))
+        self._updater.minibatches(*self._passes.minibatch(done))

@@ -1,0 +1,76 @@
+"""Settling: applies the gradients that learners hand on, each once, unless it is too old. Commits nothing."""
+
+import numpy as np
+
+from penstock.algorithm import UpdaterSettings
+from penstock.nodes.contract import Ports
+from penstock.nodes.learner.gradient_slot import gradients_in, metrics_in
+from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
+from penstock.registry import compression_of
+from penstock.types import Arrays
+from penstock.updates.contract import Applier
+
+__all__ = ["Settling"]
+
+
+class Settling:
+    """Counts in the next commit record which gradients are settled.
+
+    Args:
+        applier: steps the state.
+        updater: settings of the learners' updaters.
+        max_lag: gradients of parameters that are more gradient steps old are dropped and counted.
+        ports: of the node.
+        open_limit_s: longest time of a gradient step.
+    """
+
+    def __init__(
+        self, applier: Applier, updater: UpdaterSettings, max_lag: float, ports: Ports, open_limit_s: float
+    ) -> None:
+        self._applier = applier
+        self._shared = updater.spec.shared()
+        self._compression = compression_of(updater.compress)
+        self._max_lag = max_lag
+        self._ports = ports
+        self._open_limit_s = open_limit_s
+        self._lags: list[int] = []
+        self._metrics: list[dict[str, float]] = []
+        self._sent = 0
+
+    @staticmethod
+    def settled(slot: Arrays, record: Arrays) -> bool:
+        """True if an earlier life has settled these gradients."""
+        return int(slot["step"]) <= int(record["settled"][int(slot["learner"])])
+
+    def settle(self, slot: Arrays, new: Arrays, progress: float) -> bool:
+        """Apply one learner's gradients and count that in ``new``, a commit record. False if they are too old.
+
+        Raises:
+            BadDataError: a loss is infinite or NaN.
+        """
+        learner = int(slot["learner"])
+        new["settled"][learner] = slot["step"]
+        if learner == 0:
+            self._sent += int(slot["sent"])
+        lag = int(new["applied"] - slot["version"])
+        if lag > self._max_lag:
+            new["too_old"] += 1
+            return False
+        metrics = metrics_in(slot)
+        refuse_bad_losses(metrics, int(new["update"]) + 1)
+        self._lags.append(lag)
+        self._metrics.append(metrics)
+        with self._ports.busy("gradient step", self._open_limit_s):
+            self._applier.apply(gradients_in(slot, self._shared, self._compression), progress)
+        new["applied"] += 1
+        return True
+
+    def values(self, record: Arrays) -> dict[str, float]:
+        """The metrics of all gradients since the last call, by their names in a report."""
+        lags, metrics, sent = self._lags, self._metrics, self._sent
+        self._lags, self._metrics, self._sent = [], [], 0
+        names = dict.fromkeys(name for one in metrics for name in one)
+        means = {name: float(np.mean([one[name] for one in metrics if name in one])) for name in names}
+        counts = {f"gradients/{name}": float(record[name]) for name in ("applied", "too_old")}
+        lag = {"gradients/lag": float(np.mean(lags)), "gradients/lag_max": float(max(lags))} if lags else {}
+        return loss_values(means) | lag | counts | {"exchange/bytes": float(sent)}

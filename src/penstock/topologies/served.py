@@ -1,0 +1,188 @@
+"""A stream whose learners do not share the state: they find gradients, and node ``learner`` owns the parameters.
+
+env.0 .. env.n --rollouts--> learner, seen by learner.1 .. learner.K
+learner.1 .. learner.K --gradients--> learner --parameters--> learner.1 .. learner.K
+
+With pace ``sync`` the learners share each batch, and a step goes down their mean gradient. With ``async`` and ``lag``
+each has batches of its own. With ``hogwild`` each also steps the parameters itself, in shared arrays.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+from penstock.algorithm import Schedule, UpdaterSettings
+from penstock.config.agreement import Agreement
+from penstock.errors import PenstockError
+from penstock.nodes.learner import (
+    BatchFollowerSettings,
+    LearnerSettings,
+    ServedEpochSettings,
+    SharedParameterSettings,
+    StreamFollowerSettings,
+    record_specs,
+    shared_record_specs,
+)
+from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs, shared_board_specs, slot_specs
+from penstock.program.graph import Board, NodeSpec, Program, Stream
+from penstock.program.plan import Plan
+from penstock.registry import compression_of
+from penstock.topologies.training import (
+    OPEN_LIMIT_S,
+    Pattern,
+    env_names,
+    follower_names,
+    gradients_waiting,
+    keeper_settings,
+    learner_imports,
+    pull_after,
+    required,
+    rollout_arrays,
+    rule_of,
+    stream_minibatch,
+    updater_settings,
+    wire,
+)
+
+__all__ = ["apart", "together"]
+
+TEAM = "penstock.gradient_exchange.gradients:build"
+
+
+def together(
+    plan: Plan, *, slots: int, max_lag: int | None, assemble: Literal["by_lane", "by_arrival"], niceness: int
+) -> Program:
+    """The graph with pace ``sync``. Its arguments are those of ``on_policy.streamed``."""
+    run, spec = plan.run, plan.learning.spec
+    learners, schedule = follower_names(run.learners), _schedule(plan)
+    finder, applier = _backend(plan)
+    own = [
+        replace(updater_settings(plan, number, run.learners), sharing=run.learners, waits=True)
+        for number in range(run.learners)
+    ]
+    epochs = ServedEpochSettings(applier, own[0], schedule, run.learners, OPEN_LIMIT_S)
+    first = LearnerSettings(keeper_settings(plan), epochs, plan.num_workers, assemble)
+    settings = [
+        BatchFollowerSettings(finder, updater, schedule, TEAM, plan.num_workers, OPEN_LIMIT_S) for updater in own
+    ]
+    pattern = Pattern(
+        Stream("rollouts", env_names(plan), ("learner",), rollout_arrays(plan), slots, "wait", viewers=learners),
+        record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
+        (
+            NodeSpec("learner", "learner", first, group="learner", imports=learner_imports(plan)),
+            *(
+                NodeSpec(
+                    name,
+                    "batch_follower",
+                    follower,
+                    group=name,
+                    threads=plan.learner_threads,
+                    minibatch=stream_minibatch(plan, run.learners),
+                    imports=learner_imports(plan),
+                )
+                for name, follower in zip(learners, settings, strict=True)
+            ),
+        ),
+        max_lag,
+        niceness,
+        (
+            # The gradient of one learner's share of a minibatch.
+            Stream(
+                "gradients",
+                learners,
+                ("learner",),
+                slot_specs(spec.shared(), compression_of(run.compress)),
+                gradients_waiting(plan),
+                "wait",
+            ),
+            # The parameters, and the minibatch whose gradient is wanted.
+            Board("parameters", "learner", learners, shared_board_specs(spec.shared(), run.learners, plan.num_workers)),
+        ),
+    )
+    return wire(plan, pattern)
+
+
+def apart(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> Program:
+    """The graph with pace ``async`` or ``lag``. No environment node waits for a version."""
+    run, spec, rule = plan.run, plan.learning.spec, rule_of(plan, agreed)
+    learners, rollouts = follower_names(run.learners), plan.num_workers // run.learners
+    finder, applier = _backend(plan)
+    if rule.owner is not None:
+        finder = plan.learning.update.stream
+    own = [_own(plan, number, pull_after(plan, agreed.pace)) for number in range(run.learners)]
+    schedule = replace(_schedule(plan), mini_batch_size=own[0].spec.schedule.mini_batch_size * run.accumulate)
+    first = SharedParameterSettings(
+        keeper_settings(plan), applier, own[0], rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner
+    )
+    settings = [
+        StreamFollowerSettings(
+            finder, updater, schedule, rule.team, run.learners, rollouts, run.max_policy_lag, OPEN_LIMIT_S
+        )
+        for updater in own
+    ]
+    pattern = Pattern(
+        Stream(
+            "rollouts",
+            env_names(plan),
+            ("learner",),
+            rollout_arrays(plan),
+            slots,
+            "wait",
+            viewers=learners,
+            woken=learners,
+        ),
+        shared_record_specs(spec, run.num_envs, run.learners, rollouts, shaped=plan.shaped),
+        (
+            NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
+            *(
+                NodeSpec(
+                    name,
+                    "stream_follower",
+                    follower,
+                    group=name,
+                    threads=plan.learner_threads,
+                    minibatch=stream_minibatch(plan, 1),
+                    imports=learner_imports(plan),
+                )
+                for name, follower in zip(learners, settings, strict=True)
+            ),
+        ),
+        None,
+        niceness,
+        (
+            # The gradients of one step of a learner, to be applied once.
+            Stream(
+                "gradients",
+                learners,
+                ("learner",),
+                batch_slot_specs(rule.handed_on, rollouts, compression_of(run.compress)),
+                gradients_waiting(plan),
+                "wait",
+            ),
+            # The parameters; for each learner, its last settled gradient, and how far its batch is.
+            Board("parameters", "learner", learners, batch_board_specs(rule.told, run.learners, rollouts)),
+            *rule.edges,
+        ),
+        policy_readers=learners,
+    )
+    return wire(plan, pattern)
+
+
+def _own(plan: Plan, learner: int, behind: int) -> UpdaterSettings:
+    """Settings of a learner that has batches of its own. A minibatch has at most all their rows or lanes."""
+    updater = updater_settings(plan, learner, 1, pull_after=behind)
+    schedule, lanes = updater.spec.schedule, plan.run.num_envs // plan.run.learners
+    units = lanes if updater.spec.unit == "lane" else lanes * plan.num_steps
+    size = min(schedule.mini_batch_size, -(-units // updater.accumulate))
+    return replace(updater, spec=replace(updater.spec, schedule=replace(schedule, mini_batch_size=size)))
+
+
+def _schedule(plan: Plan) -> Schedule:
+    if not isinstance(plan.learning.spec.schedule, Schedule):
+        raise PenstockError("a stream of rollouts is learned from in epochs")
+    return plan.learning.spec.schedule
+
+
+def _backend(plan: Plan) -> tuple[str, str]:
+    """What finds gradients on rollouts, and what applies them."""
+    update = plan.learning.update
+    return required(plan, update.stream_finder), required(plan, update.stream_applier)

@@ -1,0 +1,117 @@
+"""Learners of a stream that find the gradients of a share each, and the applier: together they are one updater."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithm import UpdaterSettings
+from penstock.algorithms.ppo import learn
+from penstock.algorithms.ppo.spec import PPOConfig, spec
+from penstock.updates.eager import EagerUpdater, build_stream_applier, build_stream_finder
+from tests.algorithms.loop import Target, allocate, collect, flat_rows
+from tests.updates import counting
+
+TASK = Target()
+CONFIG = PPOConfig(num_steps=12, mini_batch_size=24, normalize_obs=True, normalize_value=True, lr=1e-3)
+SPEC = spec(TASK.spaces, CONFIG)
+LANES = 6
+
+
+@pytest.fixture(scope="module")
+def rollout():
+    """A stream of one slot, filled by the initial policy."""
+    torch.set_num_threads(1)
+    algorithm = learn.build(TASK.spaces, CONFIG)
+    arrays = allocate(TASK.spaces, SPEC, CONFIG.num_steps, LANES)
+    collect(TASK, SPEC, algorithm, algorithm.init_state(0), arrays, np.random.default_rng(0))
+    return arrays
+
+
+def settings(size: int, **changed: object) -> UpdaterSettings:
+    cut = replace(SPEC, schedule=replace(SPEC.schedule, mini_batch_size=size))
+    return UpdaterSettings("penstock.algorithms.ppo.learn:build", CONFIG, cut, TASK.spaces, "cpu", 1, seed=0, **changed)
+
+
+def first_state():
+    return learn.build(TASK.spaces, CONFIG).init_state(0)
+
+
+def shares(arrays, weights, size: int, sharing: int, accumulate: int = 1):
+    """The gradient and weight of each learner's share of one minibatch, whose rows have these weights."""
+    indices, _ = flat_rows(arrays, np.random.default_rng(1), CONFIG.mini_batch_size)
+    found = []
+    for learner in range(sharing):
+        handed_on = []
+        part = settings(size, learner=learner, sharing=sharing, accumulate=accumulate)
+        finder = build_stream_finder(
+            part,
+            arrays,
+            lambda phase, gradients, weight, into=handed_on: into.append(
+                ({name: values.copy() for name, values in gradients.items()}, weight)
+            ),
+        )
+        finder.load(first_state())
+        finder.begin([0], 0.5)
+        finder.minibatches(indices[:1], weights[None])
+        (one,) = handed_on
+        found.append(one)
+    return found
+
+
+@pytest.mark.parametrize("padded", [0, 5, 8])
+def test_the_weighted_mean_of_the_shares_is_the_gradient_of_the_whole_minibatch(rollout, padded: int) -> None:
+    """24 rows for three learners. The last one's rows may be padding, in part or all. Advantages are normalised."""
+    weights = np.ones(24, np.float32)
+    weights[24 - padded :] = 0.0
+    ((whole, total),) = shares(rollout, weights, 24, 1)
+    parts = shares(rollout, weights, 8, 3)
+    assert [weight for _, weight in parts] == [8.0, 8.0, 8.0 - padded]
+    assert total == 24.0 - padded
+    for name, gradient in whole.items():
+        mean = sum(weight / total * found[name] for found, weight in parts)
+        np.testing.assert_allclose(mean, gradient, rtol=1e-4, atol=1e-6)
+        assert np.linalg.norm(gradient) > 1e-3
+
+
+def test_a_share_in_parts_is_the_share(rollout) -> None:
+    weights = np.ones(24, np.float32)
+    for whole, parts in zip(shares(rollout, weights, 12, 2), shares(rollout, weights, 6, 2, 2), strict=True):
+        assert whole[1] == parts[1] == 12.0
+        for name, gradient in whole[0].items():
+            np.testing.assert_allclose(parts[0][name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(rollout) -> None:
+    one = EagerUpdater(learn.build(TASK.spaces, CONFIG), settings(24), rollout)
+    applier = build_stream_applier(settings(24), rollout)
+    handed_on = []
+    finder = build_stream_finder(
+        settings(24), rollout, lambda phase, gradients, weight: handed_on.append({phase: gradients})
+    )
+    for part in (one, finder, applier):
+        part.load(first_state())
+    indices, weights = flat_rows(rollout, np.random.default_rng(2), CONFIG.mini_batch_size)
+    for part in (one, finder):
+        part.begin([0], 0.5)
+        part.minibatches(indices[:1], weights[:1])
+    assert finder.state()["actor"].tobytes() == first_state()["actor"].tobytes()
+    applier.apply(handed_on[0], 0.5)
+    for part in (one, applier):
+        part.finish([0])
+    expected, found = one.state(), applier.state()
+    assert int(found["adam_step"]) == 1
+    assert not np.array_equal(found["value_mean"], first_state()["value_mean"])
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+def test_a_phase_without_gradients_runs_where_the_others_are_applied() -> None:
+    """The second phase of `counting` has none. It counts its own runs, at every second step."""
+    learned = "tests.updates.counting:build"
+    applier = build_stream_applier(replace(counting.settings(4), learn=learned), counting.stream())
+    applier.load({"ran": np.zeros(2, np.float32), "seen": np.zeros(counting.ROWS, np.float32)})
+    for _ in range(2):
+        applier.apply({"count": {"seen": np.ones(counting.ROWS, np.float32)}}, 0.0)
+    assert applier.state()["ran"].tolist() == [2.0, 1.0]

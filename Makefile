@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CXX := $(if $(filter default,$(origin CXX)),$(shell command -v c++ || command -v g++ || command -v clang++),$(CXX))
 NATIVE_SOURCES := CMakeLists.txt $(shell find native -type f 2>/dev/null)
+CLIENT_SOURCES := $(shell find clients/cpp native/gamecore/include -type f 2>/dev/null)
 SANITIZERS := none thread address
 # How far the simulated protocols are searched: short, or long (an hour).
 MODEL := short
@@ -26,7 +27,7 @@ configure_extensions = $(BIN)/cmake -S . -B $(1) $(CMAKE_FLAGS) -DCMAKE_BUILD_TY
 	-Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python test-nightly fuzz soak faults check format learn bench bench-quick clean
+.PHONY: help install train test test-native test-python test-clients test-nightly fuzz soak faults check format learn bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -49,6 +50,9 @@ test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 
 test-python: install
 	$(PYTEST) -m 'not nightly' $(PYTEST_FLAGS)
+
+test-clients: install build/clients/cpp/.built  ## build the C++ client with warnings as errors, and run it against servers and a run
+	$(BIN)/python -m pytest clients $(PYTEST_FLAGS)
 
 test-nightly: install  ## the Python tests that are long by nature, which test leaves out
 	$(PYTEST) -m nightly $(PYTEST_FLAGS)
@@ -119,6 +123,13 @@ build/faults/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 	@$(BIN)/cmake --build build/native-faults --target _native_memory -- --quiet
 	@mkdir -p $(@D)
 	@cp build/native-faults/native/memory/_native*.so native/memory/tests/faults/sitecustomize.py $(@D)
+	@touch $@
+
+build/clients/cpp/.built: $(CLIENT_SOURCES) $(VENV)/.installed
+	@$(BIN)/cmake -S clients/cpp -B $(@D) $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=RelWithDebInfo --log-level=WARNING \
+		-DPENSTOCK_CLIENT_PROGRAMS=ON >/dev/null
+	@echo "building the C++ client"
+	@$(BIN)/cmake --build $(@D) -- --quiet
 	@touch $@
 
 build/native-tests/%/.built: $(NATIVE_SOURCES) $(VENV)/.installed

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("docs", "src", "native", "tests", "benchmarks", "examples")
+FOLDERS = ("docs", "src", "native", "tests", "benchmarks", "examples", "clients")
 FILES = [
     path.relative_to(ROOT)
     for path in (*ROOT.glob("*.md"), *(found for folder in FOLDERS for found in (ROOT / folder).rglob("*.*")))

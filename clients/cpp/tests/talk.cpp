@@ -1,0 +1,123 @@
+// Carries out the calls on its standard input with a client, and prints what came of each, one line a call.
+//
+//     talk HOST PORT [--async] [--delta] [--token TOKEN] [--timeout MS] [--patience MS]
+//
+// A line is `start GAME AGENT`, `tick BODY`, `stop` or `stop BODY`. What is printed is a status and a body; status 0 stands
+// for a lost connection. With --async all calls are made at once, and a last line says how many replies came out of order.
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <future>
+#include <iostream>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "penstock/gamecore/client.hpp"
+
+namespace gamecore = penstock::gamecore;
+
+namespace {
+
+struct Settings {
+    std::string host, token;
+    std::uint16_t port = 0;
+    bool is_async = false;
+    gamecore::Options options;
+};
+
+Settings read(int count, char** arguments) {
+    Settings made;
+    made.host = arguments[1];
+    made.port = static_cast<std::uint16_t>(std::stoi(arguments[2]));
+    for (int at = 3; at < count; ++at) {
+        const std::string flag = arguments[at];
+        if (flag == "--async") {
+            made.is_async = true;
+        } else if (flag == "--delta") {
+            made.options.delta = true;
+        } else if (at + 1 < count && flag == "--token") {
+            made.token = arguments[++at];
+        } else if (at + 1 < count && flag == "--timeout") {
+            made.options.timeout = std::chrono::milliseconds(std::stoi(arguments[++at]));
+        } else if (at + 1 < count && flag == "--patience") {
+            made.options.patience = std::chrono::milliseconds(std::stoi(arguments[++at]));
+        } else {
+            std::cerr << "unknown flag " << flag << '\n';
+            std::exit(2);
+        }
+    }
+    return made;
+}
+
+std::pair<std::string, std::string> parted(const std::string& line) {
+    const std::size_t space = line.find(' ');
+    return space == std::string::npos ? std::pair(line, std::string()) : std::pair(line.substr(0, space), line.substr(space + 1));
+}
+
+std::string call(gamecore::Client& client, const std::string& line) {
+    const auto [kind, rest] = parted(line);
+    if (kind == "start") {
+        const auto [game, agent] = parted(rest);
+        client.start(game, agent);
+        return {};
+    }
+    if (kind == "tick") {
+        return client.tick(rest);
+    }
+    client.stop(rest);
+    return {};
+}
+
+void talk_in_turn(gamecore::Client& client, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+        try {
+            std::cout << "200 " + call(client, line) + '\n' << std::flush;
+        } catch (const gamecore::Refused& refused) {
+            std::cout << refused.status() << ' ' << refused.what() << '\n' << std::flush;
+        } catch (const gamecore::Lost& lost) {
+            std::cout << "0 " << lost.what() << '\n' << std::flush;
+        }
+    }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    if (count < 3) {
+        std::cerr << "usage: talk HOST PORT [flags]\n";
+        return 2;
+    }
+    const Settings settings = read(count, arguments);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(std::cin, line);) {
+        lines.push_back(line);
+    }
+    if (!settings.is_async) {
+        const auto client = gamecore::create_client(settings.host, settings.port, nullptr, "key", settings.token, settings.options);
+        talk_in_turn(*client, lines);
+        return 0;
+    }
+    std::mutex mutex;
+    std::promise<void> all;
+    std::size_t replies = 0, out_of_order = 0;
+    const auto told = [&](const gamecore::Reply& reply) {
+        const std::lock_guard lock(mutex);
+        const std::string wanted = parted(lines[replies]).first;
+        const char* const kinds[] = {"", "start", "tick", "stop"};
+        out_of_order += wanted == kinds[static_cast<std::size_t>(reply.kind)] ? 0 : 1;
+        std::cout << reply.status << ' ' << reply.body << '\n';
+        if (++replies == lines.size()) {
+            all.set_value();
+        }
+    };
+    const auto client = gamecore::create_client(settings.host, settings.port, told, "key", settings.token, settings.options);
+    for (const std::string& line : lines) {
+        call(*client, line);
+    }
+    all.get_future().wait();
+    std::cout << "out of order: " << out_of_order << '\n';
+    return 0;
+}

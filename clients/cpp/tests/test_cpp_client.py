@@ -1,0 +1,182 @@
+"""The C++ client against servers that answer, refuse, are away, silent, or talk nonsense; and a game of it that trains.
+
+`make test-clients` builds the programs first. `talk` carries out calls and prints what came of them.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.clients import GameClient
+from penstock.serving.server.bases import Bases
+from tests.clients.test_clients import Answering
+from tests.serving.server.harness import serving
+from tests.serving.server.test_command import SMALL, served
+
+ROOT = Path(__file__).parents[3]
+PROGRAMS = ROOT / "build/clients/cpp"
+TICKS = ["tick " + json.dumps({"obs": [0.1, value, 0.3]}) for value in (0.2, 0.25, -0.125, 0.0, 0.2)]
+EPISODES = ["start game 0", *TICKS, "stop", "start game 0", *TICKS, 'stop {"terminated": true}']
+
+
+def talk(port: int, calls: list[str], *flags: str) -> list[tuple[int, str]]:
+    """Status and body of each call."""
+    command = [str(PROGRAMS / "talk"), "127.0.0.1", str(port), *flags]
+    ended = subprocess.run(command, input="\n".join(calls), capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    if "--async" in flags:
+        assert lines.pop() == "out of order: 0"
+    assert len(lines) == len(calls)
+    return [(int(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in lines]
+
+
+def actions(found: list[tuple[int, str]]) -> list[object]:
+    """The actions among the replies, all of which are answers."""
+    assert {status for status, _ in found} == {200}
+    return [json.loads(body)["action"] for _, body in found if body]
+
+
+ways = pytest.mark.parametrize("flags", [[], ["--delta"], ["--async"], ["--async", "--delta"]], ids=" ".join)
+
+
+@ways
+def test_it_gets_the_actions_that_the_python_client_gets(flags: list[str]) -> None:
+    with serving() as server:
+        with GameClient(f"http://127.0.0.1:{server.http}", "python") as client:
+            client.start()
+            wanted = [client.tick([0.1, value, 0.3]) for value in (0.2, 0.25, -0.125, 0.0, 0.2)]
+        assert actions(talk(server.tcp, EPISODES, *flags)) == wanted * 2
+        assert server.endpoint.sessions.has(("gamecore", "python"))
+        assert not server.endpoint.sessions.has(("gamecore", "game-agent-0"))
+
+
+@pytest.mark.parametrize("flags", [[], ["--async"]], ids=" ".join)
+def test_a_refusal_is_a_status_with_its_text_and_changes_nothing(flags: list[str]) -> None:
+    calls = [TICKS[0], "start game 0", TICKS[0], 'tick {"obs": [1]}', TICKS[0], "stop", "stop"]
+    with serving() as server:
+        found = talk(server.tcp, calls, *flags)
+    assert [status for status, _ in found] == [400, 200, 200, 400, 200, 200, 404]
+    assert found[0][1] == "the session is missing"
+    assert "obs has shape" in found[3][1]
+    assert found[4] == found[2]
+    assert "there is no session 'game-agent-0'" in found[6][1]
+
+
+def test_the_token_is_in_the_greeting() -> None:
+    with serving(token="a-secret") as server:
+        assert talk(server.tcp, ["start game 0"], "--token", "guess") == [(401, "the token is missing or wrong")]
+        assert talk(server.tcp, ["start game 0", "stop"], "--token", "a-secret") == [(200, ""), (200, "")]
+
+
+def test_start_waits_for_a_server_that_is_full() -> None:
+    with serving(max_sessions=1) as server:
+        other = GameClient(f"http://127.0.0.1:{server.http}", "other")
+        other.start()
+        ((status, said),) = talk(server.tcp, ["start game 0"], "--patience", "0")
+        assert (status, "there are 1 sessions already" in said) == (429, True)
+        threading.Timer(0.3, other.stop).start()
+        assert talk(server.tcp, ["start game 0", "stop"], "--patience", "20000") == [(200, ""), (200, "")]
+
+
+def test_an_episode_that_is_still_open_begins_anew() -> None:
+    with serving() as server:
+        assert talk(server.tcp, ["start game 0", TICKS[0]])[1][0] == 200
+        assert talk(server.tcp, ["start game 0", TICKS[0], "stop"])[2] == (200, "")
+
+
+def test_a_server_that_has_forgotten_the_base_gets_the_whole_body(monkeypatch) -> None:
+    large = [f'tick {{"obs": [0.1, 0.2, 0.3], "at": {at}, "more": "{"x" * 3000}"}}' for at in range(4)]
+    taken: list[int] = []
+    with serving() as server:
+        wanted = actions(talk(server.tcp, ["start game 0", *large, "stop"]))
+        keep = Bases.keep
+        monkeypatch.setattr(
+            Bases, "keep", lambda bases, *given: (taken.append(len(given[0].body)), keep(bases, *given))
+        )
+        assert actions(talk(server.tcp, ["start game 0", *large, "stop"], "--delta")) == wanted
+        assert [size > 3000 for size in taken] == [True, False, False, False]
+        taken.clear()
+        monkeypatch.setattr(Bases, "keep", lambda _, request, body: taken.append(len(request.body)))
+        assert actions(talk(server.tcp, ["start game 0", *large, "stop"], "--delta")) == wanted
+        assert [size > 3000 for size in taken] == [True] * 4
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        ((status, said),) = talk(probe.getsockname()[1], ["start game 0"], "--patience", "100")
+    assert (status, "no server at 127.0.0.1" in said) == (0, True)
+
+
+@pytest.mark.parametrize("flags", [[], ["--async"]], ids=" ".join)
+def test_a_server_that_says_nothing(flags: list[str]) -> None:
+    with Answering(b"", closes=False) as server:
+        port = int(server.address.rpartition(":")[2])
+        assert talk(port, [TICKS[0]], "--timeout", "100", *flags) == [(0, "no reply in time")]
+
+
+def test_a_server_of_version_1_closes_the_connection() -> None:
+    with Answering(b"", closes=True) as server:
+        port = int(server.address.rpartition(":")[2])
+        ((status, said),) = talk(port, [TICKS[0]])
+    assert status == 0
+    assert "version 1 only" in said or "reset" in said
+
+
+WELCOME = bytes.fromhex("ff47414d434f5245 0002 00c8 00000000")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"x" * 64, WELCOME[:12] + b"\xff" * 4, WELCOME + b"\xff" * 24, WELCOME + (1).to_bytes(8, "big") + b"\xff" * 16],
+)
+def test_a_server_that_talks_nonsense(answer: bytes) -> None:
+    with Answering(answer, closes=False) as server:
+        port = int(server.address.rpartition(":")[2])
+        ((status, said),) = talk(port, [TICKS[0]], "--timeout", "5000")
+    assert (status, "the server's bytes are no" in said) == (0, True)
+
+
+def test_it_talks_to_penstock_serve(tmp_path: Path) -> None:
+    run = penstock.train({**SMALL, "env": "Pendulum-v1", "log_dir": str(tmp_path)}, quiet=True).run_folder
+    policy = penstock.load_policy(run)
+    with served(run) as server:
+        found = actions(talk(server.ports["tcp"], EPISODES, "--delta"))
+    wanted = [policy([0.1, value, 0.3]).tolist() for value in (0.2, 0.25, -0.125, 0.0, 0.2)]
+    assert found == wanted * 2
+
+
+def test_a_game_of_it_trains_a_policy(tmp_path: Path) -> None:
+    """The two commands at the top of the example: games connect to a run, and end once it is over."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    train = [sys.executable, "-m", "penstock", "train", "--algo", "appo", "--env", "gamecore://cart_agent:CartAgent"]
+    train += ["--tcp_port", str(port), "--timesteps", "2000", "--num_steps", "16", "--mini_batch_size", "32"]
+    play = [str(PROGRAMS / "cart"), "localhost", str(port), "--games", "4"]
+    games = subprocess.Popen(play, stdout=subprocess.PIPE, text=True)
+    try:
+        ended = subprocess.run(
+            [*train, "--log_dir", str(tmp_path)],
+            cwd=ROOT / "examples/game",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert ended.returncode == 0, ended.stderr
+        said, _ = games.communicate(timeout=100)
+    finally:
+        games.kill()
+        games.wait()
+    assert games.returncode == 0
+    episodes, steps = int(said.split()[0]), float(said.split()[2])
+    assert episodes > 4
+    assert episodes * steps > 1000

@@ -337,6 +337,8 @@ class Question(NamedTuple):
     """One of `Wanted`."""
     refresh: bool
     """Answer this and all later questions with the latest published parameters."""
+    again: bool
+    """The asker asks again within this rollout, as soon as its environments have stepped."""
     slot: int
     row: int
     finals: int

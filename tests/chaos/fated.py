@@ -14,6 +14,7 @@ from penstock.nodes.env import EnvNode
 from penstock.nodes.evaluation import EvaluatorNode
 from penstock.nodes.learner import LearnerNode
 from penstock.nodes.monitor import MonitorNode
+from penstock.nodes.policy_node import PolicyNode
 
 FATE = "FATE"
 
@@ -38,6 +39,10 @@ class FatedMonitor(_Fated, MonitorNode):
 
 
 class FatedEvaluator(_Fated, EvaluatorNode):
+    pass
+
+
+class FatedPolicy(_Fated, PolicyNode):
     pass
 
 

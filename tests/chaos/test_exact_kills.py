@@ -21,7 +21,7 @@ SETTINGS = {"env": "tests.environments:TargetEnv", "num_steps": 16, "mini_batch_
 UPDATES = 10
 SETTINGS |= {"timesteps": UPDATES * 16 * 4, "eval_interval": 3}
 KINDS = {"env.0": "FatedEnv", "learner": "FatedLearner", "monitor": "FatedMonitor", "evaluator": "FatedEvaluator"}
-KINDS |= {"checkpointer": "FatedCheckpointer"}
+KINDS |= {"checkpointer": "FatedCheckpointer", "policy.0": "FatedPolicy"}
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +181,23 @@ def test_an_evaluator_that_dies_while_the_run_ends_does_not_keep_it(tmp_path, do
 def test_a_monitor_that_dies_writes_nothing_twice(tmp_path, doom, undisturbed, fate: str) -> None:
     doom("monitor", fate)
     ends_right(train(tmp_path, 0, **SETTINGS), undisturbed, "monitor")
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        "slots.take.after:9",  # a question is taken; it waits, or is the last of its batch
+        "slots.take.after:10",
+        "doorbell.wait.before:12",
+        "slots.release.before:9",  # in the middle of a batch: one asker has its answer, the other has not
+        "slots.release.before:10",
+        "slots.release.after:10",
+    ],
+)
+def test_a_policy_node_dies_in_the_middle_of_a_batch(tmp_path, doom, undisturbed, fate: str) -> None:
+    doom("policy.0", fate)
+    waiting = {"policy_placement": "node", "max_batch": 4, "max_wait": 0.05}
+    ends_right(train(tmp_path, 0, **SETTINGS, **waiting), undisturbed, "policy.0")
 
 
 @pytest.mark.parametrize("wakes", [True, False])

@@ -36,6 +36,17 @@ def test_in_processes_of_their_own_too(tmp_path: Path, workers: int, nodes: int)
     assert left_behind() == []
 
 
+@pytest.mark.parametrize("runtime", ["inline", "local"])
+def test_batches_that_wait_change_no_bit(tmp_path: Path, runtime: str) -> None:
+    shared = {"env": "tests.environments:ClockEnv", "num_workers": 4, "inference": "native"}
+    reference = train(tmp_path / "reference", runtime="inline", **shared)
+    # Two of the four processes fill a batch.
+    batches = {"max_batch": 4, "max_wait": 0.05, "policy_nodes": 1}
+    result = train(tmp_path / "node", runtime=runtime, **batches, **NODE, **shared)
+    assert fingerprint(result) == fingerprint(reference)
+    assert left_behind() == []
+
+
 def test_collection_that_overlaps_learning_ends_in_order(tmp_path: Path) -> None:
     result = train(tmp_path, env="CartPole-v1", num_workers=2, sync_mode="non_blocking", timesteps=2048, **NODE)
     assert result.steps >= 2048

@@ -11,6 +11,7 @@ from penstock.kernels.noise import generate
 from penstock.nodes.policy_node import PolicyNode, PolicyNodeSettings
 from penstock.policies import Categorical, Encoding, Network, PolicyGraph
 from penstock.policies.acting import PolicySettings
+from penstock.policies.batching import BatchRule
 from penstock.policies.exploration import Constant, Exploration, Falling
 from penstock.types import (
     Array,
@@ -29,6 +30,8 @@ SPACES = Spaces((("obs", Box((1,), "float32", (0.0,), (1000.0,))),), Discrete(7,
 ROW = (ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32"))
 NOISE = NoiseSpec("gumbel", (2,))
 SLOTS, STEPS, LANES, SEED = 3, 4, 2, 9
+CONSTANT = Exploration(Constant(), 0, 2 * LANES, 100.0)
+AT_ONCE = BatchRule(None, 0.0)
 
 
 class Backend:
@@ -128,21 +131,22 @@ class Ports:
         self.answered.append((asker, version))
 
     def ask(self, asker: int, wanted: Wanted, slot: int, row: int = 0, **more: int) -> None:
-        numbers = {"refresh": False, "finals": 0, "step": 0, "first_lane": asker * LANES, **more}
+        numbers = {"refresh": False, "again": True, "finals": 0, "step": 0, "first_lane": asker * LANES, **more}
         self.asked.append(Question(asker=asker, wanted=wanted, slot=slot, row=row, **numbers))  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def opened() -> tuple[PolicyNode, Ports]:
-    return open_node(Exploration(Constant(), 0, 2 * LANES, 100.0))
+    return open_node(CONSTANT)
 
 
-def open_node(exploration: Exploration) -> tuple[PolicyNode, Ports]:
+def open_node(exploration: Exploration, rule: BatchRule = AT_ONCE) -> tuple[PolicyNode, Ports]:
     Backend.made, Backend.calls = 0, []
     actor = Network("actor", (), (("only", 1, 0.0),))
     graph = PolicyGraph((Encoding("obs", "flat", 1),), actor, None, Categorical(7))
     backend = BackendSpec(f"{__name__}:Backend", ())
-    node = PolicyNode(PolicyNodeSettings(PolicySettings(backend, graph, SPACES, ROW, SEED, exploration), 10.0))
+    policy = PolicySettings(backend, graph, SPACES, ROW, SEED, exploration)
+    node = PolicyNode(PolicyNodeSettings(policy, 10.0, rule))
     ports = Ports()
     node.open(ports)  # type: ignore[arg-type]
     return node, ports
@@ -266,3 +270,86 @@ def test_one_that_it_has_never_answered_gets_the_latest(opened: tuple[PolicyNode
     assert ports.answered == [(0, 5)]
     assert (ports.arrays["policy_version"][0, 3] == 5).all()
     assert (ports.arrays["policy_version"][0, :3] == -1).all()
+
+
+class Clock:
+    """Stands for the module ``time``."""
+
+    def __init__(self) -> None:
+        self.now = 10.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("penstock.nodes.policy_node.time", clock)
+    return clock
+
+
+def test_a_batch_that_waits_is_one_call(clock: Clock) -> None:
+    node, ports = open_node(CONSTANT, BatchRule(None, 0.5))
+    ports.ask(0, Wanted.ROW, slot=1)
+    ports.ask(1, Wanted.ROW, slot=2)
+    node.step()
+    assert Backend.calls == [(0, 4)]
+    for row in (1, 2):
+        ports.ask(0, Wanted.ROW, slot=1, row=row)
+        node.step()
+        # Asker 1 was answered and has not asked since.
+        assert not node.ready()
+        assert node.due() == clock.now + 0.5
+        assert len(Backend.calls) == row
+        ports.ask(1, Wanted.ROW, slot=2, row=row)
+        assert node.ready()
+        node.step()
+        assert Backend.calls[row:] == [(0, 4)]
+        assert not node.ready()
+        assert node.due() == np.inf
+        clock.now += 1.0
+    assert ports.answered == [(0, 0), (1, 0)] * 3
+
+
+def test_a_batch_leaves_when_it_has_waited_long_enough(clock: Clock) -> None:
+    node, ports = open_node(CONSTANT, BatchRule(None, 0.5))
+    ports.ask(0, Wanted.ROW, slot=1)
+    ports.ask(1, Wanted.ROW, slot=2)
+    node.step()
+    ports.ask(1, Wanted.ROW, slot=2, row=1)
+    node.step()
+    clock.now += 0.25
+    assert not node.ready()
+    clock.now += 0.25
+    assert node.ready()
+    node.step()
+    assert Backend.calls == [(0, 4), (0, 2)]
+    assert ports.answered == [(0, 0), (1, 0), (1, 0)]
+
+
+def test_a_batch_with_too_many_rows_is_answered_in_parts(clock: Clock) -> None:
+    node, ports = open_node(CONSTANT, BatchRule(LANES, 0.5))
+    ports.ask(0, Wanted.ROW, slot=1)
+    ports.ask(1, Wanted.ROW, slot=2)
+    node.step()
+    assert ports.answered == [(0, 0)]
+    assert node.ready()
+    node.step()
+    assert ports.answered == [(0, 0), (1, 0)]
+    assert Backend.calls == [(0, 2), (0, 2)]
+
+
+def test_a_batch_changes_no_bit_of_an_answer(clock: Clock) -> None:
+    answers = []
+    for rule in (AT_ONCE, BatchRule(None, 0.5)):
+        node, ports = open_node(CONSTANT, rule)
+        for row in range(STEPS):
+            for asker in range(2):
+                ports.ask(asker, Wanted.ROW, slot=asker, row=row, step=10 + row, again=row < STEPS - 1)
+                while node.ready():
+                    node.step()
+        answers.append({name: array.tobytes() for name, array in ports.arrays.items()})
+    assert answers[0] == answers[1]
+    # 5 calls instead of 8. Asker 0 is a row ahead: nobody was outstanding when it asked first.
+    assert Backend.calls == [(0, 2), (0, 4), (0, 4), (0, 4), (0, 2)]

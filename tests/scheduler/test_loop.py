@@ -1,5 +1,7 @@
 """The event loop: polls all, sleeps only when nobody has work, accounts busy and idle time."""
 
+import math
+
 import pytest
 
 from penstock.scheduler.loop import Loop, Placed
@@ -61,6 +63,66 @@ def test_every_node_gets_its_turn_and_the_loop_sleeps_when_none_has_work() -> No
     assert [v.beats for v in vitals] == [5, 5]
     assert vitals[1].busy > 0
     assert [v.idles for v in vitals] == [2, 2]
+
+
+class Clock:
+    """Stands for the module ``time``."""
+
+    def __init__(self) -> None:
+        self.now = 10.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def monotonic_ns(self) -> int:
+        return int(self.now * 1e9)
+
+
+class Silent(Bell):
+    """A bell that nobody rings: each wait takes all its time."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        super().wait(seen, timeout_s)
+        self.clock.now += timeout_s
+
+
+class Due(Counting):
+    """A node that becomes ready when its time has come."""
+
+    def __init__(self, clock: Clock, *times: float) -> None:
+        super().__init__(len(times))
+        self.clock = clock
+        self.times = times
+
+    def due(self) -> float:
+        return self.times[self.steps] if self.steps < len(self.times) else math.inf
+
+    def ready(self) -> bool:
+        return self.clock.now >= self.due()
+
+
+def test_the_loop_sleeps_no_longer_than_until_a_node_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("penstock.scheduler.loop.time", clock)
+    early, late, bell = Due(clock, 10.0, 10.03125), Due(clock, 10.0625, 10.5), Silent(clock)
+    placed = [Placed(Counting(0), Vitals()), Placed(early, Vitals()), Placed(late, Vitals())]
+    Loop(placed, bell, lambda: len(bell.waits) == 4).run()
+    assert [timeout for _, timeout in bell.waits] == [0.03125, 0.03125, 0.1, 0.1]
+    assert (early.steps, late.steps) == (2, 1)
+
+
+def test_a_node_that_becomes_due_during_a_round_is_looked_at_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, bell = Clock(), Bell()
+    monkeypatch.setattr("penstock.scheduler.loop.time", clock)
+    node = Due(clock, 10.0)
+    monkeypatch.setattr(node, "ready", lambda: False)
+    clock.now += 1.0
+    Loop([Placed(node, Vitals())], bell, lambda: bool(bell.waits)).run()
+    assert bell.waits == [(7, 0.0)]
 
 
 def test_an_error_of_a_node_is_the_callers() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.planning import plan
+from penstock.policies.batching import BatchRule
 from penstock.program.check import check
 from penstock.program.draw import draw
 from penstock.program.graph import Ask, Board, Program, Stream
@@ -107,13 +108,21 @@ def test_policy_nodes_share_the_environment_nodes_and_are_drawn() -> None:
     assert "<-> policy: answered in the process that asks" in draw(program(on_policy))
 
 
+def test_policy_nodes_get_the_rule_of_their_batches() -> None:
+    placed = program(on_policy, policy_placement="node", max_batch=64, max_wait=0.002)
+    assert placed.node("policy.0").settings.rule == BatchRule(64, 0.002)
+    assert program(on_policy, policy_placement="node").node("policy.0").settings.rule == BatchRule(None, 0.0)
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
         ({"policy_nodes": 2}, "--policy_nodes needs --policy_placement node"),
+        ({"max_batch": 64}, "--max_batch needs --policy_placement node"),
+        ({"max_wait": 0.002}, "--max_wait needs --policy_placement node"),
         ({"policy_nodes": 3, "policy_placement": "node"}, "--policy_nodes 3 is more than --num_workers 2"),
     ],
 )
-def test_policy_nodes_that_have_nobody_to_answer_are_refused(settings: dict[str, object], line: str) -> None:
+def test_settings_that_fit_no_policy_nodes_are_refused(settings: dict[str, object], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         program(on_policy, **settings)

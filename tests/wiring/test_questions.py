@@ -19,6 +19,7 @@ ROWS = (
     ArraySpec("action", (STEPS + 1, LANES), "int64"),
     ArraySpec("value", (STEPS + 1, LANES), "float32"),
     ArraySpec("final.obs", (STEPS * LANES, 4), "float32"),
+    ArraySpec("final_count", (), "int64"),
     ArraySpec("final_value", (STEPS * LANES,), "float32"),
 )
 EDGE = Ask(
@@ -86,7 +87,7 @@ def test_a_question_goes_there_and_back() -> None:
     assert answering.waiting()
     (question,) = answering.take()
     assert question == Question(
-        asker=0, wanted=Wanted.ROW, refresh=True, slot=1, row=2, finals=0, step=500, first_lane=6
+        asker=0, wanted=Wanted.ROW, refresh=True, again=True, slot=1, row=2, finals=0, step=500, first_lane=6
     )
     assert not answering.waiting()
     assert not asking.answered()
@@ -120,6 +121,43 @@ def test_only_the_question_after_a_refresh_says_so() -> None:
         pair.answering.answer(0, 1)
         assert pair.asking.answered()
     assert said == [True, False, True]
+
+
+def test_a_question_says_whether_another_one_follows_in_this_rollout() -> None:
+    pair = Pair()
+    slot = pair.stream.slot(1)
+    said = []
+
+    def answer() -> None:
+        said.extend(question.again for question in pair.answering.take())
+        pair.answering.answer(0, 1)
+        assert pair.asking.answered()
+
+    for row in range(STEPS):
+        pair.asking.ask(1, row, row)
+        answer()
+    assert said == [True, True, True]  # the values of row T are asked for, too
+    for finals in (0, 2):
+        slot["final_count"][...] = finals
+        pair.asking.ask_value({"obs": slot["obs"][STEPS]}, slot["value"][STEPS])
+        answer()
+    pair.asking.ask_value({"obs": slot["final.obs"][:2]}, slot["final_value"][:2])
+    answer()
+    assert said[STEPS:] == [False, True, False]
+
+
+def test_without_values_a_rollouts_last_question_is_about_its_last_row() -> None:
+    pair = Pair()
+    arrays = {name: array for name, array in pair.stream.arrays.items() if name != "value"}
+    slot = pair.questions.slot("env.1", OTHER)
+    asking = AskingEnd(slot, arrays, BoardOf(), first_lane=0, wake=lambda: None)  # type: ignore[arg-type]
+    said = []
+    for row in range(STEPS):
+        asking.ask(1, row, row)
+        said += [question.again for question in pair.answering.take()]
+        pair.answering.answer(1, 1)
+        assert asking.answered()
+    assert said == [True, True, False]
 
 
 def test_values_are_asked_for_by_where_they_lie() -> None:

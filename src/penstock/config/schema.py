@@ -112,6 +112,20 @@ class RunConfig:
         "env", "where actions are computed; env: in each environment process; node: in policy nodes, in batches"
     )
     policy_nodes: int = _setting(1, "number of policy nodes; each answers a part of the environment processes", min=1)
+    max_batch: int | None = _setting(
+        None,
+        "largest number of rows that a policy node answers at once; left out: all that wait. The lanes of one process "
+        "stay together, also if they are more",
+        min=1,
+        max=65536,
+    )
+    max_wait: float = _setting(
+        0.0,
+        "seconds that a policy node waits for environment processes that will ask soon, for larger batches; 0: it "
+        "takes what has arrived. A batch leaves earlier once it has --max_batch rows or all of them have asked",
+        min=0,
+        max=1,
+    )
     threads: int | Literal["auto"] = _setting(
         "auto",
         "threads of each learner, at most one a core; auto: 2 for the fused update, which cannot use more; all free "
@@ -312,7 +326,8 @@ def _check_together(run: RunConfig) -> None:
     if run.learners > 1 and not RUNTIMES[run.runtime].processes:
         apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)
         raise ConfigError(f"--learners {run.learners} needs --runtime {apart}: learners wait for each other")
-    if run.policy_nodes > 1 and run.policy_placement != "node":
-        raise ConfigError("--policy_nodes needs --policy_placement node: with env there are no policy nodes")
+    for name in ("policy_nodes", "max_batch", "max_wait"):
+        if run.policy_placement != "node" and getattr(run, name) != getattr(RunConfig, name):
+            raise ConfigError(f"--{name} needs --policy_placement node: with env there are no policy nodes")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
         raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}")

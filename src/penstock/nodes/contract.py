@@ -6,7 +6,7 @@ The contracts of its ends of edges are in `penstock.nodes.ports`.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from penstock.memory.action_log import Position
 from penstock.memory.rounds import Rounds
@@ -23,7 +23,7 @@ from penstock.nodes.ports import (
 )
 from penstock.types import Array, Arrays
 
-__all__ = ["Balance", "LaneStart", "Node", "Ports"]
+__all__ = ["Balance", "LaneStart", "Node", "Ports", "Timed"]
 
 Shared = TypeVar("Shared")
 
@@ -45,6 +45,15 @@ class Node(Protocol):
 
     def close(self) -> None:
         """Called once, also after an error."""
+        ...
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """What a `Node` has besides if ``ready`` may become true by the passing of time alone, without a ring."""
+
+    def due(self) -> float:
+        """When that is at the latest, in seconds of ``time.monotonic``; infinity while only a ring makes it ready."""
         ...
 
 

@@ -1,9 +1,10 @@
-"""PolicyNode: answers the questions of many nodes. One call of the policy answers all questions that wait.
+"""PolicyNode: answers the questions of many nodes, in batches. One call of the policy answers a batch.
 
-Answers are written in place, into the rows. A batch is whatever waits, so no asker waits for a batch to fill. The node
-steps no environment and does not know the algorithm.
+Answers are written in place, into the rows. A `BatchRule` says when the waiting questions leave. The node steps no
+environment and does not know the algorithm.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from penstock.nodes.contract import Ports
 from penstock.policies.acting import PolicySettings
+from penstock.policies.batching import BatchRule, QuestionQueue
 from penstock.policies.session import Session
 from penstock.registry import load
 from penstock.types import Arrays, PolicyBackend, Question, Wanted
@@ -21,11 +23,12 @@ __all__ = ["PolicyNode", "PolicyNodeSettings"]
 
 @dataclass(frozen=True)
 class PolicyNodeSettings:
-    """Which policy answers."""
+    """Which policy answers, and when."""
 
     policy: PolicySettings
     open_limit_s: float
     """How long making the policy may take, in seconds."""
+    rule: BatchRule
 
 
 @dataclass(eq=False)
@@ -58,6 +61,7 @@ class PolicyNode:
     def __init__(self, settings: PolicyNodeSettings) -> None:
         policy = self._policy = settings.policy
         self._open_limit_s = settings.open_limit_s
+        self._rule = settings.rule
         self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in policy.policy.published()}
         self._memory = tuple(spec.name for spec in policy.policy.carry)
         self._sessions: dict[int, Session] = {}
@@ -68,30 +72,42 @@ class PolicyNode:
     def open(self, ports: Ports) -> None:
         """Make the policy."""
         self._questions = ports.questions("act")
+        self._queue = QuestionQueue(self._rule, lanes=self._questions.arrays["action"].shape[2])
         self._board = ports.board_reader("policy")
         with ports.busy("make the policy", self._open_limit_s):
             self._latest = self._make()
         self._models = [self._latest]
 
     def ready(self) -> bool:
-        """True if a question is waiting."""
-        return self._questions.waiting()
+        """True if a question has come, or a batch leaves."""
+        return self._questions.waiting() or self._queue.leaves(time.monotonic())
+
+    def due(self) -> float:
+        """When the next batch leaves at the latest. Implements `penstock.nodes.contract.Timed`."""
+        return self._queue.due()
 
     def step(self) -> None:
-        """Answer all waiting questions: for each version one call of the backend for rows, and one for values."""
-        batches: dict[tuple[_Model, bool], list[Question]] = {}
-        for question in self._questions.take():
-            if question.refresh or question.asker not in self._answering:
-                self._renew(question.asker)
-            key = self._answering[question.asker], question.wanted == Wanted.ROW
-            batches.setdefault(key, []).append(question)
-        for (model, rows), questions in batches.items():
-            (self._answer_rows if rows else self._answer_values)(model, questions)
-            for question in questions:
-                self._questions.answer(question.asker, model.version)
+        """Take the questions that have come, and answer a batch if one leaves."""
+        now = time.monotonic()
+        self._queue.add(self._questions.take(), now)
+        if self._queue.leaves(now):
+            self._answer(self._queue.take(now))
 
     def close(self) -> None:
         """Nothing is held beyond memory."""
+
+    def _answer(self, batch: Sequence[Question]) -> None:
+        """Answer a batch: for each version one call of the backend for rows, and one for values."""
+        calls: dict[tuple[_Model, bool], list[Question]] = {}
+        for question in batch:
+            if question.refresh or question.asker not in self._answering:
+                self._renew(question.asker)
+            key = self._answering[question.asker], question.wanted == Wanted.ROW
+            calls.setdefault(key, []).append(question)
+        for (model, rows), questions in calls.items():
+            (self._answer_rows if rows else self._answer_values)(model, questions)
+            for question in questions:
+                self._questions.answer(question.asker, model.version)
 
     def _make(self) -> _Model:
         backend = self._policy.backend

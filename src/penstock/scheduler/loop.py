@@ -1,13 +1,14 @@
 """The event loop of one process: poll every node, step those that are ready, sleep on the process's bell.
 
-It has no queue. Other processes ring its bell on push, release, publish and recover.
+It has no queue. Other processes ring its bell on push, release, publish and recover. A node that is `Timed` also gets
+its turn when it is due.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from penstock.nodes.contract import Node
+from penstock.nodes.contract import Node, Timed
 
 __all__ = ["Bell", "Loop", "Placed", "Vitals"]
 
@@ -55,6 +56,7 @@ class Loop:
 
     def __init__(self, placed: Sequence[Placed], bell: Bell, ended: Callable[[], bool]) -> None:
         self._placed = tuple(placed)
+        self._timed = tuple(node for node, _ in self._placed if isinstance(node, Timed))
         self._bell = bell
         self._ended = ended
 
@@ -63,7 +65,7 @@ class Loop:
         while not self._ended():
             seen = self._bell.word()
             if not self.round():
-                self._bell.wait(seen, CEILING_S)
+                self._bell.wait(seen, self._patience_s())
                 self._slept(time.monotonic_ns())
 
     def round(self) -> bool:
@@ -77,6 +79,13 @@ class Loop:
                 vitals.worked(begun, time.monotonic_ns())
                 worked = True
         return worked
+
+    def _patience_s(self) -> float:
+        """How long to sleep: until a node is due, at most ``CEILING_S``."""
+        if not self._timed:
+            return CEILING_S
+        left_s = min(node.due() for node in self._timed) - time.monotonic()
+        return min(max(left_s, 0.0), CEILING_S)
 
     def _slept(self, until_ns: int) -> None:
         for _, vitals in self._placed:

@@ -29,6 +29,7 @@ from penstock.nodes.monitor import MonitorSettings
 from penstock.nodes.policy_node import PolicyNodeSettings
 from penstock.policies import Linear
 from penstock.policies.acting import PolicySettings
+from penstock.policies.batching import BatchRule
 from penstock.policies.exploration import Exploration
 from penstock.program.graph import (
     ActionLog,
@@ -271,7 +272,8 @@ def _remote(plan: Plan, policies: tuple[str, ...], lanes: int, stacks: tuple[Arr
 
 
 def _policy(plan: Plan, name: str, stacks: tuple[ArraySpec, ...]) -> NodeSpec:
-    settings = PolicyNodeSettings(_policy_settings(plan, stacks), OPEN_LIMIT_S)
+    rule = BatchRule(plan.run.max_batch, plan.run.max_wait)
+    settings = PolicyNodeSettings(_policy_settings(plan, stacks), OPEN_LIMIT_S, rule)
     imports = policy_imports(plan.run, plan.learning.inference)
     return NodeSpec(name, "policy_node", settings, group=name, imports=imports)
 

@@ -55,6 +55,8 @@ class AskingEnd:
         self._first_lane = first_lane
         self._wake = wake
         self._refresh = True
+        # A rollout asks about rows 0 .. T - 1, and then about the values of row T if rows have values.
+        self._last_row = arrays["action"].shape[1] - (1 if "value" in arrays else 2)
         self._number = 0
         self._open = True
         self._asked_row = False
@@ -82,7 +84,7 @@ class AskingEnd:
 
     def ask(self, handle: int, row: int, step: int) -> None:
         """Ask for one row."""
-        self._ask(Wanted.ROW, handle, row, 0, step)
+        self._ask(Wanted.ROW, handle, row, 0, step, again=row < self._last_row)
 
     def ask_value(self, given: Mapping[str, Array], value: Array) -> None:
         """Ask for the values of a whole row, or of the first few last observations.
@@ -99,7 +101,8 @@ class AskingEnd:
                 continue
             if _place(values, self._arrays[f"final.{name}" if finals else name]) != (slot, row):
                 raise ValueError(f"{name} and the value that is asked for lie in different places")
-        self._ask(Wanted.FINAL_VALUE if finals else Wanted.VALUE, slot, row, len(value), 0)
+        again = not finals and int(self._arrays["final_count"][slot]) > 0
+        self._ask(Wanted.FINAL_VALUE if finals else Wanted.VALUE, slot, row, len(value), 0, again=again)
 
     def answered(self) -> bool:
         """True once the last question is answered. The claim acquires the answer; see `questions.py`."""
@@ -112,10 +115,10 @@ class AskingEnd:
                     self.carry[name][...] = values
         return not self._open
 
-    def _ask(self, wanted: Wanted, slot: int, row: int, finals: int, step: int) -> None:
+    def _ask(self, wanted: Wanted, slot: int, row: int, finals: int, step: int, *, again: bool) -> None:
         if self._open:
             raise ValueError("asked again before the last question was answered")
-        _WORDS.pack_into(self._words, 0, wanted, self._refresh, slot, row, finals, step, self._first_lane)
+        _WORDS.pack_into(self._words, 0, wanted, self._refresh, again, slot, row, finals, step, self._first_lane)
         self._slot.push()
         self._refresh = False
         self._open = True
@@ -181,8 +184,8 @@ class AnsweringEnd:
 
     @staticmethod
     def _read(asker: int, slot: QuestionSlot) -> Question:
-        wanted, refresh, *numbers = _WORDS.unpack_from(slot.arrays["question"].data)
-        return Question(asker, wanted, bool(refresh), *numbers)
+        wanted, refresh, again, *numbers = _WORDS.unpack_from(slot.arrays["question"].data)
+        return Question(asker, wanted, bool(refresh), bool(again), *numbers)
 
 
 def _offset(part: Array, whole: Array) -> int:

@@ -20,14 +20,14 @@ from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["QuestionSlot", "Questions"]
 
-QUESTION_WORDS = 7
+QUESTION_WORDS = 8
 
 
 class QuestionSlot:
     """One asker's slot.
 
     Attributes:
-        arrays: ``question`` int64 ``[7]``, ``version`` int64, ``environment_action`` ``[lanes, ...]``, and the others.
+        arrays: ``question`` int64 ``[8]``, ``version`` int64, ``environment_action`` ``[lanes, ...]``, and the others.
         stacks: field -> ``[lanes, ...]``.
         carry: name -> ``[lanes, ...]``: the carry of the asker's lanes. Only the asker writes it.
         next_carry: name -> ``[lanes, ...]``: the carry behind the row that is asked about. Only the answerer writes it.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
+from penstock.policies.batching import BatchRule
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import ClientSession
@@ -43,11 +44,8 @@ class Ask:
 class Batcher:
     """Questions in the order in which they came.
 
-    A batch leaves when somebody is free to answer it, and one of these holds:
-
-    - ``max_batch`` rows wait;
-    - every session waits for an answer, so nobody is left who might ask;
-    - the oldest question has waited ``max_wait`` seconds. With 0, a batch takes all that arrived together.
+    A batch leaves when somebody is free to answer it, and the `BatchRule` says so. A session that waits for an answer
+    will not ask now.
 
     Args:
         loop: calls this object.
@@ -68,6 +66,7 @@ class Batcher:
         self.rows = 0
         self._loop = loop
         self._limits = limits
+        self._rule = BatchRule(limits.max_batch, limits.max_wait)
         self._may_ask = may_ask
         self._free = free
         self._leave = leave
@@ -130,12 +129,7 @@ class Batcher:
         self.look()
 
     def _is_due(self) -> bool:
-        return (
-            self._limits.max_wait == 0
-            or self.rows >= self._limits.max_batch
-            or self._may_ask() == 0
-            or self._loop.time() >= self._queue[0].since + self._limits.max_wait
-        )
+        return self._rule.leaves(self.rows, self._loop.time() - self._queue[0].since, self._may_ask())
 
     def _take(self) -> list[Ask]:
         """The oldest questions, at most ``max_batch`` rows."""

@@ -200,6 +200,12 @@ def test_a_policy_node_dies_in_the_middle_of_a_batch(tmp_path, doom, undisturbed
     ends_right(train(tmp_path, 0, **SETTINGS, **waiting), undisturbed, "policy.0")
 
 
+def test_one_of_two_policy_nodes_dies(tmp_path, doom, undisturbed) -> None:
+    doom("policy.0", "slots.release.before:9")
+    placed = {"policy_placement": "node", "policy_nodes": 2}
+    ends_right(train(tmp_path, 0, **SETTINGS, **placed), undisturbed, "policy.0")
+
+
 @pytest.mark.parametrize("wakes", [True, False])
 def test_a_process_that_is_stopped_in_the_middle_of_a_row(tmp_path, doom, undisturbed, wakes: bool) -> None:
     """It wakes before its time-out and goes on; or it never wakes, and is ended before its slots are recovered."""

@@ -184,6 +184,10 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
     [
         ({"sync_mode": "non_blocking"}, ["env.0", "learner", "env.1", "monitor"]),
         ({"policy_placement": "node"}, ["policy.0", "env.0", "policy.0", "learner"]),
+        (
+            {"policy_placement": "node", "policy_nodes": 2, "max_wait": 0.01},
+            ["policy.0", "env.0", "policy.1", "learner"],
+        ),
         ({"eval_interval": 5, "eval_episodes": 50}, ["evaluator", "monitor", "evaluator"]),
     ],
 )

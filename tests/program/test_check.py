@@ -78,13 +78,6 @@ def test_groups_keep_their_order_and_members() -> None:
         whole.node("w")
 
 
-def test_nodes_that_answer_share_the_askers_out_evenly() -> None:
-    ask = Ask("act", ("e0", "e1", "e2"), "p", RemoteAnswer(("p0", "p1"), "s", VALUE))
-    assert ask.answered_by("p0") == ("e0", "e2")
-    assert ask.answered_by("p1") == ("e1",)
-    assert Ask("act", ("e0",), "p", LOCAL).answered_by("p0") == ()
-
-
 def test_an_ask_that_a_node_answers_is_whole() -> None:
     whole = remote(("b",))
     assert check(whole) is whole

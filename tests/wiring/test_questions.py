@@ -1,5 +1,8 @@
 """Both ends of an ask edge over shared memory: one open question at a time, and no torn answer after any death."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from penstock.wiring.asking import AnsweringEnd, AskingEnd
 from penstock.wiring.questions import Questions
 
 LANES, STEPS, SLOTS = 2, 3, 2
-ENV, OTHER, NODE = 11, 12, 21
+ENV, OTHER, NODE, NODES = 11, 12, 21, {"policy.0": 21, "policy.1": 22}
 """Incarnations."""
 ROWS = (
     ArraySpec("obs", (STEPS + 1, LANES, 4), "float32"),
@@ -63,15 +66,16 @@ class Pair:
 
     def ask_again(self, owner: int, asker: str = "env.0") -> AskingEnd:
         return AskingEnd(
-            self.questions.slot(asker, owner),
+            [self.questions.slot(asker, "policy.0", owner)],
             self.stream.arrays,
             BoardOf(),  # type: ignore[arg-type]
             first_lane=6,
-            wake=lambda: self.rung.append("policy.0"),
+            choose=lambda: 0,
+            wakes=[lambda: self.rung.append("policy.0")],
         )
 
     def answer_again(self, owner: int) -> AnsweringEnd:
-        slots = [self.questions.slot(asker, owner) for asker in EDGE.askers]
+        slots = [self.questions.slot(asker, "policy.0", owner) for asker in EDGE.askers]
         wakes = [lambda asker=asker: self.rung.append(asker) for asker in EDGE.askers]  # type: ignore[misc]
         return AnsweringEnd(slots, self.stream.arrays, wakes, lambda: None)
 
@@ -149,8 +153,9 @@ def test_a_question_says_whether_another_one_follows_in_this_rollout() -> None:
 def test_without_values_a_rollouts_last_question_is_about_its_last_row() -> None:
     pair = Pair()
     arrays = {name: array for name, array in pair.stream.arrays.items() if name != "value"}
-    slot = pair.questions.slot("env.1", OTHER)
-    asking = AskingEnd(slot, arrays, BoardOf(), first_lane=0, wake=lambda: None)  # type: ignore[arg-type]
+    slot = pair.questions.slot("env.1", "policy.0", OTHER)
+    ends = {"first_lane": 0, "choose": lambda: 0, "wakes": [lambda: None]}
+    asking = AskingEnd([slot], arrays, BoardOf(), **ends)  # type: ignore[arg-type]
     said = []
     for row in range(STEPS):
         asking.ask(1, row, row)
@@ -249,6 +254,104 @@ def test_when_both_ends_die_the_answerer_is_recovered_first() -> None:
     pair.questions.recover_answerer("policy.0", NODE)
     assert pair.questions.recover_asker("env.0", ENV)
     assert pair.answer_again(NODE + 1).take() == []
+
+
+class Several:
+    """Two askers and two answerers."""
+
+    def __init__(self) -> None:
+        assert isinstance(EDGE.answer, RemoteAnswer)
+        self.edge = replace(EDGE, answer=replace(EDGE.answer, nodes=tuple(NODES)))
+        self.stream = Stream(zeros(Stream.required(ROWS, SLOTS)), ROWS, SLOTS)
+        self.questions = Questions(zeros(Questions.required(self.edge)), self.edge)
+        self.rung: list[str] = []
+        self.answering = {node: self.answerer(node, owner) for node, owner in NODES.items()}
+
+    def asker(self, name: str, owner: int, chosen: Iterator[int] | None = None) -> AskingEnd:
+        """Chooses as it is told, or by the queues."""
+        first = self.edge.askers.index(name)
+        return AskingEnd(
+            [self.questions.slot(name, node, owner) for node in NODES],
+            self.stream.arrays,
+            BoardOf(),  # type: ignore[arg-type]
+            first_lane=LANES * first,
+            choose=lambda: self.questions.shortest(first) if chosen is None else next(chosen),
+            wakes=[lambda node=node: self.rung.append(node) for node in NODES],  # type: ignore[misc]
+        )
+
+    def answerer(self, node: str, owner: int) -> AnsweringEnd:
+        slots = [self.questions.slot(asker, node, owner) for asker in self.edge.askers]
+        return AnsweringEnd(slots, self.stream.arrays, [lambda: None] * len(slots), lambda: None)
+
+
+def test_an_asker_stays_with_an_answerer_from_one_refresh_to_the_next() -> None:
+    several = Several()
+    asking = several.asker("env.0", ENV, iter([1, 0, 1]))
+    asked = []
+    for step in range(6):
+        if step % 2 == 0:
+            asking.refresh()
+        asking.ask(0, step % 2, step)
+        assert sum(answering.waiting() for answering in several.answering.values()) == 1
+        for node, answering in several.answering.items():
+            for question in answering.take():
+                asked.append((node, question.step, question.refresh))
+                answering.environment_action(0)[...] = step
+                answering.answer(question.asker, step)
+        assert asking.answered()
+        assert asking.version == step
+        assert (asking.environment_action == step).all()
+    nodes = ["policy.1", "policy.1", "policy.0", "policy.0", "policy.1", "policy.1"]
+    assert asked == [(node, step, step % 2 == 0) for step, node in enumerate(nodes)]
+    assert several.rung == nodes
+
+
+def test_the_answerer_with_the_shortest_queue_is_chosen() -> None:
+    several = Several()
+    first, second = several.asker("env.0", ENV), several.asker("env.1", OTHER)
+    # Nobody waits anywhere: each has an answerer of its own.
+    assert [several.questions.shortest(index) for index in range(4)] == [0, 1, 0, 1]
+    second.ask(0, 0, 0)
+    assert several.rung == ["policy.1"]
+    assert several.questions.shortest(1) == 0
+    several.answering["policy.1"].take()
+    # What is being answered counts, too.
+    assert several.questions.shortest(1) == 0
+    first.ask(1, 0, 0)
+    assert several.rung == ["policy.1", "policy.0"]
+    several.answering["policy.1"].answer(1, 3)
+    assert second.answered()
+    assert [several.questions.shortest(index) for index in range(2)] == [1, 1]
+
+
+def test_only_the_dead_answerers_questions_are_asked_again() -> None:
+    several = Several()
+    first, second = several.asker("env.0", ENV), several.asker("env.1", OTHER)
+    first.ask(0, 0, 0)
+    second.ask(1, 0, 0)
+    for answering in several.answering.values():
+        assert len(answering.take()) == 1
+    assert several.questions.recover_answerer("policy.0", NODES["policy.0"]) == 1
+    assert several.questions.recover_answerer("env.0", ENV) == 0
+    assert [question.asker for question in several.answerer("policy.0", NODE + 9).take()] == [0]
+    several.answering["policy.1"].answer(1, 3)
+    assert second.answered()
+    assert not first.answered()
+
+
+def test_a_dead_asker_has_slots_at_every_answerer() -> None:
+    several = Several()
+    asking = several.asker("env.0", ENV, iter([1]))
+    asking.ask(0, 0, 0)
+    with pytest.raises(FencedError, match="not recovered"):
+        several.asker("env.0", OTHER)
+    several.answering["policy.1"].take()
+    assert not several.questions.recover_asker("env.0", ENV)
+    several.answering["policy.1"].answer(0, 3)
+    assert several.questions.recover_asker("env.0", ENV)
+    again = several.asker("env.0", OTHER + 9)
+    again.ask(0, 0, 0)
+    assert several.answering["policy.0"].waiting()
 
 
 def test_askers_that_answer_themselves_take_no_memory() -> None:

@@ -111,7 +111,9 @@ class RunConfig:
     policy_placement: Literal["env", "node"] = _setting(
         "env", "where actions are computed; env: in each environment process; node: in policy nodes, in batches"
     )
-    policy_nodes: int = _setting(1, "number of policy nodes; each answers a part of the environment processes", min=1)
+    policy_nodes: int = _setting(
+        1, "number of policy nodes; each rollout is answered by the one with the shortest queue when it begins", min=1
+    )
     max_batch: int | None = _setting(
         None,
         "largest number of rows that a policy node answers at once; left out: all that wait. The lanes of one process "

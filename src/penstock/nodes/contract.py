@@ -114,7 +114,7 @@ class Ports(Protocol):
         ...
 
     def questions(self, role: str) -> QuestionPort:
-        """The answering end of an ask edge, for this node's share of the askers."""
+        """The answering end of an ask edge."""
         ...
 
     def record(self, role: str) -> RecordPort:

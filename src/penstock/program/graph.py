@@ -152,7 +152,7 @@ class RemoteAnswer:
     """Nodes answer in place: they write into the slots that hold the rows in question."""
 
     nodes: tuple[str, ...]
-    """The answering nodes. Each gets an equal share of the askers."""
+    """The answering nodes. Each rollout of an asker is answered by the one with the shortest queue at its beginning."""
     stream: str
     """Name of the stream or table with these slots. The askers write it."""
     action: ArraySpec
@@ -172,13 +172,6 @@ class Ask:
     board: str
     """Name of the board with the policy's published record."""
     answer: LocalAnswer | RemoteAnswer
-
-    def answered_by(self, node: str) -> tuple[str, ...]:
-        """The askers that ``node`` answers. Empty if each asker's own process answers."""
-        if not isinstance(self.answer, RemoteAnswer):
-            return ()
-        nodes = self.answer.nodes
-        return tuple(asker for index, asker in enumerate(self.askers) if nodes[index % len(nodes)] == node)
 
 
 @dataclass(frozen=True)

@@ -24,43 +24,49 @@ class AskingEnd:
 
     def __init__(
         self,
-        slot: QuestionSlot,
+        slots: Sequence[QuestionSlot],
         arrays: Arrays,
         board: BoardReader,
         *,
         first_lane: int,
-        wake: Callable[[], None],
+        choose: Callable[[], int],
+        wakes: Sequence[Callable[[], None]],
     ) -> None:
-        """Claim the asker's slot.
+        """Claim the asker's slots.
 
         Args:
-            slot: of the asker.
+            slots: of the asker, one for each answerer.
             arrays: field -> ``[slots, ...]``, of the stream that the asker writes.
-            board: where the parameters are published that the answerer uses.
+            board: where the parameters are published that the answerers use.
             first_lane: global number of the asker's first lane.
-            wake: rings the answerer's bell.
+            choose: index of the answerer that answers from a refresh to the next.
+            wakes: one for each answerer; rings its bell.
 
         Raises:
             FencedError: a question of an earlier life is still open, because that life was not recovered.
         """
         self.version = -1
-        self.environment_action = slot.arrays["environment_action"]
-        self.stacks = slot.stacks
-        self.carry = slot.carry
-        self._version = slot.arrays["version"]
-        self._words = slot.arrays["question"].data
-        self._slot = slot
+        own = slots[0]
+        self.environment_action = own.arrays["environment_action"]
+        self.stacks = own.stacks
+        self.carry = own.carry
+        self._version = own.arrays["version"]
+        self._words = own.arrays["question"].data
+        self._next_carry = own.next_carry
+        self._slots = tuple(slots)
         self._arrays = arrays
         self._board = board
         self._first_lane = first_lane
-        self._wake = wake
+        self._choose = choose
+        self._wakes = tuple(wakes)
+        self._slot, self._wake = slots[0], wakes[0]
         self._refresh = True
         # A rollout asks about rows 0 .. T - 1, and then about the values of row T if rows have values.
         self._last_row = arrays["action"].shape[1] - (1 if "value" in arrays else 2)
         self._number = 0
-        self._open = True
+        self._open = False
         self._asked_row = False
-        if not self.answered():
+        if not all(slot.claim(self._number) for slot in self._slots):
             raise FencedError(f"a question about lane {first_lane} is still open, of a life that was not recovered")
 
     def fresh(self, rollout: int) -> bool:
@@ -68,7 +74,10 @@ class AskingEnd:
         return self._board.fresh(rollout)
 
     def refresh(self) -> None:
-        """Let the next question be answered with the latest parameters, and those after it with the same."""
+        """Let the next question be answered with the latest parameters, and those after it with the same.
+
+        One answerer answers them all, because it keeps that version. It is chosen when the next question is asked.
+        """
         self._refresh = True
 
     def bind(self, rows: Arrays) -> int:
@@ -111,13 +120,16 @@ class AskingEnd:
             self.version = self._version.item()
             if self._asked_row:
                 # Only now: an answerer that is asked again after a death must find the carry of the first time.
-                for name, values in self._slot.next_carry.items():
+                for name, values in self._next_carry.items():
                     self.carry[name][...] = values
         return not self._open
 
     def _ask(self, wanted: Wanted, slot: int, row: int, finals: int, step: int, *, again: bool) -> None:
         if self._open:
             raise ValueError("asked again before the last question was answered")
+        if self._refresh:
+            chosen = self._choose()
+            self._slot, self._wake = self._slots[chosen], self._wakes[chosen]
         _WORDS.pack_into(self._words, 0, wanted, self._refresh, again, slot, row, finals, step, self._first_lane)
         self._slot.push()
         self._refresh = False

@@ -123,20 +123,25 @@ class NodePorts:
                 policy: PolicyPort = node_class(kind)(settings, board, first_lane, lanes)
                 return policy
             case RemoteAnswer(nodes, stream):
-                slot = self._wiring.questions(ask).slot(self.name, self.incarnation)
-                answerer = next(node for node in nodes if self.name in ask.answered_by(node))
-                wake = self._bell_of(answerer)
-                arrays = self._arrays(stream)
-                return AskingEnd(slot, arrays, board, first_lane=first_lane, wake=wake)
+                questions = self._wiring.questions(ask)
+                first = ask.askers.index(self.name) % len(nodes)
+                return AskingEnd(
+                    [questions.slot(self.name, node, self.incarnation) for node in nodes],
+                    self._arrays(stream),
+                    board,
+                    first_lane=first_lane,
+                    choose=lambda: questions.shortest(first),
+                    wakes=[self._bell_of(node) for node in nodes],
+                )
 
     def questions(self, role: str) -> QuestionPort:
-        """The answering end of an ask edge, for this node's share of the askers."""
+        """The answering end of an ask edge."""
         ask = self._ask(self._edge(role))
         if not isinstance(ask.answer, RemoteAnswer):
             raise TypeError(f"the askers of {ask.name} answer themselves")
-        questions, askers = self._wiring.questions(ask), ask.answered_by(self.name)
-        slots = [questions.slot(asker, self.incarnation) for asker in askers]
-        wakes = [self._bell_of(asker) for asker in askers]
+        questions = self._wiring.questions(ask)
+        slots = [questions.slot(asker, self.name, self.incarnation) for asker in ask.askers]
+        wakes = [self._bell_of(asker) for asker in ask.askers]
         count = self._counters.cell(self.name, "handed_on").add
         return AnsweringEnd(slots, self._arrays(ask.answer.stream), wakes, count)
 

@@ -152,6 +152,28 @@ def throughput(result: dict[str, Any], title: str) -> Figure:
     return figure
 
 
+def placements(result: dict[str, Any], title: str) -> Figure:
+    """A panel for each number of lanes: steps per second beside those in place, by the size of the network."""
+    lanes = sorted({entry["lanes"] for entry in result["throughput"]})
+    figure = Figure(figsize=(8.5, 3.2), dpi=120, layout="constrained")
+    panels = figure.subplots(1, len(lanes), squeeze=False, sharey=True).ravel()
+    for axes, count in zip(panels, lanes, strict=True):
+        found = [entry for entry in result["throughput"] if entry["lanes"] == count]
+        units = [entry["hidden"] for entry in found]
+        for name in found[0]["beside_in_place"]:
+            shares = [entry["beside_in_place"][name] for entry in found]
+            axes.plot(range(len(units)), shares, "o-", markersize=3, linewidth=1.2, label=name)
+        axes.set_xticks(range(len(units)), [f"{size}, {size}" for size in units])
+        axes.set_ylim(bottom=0.0)
+        axes.set_title(f"{count} lanes")
+        axes.set_xlabel("units of both networks")
+    panels[0].set_ylabel("steps per second, in place = 1")
+    panels[0].legend(fontsize=8)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    source(figure, result)
+    return figure
+
+
 def source(figure: Figure, result: dict[str, Any]) -> None:
     """The line below the picture: command, machine and commit."""
     machine = result["machine"]
@@ -167,6 +189,7 @@ def number(value: float) -> str:
 DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "end_to_end_fused": (throughput, "PPO on Pendulum-v1 at the published setting, fused update"),
     "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
+    "central_inference": (placements, "Policy nodes beside inference in place, CartPole-v1 in two environment processes"),
 }
 """Result -> drawing and title. Results whose rows have a kind are drawn as mechanisms, titled by the benchmark's first
 line."""

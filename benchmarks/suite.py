@@ -36,6 +36,11 @@ SUITE = (
     Entry("doorbell", "doorbell", "--rounds 3 --messages 300"),
     Entry("publish", "publish", "--rounds 3 --messages 200"),
     Entry("act", "act", "--rounds 3 --calls 200"),
+    Entry(
+        "central_inference",
+        "central_inference",
+        "--rounds 1 --calls 200 --trips 1 8 --hidden 64 512 --lanes 16 --seconds 0.5",
+    ),
     Entry("update", "update", "--rounds 3 --minibatches 64"),
     Entry("replay_update", "replay_update", "--rounds 2 --steps 50 --backends fused eager"),
     Entry("env_step", "env_step", "--rounds 2"),

@@ -17,6 +17,11 @@ ROWS = [
     {"case": "a", "what": "floor", "kind": "limit", "us": 1.0},
 ]
 SIDES = {"ratio": 20.0, "penstock_steps_per_s": [40, 44], "stable_baselines3_steps_per_s": [2, 2.2]}
+PLACES = [
+    {"hidden": units, "lanes": lanes, "beside_in_place": {"in place": 1.0, "policy node": 0.5}}
+    for units in (64, 256)
+    for lanes in (8, 64)
+]
 
 
 @pytest.mark.parametrize(
@@ -25,6 +30,7 @@ SIDES = {"ratio": 20.0, "penstock_steps_per_s": [40, 44], "stable_baselines3_ste
         ("slots", {"rows": ROWS}),
         ("env_step", {"rows": [{**row, "case": f"case {n}", "us": row["us"] - 1.5} for n in range(5) for row in ROWS]}),
         ("end_to_end_fused", SIDES),
+        ("central_inference", {"rows": ROWS, "throughput": PLACES}),
     ],
 )
 def test_a_result_is_drawn(name, result, tmp_path):

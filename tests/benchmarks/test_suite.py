@@ -16,6 +16,7 @@ SMALLEST = {
     "doorbell": "--rounds 1 --messages 5",
     "publish": "--rounds 1 --messages 5",
     "act": "--rounds 1 --calls 2",
+    "central_inference": "--rounds 1 --calls 5 --trips 1 --hidden 8 --lanes 4 --seconds 0.05",
     "update": "--rounds 1 --minibatches 2 --backends fused eager",
     "replay_update": "--rounds 1 --steps 2 --backends fused eager",
     "env_step": "--rounds 1 --cases Pendulum-v1:1 CartPole-v1:8:vector",

@@ -239,7 +239,7 @@ def main() -> None:
     arguments = parser("central_inference", __doc__, rounds=3)
     arguments.add_argument("--calls", type=positive_int, default=1000, help="questions of a round")
     arguments.add_argument("--seconds", type=positive_float, default=2.0, help="seconds of each throughput")
-    arguments.add_argument("--trips", nargs="+", type=positive_int, default=list(TRIP_LANES), help="lanes of round trips")
+    arguments.add_argument("--trips", nargs="+", type=positive_int, default=list(TRIP_LANES), help="lanes that ask")
     arguments.add_argument("--hidden", nargs="+", type=positive_int, default=list(HIDDEN), help="units of both layers")
     arguments.add_argument("--lanes", nargs="+", type=positive_int, default=list(LANES))
     args = arguments.parse_args()

@@ -193,6 +193,10 @@ class PolicyNode:
     @staticmethod
     def _run(model: _Model, calls: Sequence[_Call]) -> None:
         """Gather the inputs into one batch, run the policy once, and write each answer to its place."""
+        if len(calls) == 1:
+            # In place: gathering and scattering would take longer than a small policy.
+            model.backend.act(calls[0].inputs, calls[0].out)
+            return
         inputs = {name: np.concatenate([call.inputs[name] for call in calls]) for name in calls[0].inputs}
         count = len(inputs["explore"])
         out = {name: np.empty((count, *like.shape[1:]), like.dtype) for name, like in calls[0].out.items()}

@@ -217,10 +217,7 @@ def _trace(argv: Sequence[str]) -> int:
 
 def _serve(argv: Sequence[str]) -> int:
     options = _options("serve", argv)
-    folder = load("pathlib:Path")(options.policy)
-    if not load("penstock.serving.bundle:is_bundle")(folder):
-        folder = load("penstock.experiments.run_folder:RunFolder").find(options.policy, options.log_dir).path
-    load("penstock.serving.server.command:serve")(options, folder, "penstock.run:load_policy", _say)
+    load("penstock.serving.server.command:serve")(options, "penstock.run:load_policy", _say)
     return 0
 
 
@@ -275,7 +272,7 @@ COMMANDS = {
     "draw": Command(
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
     ),
-    "serve": Command(_serve, "answer requests over sockets with a trained policy", "penstock serve latest --port 8000"),
+    "serve": Command(_serve, "answer requests over sockets with trained policies", "penstock serve latest --port 8000"),
     "bench-serve": Command(
         _bench_serve,
         "measure how many ticks a second a server answers, and how fast",
@@ -371,7 +368,7 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
     takes = {
         "compare": " SIDE SIDE ...",
         "verify": " BUNDLE",
-        "serve": " RUN|BUNDLE",
+        "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",
         "bench-serve": " URL",
         **dict.fromkeys(("resume", "eval", "export", "models", "trace"), " RUN"),
     }.get(name, "")

@@ -37,7 +37,7 @@ from penstock.serving.bundle.contents import PARAMETERS, PROGRAM, ports_of
 from penstock.serving.bundle.sample import sample_of
 from penstock.serving.bundle.writing import check_place
 from penstock.serving.quantize import Precision, quantized
-from penstock.serving.verification import Limits, Report, Verification, compared, latencies
+from penstock.serving.verification import EXACT, QUANTIZED, Limits, Report, Verification, compared, latencies
 from penstock.topologies.training import OPEN_LIMIT_S
 from penstock.trained import Trained, open_trained, policy_of
 from penstock.types import Arrays, EnvFactory, EnvRecipe
@@ -117,8 +117,8 @@ def verify(
     *,
     against: Path | str | None = None,
     checkpoint: str | None = None,
-    limits: Limits = Limits(1.0, 1e-4),  # noqa: B008 - frozen
-    quantized_limits: Limits = Limits(0.99, 0.02),  # noqa: B008
+    limits: Limits = EXACT,
+    quantized_limits: Limits = QUANTIZED,
     observations: int = 1000,
     seed: int | None = None,
     env: EnvFactory | None = None,

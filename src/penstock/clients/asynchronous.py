@@ -12,14 +12,13 @@ from penstock.clients.wire import (
     Address,
     BaseMissingError,
     EpisodeLostError,
-    HttpWire,
     RefusedError,
-    TcpWire,
     Wire,
     checked_version,
     closed,
     decoded,
     encoded,
+    first_wire,
 )
 
 __all__ = ["AsyncGameClient"]
@@ -43,6 +42,7 @@ class AsyncGameClient:
         url: str,
         session: str,
         *,
+        policy: str = "",
         token: str = "",
         timeout: float = 60.0,
         patience: float = 60.0,
@@ -52,6 +52,7 @@ class AsyncGameClient:
         self._address = Address.read(url)
         self._session = session
         self._token = token
+        self._policy = policy
         self._timeout = timeout
         self._patience = patience
         self._version = checked_version(self._address, version, delta=delta)
@@ -141,15 +142,14 @@ class AsyncGameClient:
             is_tcp = self._address.scheme == "tcp"
             line = await self._greeted() if is_tcp and self._version != 1 else None
             if line is None:
-                wire = TcpWire(self._token) if is_tcp else HttpWire(self._address, self._token)
-                line = _Line(*await self._dialled(), wire)
+                line = _Line(*await self._dialled(), first_wire(self._address, self._token, self._policy))
             self._line = line
         return self._line
 
     async def _greeted(self) -> _Line | None:
         """A connection that speaks version 2; ``None``: the server has closed it, as one of version 1 does."""
         reader, writer = await self._dialled()
-        greeting = Greeting(self._token)
+        greeting = Greeting(self._token, self._policy)
         with contextlib.ExitStack() as unless_welcome:
             unless_welcome.callback(writer.close)
             with contextlib.suppress(ConnectionError):

@@ -12,14 +12,13 @@ from penstock.clients.wire import (
     Address,
     BaseMissingError,
     EpisodeLostError,
-    HttpWire,
     RefusedError,
-    TcpWire,
     Wire,
     checked_version,
     closed,
     decoded,
     encoded,
+    first_wire,
 )
 
 __all__ = ["GameClient"]
@@ -46,6 +45,7 @@ class GameClient:
     Args:
         url: ``tcp://localhost:8001`` or ``http://localhost:8000``.
         session: name of the session: ``<game>-agent-<agent>``, or any other. Two clients need two names.
+        policy: name of the policy, of a server that has several; left out: its first one.
         token: for a server that wants one.
         timeout: longest time for one reply, in seconds.
         patience: how long `start` tries, in seconds.
@@ -58,6 +58,7 @@ class GameClient:
         url: str,
         session: str,
         *,
+        policy: str = "",
         token: str = "",
         timeout: float = 60.0,
         patience: float = 60.0,
@@ -67,6 +68,7 @@ class GameClient:
         self._address = Address.read(url)
         self._session = session
         self._token = token
+        self._policy = policy
         self._timeout = timeout
         self._patience = patience
         self._version = checked_version(self._address, version, delta=delta)
@@ -188,14 +190,13 @@ class GameClient:
             is_tcp = self._address.scheme == "tcp"
             line = self._greeted() if is_tcp and self._version != 1 else None
             if line is None:
-                wire = TcpWire(self._token) if is_tcp else HttpWire(self._address, self._token)
-                line = _Line(self._dialled(), wire)
+                line = _Line(self._dialled(), first_wire(self._address, self._token, self._policy))
             self._line = line
         return self._line
 
     def _greeted(self) -> _Line | None:
         """A connection that speaks version 2; ``None``: the server has closed it, as one of version 1 does."""
-        connection, greeting = self._dialled(), Greeting(self._token)
+        connection, greeting = self._dialled(), Greeting(self._token, self._policy)
         with contextlib.ExitStack() as unless_welcome:
             unless_welcome.callback(connection.close)
             with contextlib.suppress(ConnectionError):

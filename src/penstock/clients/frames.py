@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
-from penstock.clients.wire import BaseMissingError, EpisodeLostError, RefusedError
+from penstock.clients.wire import BaseMissingError, EpisodeLostError, RefusedError, key_of
 from penstock.gamecore.frames import (
     BASE_MISSING,
     GREETING,
@@ -28,9 +28,9 @@ _KINDS = {kind.decode(): number for number, kind in enumerate(KINDS)} | {"end": 
 class Greeting:
     """The first bytes of a connection. A server that speaks only version 1 closes it."""
 
-    def __init__(self, token: str) -> None:
-        shown = token.encode()
-        self.request = GREETING.pack(MAGIC, VERSION, 0, len(shown)) + shown
+    def __init__(self, token: str, policy: str) -> None:
+        key, shown = key_of(policy), token.encode()
+        self.request = b"".join((GREETING.pack(MAGIC, VERSION, len(key), len(shown)), key, shown))
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> bool:

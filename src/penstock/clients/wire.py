@@ -20,6 +20,8 @@ __all__ = [
     "closed",
     "decoded",
     "encoded",
+    "first_wire",
+    "key_of",
 ]
 
 NO_SECOND_VERSION = "the server has closed the connection; it may speak version 1 only"
@@ -105,8 +107,9 @@ class TcpWire:
 
     hint = "; version 1 over TCP closes it for a refusal, and the server's log says why"
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, policy: str) -> None:
         self._token = token.encode()
+        self._key = key_of(policy)
         self._buffer = bytearray()
         self._time = 0
 
@@ -115,8 +118,9 @@ class TcpWire:
         self._time += 1
         self._buffer.clear()
         name, step = session.encode(), kind.encode()
-        sizes = (len(name), len(step), 0, len(self._token), len(body), self._time)
-        return b"".join((_REQUEST.pack(*sizes), name, step, self._token, body))
+        key = self._key if kind == "start" else b""
+        sizes = (len(name), len(step), len(key), len(self._token), len(body), self._time)
+        return b"".join((_REQUEST.pack(*sizes), name, step, key, self._token, body))
 
     def feed(self, data: bytes) -> bytes | None:
         """See `Wire`."""
@@ -137,10 +141,10 @@ class HttpWire:
 
     hint = ""
 
-    def __init__(self, address: Address, token: str) -> None:
-        self._head = f"POST /step HTTP/1.1\r\nhost: {address.host}:{address.port}\r\n" + (
-            f"token: {token}\r\n" if token else ""
-        )
+    def __init__(self, address: Address, token: str, policy: str) -> None:
+        named = {"token": token, "policy": policy}
+        headers = "".join(f"{name}: {value}\r\n" for name, value in named.items() if value)
+        self._head = f"POST /step HTTP/1.1\r\nhost: {address.host}:{address.port}\r\n{headers}"
         self._buffer = bytearray()
 
     def request(self, kind: str, session: str, body: bytes) -> bytes:
@@ -168,6 +172,16 @@ class HttpWire:
         if status != 200:
             raise RefusedError(status, _detail(body))
         return body
+
+
+def first_wire(address: Address, token: str, policy: str) -> Wire:
+    """What speaks HTTP, or version 1 over TCP."""
+    return TcpWire(token, policy) if address.scheme == "tcp" else HttpWire(address, token, policy)
+
+
+def key_of(policy: str) -> bytes:
+    """The key that names a policy over TCP."""
+    return f"policy={policy}".encode() if policy else b""
 
 
 def checked_version(address: Address, version: int | None, *, delta: bool) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from penstock.config.fields import Value
 
 __all__ = [
+    "NAME_PATTERN",
     "BenchServeOptions",
     "CompareOptions",
     "EvalOptions",
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 _LOGS = "./logs"
+NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
+"""Names of served policies."""
 
 
 def _option(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
@@ -217,20 +220,30 @@ class PlotOptions:
 class ServeOptions:
     """Options of ``penstock serve``."""
 
-    policy: str = field(
+    policies: tuple[str, ...] = field(
         metadata={
-            "help": "what to serve: a run folder, its name under --log_dir, or latest; or the folder of a bundle",
+            "help": "what to serve: a run folder, its name under --log_dir, or latest; or the folder of a bundle. "
+            "Several policies are written NAME=RUN NAME=BUNDLE ...; the first answers clients that name none",
             "positional": True,
             "pattern": r"(?s).+",
             "form": "the folder of a run or of a bundle",
         }
     )
     checkpoint: str | None = _checkpoint()
-    follow: bool = _option(False, "go on with each newer checkpoint, while the run trains")
+    follow: bool = _option(
+        False, "go on with each newer checkpoint of the run; of a bundle, with each newer one in its folder"
+    )
+    canary: float | None = _option(
+        None,
+        "with --follow: a newer version answers only this share of new sessions, until it is promoted or rolled back "
+        "(--admin_token_file)",
+        min=0.0001,
+        max=1.0,
+    )
     name: str = _option(
         "policy",
-        "name of the policy for clients",
-        pattern=r"[A-Za-z0-9_.-]{1,100}",
+        "name for clients of a policy that is written without NAME=",
+        pattern=NAME_PATTERN,
         form="letters, digits, _, . and -",
     )
     host: str = _option("127.0.0.1", "address to listen at; 0.0.0.0 for every address of this machine")
@@ -249,6 +262,11 @@ class ServeOptions:
     )
     codec: Literal["json", "raw"] = _option("json", "bodies of Gamecore requests; raw is little-endian float32")
     token_file: str | None = _option(None, "file of accepted tokens, one a line; left out: none is needed")
+    admin_token_file: str | None = _option(
+        None,
+        "file of the tokens with which a canary is promoted or rolled back, one a line; left out: nobody may",
+        form="a file",
+    )
     allow_anyone: bool = _option(False, "listen beyond this machine without tokens")
     tls_cert: str | None = _option(None, "certificate chain for TLS, in PEM", form="a file")
     tls_key: str | None = _option(None, "private key of the certificate, in PEM", form="a file")

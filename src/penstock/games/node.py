@@ -96,7 +96,7 @@ class GamesNode:
             stopping=ports.stopping,
         )
         limits = Limits(max_sessions=lobby.size, max_seconds=_WAIT_S, idle_seconds=max(settings.idle_seconds, 60.0))
-        tokens = Tokens.read(settings.token_file)
+        tokens = Tokens.read(settings.token_file, "--token_file")
         service = self._service = Service(loop, steps, lambda: not ports.stopping(), limits, tokens, Metrics())
         games = GamecoreHttp(service)
 

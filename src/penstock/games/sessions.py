@@ -114,14 +114,15 @@ class GameSteps:
     def __len__(self) -> int:
         return len(self._live)
 
-    def stateless(self, body: bytes, reply: StepReply) -> None:
+    def stateless(self, policy: str, body: bytes, reply: StepReply) -> None:
         """Refused: experience belongs to a session."""
-        del body, reply
+        del policy, body, reply
         text = "this server trains: every request needs a session and step_kind (start, tick or stop)"
         raise Refusal(HTTPStatus.BAD_REQUEST, text)
 
-    def start(self, key: SessionKey, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - it may be empty
-        """An episode begins."""
+    def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:
+        """An episode begins. A run trains one policy, so its name does not count; the body may be empty."""
+        del policy, body
         self._check_running()
         if key in self._live:
             raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")

@@ -43,6 +43,24 @@ class RunPolicy(Policy):
         """Begin to act in so many lanes, without checks."""
         return _Lanes(self, Session(self._spec, self.spaces.action, np.arange(lanes)))
 
+    def answers(self, given: Mapping[str, Array]) -> Arrays:
+        """Everything that the policy answers greedily at the beginning of episodes: its outputs and the carry after.
+
+        Args:
+            given: the observation fields ``[n, ...]``.
+
+        Returns:
+            Name -> ``[n, ...]``; the action in the policy's units.
+        """
+        count = len(next(iter(given.values())))
+        session = Session(self._spec, self.spaces.action, np.arange(count))
+        action = self.spaces.action_spec()
+        widths = {"q": self.spaces.action.choices}
+        estimates = {name: np.zeros((count, *widths.get(name, ())), np.float32) for name in self._spec.outputs}
+        out: Arrays = {**estimates, "action": np.zeros((count, *action.shape), action.dtype)}
+        session.act(self.backend, {**given, "first": np.ones(count, np.bool_)}, out)
+        return {**out, **session.carry}
+
 
 class _Lanes:
     """An acting session together with its policy's backend."""

@@ -11,7 +11,7 @@ from penstock.serving.bundle import Port, Sample
 from penstock.serving.policy import Policy
 from penstock.types import Array, Arrays, Box, Composite, Leaf, Spaces
 
-__all__ = ["BATCHES", "Limits", "Report", "Verification", "compared", "latencies"]
+__all__ = ["BATCHES", "EXACT", "QUANTIZED", "Limits", "Report", "Verification", "compared", "latencies"]
 
 BATCHES = (1, 8, 64)
 """Rows of one call, for which the time is measured."""
@@ -27,6 +27,12 @@ class Limits:
     """Smallest share of rows with the same choice in every discrete element of the action."""
     error: float
     """Largest error of a number in the action, as a share of its range."""
+
+
+EXACT = Limits(1.0, 1e-4)
+"""What a graph in float32 must keep to."""
+QUANTIZED = Limits(0.99, 0.02)
+"""What a graph in int8 or fp16 must keep to."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
-"""A server in a thread of the test, with a small policy, on free ports of the loopback address."""
+"""A server in a thread of the test, with small policies, on free ports of the loopback address."""
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 
 import numpy as np
@@ -17,9 +19,12 @@ from penstock.errors import CheckpointError
 from penstock.inference import native, onnx
 from penstock.serving.policy import Policy
 from penstock.serving.run_policy import RunPolicy
+from penstock.serving.server.assembly import open_endpoint, start_engine
 from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.engines import OwnProcess
+from penstock.serving.server.endpoints import Endpoints
+from penstock.serving.server.engines import StartEngine
+from penstock.serving.server.follow import Follower
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.server import Certificate, Ports, Server
@@ -27,10 +32,11 @@ from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
 from penstock.serving.server.steps import PolicySteps
 from penstock.serving.server.tokens import Tokens
-from penstock.serving.server.workers import Workers
 from penstock.types import Array, Box, Composite, Discrete, Spaces
 
 FIRST = "update-00000007"
+TRAP, DEADLY = np.float32(0.5), np.float32(0.25)
+"""Observations that consist of these numbers make `Failing` fail."""
 DIAL = Box((2,), "float32", (-1.0,), (1.0,))
 BOX = Box((3,), "float32", (-1.0,), (1.0,))
 SPACES = {
@@ -65,6 +71,37 @@ class Slow:
         return session
 
 
+class Failing:
+    """A policy that raises an error when it sees `TRAP`. With `DEADLY` its process dies."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.spaces = policy.spaces
+        self.fields = policy.fields
+        self.batch = policy.batch
+
+    def session(self, lanes: int = 1):
+        session = self._policy.session(lanes)
+        answer = session.answer
+
+        def trapped(given):
+            if (given["obs"] == TRAP).all(axis=1).any():
+                raise RuntimeError("trapped")
+            if (given["obs"] == DEADLY).all(axis=1).any():
+                os._exit(1)
+            return answer(given)
+
+        session.answer = trapped
+        return session
+
+
+def spoilt(policy: RunPolicy) -> RunPolicy:
+    """The same policy with parameters that are NaN."""
+    state = init_state(policy.spaces, PPOConfig(hidden_sizes=(8,)), 1)
+    policy.backend.load({**state, "actor": np.full_like(state["actor"], np.nan)})
+    return policy
+
+
 def policy_of(kind: str, seed: int = 1) -> Policy:
     """A policy whose parameters are random, with actions that differ from observation to observation."""
     spaces = SPACES[kind]
@@ -79,14 +116,31 @@ def policy_of(kind: str, seed: int = 1) -> Policy:
 
 
 def load(run: str, checkpoint: str):
-    """What `Source` calls, also in worker processes: ``run`` is a kind, or ``slow:SECONDS:kind``."""
+    """What `Source` calls, also in worker processes: ``run`` is a kind, or ``slow:SECONDS:kind``.
+
+    Version 13 is damaged, 14 answers NaN, 15 fails when it sees `TRAP`, 16 has other spaces.
+    """
     assert checkpoint.startswith("update-")
     if run.startswith("slow:"):
         _, seconds, kind = run.split(":")
         return Slow(policy_of(kind), float(seconds))
-    if checkpoint == "update-00000013":
+    number = int(checkpoint[-2:])
+    if number == 13:
         raise CheckpointError("checkpoint 13 has been altered")
-    return policy_of(run, 1 if checkpoint == FIRST else int(checkpoint[-2:]))
+    found = policy_of(run, 1 if checkpoint == FIRST else number)
+    match number:
+        case 14:
+            return spoilt(found)
+        case 15:
+            return Failing(found)
+        case 16:
+            return policy_of("masked")
+    return found
+
+
+def source_of(kind: str) -> Source:
+    """Where the first version of a policy comes from."""
+    return Source.of_checkpoint("tests.serving.server.harness:load", kind, FIRST)
 
 
 @dataclass
@@ -95,6 +149,9 @@ class Running:
     tcp: int
     grpc: int | None
     endpoint: Endpoint
+    """The first policy, whose name is toy."""
+    endpoints: Endpoints
+    start: StartEngine
     server: Server
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
@@ -109,37 +166,39 @@ class Running:
 def serving(
     kind: str = "plain",
     *,
+    also: Mapping[str, str] | None = None,
     workers: int = 0,
     codec: str = "json",
     token: str | None = None,
+    admin_token: str | None = None,
     grpc: bool = False,
     certificate: Certificate | None = None,
     **limits: float,
 ) -> Iterator[Running]:
-    """Serve a policy for as long as the body runs."""
+    """Serve the policy toy, and others (name -> kind), for as long as the body runs."""
     ready = threading.Event()
     found: list[object] = []
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        source = Source.of_checkpoint("tests.serving.server.harness:load", kind, FIRST)
-        bounds, metrics, policy = Limits(**limits), Metrics(), source.policy()
-        endpoint = Endpoint("toy", policy, source.version, bounds, metrics=metrics, loop=loop)
-        metrics.endpoint = endpoint
+        bounds, metrics = Limits(**limits), Metrics()
+        start = partial(start_engine, workers=workers, limits=bounds)
+        kinds = {"toy": kind, **(also or {})}
+        opened = [await open_endpoint(name, source_of(one), bounds, start) for name, one in kinds.items()]
+        endpoints = metrics.endpoints = Endpoints(opened)
         tokens = Tokens(() if token is None else (token.encode(),))
-        if workers:
-            endpoint.engine = Workers(source, policy, workers, bounds, endpoint)
-            await endpoint.engine.start()
-        else:
-            endpoint.engine = OwnProcess(policy, source.version, bounds.max_batch, endpoint)
-        steps = PolicySteps(endpoint, CODECS[codec](endpoint))
-        service = Service(loop, steps, endpoint.engine.is_ready, bounds, tokens, metrics)
-        server = Server(service, endpoint, Ports("127.0.0.1", 0, 0, 0 if grpc else None), certificate)
+        administrators = None if admin_token is None else Tokens((admin_token.encode(),))
+        service = Service(
+            loop, PolicySteps(endpoints, CODECS[codec]), lambda: endpoints.is_ready, bounds, tokens, metrics
+        )
+        ports = Ports("127.0.0.1", 0, 0, 0 if grpc else None)
+        server = Server(service, endpoints, ports, certificate, administrators)
 
         def say(line: str) -> None:
-            ports = {part.split("://")[0].rstrip("s"): int(part.rpartition(":")[2]) for part in line.split()[5:]}
-            thread = threading.current_thread()
-            found.append(Running(ports["http"], ports["tcp"], ports.get("grpc"), endpoint, server, loop, thread))
+            places = (part.split("://") for part in line.split() if "://" in part)
+            found_ports = {scheme.rstrip("s"): int(place.rpartition(":")[2]) for scheme, place in places}
+            three = (found_ports["http"], found_ports["tcp"], found_ports.get("grpc"))
+            found.append(Running(*three, opened[0], endpoints, start, server, loop, threading.current_thread()))
             ready.set()
 
         await server.serve(say)
@@ -165,6 +224,42 @@ def serving(
     finally:
         if thread.is_alive():
             running.end()
+
+
+def call(server: Running, do: Callable[[], object]) -> object:
+    """Do something in the thread of the server."""
+
+    async def done() -> object:
+        return do()
+
+    return asyncio.run_coroutine_threadsafe(done(), server.loop).result(60.0)
+
+
+class Run:
+    """A run that trains: its newest checkpoint is what the test says."""
+
+    def __init__(self, server: Running, kind: str = "plain", share: float | None = None) -> None:
+        self.newest = FIRST
+        self._kind = kind
+        self._server = server
+        endpoint = server.endpoint
+
+        def introduce(version) -> None:
+            if share is None:
+                endpoint.switch(version)
+            else:
+                endpoint.begin_canary(version, share)
+
+        self._follower = Follower(endpoint, self._source, server.start, introduce)
+
+    def publish(self, version: int) -> None:
+        """Let the server see a checkpoint. The version before is let go first, as time would do it."""
+        self.newest = f"update-{version:08d}"
+        call(self._server, self._server.endpoint.sweep)
+        asyncio.run_coroutine_threadsafe(self._follower.look(), self._server.loop).result(60.0)
+
+    def _source(self) -> Source:
+        return Source.of_checkpoint("tests.serving.server.harness:load", self._kind, self.newest)
 
 
 REQUEST, REPLY = Struct("!6q"), Struct("!3q")
@@ -260,13 +355,16 @@ def observations(count: int, seed: int = 0) -> Array:
 
 __all__ = [
     "Game",
+    "Run",
     "Running",
     "SecondGame",
     "Slow",
+    "call",
     "frame",
     "load",
     "observations",
     "policy_of",
     "second_frame",
     "serving",
+    "source_of",
 ]

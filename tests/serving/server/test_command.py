@@ -29,6 +29,7 @@ SMALL = {
     "num_steps": 32,
     "mini_batch_size": 64,
     "timesteps": 256,
+    "save_interval": 1,
     "eval_episodes": 1,
 }
 MEMORY = {"env": "tests.environments:BlinkEnv", "model": "lstm", "memory_size": 8}
@@ -65,7 +66,7 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(run: Path, *arguments: str) -> Iterator[Served]:
+def served(run: Path | str, *arguments: str) -> Iterator[Served]:
     command = [sys.executable, "-m", "penstock", "serve", str(run), "--port", "0", "--tcp_port", "0", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -241,6 +242,12 @@ def test_mistakes_are_one_line(runs, certificate, tmp_path, capsys) -> None:
             ([run, "--host", "0.0.0.0"], 2, "can be reached from other machines"),
             ([run, "--codec", "pickle"], 2, "--codec"),
             ([run, "--access_log", str(tmp_path / "no" / "log")], 2, "cannot be written"),
+            ([f"a={run}", f"a={run}"], 2, "two policies have the name a"),
+            (["a=no_such_run", f"b={run}"], 2, "there is no run no_such_run"),
+            ([run, "--canary", "0.1"], 2, "give --follow as well"),
+            ([run, "--follow", "--checkpoint", "1"], 2, "leave out --checkpoint 1, or give --canary"),
+            ([run, "--follow", "--canary", "2"], 2, "--canary"),
+            ([run, "--admin_token_file", str(tmp_path / "empty")], 2, "--admin_token_file"),
         ]
         for arguments, code, text in cases:
             assert main(["serve", *arguments]) == code, arguments
@@ -248,6 +255,44 @@ def test_mistakes_are_one_line(runs, certificate, tmp_path, capsys) -> None:
             assert text in said
             assert said.count("\n") == 1, said
             assert said.startswith("penstock: error: ")
+
+
+def test_two_policies_have_a_name_each(runs) -> None:
+    with served(f"swing={runs['plain']}", f"blink={runs['memory']}", "--workers", "1") as server:
+        assert server.line.startswith("serving swing, version 2; blink, version 2, at http://")
+        for name in ("swing", "blink"):
+            assert json.loads(server.get(f"/v2/models/{name}")[1])["versions"] == ["2"]
+        with Game(server.ports["tcp"]) as game:
+            assert game.ask("s", "start") == b"{}"
+            assert "action" in json.loads(game.ask("s", "tick", b'{"obs": [0.1, 0.2, 0.3]}'))
+            assert game.ask("b", "start", key="policy=blink") == b"{}"
+            assert "action" in json.loads(game.ask("b", "tick", b'{"obs": [1.0, 0.0]}'))
+
+
+def test_a_newer_checkpoint_is_a_canary_until_it_is_promoted(runs, tmp_path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("secret\n")
+    settings = ("--checkpoint", "1", "--follow", "--canary", "1", "--admin_token_file", str(tokens))
+    with served(runs["plain"], *settings) as server:
+        assert server.line.startswith("serving policy, version 1, at ")
+        found: list[str] = []
+        while found != ["1", "2"]:
+            time.sleep(0.05)
+            found = json.loads(server.get("/v2/models/policy")[1])["versions"]
+        connection = http.client.HTTPConnection("127.0.0.1", server.ports["http"], timeout=20.0)
+        connection.request("POST", "/admin/policies/policy/promote", b"", {"Authorization": "Bearer secret"})
+        reply = connection.getresponse()
+        assert (reply.status, json.loads(reply.read())["name"]) == (200, "policy")
+        assert 'penstock_policy_version{policy="policy"} 2.0' in server.get("/metrics")[1].decode()
+
+
+def test_a_bundle_that_is_exported_again_takes_over(runs, tmp_path) -> None:
+    folder = penstock.export(runs["plain"], tmp_path / "policy", checkpoint="1", observations=16)
+    with served(folder, "--follow") as server:
+        assert server.line.startswith("serving policy, version 1, at ")
+        penstock.export(runs["plain"], folder, checkpoint="2", observations=16)
+        while json.loads(server.get("/v2/models/policy")[1])["versions"] != ["2"]:
+            time.sleep(0.05)
 
 
 def test_nothing_of_torch_is_imported(runs) -> None:

@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.config.commands import ServeOptions
 from penstock.config.flags import options_from_arguments
-from penstock.serving.server.metrics import Metrics
 from tests.serving.server.harness import serving
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -21,7 +20,6 @@ def test_the_dashboard_names_only_metrics_that_exist() -> None:
     with serving() as server:
         metrics = server.server._service.metrics
         metrics.request("gamecore-tcp", 200, 0.001)
-        metrics.batch(1)
         page, _ = metrics.page("text/plain")
     exist = {sample.name for family in text_string_to_metric_families(page.decode()) for sample in family.samples}
     board = json.loads((DEPLOY / "grafana.json").read_text())
@@ -36,15 +34,16 @@ def test_the_dashboard_names_only_metrics_that_exist() -> None:
 
 
 def test_a_histogram_counts_as_prometheus_does() -> None:
-    metrics = Metrics()
-    for rows in (1, 2, 2, 3, 2000):
-        metrics.batch(rows)
-    page = metrics.page("text/plain")[0].decode()
-    buckets = dict(re.findall(r'penstock_batch_rows_bucket\{le="([^"]+)"\} (\S+)', page))
+    with serving() as server:
+        for rows in (1, 2, 2, 3, 2000):
+            server.endpoint.stable.batch_rows.add(rows)
+        page = server.server._service.metrics.page("text/plain")[0].decode()
+    found = re.findall(r'penstock_batch_rows_bucket\{le="([^"]+)",policy="toy",version="7"\} (\S+)', page)
+    buckets = dict(found)
     assert (buckets["1.0"], buckets["2.0"], buckets["4.0"], buckets["1024.0"], buckets["+Inf"]) == (
         *("1.0", "3.0", "4.0", "4.0", "5.0"),
     )
-    assert "penstock_batch_rows_sum 2008.0" in page
+    assert 'penstock_batch_rows_sum{policy="toy",version="7"} 2008.0' in page
 
 
 @pytest.mark.parametrize("file", ["unit", "container"])
@@ -54,7 +53,7 @@ def test_the_commands_have_flags_that_exist(file: str) -> None:
         unit.optionxform = str
         unit.read(DEPLOY / "penstock-serve.service")
         words = shlex.split(unit["Service"]["ExecStart"])
-        assert float(unit["Service"]["TimeoutStopSec"]) > ServeOptions(policy="x").grace_seconds
+        assert float(unit["Service"]["TimeoutStopSec"]) > ServeOptions(policies=("x",)).grace_seconds
     else:
         lines = (DEPLOY / "Containerfile").read_text()
         listed = re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", lines, re.MULTILINE)

@@ -14,7 +14,7 @@ from tests.serving.server.harness import Game, Running, observations, policy_of,
 
 
 def pids(server: Running) -> list[int]:
-    return [worker.process.pid for worker in server.endpoint.engine._workers]
+    return [worker.process.pid for worker in server.endpoint.stable.engine._workers]
 
 
 def tick(obs) -> bytes:
@@ -77,7 +77,7 @@ def test_kill_9_of_workers_under_load_loses_nothing(kind: str) -> None:
         for thread in threads:
             thread.join()
         assert killed >= 1
-        assert server.endpoint.engine.restarts >= killed
+        assert server.endpoint.restarts >= killed
         assert server.endpoint.is_idle
     for number in range(sessions):
         alone = policy_of("memory" if memory else "plain").session(1)
@@ -94,7 +94,7 @@ def test_a_worker_that_hangs_is_killed_and_its_batch_refused_or_answered() -> No
         connection.request("POST", "/step", tick(observations(1)[0]))
         assert connection.getresponse().status in {200, 503}
         for _ in range(600):
-            if server.endpoint.engine.is_ready():
+            if server.endpoint.stable.engine.is_ready():
                 break
             time.sleep(0.05)
         assert pids(server) != [pid]
@@ -112,7 +112,7 @@ def test_without_a_worker_the_server_is_not_ready() -> None:
             connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=30.0)
             connection.request("GET", "/v2/health/ready")
             statuses.add(connection.getresponse().status)
-            if statuses == {200, 503} and server.endpoint.engine.is_ready():
+            if statuses == {200, 503} and server.endpoint.stable.engine.is_ready():
                 break
             time.sleep(0.02)
         assert statuses == {200, 503}

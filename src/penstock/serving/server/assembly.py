@@ -1,21 +1,29 @@
 """Puts a server together from the options of ``penstock serve``, and runs it."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import uvloop
 
 from penstock.config.commands import ServeOptions
 from penstock.experiments.best import find_checkpoint
+from penstock.serving.server.acceptance import accepted
 from penstock.serving.server.access_log import AccessLog
+from penstock.serving.server.answering import ServedPolicy
 from penstock.serving.server.codecs import CODECS
+from penstock.serving.server.copies import BundleCopies
 from penstock.serving.server.endpoint import Endpoint
-from penstock.serving.server.engines import Engine, OwnProcess
+from penstock.serving.server.endpoints import Endpoints
+from penstock.serving.server.engines import Engine, OwnProcess, Returns, StartEngine
 from penstock.serving.server.follow import Follower
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
@@ -24,12 +32,20 @@ from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
 from penstock.serving.server.steps import PolicySteps
 from penstock.serving.server.tokens import Tokens
+from penstock.serving.server.versions import Version
 from penstock.serving.server.workers import Workers
 
-__all__ = ["Assembly"]
+__all__ = ["Assembly", "open_endpoint", "start_engine"]
 
 
 _LINES_A_SECOND = 20
+
+
+class _Origin(NamedTuple):
+    """Where the versions of one policy come from."""
+
+    first: Source
+    newest: Callable[[], Source]
 
 
 class Assembly:
@@ -37,12 +53,12 @@ class Assembly:
 
     Args:
         options: of the command line, which fit together.
-        source: of the policy that is served first.
+        sources: of the policies, by the names under which they are served.
     """
 
-    def __init__(self, options: ServeOptions, source: Source) -> None:
+    def __init__(self, options: ServeOptions, sources: Mapping[str, Source]) -> None:
         self._options = options
-        self._source = source
+        self._sources = sources
 
     def run(self, say: Callable[[str], object]) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -53,46 +69,104 @@ class Assembly:
         """
         logging.basicConfig(stream=sys.stderr, format="penstock serve: %(message)s", level=logging.WARNING)
         logging.getLogger("penstock.serve").addFilter(AtMost(_LINES_A_SECOND))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve(say))
+        with contextlib.ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            origins = {name: self._origin(source, stack) for name, source in self._sources.items()}
+            runner.run(self._serve(say, origins))
 
-    async def _serve(self, say: Callable[[str], object]) -> None:
+    async def _serve(self, say: Callable[[str], object], origins: Mapping[str, _Origin]) -> None:
         options = self._options
-        tokens = Tokens.read(options.token_file)
+        tokens = Tokens.read(options.token_file, "--token_file")
+        flag = "--admin_token_file"
+        administrators = None if options.admin_token_file is None else Tokens.read(options.admin_token_file, flag)
         ports = Ports(options.host, options.port, options.tcp_port, options.grpc_port)
         loop = asyncio.get_running_loop()
-        policy, version = self._source.policy(), self._source.version
         limits, metrics = limits_of(options), Metrics()
-        endpoint = Endpoint(options.name, policy, version, limits, metrics=metrics, loop=loop)
-        metrics.endpoint = endpoint
-        codec = CODECS[options.codec](endpoint)
         access_log = None if options.access_log is None else AccessLog(options.access_log)
-        endpoint.engine = await self._engine(endpoint, limits)
-        steps = PolicySteps(endpoint, codec)
-        service = Service(loop, steps, endpoint.engine.is_ready, limits, tokens, metrics, access_log)
-        server = Server(service, endpoint, ports, _certificate(options))
+        start = partial(start_engine, workers=options.workers, limits=limits)
+        endpoints = metrics.endpoints = Endpoints(await _opened(origins, limits, start))
+        steps = PolicySteps(endpoints, CODECS[options.codec])
+        service = Service(loop, steps, lambda: endpoints.is_ready, limits, tokens, metrics, access_log)
+        server = Server(service, endpoints, ports, _certificate(options), administrators)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.end)
         # What exists by now stays: the garbage collector need not look at it in the middle of a request.
         gc.freeze()
-        following = loop.create_task(self._follow(endpoint)) if options.follow else None
+        following = [
+            loop.create_task(self._follow(endpoint, origins[endpoint.name], start))
+            for endpoint in endpoints
+            if options.follow
+        ]
         try:
             await server.serve(say)
         finally:
-            if following is not None:
-                following.cancel()
+            for task in following:
+                task.cancel()
             gc.unfreeze()
 
-    async def _follow(self, endpoint: Endpoint) -> None:
-        run = Path(self._source.path)
-        await Follower(endpoint, self._source, lambda: find_checkpoint(run).name).run()
+    async def _follow(self, endpoint: Endpoint, origin: _Origin, start: StartEngine) -> None:
+        share = self._options.canary
+        introduce: Callable[[Version], None] = endpoint.switch
+        if share is not None:
+            introduce = partial(endpoint.begin_canary, share=share)
+        await Follower(endpoint, origin.newest, start, introduce).run()
 
-    async def _engine(self, endpoint: Endpoint, limits: Limits) -> Engine:
-        if self._options.workers == 0:
-            return OwnProcess(endpoint.policy, endpoint.version, limits.max_batch, endpoint)
-        workers = Workers(self._source, endpoint.policy, self._options.workers, limits, endpoint)
-        await workers.start()
-        return workers
+    def _origin(self, source: Source, stack: contextlib.ExitStack) -> _Origin:
+        if source.checkpoint is not None or not self._options.follow:
+            return _Origin(source, partial(_newest_checkpoint, source))
+        folder = stack.enter_context(TemporaryDirectory(prefix="penstock-serve-"))
+        copies = BundleCopies(source.loader, Path(source.path), Path(folder))
+        return _Origin(copies.newest(), copies.newest)
+
+
+def _newest_checkpoint(source: Source) -> Source:
+    return Source.of_checkpoint(source.loader, source.path, find_checkpoint(Path(source.path)).name)
+
+
+async def _opened(origins: Mapping[str, _Origin], limits: Limits, start: StartEngine) -> list[Endpoint]:
+    opened: list[Endpoint] = []
+    try:
+        for name, origin in origins.items():
+            opened.append(await open_endpoint(name, origin.first, limits, start))
+    except BaseException:
+        await asyncio.gather(*(endpoint.close() for endpoint in opened))
+        raise
+    return opened
+
+
+async def open_endpoint(name: str, source: Source, limits: Limits, start: StartEngine) -> Endpoint:
+    """An endpoint that is able to answer.
+
+    Args:
+        name: of the policy, for clients.
+        source: of its first version.
+        limits: of the server.
+        start: starts the engine.
+
+    Raises:
+        UsageError: the policy cannot be used, or its answers are not as they must be.
+        ResourceError: a worker process ended before it was ready.
+    """
+    policy = accepted(source)
+    endpoint = Endpoint(name, policy, limits, loop=asyncio.get_running_loop())
+    version = endpoint.made(source.version, policy)
+    version.engine = await start(source, policy, version)
+    endpoint.begin(version)
+    return endpoint
+
+
+async def start_engine(
+    source: Source, policy: ServedPolicy, returns: Returns, *, workers: int, limits: Limits
+) -> Engine:
+    """The engine of one version: so many worker processes, or the process that owns the sockets.
+
+    Raises:
+        ResourceError: a worker process ended before it was ready.
+    """
+    if workers == 0:
+        return OwnProcess(policy, limits.max_batch, returns)
+    engine = Workers(source, policy, workers, limits, returns)
+    await engine.start()
+    return engine
 
 
 class AtMost(logging.Filter):

@@ -97,6 +97,13 @@ class Batcher:
         self.rows += sum(ask.count for ask in asks)
         self._look_in_time()
 
+    def take_all(self) -> list[Ask]:
+        """Take all questions away that wait."""
+        asks = list(self._queue)
+        self._queue.clear()
+        self.rows = 0
+        return asks
+
     def look(self) -> None:
         """Let batches leave, as far as somebody is free. Called when that may have changed."""
         self._soon = None

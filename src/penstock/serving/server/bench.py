@@ -169,17 +169,20 @@ class _Client(asyncio.Protocol):
 
 def _tcp_frame(session: bytes, kind: bytes, body: bytes, load: Load) -> bytes:
     token = load.token.encode()
-    head = _REQUEST.pack(len(session), len(kind), 0, len(token), len(body), 1)
-    return b"".join((head, session, kind, token, body))
+    key = f"policy={load.policy}".encode() if kind == b"start" else b""
+    head = _REQUEST.pack(len(session), len(kind), len(key), len(token), len(body), 1)
+    return b"".join((head, session, kind, key, token, body))
 
 
 def _http_frame(session: bytes, kind: bytes, body: bytes, load: Load) -> bytes:
+    named = (b"policy: " + load.policy.encode(),) if kind == b"start" else ()
     lines = (
         b"POST /step HTTP/1.1",
         b"host: bench",
         b"session: " + session,
         b"step_kind: " + kind,
         b"token: " + load.token.encode(),
+        *named,
         b"content-length: " + str(len(body)).encode(),
         b"",
         body,

@@ -2,13 +2,15 @@
 
 import importlib.util
 import ipaddress
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.config.commands import BenchServeOptions, ServeOptions
+from penstock.config.commands import NAME_PATTERN, BenchServeOptions, ServeOptions
 from penstock.errors import ConfigError
 from penstock.experiments.best import find_checkpoint
+from penstock.experiments.run_folder import RunFolder
 from penstock.registry import load
 from penstock.serving.bundle import is_bundle, read_bundle
 from penstock.serving.server.source import Source
@@ -18,32 +20,62 @@ if TYPE_CHECKING:
     from penstock.serving.server.assembly import Assembly
     from penstock.serving.server.bench import Load, Measured
 
-__all__ = ["bench", "is_loopback", "serve"]
+__all__ = ["bench", "is_loopback", "named", "serve"]
 
 _PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
 
 
-def serve(options: ServeOptions, folder: Path, loader: str, say: Callable[[str], object]) -> None:
-    """Serve a policy until SIGTERM or Ctrl-C.
+def serve(options: ServeOptions, loader: str, say: Callable[[str], object]) -> None:
+    """Serve policies until SIGTERM or Ctrl-C.
 
     Args:
         options: of the command line.
-        folder: of the run or of the bundle.
-        loader: ``module:function`` that loads its policy.
+        loader: ``module:function`` that loads a policy.
         say: is told where the server listens, in one line.
 
     Raises:
-        UsageError: an option, the run, the bundle or a file cannot be used.
+        UsageError: an option, a run, a bundle or a file cannot be used.
         ResourceError: a port cannot be used.
     """
     _check_installed((*_PACKAGES, "grpc") if options.grpc_port is not None else _PACKAGES)
     _check_together(options)
-    if is_bundle(folder):
-        source = Source(loader, str(folder), None, _version_of_bundle(folder, options))
-    else:
-        source = Source.of_checkpoint(loader, str(folder), find_checkpoint(folder, options.checkpoint).name)
+    sources = {name: _source(place, options, loader) for name, place in named(options.policies, options.name).items()}
     assembly: type[Assembly] = load("penstock.serving.server.assembly:Assembly")
-    assembly(options, source).run(say)
+    assembly(options, sources).run(say)
+
+
+def named(policies: Sequence[str], name: str) -> dict[str, str]:
+    """The runs and bundles of a command line, by the names of the policies, in their order.
+
+    Args:
+        policies: ``NAME=PLACE``, or ``PLACE`` alone. ``./a=b`` is a place, because no name has a slash.
+        name: of a policy without one.
+
+    Raises:
+        ConfigError: two have the same name, or none needs ``name``.
+    """
+    found: dict[str, str] = {}
+    is_used = False
+    for given in policies:
+        before, equals, after = given.partition("=")
+        has_name = bool(equals and after) and re.fullmatch(NAME_PATTERN, before) is not None
+        own, place = (before, after) if has_name else (name, given)
+        is_used = is_used or not has_name
+        if own in found:
+            raise ConfigError(f"two policies have the name {own}: {found[own]} and {place}; write NAME={place}")
+        found[own] = place
+    if not is_used and name != ServeOptions.name:
+        raise ConfigError(f"--name {name} is for a policy without a name, and each has one; leave it out")
+    return found
+
+
+def _source(place: str, options: ServeOptions, loader: str) -> Source:
+    """Where a policy comes from: the folder of a bundle, or a run as `RunFolder.find` finds it."""
+    folder = Path(place)
+    if is_bundle(folder):
+        return Source(loader, str(folder), None, _version_of_bundle(folder, options))
+    folder = RunFolder.find(place, options.log_dir).path
+    return Source.of_checkpoint(loader, str(folder), find_checkpoint(folder, options.checkpoint).name)
 
 
 def bench(options: BenchServeOptions) -> str:
@@ -54,7 +86,7 @@ def bench(options: BenchServeOptions) -> str:
         ResourceError: the server cannot be reached.
     """
     _check_installed(_PACKAGES)
-    token = "" if options.token_file is None else Tokens.read(options.token_file).first
+    token = "" if options.token_file is None else Tokens.read(options.token_file, "--token_file").first
     load_type: type[Load] = load("penstock.serving.server.bench:Load")
     found: Measured = load("penstock.serving.server.bench:measure")(
         load_type(options.url, options.policy, options.clients, options.seconds, options.tcp_port, options.codec, token)
@@ -71,15 +103,18 @@ def _check_installed(packages: tuple[str, ...]) -> None:
 
 def _version_of_bundle(folder: Path, options: ServeOptions) -> int:
     """The update of the checkpoint that the bundle was exported from."""
-    for name, given in (("checkpoint", options.checkpoint is not None), ("follow", options.follow)):
-        if given:
-            raise ConfigError(f"--{name} is for runs, and {folder} is a bundle, which holds one checkpoint only")
+    if options.checkpoint is not None:
+        raise ConfigError(f"--checkpoint is for runs, and {folder} is a bundle, which holds one checkpoint only")
     return int(read_bundle(folder).facts.run["update"])
 
 
 def _check_together(options: ServeOptions) -> None:
-    if options.follow and options.checkpoint not in {None, "latest"}:
-        raise ConfigError(f"--follow serves the newest checkpoint; leave out --checkpoint {options.checkpoint}")
+    if options.canary is not None and not options.follow:
+        raise ConfigError(f"--canary {options.canary:g} is for newer checkpoints; give --follow as well")
+    if options.follow and options.canary is None and options.checkpoint not in {None, "latest"}:
+        raise ConfigError(
+            f"--follow serves the newest checkpoint; leave out --checkpoint {options.checkpoint}, or give --canary"
+        )
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls_cert and --tls_key belong together; give both, or neither")
     if options.max_queue < options.max_batch:

@@ -1,34 +1,35 @@
 """What answers batches: the contract, and the engine that answers in the server's own process."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from penstock.serving.server.answering import Answer, Answerer, Questions, ServedPolicy
 from penstock.serving.server.batcher import Ask
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.source import Source
 
-__all__ = ["Batch", "Engine", "OwnProcess", "Returns"]
+__all__ = ["Batch", "Engine", "OwnProcess", "Returns", "StartEngine"]
 
 log = logging.getLogger("penstock.serve")
 
 
 class Batch:
-    """Questions that left the queue together."""
+    """Questions that left the queue together, at the time ``since`` of `time.perf_counter`."""
 
-    __slots__ = ("asks", "questions")
+    __slots__ = ("asks", "questions", "since")
 
-    def __init__(self, asks: list[Ask], questions: Questions) -> None:
+    def __init__(self, asks: list[Ask], questions: Questions, since: float) -> None:
         self.asks = asks
         self.questions = questions
+        self.since = since
 
 
 class Returns(Protocol):
     """What an engine calls once a batch is done. Each batch comes back by one of these calls, once."""
 
-    def answered(self, batch: Batch, answer: Answer, version: int) -> None:
+    def answered(self, batch: Batch, answer: Answer) -> None:
         """The answer of a batch. Its arrays are valid during the call."""
         ...
 
@@ -46,7 +47,7 @@ class Returns(Protocol):
 
 
 class Engine(Protocol):
-    """Answers batches."""
+    """Answers batches with one version of a policy."""
 
     restarts: int
     """How often a worker was started again."""
@@ -67,18 +68,14 @@ class Engine(Protocol):
         """Look after what may hang. Called several times a second."""
         ...
 
-    async def switch(self, source: Source, policy: ServedPolicy) -> None:
-        """Answer with another policy of the same form, from one batch to the next. Returns once that is done.
-
-        Args:
-            source: of the policy.
-            policy: loaded from it.
-        """
-        ...
-
     async def close(self) -> None:
         """End what it has started."""
         ...
+
+
+StartEngine: TypeAlias = Callable[[Source, ServedPolicy, Returns], Awaitable[Engine]]
+"""Starts an engine: where its policy comes from, the same policy loaded, and what gets the answers. May raise
+`penstock.errors.PenstockError`."""
 
 
 class OwnProcess:
@@ -86,27 +83,17 @@ class OwnProcess:
 
     Args:
         policy: answers.
-        version: of the policy.
         max_batch: rows of the largest batch.
         returns: gets the answers.
     """
 
     restarts = 0
 
-    def __init__(self, policy: ServedPolicy, version: int, max_batch: int, returns: Returns) -> None:
-        self._max_batch = max_batch
-        self._returns = returns
-        self._use(policy, version)
-
-    async def switch(self, source: Source, policy: ServedPolicy) -> None:
-        """Answer with this policy from the next batch on."""
-        self._use(policy, source.version)
-
-    def _use(self, policy: ServedPolicy, version: int) -> None:
-        answerer = Answerer(policy, self._max_batch)
+    def __init__(self, policy: ServedPolicy, max_batch: int, returns: Returns) -> None:
+        answerer = Answerer(policy, max_batch)
         answerer.warm_up()
         self._answer: Callable[[Questions], Answer] = answerer.answer
-        self._version = version
+        self._returns = returns
 
     def is_free(self) -> bool:
         """True: it answers at once."""
@@ -124,7 +111,7 @@ class OwnProcess:
             log.exception("the policy failed for a batch of %d rows", len(batch.questions.first))
             self._returns.refused(batch, Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the policy failed"))
         else:
-            self._returns.answered(batch, answer, self._version)
+            self._returns.answered(batch, answer)
 
     def check(self, now: float) -> None:
         """Nothing of it hangs by itself."""

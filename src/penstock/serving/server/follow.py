@@ -1,12 +1,15 @@
-"""Follower: lets an endpoint go on with the newest checkpoint of its run, while that trains."""
+"""Follower: lets an endpoint go on with the newest checkpoint of its run, or with what is exported into its bundle."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 
 from penstock.errors import PenstockError
+from penstock.serving.server.acceptance import accepted
 from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.engines import StartEngine
 from penstock.serving.server.source import Source
+from penstock.serving.server.versions import Version
 
 __all__ = ["Follower"]
 
@@ -16,40 +19,70 @@ _LOOK_SECONDS = 1.0
 
 
 class Follower:
-    """Looks for a newer checkpoint once a second. One that is damaged is left out, and the present one goes on.
+    """Looks for a newer version once a second. One that cannot be used is left out, and the present one goes on.
 
-    1. The checkpoint is verified and loaded beside the present policy, in a thread.
-    2. The engine is switched between two batches. No request waits for it, and sessions keep their memory.
+    1. The version is verified, loaded and tried beside the present policy, in a thread.
+    2. Its engine is started. No request waits for it.
+    3. It is introduced: it answers everything, or a share.
+
+    A version is tried once. While two versions are loaded, no third one is.
 
     Args:
-        endpoint: is switched.
-        source: of the present policy.
-        newest: the name of the newest checkpoint.
+        endpoint: gets the newer versions.
+        newest: where the newest version comes from. Called in a thread.
+        start_engine: starts the engine of a version.
+        introduce: lets a version answer: `Endpoint.switch`, or `Endpoint.begin_canary` with a share.
     """
 
-    def __init__(self, endpoint: Endpoint, source: Source, newest: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        newest: Callable[[], Source],
+        start_engine: StartEngine,
+        introduce: Callable[[Version], None],
+    ) -> None:
         self._endpoint = endpoint
-        self._source = source
         self._newest = newest
-        self._refused = -1
-        """The version of a checkpoint that could not be used."""
+        self._start_engine = start_engine
+        self._introduce = introduce
+        self._tried = endpoint.stable.number
+        """The newest version that was taken or refused."""
+        self._said = ""
 
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # the present version answers on, and a newer one may be good
+                log.exception("%s: a newer version cannot be used", self._endpoint.name)
 
     async def look(self) -> None:
-        """Switch, if there is a newer checkpoint."""
-        found = Source.of_checkpoint(self._source.loader, self._source.path, self._newest())
-        if found.version <= max(self._source.version, self._refused):
+        """Take the newest version, if it was not tried yet."""
+        if len(self._endpoint.versions) > 1:
             return
         try:
-            policy = await asyncio.to_thread(found.policy)
+            found = await asyncio.to_thread(self._newest)
         except PenstockError as error:
-            log.warning("version %d goes on: %s", self._source.version, error)
-            self._refused = found.version
+            self._say_once(str(error))
             return
-        await self._endpoint.switch(found, policy)
-        self._source = found
+        if found.version <= self._tried:
+            return
+        self._tried = found.version
+        try:
+            policy = await asyncio.to_thread(accepted, found)
+            version = self._endpoint.made(found.version, policy)
+            version.engine = await self._start_engine(found, policy, version)
+        except PenstockError as error:
+            self._endpoint.refused += 1
+            self._say_once(str(error))
+        else:
+            self._introduce(version)
+
+    def _say_once(self, why: str) -> None:
+        """Log why the present version goes on. The same reason is not said every second."""
+        if why != self._said:
+            self._said = why
+            endpoint = self._endpoint
+            log.warning("%s: version %d goes on: %s", endpoint.name, endpoint.stable.number, " ".join(why.split()))

@@ -41,6 +41,8 @@ class Request(NamedTuple):
     """As its encoding has it."""
     token: bytes | None
     """``None``: the greeting of the connection held the token."""
+    key: bytes = b""
+    """Version 1 only."""
     encoding: int = Encoding.PLAIN
     base: int = 0
     """Of a delta: the id of the request whose body it refers to."""
@@ -49,6 +51,7 @@ class Request(NamedTuple):
 class Greeting(NamedTuple):
     """What a client says first in version 2."""
 
+    key: bytes
     token: bytes
     end: int
     """Where the first request begins."""
@@ -108,8 +111,8 @@ class FirstFraming:
         for size in sizes:
             parts.append(bytes(buffer[start : start + size]))
             start += size
-        session, kind, _, token, body = parts
-        return Request(time, session, kind, body, token)
+        session, kind, key, token, body = parts
+        return Request(time, session, kind, body, token, key)
 
     def answer(self, request: Request, body: bytes) -> bytes:
         """See `Framing`."""
@@ -151,7 +154,7 @@ class SecondFraming:
         start += REQUEST.size
         name = bytes(buffer[start : start + session])
         start += session
-        return Request(number, name, KINDS[kind], bytes(buffer[start : start + body]), None, encoding, base)
+        return Request(number, name, KINDS[kind], bytes(buffer[start : start + body]), None, b"", encoding, base)
 
     def answer(self, request: Request, body: bytes) -> bytes:
         """See `Framing`."""
@@ -187,7 +190,7 @@ def read_greeting(buffer: bytearray) -> Greeting | None:
     start = GREETING.size + key
     if len(buffer) < start + token:
         return None
-    return Greeting(bytes(buffer[start : start + token]), start + token)
+    return Greeting(bytes(buffer[GREETING.size : start]), bytes(buffer[start : start + token]), start + token)
 
 
 def welcome(status: HTTPStatus, text: str) -> bytes:

@@ -13,10 +13,11 @@ import numpy as np
 from penstock import __version__
 from penstock.serving.server.codecs import by_name
 from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.refusal import Refusal
 from penstock.types import Array, Arrays, Composite
 
-__all__ = ["DATATYPES", "Inference", "Model", "Outcome", "Tensor", "server_metadata"]
+__all__ = ["DATATYPES", "Inference", "Model", "Models", "Outcome", "Tensor", "server_metadata"]
 
 DATATYPES: Mapping[str, str] = {
     "bool": "BOOL",
@@ -63,6 +64,8 @@ class Inference(NamedTuple):
     outputs: Sequence[str]
     """Names of wanted outputs; empty: all."""
     parameters: Mapping[str, object]
+    version: str
+    """The wanted one; empty: any."""
 
 
 class Outcome(NamedTuple):
@@ -75,22 +78,27 @@ class Outcome(NamedTuple):
 class _Asker:
     """Waits for the answer to one request."""
 
-    __slots__ = ("_answered", "_model", "_outputs", "_refused")
+    __slots__ = ("_answered", "_inference", "_model", "_refused")
 
     def __init__(
         self,
         model: "Model",
-        outputs: Sequence[str],
+        inference: Inference,
         answered: Callable[[Outcome], None],
         refused: Callable[[Refusal], None],
     ) -> None:
         self._model = model
-        self._outputs = outputs
+        self._inference = inference
         self._answered = answered
         self._refused = refused
 
     def answered(self, action: Array, version: int) -> None:
-        self._answered(Outcome(self._model.outputs_of(action, self._outputs), version))
+        wanted = self._inference.version
+        if wanted and wanted != str(version):
+            text = f"version {wanted} was rolled back; version {version} answers for it"
+            self._refused(Refusal(HTTPStatus.NOT_FOUND, text))
+        else:
+            self._answered(Outcome(self._model.outputs_of(action, self._inference.outputs), version))
 
     def refused(self, refusal: Refusal) -> None:
         self._refused(refusal)
@@ -100,12 +108,13 @@ class Model:
     """An endpoint as a v2 model.
 
     Attributes:
+        endpoint: as given.
         inputs: the observation fields by name; the action mask is ``action_mask``.
         outputs: ``action``; for Dict and Tuple actions one output for each part, ``action.<path>``.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self.name = endpoint.name
         spaces = endpoint.policy.spaces
         self._mask = spaces.mask
@@ -121,34 +130,14 @@ class Model:
         )
         self._output_names = frozenset(tensor.name for tensor in self.outputs)
 
-    @property
-    def version(self) -> str:
-        """The version that is served."""
-        return str(self._endpoint.version)
-
-    def check(self, name: str, version: str) -> None:
-        """Check that a request names this model.
-
-        Args:
-            name: the model's.
-            version: empty for any.
-
-        Raises:
-            Refusal: it is unknown here (404).
-        """
-        if name != self.name:
-            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no model {name[:80]!r}; this server has {self.name!r}")
-        if version not in {"", self.version}:
-            text = f"model {name!r} has no version {version[:40]!r}; it is at version {self.version}"
-            raise Refusal(HTTPStatus.NOT_FOUND, text)
-
     def metadata(self) -> dict[str, Any]:
         """What ``GET /v2/models/NAME`` says."""
         tensors = {
             kind: [{"name": one.name, "datatype": one.datatype, "shape": list(one.shape)} for one in found]
             for kind, found in (("inputs", self.inputs), ("outputs", self.outputs))
         }
-        return {"name": self.name, "versions": [self.version], "platform": "penstock", **tensors}
+        versions = [number for number, version in self.endpoint.versions.items() if not version.is_retired]
+        return {"name": self.name, "versions": versions, "platform": "penstock", **tensors}
 
     def read(self, name: str, datatype: str, shape: Sequence[object], data: object) -> Array:
         """An input tensor of a request.
@@ -201,53 +190,76 @@ class Model:
             raise _bad(f"input {missing[0]} is missing")
         seen = {name: values for name, values in inference.inputs.items() if name != _MASK or self._mask is None}
         mask = inference.inputs.get(_MASK) if self._mask is not None else None
-        fields, _ = self._endpoint.check(by_name(seen), mask)
-        asker = _Asker(self, inference.outputs, answered, refused)
+        fields, _ = self.endpoint.check(by_name(seen), mask)
+        asker = _Asker(self, inference, answered, refused)
         sequence = inference.parameters.get("sequence_id", 0)
         if not isinstance(sequence, int | str):
             raise _bad("sequence_id is neither a whole number nor a text")
         if sequence:
-            self._in_sequence(sequence, inference.parameters, fields, asker)
+            self._in_sequence(sequence, inference, fields, asker)
         else:
-            self._endpoint.ask(fields, asker)
+            self.endpoint.ask(fields, asker, inference.version)
 
     def outputs_of(self, action: Array, wanted: Sequence[str]) -> dict[str, Array]:
         """Actions ``[n, ...]`` in the environment's own units as output tensors."""
         parts = self._parts(action)
         return {name: parts[name] for name in wanted} if wanted else parts
 
-    def _in_sequence(
-        self, sequence: int | str, parameters: Mapping[str, object], fields: Arrays, asker: _Asker
-    ) -> None:
+    def _in_sequence(self, sequence: int | str, inference: Inference, fields: Arrays, asker: _Asker) -> None:
+        parameters, number = inference.parameters, inference.version
         key = ("sequence", sequence)
         begins = bool(parameters.get("sequence_start", False))
         if begins:
             # As in Triton: a start of a sequence that lives begins it anew.
-            if self._endpoint.sessions.has(key):
-                self._endpoint.stop(key, _nothing)
-            self._endpoint.start(key)
-        elif not self._endpoint.sessions.has(key):
+            if self.endpoint.sessions.has(key):
+                self.endpoint.stop(key, _nothing)
+            self.endpoint.start(key, number)
+        elif not self.endpoint.sessions.has(key):
             raise _bad(f"sequence {sequence!r} has not begun, or was idle for too long; send sequence_start first")
         try:
-            self._endpoint.tick(key, fields, asker)
+            self.endpoint.tick(key, fields, asker, number)
         except Refusal:
             if begins:
-                self._endpoint.stop(key, _nothing)
+                self.endpoint.stop(key, _nothing)
             raise
         if parameters.get("sequence_end", False):
-            self._endpoint.stop(key, _nothing)
+            self.endpoint.stop(key, _nothing)
 
     def _parts(self, action: Array) -> dict[str, Array]:
-        space = self._endpoint.policy.spaces.action
+        space = self.endpoint.policy.spaces.action
         if not isinstance(space, Composite):
             return {"action": action}
         parts: dict[str, Array] = {}
         for path, _ in space.leaves:
-            part: Any = self._endpoint.policy.batch(action)
+            part: Any = self.endpoint.policy.batch(action)
             for key in path:
                 part = part[key]
             parts[".".join(("action", *map(str, path)))] = part
         return parts
+
+
+class Models:
+    """The models of one server, by name."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._models = {endpoint.name: Model(endpoint) for endpoint in endpoints}
+
+    def find(self, name: str, version: str) -> Model:
+        """The model that a request names.
+
+        Args:
+            name: the model's.
+            version: must be loaded; empty for any.
+
+        Raises:
+            Refusal: it is unknown here (404).
+        """
+        model = self._models.get(name)
+        if model is None:
+            there = ", ".join(map(repr, self._models))
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no model {name[:80]!r}; this server has {there}")
+        model.endpoint.check_version(version)
+        return model
 
 
 def _zeros(endpoint: Endpoint) -> Arrays:

@@ -1,7 +1,6 @@
 """What the server counts, as Prometheus reads it. Counting is plain additions; text is made when it is asked for."""
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -9,37 +8,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from penstock.serving.server.histogram import SECONDS, Histogram
+
 if TYPE_CHECKING:
     from penstock.serving.server.endpoint import Endpoint
 
-__all__ = ["Histogram", "Metrics"]
+__all__ = ["Metrics"]
 
-_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-
-
-class Histogram:
-    """Counts values by upper bounds. A value at a bound belongs below it."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and number of values up to it, as Prometheus wants them."""
-        found, below = [], 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            below += count
-            found.append(("+Inf" if bound == float("inf") else str(float(bound)), float(below)))
-        return found
+_POLICY = ("policy",)
+_VERSION = ("policy", "version")
 
 
 class _Label(NamedTuple):
@@ -52,18 +29,14 @@ class Metrics(Collector):
 
     Attributes:
         connections: open ones, of HTTP and TCP.
-        expired: sessions that ended because they were idle.
-        endpoint: whose state is shown; set once it exists.
+        endpoints: whose state is shown; set once they exist.
     """
-
-    endpoint: "Endpoint | None" = None
 
     def __init__(self) -> None:
         self.connections = 0
-        self.expired = 0
+        self.endpoints: Iterable[Endpoint] = ()
         self._requests: dict[_Label, int] = {}
         self._seconds: dict[str, Histogram] = {}
-        self._rows = Histogram(_ROWS)
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -74,12 +47,8 @@ class Metrics(Collector):
         self._requests[label] = self._requests.get(label, 0) + 1
         histogram = self._seconds.get(protocol)
         if histogram is None:
-            histogram = self._seconds[protocol] = Histogram(_SECONDS)
+            histogram = self._seconds[protocol] = Histogram(SECONDS)
         histogram.add(seconds)
-
-    def batch(self, rows: int) -> None:
-        """A batch left the queue."""
-        self._rows.add(rows)
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """The text for Prometheus and its content type: OpenMetrics, if ``accept`` asks for that."""
@@ -100,19 +69,48 @@ class Metrics(Collector):
         for protocol, histogram in self._seconds.items():
             seconds.add_metric((protocol,), histogram.buckets(), histogram.total)
         yield seconds
-        rows = HistogramMetricFamily("penstock_batch_rows", "Rows that the policy answered in one call")
-        rows.add_metric((), self._rows.buckets(), self._rows.total)
-        yield rows
-        yield CounterMetricFamily("penstock_sessions_expired", "Sessions that ended because idle", value=self.expired)
         yield GaugeMetricFamily("penstock_connections", "Open connections of HTTP and TCP", value=self.connections)
-        if self.endpoint is not None:
-            yield from self._of_endpoint(self.endpoint)
+        endpoints = tuple(self.endpoints)
+        yield from _of_policies(endpoints)
+        yield from _of_versions(endpoints)
 
-    def _of_endpoint(self, endpoint: "Endpoint") -> Iterator[Metric]:
-        yield GaugeMetricFamily("penstock_queue_rows", "Rows that wait for an answer", value=endpoint.queued)
-        yield GaugeMetricFamily("penstock_sessions", "Sessions that live", value=len(endpoint.sessions))
-        version = GaugeMetricFamily("penstock_policy_version", "Version that answers", labels=("policy",))
-        version.add_metric((endpoint.name,), endpoint.version)
-        yield version
-        restarts = endpoint.engine.restarts
-        yield CounterMetricFamily("penstock_worker_restarts", "Workers that were started again", value=restarts)
+
+def _of_policies(endpoints: "tuple[Endpoint, ...]") -> Iterator[Metric]:
+    current = GaugeMetricFamily("penstock_policy_version", "The stable version", labels=_POLICY)
+    counters = [
+        CounterMetricFamily(f"penstock_{name}", text, labels=_POLICY)
+        for name, text in (
+            ("sessions_expired", "Sessions that ended because idle"),
+            ("worker_restarts", "Workers that were started again"),
+            ("versions_refused", "Newer versions that could not be used"),
+            ("rollbacks", "Canaries that were rolled back"),
+        )
+    ]
+    for endpoint in endpoints:
+        current.add_metric((endpoint.name,), endpoint.stable.number)
+        counts = (endpoint.expired, endpoint.restarts, endpoint.refused, endpoint.rollbacks)
+        for counter, count in zip(counters, counts, strict=True):
+            counter.add_metric((endpoint.name,), count)
+    yield current
+    yield from counters
+
+
+def _of_versions(endpoints: "tuple[Endpoint, ...]") -> Iterator[Metric]:
+    share = GaugeMetricFamily("penstock_version_share", "Share of new sessions that it answers", labels=_VERSION)
+    sessions = GaugeMetricFamily("penstock_sessions", "Sessions that live", labels=_VERSION)
+    queued = GaugeMetricFamily("penstock_queue_rows", "Rows that wait for an answer", labels=_VERSION)
+    rows = HistogramMetricFamily("penstock_batch_rows", "Rows that the policy answered in one call", labels=_VERSION)
+    seconds = HistogramMetricFamily(
+        "penstock_batch_seconds", "Time from a batch that leaves the queue to its answer", labels=_VERSION
+    )
+    failures = CounterMetricFamily("penstock_policy_failures", "Times that it could not answer", labels=_VERSION)
+    for endpoint in endpoints:
+        for number, version in endpoint.versions.items():
+            label = (endpoint.name, number)
+            share.add_metric(label, endpoint.share_of(version))
+            sessions.add_metric(label, version.sessions)
+            queued.add_metric(label, version.queued)
+            rows.add_metric(label, version.batch_rows.buckets(), version.batch_rows.total)
+            seconds.add_metric(label, version.batch_seconds.buckets(), version.batch_seconds.total)
+            failures.add_metric(label, version.failures)
+    yield from (share, sessions, queued, rows, seconds, failures)

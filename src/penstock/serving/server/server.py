@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConfigError, ResourceError
 from penstock.registry import load
 from penstock.serving.server.connection import Connection
-from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
-from penstock.serving.server.inference import Model
-from penstock.serving.server.protocols import gamecore_http, inference_http
+from penstock.serving.server.inference import Models
+from penstock.serving.server.protocols import administration, gamecore_http, inference_http
+from penstock.serving.server.protocols.administration import Administration
 from penstock.serving.server.protocols.gamecore_http import GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
 from penstock.serving.server.protocols.inference_http import InferenceHttp
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
+from penstock.serving.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from penstock.serving.server.protocols.inference_grpc import InferenceGrpc
@@ -77,19 +79,28 @@ class Server:
 
     Args:
         service: what the protocols share.
-        endpoint: the served policy.
+        endpoints: the served policies.
         ports: where to listen.
         certificate: for TLS; ``None``: no TLS.
+        administrators: see `Administration`.
     """
 
-    def __init__(self, service: Service, endpoint: Endpoint, ports: Ports, certificate: Certificate | None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        endpoints: Endpoints,
+        ports: Ports,
+        certificate: Certificate | None,
+        administrators: Tokens | None,
+    ) -> None:
         self._service = service
-        self._endpoint = endpoint
+        self._endpoints = endpoints
         self._ports = ports
         self._certificate = certificate
         self._told = asyncio.Event()
         self._listeners: list[asyncio.Server] = []
-        self._model = Model(endpoint)
+        self._models = Models(endpoints)
+        self._administration = Administration(endpoints, administrators)
 
     async def serve(self, say: Callable[[str], object]) -> None:
         """Open the ports, say where they are, and serve until the end.
@@ -109,11 +120,12 @@ class Server:
             grpc: InferenceGrpc | None = None
             if ports.grpc is not None:
                 # Imported on use: it takes 0.1 s, and most servers have no gRPC.
-                grpc = load("penstock.serving.server.protocols.inference_grpc:InferenceGrpc")(service, self._model)
+                grpc = load("penstock.serving.server.protocols.inference_grpc:InferenceGrpc")(service, self._models)
                 opened["grpc"] = await grpc.start(ports.host, ports.grpc, self._pem())
             secure = "s" if context is not None else ""
             where = "  ".join(f"{name}{secure}://{ports.host}:{port}" for name, port in opened.items())
-            say(f"serving {self._endpoint.name}, version {self._endpoint.version}, at {where}")
+            served = "; ".join(f"{one.name}, version {one.stable.number}" for one in self._endpoints)
+            say(f"serving {served}, at {where}")
             sweeping = loop.create_task(self._sweep())
             await self._told.wait()
             await self._end(grpc)
@@ -121,7 +133,7 @@ class Server:
         finally:
             for listener in self._listeners:
                 listener.close()
-            await self._endpoint.engine.close()
+            await asyncio.gather(*(endpoint.close() for endpoint in self._endpoints))
             if service.access_log is not None:
                 service.access_log.close()
 
@@ -132,7 +144,8 @@ class Server:
     def _route(self) -> Route:
         service = self._service
         games = GamecoreHttp(service).route
-        models = InferenceHttp(service, self._model).route
+        models = InferenceHttp(service, self._models).route
+        administer = self._administration.route
 
         def route(request: HttpRequest, reply: HttpReply) -> None:
             path = request.path
@@ -140,6 +153,8 @@ class Server:
                 games(request, reply)
             elif path == inference_http.PATH or path.startswith(f"{inference_http.PATH}/"):
                 models(request, reply)
+            elif path.startswith(f"{administration.PATH}/"):
+                administer(request, reply)
             elif path == "/metrics":
                 if not service.tokens.accept_header(request.headers.get(b"authorization", b"")):
                     raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
@@ -169,7 +184,8 @@ class Server:
         service = self._service
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            self._endpoint.sweep()
+            for endpoint in self._endpoints:
+                endpoint.sweep()
             now = service.loop.time()
             for connection in list(service.connections):
                 connection.sweep(now)
@@ -193,7 +209,7 @@ class Server:
         for connection in list(service.connections):
             connection.end()
         until = loop.time() + grace
-        while (service.connections or not self._endpoint.is_idle) and loop.time() < until:
+        while (service.connections or not self._endpoints.is_idle) and loop.time() < until:
             await asyncio.sleep(0.01)
         if of_grpc is not None:
             await of_grpc

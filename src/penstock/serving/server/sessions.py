@@ -5,14 +5,17 @@ back; so nothing is lost when a worker dies.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from penstock.serving.server.refusal import Refusal
 from penstock.types import Array, Arrays
+
+if TYPE_CHECKING:
+    from penstock.serving.server.versions import Version
 
 __all__ = ["ClientSession", "SessionKey", "Sessions"]
 
@@ -30,12 +33,14 @@ class ClientSession:
         waiting: what to do once that is answered, in order.
         ended: it takes no more questions.
         used: when it was used last, in seconds of the monotonic clock.
+        version: answers it.
     """
 
-    __slots__ = ("asking", "ended", "first", "key", "row", "used", "waiting")
+    __slots__ = ("asking", "ended", "first", "key", "row", "used", "version", "waiting")
 
-    def __init__(self, key: SessionKey, row: int, used: float) -> None:
+    def __init__(self, key: SessionKey, row: int, used: float, version: "Version") -> None:
         self.key = key
+        self.version = version
         self.row: int | None = row
         self.first = True
         self.asking = False
@@ -51,21 +56,37 @@ class Sessions:
         carry: the carry of one lane: name -> ``[1, ...]``. Gives names, shapes and dtypes.
         limit: how many sessions there may be.
         idle_seconds: a session that is not used for so long ends.
+        ended: is told of each session that has ended.
     """
 
-    def __init__(self, carry: Mapping[str, Array], limit: int, idle_seconds: float) -> None:
+    def __init__(
+        self,
+        carry: Mapping[str, Array],
+        limit: int,
+        idle_seconds: float,
+        ended: Callable[[ClientSession], object],
+    ) -> None:
         # Pages of the table are taken from the system when they are first written.
         self._table = {name: np.zeros((limit, *row.shape[1:]), row.dtype) for name, row in carry.items()}
         self._free = list(reversed(range(limit)))
         self._limit = limit
         self._idle_seconds = idle_seconds
+        self._ended = ended
         self._live: OrderedDict[SessionKey, ClientSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._live)
 
-    def start(self, key: SessionKey, now: float) -> ClientSession:
-        """Begin a session.
+    def __iter__(self) -> Iterator[ClientSession]:
+        return iter(self._live.values())
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether there is a carry."""
+        return bool(self._table)
+
+    def start(self, key: SessionKey, version: "Version", now: float) -> ClientSession:
+        """Begin a session, which this version answers.
 
         Raises:
             Refusal: it lives already (409), or there are too many (429).
@@ -74,7 +95,7 @@ class Sessions:
             raise Refusal(HTTPStatus.CONFLICT, f"session {_shown(key)} has started already; stop it first")
         if not self._free:
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, f"there are {self._limit} sessions already", retry_after=1)
-        session = self._live[key] = ClientSession(key, self._free.pop(), now)
+        session = self._live[key] = ClientSession(key, self._free.pop(), now, version)
         return session
 
     def find(self, key: SessionKey, now: float) -> ClientSession:
@@ -98,6 +119,7 @@ class Sessions:
         """Let a session take no more questions. Its name is free at once, its row once nothing of it is asked."""
         if self._live.get(session.key) is session:
             del self._live[session.key]
+            self._ended(session)
         session.ended = True
         self.settle(session)
 

@@ -1,12 +1,15 @@
 """Steps: what a Gamecore request asks for, whatever transport brought it. The protocols call it and know no bodies.
 
-A served policy answers with `PolicySteps`. While a run trains from games, `penstock.games` answers.
+Served policies answer with `PolicySteps`. While a run trains from games, `penstock.games` answers.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
 
 from penstock.serving.server.codecs import Codec
 from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey
 from penstock.types import Array
@@ -29,12 +32,12 @@ class StepReply(Protocol):
 class Steps(Protocol):
     """Answers requests, now or later. Each method may raise `Refusal`."""
 
-    def stateless(self, body: bytes, reply: StepReply) -> None:
-        """A request of no session."""
+    def stateless(self, policy: str, body: bytes, reply: StepReply) -> None:
+        """A request of no session, to the policy of this name; empty: the client names none."""
         ...
 
-    def start(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
-        """A session begins."""
+    def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:
+        """A session begins, with the policy of this name; empty: the client names none."""
         ...
 
     def tick(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
@@ -67,34 +70,66 @@ class _Asker:
         self._reply.refused(refusal)
 
 
+class _Desk(NamedTuple):
+    """An endpoint, and how its requests hold observations."""
+
+    endpoint: Endpoint
+    codec: Codec
+
+
 class PolicySteps:
-    """Answers with the actions of a served policy."""
+    """Answers with the actions of served policies. The name of a session is unique among all of them.
 
-    def __init__(self, endpoint: Endpoint, codec: Codec) -> None:
-        self._endpoint = endpoint
-        self._codec = codec
+    Args:
+        endpoints: of the policies.
+        make_codec: makes the codec for an endpoint.
+    """
 
-    def stateless(self, body: bytes, reply: StepReply) -> None:
+    def __init__(self, endpoints: Endpoints, make_codec: Callable[[Endpoint], Codec]) -> None:
+        self._endpoints = endpoints
+        self._desks = {endpoint.name: _Desk(endpoint, make_codec(endpoint)) for endpoint in endpoints}
+        self._first = self._desks[endpoints.find("").name]
+        self._at: dict[SessionKey, _Desk] = {}
+        """Where each session has begun."""
+        for endpoint in endpoints:
+            endpoint.on_end = self._forget
+
+    def stateless(self, policy: str, body: bytes, reply: StepReply) -> None:
         """The action for one observation, or a batch of them."""
-        fields, batched = self._codec.decode(body)
-        self._endpoint.ask(fields, _Asker(reply, self._codec, batched=batched))
+        endpoint, codec = self._desk(policy)
+        fields, batched = codec.decode(body)
+        endpoint.ask(fields, _Asker(reply, codec, batched=batched))
 
-    def start(self, key: SessionKey, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - it may be empty
+    def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - may be empty
         """Begin a session."""
-        self._endpoint.start(key)
-        self._done(reply)
+        desk = self._desk(policy)
+        if key in self._at:
+            raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
+        desk.endpoint.start(key)
+        self._at[key] = desk
+        _done(desk, reply)
 
     def tick(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """The next action of a session."""
-        fields, batched = self._codec.decode(body)
-        self._endpoint.tick(key, fields, _Asker(reply, self._codec, batched=batched))
+        # The first endpoint says that it has no such session.
+        endpoint, codec = self._at.get(key, self._first)
+        fields, batched = codec.decode(body)
+        endpoint.tick(key, fields, _Asker(reply, codec, batched=batched))
 
     def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - it may be empty
         """End a session, once all that it asked before is answered."""
-        self._endpoint.stop(key, lambda: self._done(reply))
+        desk = self._at.get(key, self._first)
+        desk.endpoint.stop(key, lambda: _done(desk, reply))
 
     def parted(self, key: SessionKey) -> None:
         """Nothing: a session outlives its connection until it is idle for too long."""
 
-    def _done(self, reply: StepReply) -> None:
-        reply.answer(self._codec.content_type, self._codec.empty)
+    def _desk(self, policy: str) -> _Desk:
+        return self._desks[self._endpoints.find(policy).name] if policy else self._first
+
+    def _forget(self, key: SessionKey) -> None:
+        self._at.pop(key, None)
+
+
+def _done(desk: _Desk, reply: StepReply) -> None:
+    reply.answer(desk.codec.content_type, desk.codec.empty)

@@ -15,8 +15,12 @@ class Tokens:
         self._accepted = accepted
 
     @classmethod
-    def read(cls, path: str | None) -> "Tokens":
+    def read(cls, path: str | None, flag: str) -> "Tokens":
         """The lines of a file, without empty ones; ``None``: everybody is accepted.
+
+        Args:
+            path: of the file.
+            flag: that gave it, for error texts.
 
         Raises:
             ConfigError: the file cannot be read, or holds no token.
@@ -26,10 +30,10 @@ class Tokens:
         try:
             lines = Path(path).expanduser().read_bytes().split(b"\n")
         except OSError as error:
-            raise ConfigError(f"--token_file {path} cannot be read: {error.strerror or error}") from error
+            raise ConfigError(f"{flag} {path} cannot be read: {error.strerror or error}") from error
         tokens = tuple(line.strip() for line in lines if line.strip())
         if not tokens:
-            raise ConfigError(f"--token_file {path} holds no token; write one on a line of its own")
+            raise ConfigError(f"{flag} {path} holds no token; write one on a line of its own")
         return cls(tokens)
 
     @property

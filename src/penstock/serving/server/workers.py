@@ -39,18 +39,15 @@ class _Worker(asyncio.Protocol):
         under_way: its batches by number, with the time when each was sent.
         rows: of these batches.
         is_ready: it has loaded the policy.
-        retired: it gets no further batch.
     """
 
     transport: asyncio.Transport
     process: asyncio.subprocess.Process
 
-    def __init__(self, layout: Layout, version: int, told: Callable[["_Worker"], None], returns: Returns) -> None:
-        self.version = version
+    def __init__(self, layout: Layout, told: Callable[["_Worker"], None], returns: Returns) -> None:
         self.under_way: dict[int, tuple[Batch, float]] = {}
         self.rows = 0
         self.is_ready = False
-        self.retired = False
         self.is_lost = False
         self.changed = asyncio.Event()
         self._layout = layout
@@ -99,7 +96,7 @@ class _Worker(asyncio.Protocol):
         if rows:
             arrays = unpacked(self._layout.answers, rows, body)
             action = arrays.pop("action")
-            self._returns.answered(batch, Answer(action, arrays), self.version)
+            self._returns.answered(batch, Answer(action, arrays))
         else:
             self._returns.refused(batch, Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the policy failed"))
         self._told(self)
@@ -127,7 +124,6 @@ class Workers:
         self._numbers = 0
         self._failures = 0
         self._is_ending = False
-        self._is_switching = False
         self._starting: set[asyncio.Task[_Worker]] = set()
 
     async def start(self) -> None:
@@ -165,23 +161,6 @@ class Workers:
                 log.warning("worker %d has not answered within %g s: killed", worker.process.pid, limit)
                 worker.process.kill()
 
-    async def switch(self, source: Source, policy: ServedPolicy) -> None:  # noqa: ARG002 - workers load it themselves
-        """Start workers with the new policy; once all are ready, retire those with the old one."""
-        self._source = source
-        self._is_switching = True
-        while True:
-            fresh = [worker for worker in self._workers if worker.version == source.version]
-            if sum(worker.is_ready for worker in fresh) >= self._count:
-                break
-            for _ in range(self._count - len(fresh)):
-                await self._begin()
-            await asyncio.sleep(_PAUSES[1])
-        self._is_switching = False
-        for worker in list(self._workers):
-            if worker.version != source.version:
-                worker.retired = True
-                self._let_go(worker)
-
     async def close(self) -> None:
         """End all workers."""
         self._is_ending = True
@@ -199,12 +178,12 @@ class Workers:
                 await worker.process.wait()
 
     def _able(self) -> list[_Worker]:
-        return [worker for worker in self._workers if worker.is_ready and not worker.retired]
+        return [worker for worker in self._workers if worker.is_ready]
 
     async def _begin(self) -> _Worker:
         """Start one process."""
         ours, theirs = socketpair()
-        worker = _Worker(self._layout, self._source.version, self._told, self._returns)
+        worker = _Worker(self._layout, self._told, self._returns)
         arguments = (str(theirs.fileno()), str(self._limits.max_batch), json.dumps(self._source._asdict()))
         with theirs:
             worker.process = await asyncio.create_subprocess_exec(
@@ -226,20 +205,13 @@ class Workers:
             self._mourn(worker)
         elif worker.is_ready:
             self._failures = 0
-        if worker.retired:
-            self._let_go(worker)
         self._returns.free()
-
-    def _let_go(self, worker: _Worker) -> None:
-        """Let a retired worker end, once it has answered."""
-        if not worker.under_way and not worker.is_lost:
-            worker.transport.close()
 
     def _mourn(self, worker: _Worker) -> None:
         """A worker is gone: ask its batches again, and start another."""
         for batch, _ in worker.under_way.values():
             self._returns.lost(batch)
-        if self._is_ending or self._is_switching or worker.retired:
+        if self._is_ending:
             return
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
         self._failures += 1

@@ -1,4 +1,4 @@
-"""Gamecore over HTTP: ``POST /step``. The headers name session and step. What the body holds is not known here."""
+"""Gamecore over HTTP: ``POST /step``. Headers name session, step and policy. What the body holds is not known here."""
 
 from http import HTTPStatus
 
@@ -33,25 +33,30 @@ class GamecoreHttp:
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
         kind = headers.get(b"step-kind", b"")
         if not kind:
-            service.steps.stateless(request.body, reply)
+            service.steps.stateless(_policy(request), request.body, reply)
             return
         name = headers.get(b"session") or headers.get(b"game-id")
         if not name:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the header session is missing")
-        self._step(kind, ("gamecore", name.decode("latin-1")), request.body, reply)
+        self._step(kind, ("gamecore", name.decode("latin-1")), request, reply)
 
-    def _step(self, kind: bytes, key: tuple[str, str], body: bytes, reply: HttpReply) -> None:
-        steps = self._service.steps
+    def _step(self, kind: bytes, key: tuple[str, str], request: HttpRequest, reply: HttpReply) -> None:
+        steps, body = self._service.steps, request.body
         match kind:
             case b"tick":
                 steps.tick(key, body, reply)
             case b"start":
-                steps.start(key, body, reply)
+                steps.start(key, _policy(request), body, reply)
             case b"stop" | b"end":
                 steps.stop(key, body, reply)
             case _:
                 shown = kind.decode("latin-1")[:40]
                 raise Refusal(HTTPStatus.BAD_REQUEST, f"step_kind is {shown!r}; wanted start, tick or stop")
+
+
+def _policy(request: HttpRequest) -> str:
+    """The name of the policy that a request asks for; empty: it names none."""
+    return request.header(b"policy")
 
 
 def _authorization(request: HttpRequest) -> bytes:

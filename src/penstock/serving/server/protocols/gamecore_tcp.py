@@ -29,6 +29,7 @@ __all__ = ["GamecoreConnection"]
 log = logging.getLogger("penstock.serve")
 
 PROTOCOL = "gamecore-tcp"
+_NAMES_POLICY = b"policy="
 
 
 class _Reply(Reply):
@@ -89,6 +90,8 @@ class GamecoreConnection(Connection):
         self._bases = Bases(service.limits.max_body)
         self._framing: Framing | None = None
         """``None``: the client has not said yet which version it speaks."""
+        self._key = b""
+        """Of the greeting. It counts where a request has none."""
         self._sessions: set[SessionKey] = set()
         """Sessions that have asked here, and were not stopped here."""
 
@@ -166,7 +169,7 @@ class GamecoreConnection(Connection):
         except Refusal as refusal:
             self._end_with(refusal, welcome(refusal.status, refusal.text))
             return None
-        self._framing = SecondFraming(self.service.limits.max_body)
+        self._framing, self._key = SecondFraming(self.service.limits.max_body), greeting.key
         reply = Reply(self, 0.0)
         self.expect(reply)
         reply.put(welcome(HTTPStatus.OK, ""))
@@ -186,7 +189,7 @@ class GamecoreConnection(Connection):
             raise _wrong_token()
         steps = service.steps
         if not request.kind:
-            steps.stateless(request.body, reply)
+            steps.stateless(_policy(request.key or self._key), request.body, reply)
             return
         if not request.session:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the session is missing")
@@ -202,7 +205,7 @@ class GamecoreConnection(Connection):
                 # A client that has connected anew goes on with its session here.
                 self._sessions.add(key)
             case b"start":
-                steps.start(key, request.body, reply)
+                steps.start(key, _policy(request.key or self._key), request.body, reply)
                 self._sessions.add(key)
             case b"stop" | b"end":
                 steps.stop(key, request.body, reply)
@@ -218,6 +221,11 @@ class GamecoreConnection(Connection):
         self.expect(reply)
         self.is_deaf = True
         reply.put(data, closes=True)
+
+
+def _policy(key: bytes) -> str:
+    """The name of the policy in a key, ``policy=NAME``; empty: the key names none."""
+    return key[len(_NAMES_POLICY) :].decode(errors="backslashreplace") if key.startswith(_NAMES_POLICY) else ""
 
 
 def _wrong_token() -> Refusal:

@@ -10,7 +10,7 @@ import grpc
 
 from penstock.errors import ResourceError
 from penstock.serving.server.grpc_messages import SERVICE, message
-from penstock.serving.server.inference import DATATYPES, Inference, Model, Outcome, server_metadata
+from penstock.serving.server.inference import DATATYPES, Inference, Models, Outcome, server_metadata
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 
@@ -50,9 +50,9 @@ Reply = TypeVar("Reply")
 class InferenceGrpc:
     """The gRPC server. It runs in the event loop of all protocols."""
 
-    def __init__(self, service: Service, model: Model) -> None:
+    def __init__(self, service: Service, models: Models) -> None:
         self._service = service
-        self._model = model
+        self._models = models
         limits = service.limits
         self._server = grpc.aio.server(
             options=[
@@ -140,18 +140,18 @@ class InferenceGrpc:
         return message("ServerReadyResponse")(ready=self._service.is_ready)
 
     async def _model_ready(self, request: Any) -> Any:  # noqa: ANN401
-        self._model.check(request.name, request.version)
-        return message("ModelReadyResponse")(ready=self._service.is_ready)
+        model = self._models.find(request.name, request.version)
+        return message("ModelReadyResponse")(ready=model.endpoint.is_ready and not self._service.is_ending)
 
     async def _server_metadata(self, request: Any) -> Any:  # noqa: ANN401, ARG002
         return message("ServerMetadataResponse")(**server_metadata())
 
     async def _model_metadata(self, request: Any) -> Any:  # noqa: ANN401
-        self._model.check(request.name, request.version)
-        return message("ModelMetadataResponse")(**self._model.metadata())
+        model = self._models.find(request.name, request.version)
+        return message("ModelMetadataResponse")(**model.metadata())
 
     async def _infer(self, request: Any) -> Any:  # noqa: ANN401
-        self._model.check(request.model_name, request.model_version)
+        model = self._models.find(request.model_name, request.model_version)
         raw = list(request.raw_input_contents)
         if raw and len(raw) != len(request.inputs):
             text = f"there are {len(request.inputs)} inputs, but raw_input_contents has {len(raw)}"
@@ -159,18 +159,16 @@ class InferenceGrpc:
         inputs = {}
         for place, one in enumerate(request.inputs):
             data = raw[place] if raw else list(getattr(one.contents, _CONTENTS.get(one.datatype, "fp32_contents")))
-            inputs[one.name] = self._model.read(one.name, one.datatype, list(one.shape), data)
+            inputs[one.name] = model.read(one.name, one.datatype, list(one.shape), data)
         parameters = {name: _value(value) for name, value in request.parameters.items()}
         answer: asyncio.Future[Outcome] = self._service.loop.create_future()
-        self._model.infer(
-            Inference(inputs, [one.name for one in request.outputs], parameters),
+        model.infer(
+            Inference(inputs, [one.name for one in request.outputs], parameters, request.model_version),
             lambda outcome: _settle(answer, lambda: answer.set_result(outcome)),
             lambda refusal: _settle(answer, lambda: answer.set_exception(refusal)),
         )
         outcome = await answer
-        reply = message("ModelInferResponse")(
-            model_name=self._model.name, model_version=str(outcome.version), id=request.id
-        )
+        reply = message("ModelInferResponse")(model_name=model.name, model_version=str(outcome.version), id=request.id)
         for name, values in outcome.outputs.items():
             reply.outputs.add(name=name, datatype=DATATYPES[str(values.dtype)], shape=values.shape)
             reply.raw_output_contents.append(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())

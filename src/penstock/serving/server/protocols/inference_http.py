@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from penstock.serving.server.http import JSON, HttpReply, HttpRequest
-from penstock.serving.server.inference import DATATYPES, Inference, Model, Outcome, server_metadata
+from penstock.serving.server.inference import DATATYPES, Inference, Model, Models, Outcome, server_metadata
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 from penstock.types import Array
@@ -23,9 +23,9 @@ _HEAD_SIZE = b"inference-header-content-length"
 class InferenceHttp:
     """Answers requests at and below `PATH`."""
 
-    def __init__(self, service: Service, model: Model) -> None:
+    def __init__(self, service: Service, models: Models) -> None:
         self._service = service
-        self._model = model
+        self._models = models
 
     def route(self, request: HttpRequest, reply: HttpReply) -> None:
         """Take one request.
@@ -48,8 +48,7 @@ class InferenceHttp:
                 version = ""
                 if rest[:1] == ["versions"] and len(rest) > 1:
                     version, rest = rest[1], rest[2:]
-                self._model.check(name, version)
-                self._of_model(request, rest, reply)
+                self._of_model(self._models.find(name, version), version, request, rest, reply)
             case _:
                 raise _unknown(request)
 
@@ -58,28 +57,27 @@ class InferenceHttp:
             case ["health", "live"]:
                 reply.send_json({"live": True})
             case ["health", "ready"]:
-                self._ready(reply, "ready")
+                self._ready(reply, ready=self._service.is_ready)
             case _:
                 raise Refusal(HTTPStatus.NOT_FOUND, "there are /v2/health/live and /v2/health/ready")
 
-    def _ready(self, reply: HttpReply, key: str) -> None:
-        ready = self._service.is_ready
-        reply.send_json({key: ready}, HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
+    def _ready(self, reply: HttpReply, *, ready: bool) -> None:
+        reply.send_json({"ready": ready}, HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    def _of_model(self, request: HttpRequest, rest: list[str], reply: HttpReply) -> None:
+    def _of_model(self, model: Model, version: str, request: HttpRequest, rest: list[str], reply: HttpReply) -> None:
         match rest:
             case []:
-                reply.send_json(self._model.metadata())
+                reply.send_json(model.metadata())
             case ["ready"]:
-                self._ready(reply, "ready")
+                self._ready(reply, ready=model.endpoint.is_ready and not self._service.is_ending)
             case ["infer"]:
                 if request.method != "POST":
                     raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"infer takes POST, not {request.method}")
-                self._infer(request, reply)
+                self._infer(model, version, request, reply)
             case _:
                 raise _unknown(request)
 
-    def _infer(self, request: HttpRequest, reply: HttpReply) -> None:
+    def _infer(self, model: Model, version: str, request: HttpRequest, reply: HttpReply) -> None:
         head, binary = _parted(request)
         inputs, place = {}, 0
         for given in _list(head, "inputs"):
@@ -92,7 +90,7 @@ class InferenceHttp:
             shape = given.get("shape")
             if not isinstance(shape, list) or data is None:
                 raise _bad(f"input {name[:80]!r} lacks its shape or its data")
-            inputs[name] = self._model.read(name, str(given.get("datatype", "")), shape, data)
+            inputs[name] = model.read(name, str(given.get("datatype", "")), shape, data)
         if place != len(binary):
             raise _bad(f"{len(binary) - place} bytes follow after the last input")
         parameters = _mapping(head, "parameters")
@@ -103,13 +101,13 @@ class InferenceHttp:
         identity = head.get("id")
 
         def answered(outcome: Outcome) -> None:
-            told = {"model_name": self._model.name, "model_version": str(outcome.version)}
+            told = {"model_name": model.name, "model_version": str(outcome.version)}
             if isinstance(identity, str) and identity:
                 told["id"] = identity
             in_binary = {name: asked.get(name, {}).get("binary_data", by_default) is True for name in outcome.outputs}
             _send(reply, told, outcome.outputs, in_binary)
 
-        self._model.infer(Inference(inputs, names, parameters), answered, reply.refused)
+        model.infer(Inference(inputs, names, parameters, version), answered, reply.refused)
 
 
 def _send(

@@ -53,6 +53,12 @@ class APPOConfig(PPOConfig):
         "(usual: 1)",
         min=0,
     )
+    adam_eps: float = tunable(
+        1e-3,
+        "Adam's epsilon; larger: smaller steps where gradients are tiny, so that a policy without much left to learn "
+        "stays what it is (usual: 1e-5 to 1e-2)",
+        min=0,
+    )
 
 
 def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:

@@ -66,7 +66,10 @@ class IMPALAConfig(ActorCriticConfig):
         min=0,
     )
     adam_eps: float = tunable(
-        1e-5, "Adam's epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-3)", min=0
+        1e-3,
+        "Adam's epsilon; larger: smaller steps where gradients are tiny, so that a policy without much left to learn "
+        "stays what it is (usual: 1e-5 to 1e-2)",
+        min=0,
     )
 
 

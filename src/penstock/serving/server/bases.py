@@ -44,7 +44,7 @@ class Bases:
         Raises:
             Refusal: its base is not here (412); it is no delta against it, or its body is too large (400).
         """
-        if request.encoding != Encoding.DELTA:
+        if request.encoding is not Encoding.DELTA:
             return request.body
         base = self._bases.get(request.session)
         if base is None or base.number != request.base:
@@ -58,9 +58,7 @@ class Bases:
         return body
 
     def keep(self, request: Request, body: bytes) -> None:
-        """A tick was taken: its body is the base of the session's next delta, if the client wants one."""
-        if request.encoding == Encoding.PLAIN:
-            return
+        """A tick that is a key frame or a delta was taken: its body is the base of the session's next delta."""
         self.drop(request.session)
         self._bases[request.session] = _Base(request.number, body)
         self._size += len(body) + _ENTRY

@@ -27,7 +27,7 @@ _FIRST_REQUEST = Struct("!6q")
 _FIRST_REPLY = Struct("!3q")
 _MAX_STEP_KIND = 16
 _TICK = KINDS.index(b"tick")
-_ENCODINGS = frozenset(Encoding)
+_ENCODINGS = {int(encoding): encoding for encoding in Encoding}
 
 
 class Request(NamedTuple):
@@ -43,7 +43,7 @@ class Request(NamedTuple):
     """``None``: the greeting of the connection held the token."""
     key: bytes = b""
     """Version 1 only."""
-    encoding: int = Encoding.PLAIN
+    encoding: Encoding = Encoding.PLAIN
     base: int = 0
     """Of a delta: the id of the request whose body it refers to."""
 
@@ -154,7 +154,8 @@ class SecondFraming:
         start += REQUEST.size
         name = bytes(buffer[start : start + session])
         start += session
-        return Request(number, name, KINDS[kind], bytes(buffer[start : start + body]), None, b"", encoding, base)
+        encoded = _ENCODINGS[encoding]
+        return Request(number, name, KINDS[kind], bytes(buffer[start : start + body]), None, b"", encoded, base)
 
     def answer(self, request: Request, body: bytes) -> bytes:
         """See `Framing`."""

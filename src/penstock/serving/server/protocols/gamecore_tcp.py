@@ -87,6 +87,7 @@ class GamecoreConnection(Connection):
         self._buffer = bytearray()
         self._is_taking = False
         self.unpacked = 0
+        self._most_unpacked = service.limits.max_body
         self._bases = Bases(service.limits.max_body)
         self._framing: Framing | None = None
         """``None``: the client has not said yet which version it speaks."""
@@ -134,7 +135,7 @@ class GamecoreConnection(Connection):
 
     def has_room(self) -> bool:
         """See `Connection`. A few bytes may be deltas of large bodies, so their number alone is no limit."""
-        return super().has_room() and self.unpacked <= self.service.limits.max_body
+        return self.unpacked <= self._most_unpacked and super().has_room()
 
     def sweep(self, now: float) -> None:
         """Drop the connection if its client hangs. Frames that wait for room are no half request."""
@@ -196,12 +197,10 @@ class GamecoreConnection(Connection):
         key = ("gamecore", request.session.decode(errors="backslashreplace"))
         match request.kind:
             case b"tick":
-                body = self._bases.body(request)
-                if request.encoding == Encoding.DELTA:
-                    reply.unpacked = len(body)
-                    self.unpacked += reply.unpacked
-                steps.tick(key, body, reply)
-                self._bases.keep(request, body)
+                if request.encoding is Encoding.PLAIN:
+                    steps.tick(key, request.body, reply)
+                else:
+                    self._tick(key, request, reply)
                 # A client that has connected anew goes on with its session here.
                 self._sessions.add(key)
             case b"start":
@@ -213,6 +212,15 @@ class GamecoreConnection(Connection):
                 self._sessions.discard(key)
             case _:
                 raise Refusal(HTTPStatus.BAD_REQUEST, "step_kind is none of start, tick and stop")
+
+    def _tick(self, key: SessionKey, request: Request, reply: _Reply) -> None:
+        """Take a tick that is a key frame or a delta."""
+        body = self._bases.body(request)
+        if request.encoding is Encoding.DELTA:
+            reply.unpacked = len(body)
+            self.unpacked += reply.unpacked
+        self.service.steps.tick(key, body, reply)
+        self._bases.keep(request, body)
 
     def _end_with(self, refusal: Refusal, data: bytes) -> None:
         """Close the connection after the replies that are due, and after ``data``."""

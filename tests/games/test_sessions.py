@@ -33,12 +33,14 @@ def _forget():
     agents.Counter.seen.clear()
 
 
-@pytest.mark.parametrize("scheme", ["http", "tcp"])
-def test_an_episode_is_written_row_by_row(scheme):
+@pytest.mark.parametrize(
+    ("scheme", "more"), [("http", {}), ("tcp", {"version": 1}), ("tcp", {"version": 2}), ("tcp", {"delta": True})]
+)
+def test_an_episode_is_written_row_by_row(scheme, more):
     """T = 4, one episode of three steps, then the first step of the next: one row lies between them."""
     chosen = {"act": lambda obs: obs["obs"][0] % 4, "value": lambda obs: obs["obs"][0, 0]}
     with rehearse(AGENT, num_steps=4, num_envs=1, **chosen) as stage:
-        game = FakeGame(GameClient(getattr(stage, scheme), "g"))
+        game = FakeGame(GameClient(getattr(stage, scheme), "g", **more))
         assert game.play(Script([[1], [2], [3], [9]], [10.0, 20.0, 30.0])) == [1, 2, 3]
         game.play(Script([[5], [6]], [40.0]))
         until(lambda: stage.learner.rollouts)

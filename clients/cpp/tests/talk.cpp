@@ -1,6 +1,6 @@
 // Carries out the calls on its standard input with a client, and prints what came of each, one line a call.
 //
-//     talk HOST PORT [--async] [--delta] [--token TOKEN] [--timeout MS] [--patience MS]
+//     talk HOST PORT [--async] [--delta] [--key KEY] [--token TOKEN] [--timeout MS] [--patience MS]
 //
 // A line is `start GAME AGENT`, `tick BODY`, `stop` or `stop BODY`. What is printed is a status and a body; status 0 stands
 // for a lost connection. With --async all calls are made at once, and a last line says how many replies came out of order.
@@ -22,7 +22,7 @@ namespace gamecore = penstock::gamecore;
 namespace {
 
 struct Settings {
-    std::string host, token;
+    std::string host, key, token;
     std::uint16_t port = 0;
     bool is_async = false;
     gamecore::Options options;
@@ -38,6 +38,8 @@ Settings read(int count, char** arguments) {
             made.is_async = true;
         } else if (flag == "--delta") {
             made.options.delta = true;
+        } else if (at + 1 < count && flag == "--key") {
+            made.key = arguments[++at];
         } else if (at + 1 < count && flag == "--token") {
             made.token = arguments[++at];
         } else if (at + 1 < count && flag == "--timeout") {
@@ -96,7 +98,7 @@ int main(int count, char** arguments) {
         lines.push_back(line);
     }
     if (!settings.is_async) {
-        const auto client = gamecore::create_client(settings.host, settings.port, nullptr, "key", settings.token, settings.options);
+        const auto client = gamecore::create_client(settings.host, settings.port, nullptr, settings.key, settings.token, settings.options);
         talk_in_turn(*client, lines);
         return 0;
     }
@@ -113,7 +115,7 @@ int main(int count, char** arguments) {
             all.set_value();
         }
     };
-    const auto client = gamecore::create_client(settings.host, settings.port, told, "key", settings.token, settings.options);
+    const auto client = gamecore::create_client(settings.host, settings.port, told, settings.key, settings.token, settings.options);
     for (const std::string& line : lines) {
         call(*client, line);
     }

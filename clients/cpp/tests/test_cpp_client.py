@@ -16,7 +16,7 @@ import penstock
 from penstock.clients import GameClient
 from penstock.serving.server.bases import Bases
 from tests.clients.test_clients import Answering
-from tests.serving.server.harness import serving
+from tests.serving.server.harness import policy_of, serving
 from tests.serving.server.test_command import SMALL, served
 
 ROOT = Path(__file__).parents[3]
@@ -73,6 +73,13 @@ def test_the_token_is_in_the_greeting() -> None:
     with serving(token="a-secret") as server:
         assert talk(server.tcp, ["start game 0"], "--token", "guess") == [(401, "the token is missing or wrong")]
         assert talk(server.tcp, ["start game 0", "stop"], "--token", "a-secret") == [(200, ""), (200, "")]
+
+
+def test_the_key_names_a_policy_of_several() -> None:
+    call = 'tick {"obs": {"dial": [0.5, -0.5], "which": 2}}'
+    with serving(also={"second": "nested"}) as server:
+        found = talk(server.tcp, ["start game 0", call, "stop"], "--key", "policy=second")
+    assert actions(found) == [policy_of("nested")({"dial": [0.5, -0.5], "which": 2})]
 
 
 def test_start_waits_for_a_server_that_is_full() -> None:

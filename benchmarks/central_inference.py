@@ -6,9 +6,9 @@
 1. Round trip: a process writes an observation, asks, and sleeps until the action is readable. A second process is a
    policy node, and sleeps in between, too. Beside it: the same policy in place, and as the physical limit two processes
    that wake each other and compute nothing. The bar for one lane is 120 us at the median.
-2. Steps per second of CartPole-v1 in two environment processes, by network and lanes. The policy runs in place, in a
-   policy node, and in a policy node that waits up to 2 ms for a batch. With four environment nodes two can step
-   while the others wait, in processes of their own or two in each process. A sink takes the learner's place.
+2. Steps per second of CartPole-v1 by network and lanes, in place and with a policy node. Two environment processes step
+   there, or four: then some step while others wait. The policy node answers what has arrived, or waits up to 2 ms for
+   all or for half of the lanes. A sink takes the learner's place.
 """
 
 import multiprocessing
@@ -64,13 +64,19 @@ class Place(NamedTuple):
     """Environment nodes in one process. They take turns: one steps while the other waits."""
 
 
-PLACES = {
-    "in place": Place({"policy_placement": "env", "num_workers": 2}),
-    "policy node": Place({"policy_placement": "node", "num_workers": 2}),
-    "policy node, max_wait 2 ms": Place({"policy_placement": "node", "num_workers": 2, "max_wait": 0.002}),
-    "policy node, 4 processes": Place({"policy_placement": "node", "num_workers": 4}),
-    "policy node, 2 processes of 2 nodes": Place({"policy_placement": "node", "num_workers": 4}, together=2),
-}
+def places(lanes: int) -> dict[str, Place]:
+    """What is compared where so many lanes are stepped."""
+    node = {"policy_placement": "node"}
+    waiting = {**node, "num_workers": 4, "max_wait": 0.002}
+    halves = {**waiting, "max_batch": lanes // 2}
+    return {
+        "in place": Place({"policy_placement": "env", "num_workers": 2}),
+        "policy node": Place({**node, "num_workers": 2}),
+        "4 processes": Place({**node, "num_workers": 4}),
+        "4 processes, max_wait 2 ms": Place(waiting),
+        "4 processes, max_wait 2 ms, half of the lanes a batch": Place(halves),
+        "2 processes of 2 nodes, else the same": Place(halves, together=2),
+    }
 
 
 def settled(folder: Path, **settings: object) -> Plan:
@@ -222,9 +228,10 @@ def widths(hidden: Sequence[int], lanes: Sequence[int], rounds: int, seconds: fl
     """Steps per second of each network and width, and what they are beside those in place; medians over the rounds."""
     found = []
     for units, count in product(hidden, lanes):
-        rates: dict[str, list[float]] = {name: [] for name in PLACES}
+        compared = places(count)
+        rates: dict[str, list[float]] = {name: [] for name in compared}
         for _ in range(rounds):
-            for name, place in PLACES.items():
+            for name, place in compared.items():
                 with tempfile.TemporaryDirectory() as folder:
                     rates[name].append(throughput(units, count, place, seconds, Path(folder)))
         steps_per_s = {name: round(statistics.median(values)) for name, values in rates.items()}

@@ -189,7 +189,7 @@ def number(value: float) -> str:
 DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "end_to_end_fused": (throughput, "PPO on Pendulum-v1 at the published setting, fused update"),
     "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
-    "central_inference": (placements, "Policy nodes beside inference in place, CartPole-v1 in two processes"),
+    "central_inference": (placements, "Policy nodes beside inference in place, CartPole-v1"),
 }
 """Result -> drawing and title. Results whose rows have a kind are drawn as mechanisms, titled by the benchmark's first
 line."""

@@ -52,7 +52,6 @@ class Lagging:
         self._envs = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         self._generator = np.random.default_rng(seed)
         self._algorithm = build(SPACES, config)
-        self._published = tuple(part.name for part in spec(SPACES, config).published())
         self._versions: deque[dict[str, torch.Tensor]] = deque(maxlen=lag + 1)
         self._running = np.zeros(LANES)
         self._steps = config.num_steps
@@ -61,7 +60,7 @@ class Lagging:
 
     def publish(self, state: Mapping[str, np.ndarray]) -> None:
         """Take the learner's parameters. They act once ``lag`` later ones have come."""
-        self._versions.append({name: torch.tensor(state[name]) for name in self._published})
+        self._versions.append({name: torch.tensor(state[name]) for name in ("actor", "critic")})
 
     def collect(self, slot: Arrays) -> None:
         """Fill a slot with one rollout."""

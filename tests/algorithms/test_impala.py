@@ -1,7 +1,6 @@
 """IMPALA's loss by hand, the value behind each row, and policies with and without memory."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from penstock.algorithms.impala.spec import IMPALAConfig, init_state, spec
 from penstock.types import Box, Discrete, Spaces
 
 SPACES = Spaces((("obs", Box((1,), "float32", (-1.0,), (1.0,))),), Discrete(2))
-PLAIN = {"hidden_sizes": (), "gamma": 0.5, "num_steps": 2, "max_grad_norm": 1e9, "normalize_value": False}
+PLAIN = {"hidden_sizes": (), "gamma": 0.5, "num_steps": 2, "max_grad_norm": 1e9}
 
 
 def built(**settings):
@@ -136,14 +135,14 @@ def test_a_minibatch_is_whole_lanes_for_every_policy():
 
 
 def test_it_begins_with_the_state_of_its_spec():
-    config = IMPALAConfig()
+    config = IMPALAConfig(normalize_value=True)
     state = init_state(SPACES, config, 3)
     assert {part.name: part.shape for part in spec(SPACES, config).state} == {k: v.shape for k, v in state.items()}
 
 
 def test_a_memory_of_size_one_lane_equals_its_rows_alone():
     """Every row begins an episode: then a policy with memory sees each row alone, and lanes may be cut anywhere."""
-    config = IMPALAConfig(model="gru", memory_size=3, hidden_sizes=(4,), num_steps=2, normalize_value=False)
+    config = IMPALAConfig(model="gru", memory_size=3, hidden_sizes=(4,), num_steps=2)
     algorithm = learn.build(SPACES, config)
     state = {name: torch.from_numpy(values).clone() for name, values in algorithm.init_state(0).items()}
     carry = {part.name: torch.zeros(1, *part.shape) for part in spec(SPACES, config).policy.carry}
@@ -158,7 +157,7 @@ def test_a_memory_of_size_one_lane_equals_its_rows_alone():
         if name not in carry
     }
     cut |= {name: values.expand(2, -1) for name, values in carry.items()}
-    one = learn.build(SPACES, replace(config, num_steps=1))
+    one = learn.build(SPACES, IMPALAConfig(model="gru", memory_size=3, hidden_sizes=(4,), num_steps=1))
     found = one.phases[0].gradients(state, cut, {}).gradients
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient)

@@ -13,7 +13,7 @@ CONFIG = IMPALAConfig(num_steps=5)
 def test_the_parameters_that_act_are_so_many_updates_old() -> None:
     play = Lagging(2, CONFIG, 0)
     for version in range(5):
-        play.publish({name: np.full(1, version) for name in init_state(SPACES, CONFIG, 0)})
+        play.publish({"actor": np.full(1, version), "critic": np.full(1, version)})
         assert int(play._versions[0]["actor"]) == max(0, version - 2)
 
 

@@ -11,7 +11,7 @@ from penstock.algorithms.ppo.spec import (
     initial_arrays,
     policy_graph,
 )
-from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
+from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["MASKS", "IMPALAConfig", "init_state", "spec"]
@@ -45,11 +45,6 @@ class IMPALAConfig(ActorCriticConfig):
         "linear",
         "how the step size changes; linear: it falls to 0 at the end of the run",
         choices=("constant", "linear"),
-    )
-    normalize_value: bool = tunable(
-        True,
-        "let the critic learn returns that are shifted and scaled by their running mean and deviation",
-        fixed=BY_NETWORKS,
     )
     gae_lambda: float = tunable(
         1.0,

@@ -294,6 +294,8 @@ UPDATES = Registry(
             "penstock.updates.compiled:build_replay",
             "penstock.updates.compiled:build_finder",
             "penstock.updates.compiled:build_applier",
+            "penstock.updates.compiled:build_stream_finder",
+            "penstock.updates.compiled:build_stream_applier",
         ),
     },
 )

@@ -102,9 +102,12 @@ def test_in_step_a_death_leaves_no_rows_of_a_gradient_out(tmp_path, group: str) 
     assert int(found["adam_step"]) == 40 * 2 * 4
 
 
-@pytest.mark.parametrize("algo", ["ppo", "a2c", "impala", "appo"])
-def test_every_algorithm_of_a_stream_is_served(tmp_path, algo: str) -> None:
-    settings = {"algo": algo, "num_steps": 16}
+@pytest.mark.parametrize(
+    ("algo", "backend"),
+    [("ppo", "compiled"), ("a2c", "eager"), ("impala", "eager"), ("appo", "eager")],
+)
+def test_every_algorithm_of_a_stream_is_served(tmp_path, algo: str, backend: str) -> None:
+    settings = {"algo": algo, "backend": backend}
     whole = {**SMALL, **settings, "log_dir": str(tmp_path), "timesteps": 12 * ROLLOUT}
     if algo in {"a2c", "impala"}:
         del whole["epochs"]
@@ -198,7 +201,6 @@ def test_hogwild_learners_step_one_vector(tmp_path, algo: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"backend": "compiled"}, "--backend compiled does not run --algo ppo here; try --backend auto"),
         ({"backend": "fused"}, "--backend fused does not run --learners 2"),
         ({"exchange": "hogwild", "compress": "int8"}, "--compress int8 is for gradients that are sent, and hogwild"),
         ({"sync_mode": "blocking", "pace": "lag"}, "--pace lag .* in lock step .*; try --sync_mode non_blocking"),

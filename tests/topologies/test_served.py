@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.program.check import check
 from penstock.program.draw import draw
@@ -127,11 +126,6 @@ def test_learners_of_a_table_may_compress_what_they_hand_on() -> None:
         stream(program(async_off_policy, compress=compress, **settings), "gradients") for compress in ("none", "int8")
     )
     assert 3 * sum(spec.nbytes for spec in small.arrays) < sum(spec.nbytes for spec in plain.arrays)
-
-
-def test_a_backend_without_a_part_for_it_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--backend compiled does not run --algo ppo here"):
-        program(async_on_policy, backend="compiled")
 
 
 def test_shared_arrays_of_unknown_nodes_are_a_fault() -> None:

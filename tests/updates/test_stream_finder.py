@@ -9,6 +9,7 @@ import torch
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig, spec
+from penstock.registry import UPDATES, load
 from penstock.updates.eager import EagerUpdater, build_stream_applier, build_stream_finder
 from tests.algorithms.loop import Target, allocate, collect, flat_rows
 from tests.updates import counting
@@ -83,13 +84,13 @@ def test_a_share_in_parts_is_the_share(rollout) -> None:
             np.testing.assert_allclose(parts[0][name], gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(rollout) -> None:
+@pytest.mark.parametrize("backend", ["eager", pytest.param("compiled", marks=pytest.mark.nightly)])
+def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(rollout, backend: str) -> None:
     one = EagerUpdater(learn.build(TASK.spaces, CONFIG), settings(24), rollout)
-    applier = build_stream_applier(settings(24), rollout)
+    build_finder, build_applier = (load(of) for of in (UPDATES[backend].stream_finder, UPDATES[backend].stream_applier))
+    applier = build_applier(settings(24), rollout)
     handed_on = []
-    finder = build_stream_finder(
-        settings(24), rollout, lambda phase, gradients, weight: handed_on.append({phase: gradients})
-    )
+    finder = build_finder(settings(24), rollout, lambda phase, gradients, weight: handed_on.append({phase: gradients}))
     for part in (one, finder, applier):
         part.load(first_state())
     indices, weights = flat_rows(rollout, np.random.default_rng(2), CONFIG.mini_batch_size)
@@ -104,7 +105,7 @@ def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(roll
     assert int(found["adam_step"]) == 1
     assert not np.array_equal(found["value_mean"], first_state()["value_mean"])
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-6, atol=1e-7, err_msg=name)
+        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_a_phase_without_gradients_runs_where_the_others_are_applied() -> None:

@@ -8,7 +8,7 @@ from penstock.algorithm_package import (
     AlgorithmPackage,
     load_functions,
 )
-from penstock.config.agreement import HOGWILD, SERVED, sync_mode_of
+from penstock.config.agreement import sync_mode_of
 from penstock.config.resolve import Demand
 from penstock.config.schema import AUTO, Config
 from penstock.envs.sources import EnvProfile
@@ -19,8 +19,8 @@ from penstock.types import BackendSpec
 
 __all__ = ["backend_of", "demand", "inference_of"]
 
-HANDED_ON = "actor_learners"
-"""The topology whose learners always hand on gradients that they find on a stream."""
+EACH_COMPILES = "actor_learners"
+"""The topology with a learner in each environment process. All of these would compile the update at once."""
 
 
 def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
@@ -34,9 +34,8 @@ def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> 
     # The first mode of a topology is the one that `auto` takes.
     mode = sync_mode_of(config.run, next(iter(TOPOLOGIES[spec.topology])))
     sharing = config.run.learners if spec.table is None else 1
-    served = spec.table is None and config.run.learners > 1 and config.run.exchange in {SERVED, HOGWILD}
-    handed_on = served or spec.topology == HANDED_ON
-    return Demand(_fused_applies(config, algorithm, spec), multiplications, steps, mode, handed_on, sharing)
+    eager = spec.topology == EACH_COMPILES
+    return Demand(_fused_applies(config, algorithm, spec), multiplications, steps, mode, eager, sharing)
 
 
 def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> bool:

@@ -41,6 +41,11 @@ def build(plan: Plan) -> Program:
             raise ConfigError(
                 f"--algo {run.algo} has a learner in each environment process: leave --{name} out, and give {instead}"
             )
+    if run.backend != "eager":
+        raise ConfigError(
+            f"--backend {run.backend} does not run --algo {run.algo} here: every environment process would compile; "
+            "try --backend auto"
+        )
     if run.runtime == "ray":
         raise ConfigError(f"--algo {run.algo} stays on one machine: leave --runtime ray out")
     lanes = run.num_envs // plan.num_workers

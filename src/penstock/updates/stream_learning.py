@@ -74,6 +74,10 @@ class StreamLearner:
         """Learn by this stepper from now on."""
         self._stepper = stepper
 
+    def part(self, size: int) -> dict[str, Tensor]:
+        """New buffers of one part of a minibatch, with ``size`` units."""
+        return {name: values.new_zeros((size, *values.shape[2:])) for name, values in self._rows.items()}
+
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or some of its arrays."""
         self._stepper.load(state)
@@ -192,10 +196,6 @@ class StreamApplier(StreamLearner):
 
     def __init__(self, algorithm: AroundPhases, batch: Batch) -> None:
         super().__init__(algorithm, batch, part_size=1, parts=1)
-
-    def example(self) -> dict[str, Tensor]:
-        """A minibatch of one row, or of one lane, all zeros."""
-        return {name: values[0] for name, values in self._rows.items()}
 
     def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
         """Take one gradient step. As `penstock.updates.contract.Applier.apply`."""

@@ -5,6 +5,14 @@ stays in the user's cache for the next start. Updates the state in place. Knows 
 """
 
 from penstock.updates.compiled.replay import build_applier, build_finder, build_replay
-from penstock.updates.compiled.stream import CompiledUpdater, build
+from penstock.updates.compiled.stream import CompiledUpdater, build, build_stream_applier, build_stream_finder
 
-__all__ = ["CompiledUpdater", "build", "build_applier", "build_finder", "build_replay"]
+__all__ = [
+    "CompiledUpdater",
+    "build",
+    "build_applier",
+    "build_finder",
+    "build_replay",
+    "build_stream_applier",
+    "build_stream_finder",
+]

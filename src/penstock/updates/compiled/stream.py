@@ -11,21 +11,51 @@ from penstock.types import Array
 from penstock.updates.batch import batch_of
 from penstock.updates.compiled.program import whole_of
 from penstock.updates.compiled.stepper import CompiledStepper
-from penstock.updates.contract import Exchange
-from penstock.updates.stream_learning import StreamLearner
+from penstock.updates.contract import Exchange, HandOn
+from penstock.updates.stream_learning import StreamApplier, StreamFinder, StreamLearner
 
-__all__ = ["CompiledParts", "CompiledUpdater", "build"]
+__all__ = ["CompiledParts", "CompiledUpdater", "build", "build_stream_applier", "build_stream_finder"]
 
 
 def build(
     settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exchange | None = None
 ) -> "CompiledUpdater | CompiledParts":
     """The updater of a learner from a stream; as `penstock.registry.UpdateBackend.stream`."""
-    torch.set_num_threads(settings.threads)
-    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
+    algorithm = _algorithm(settings)
     if settings.accumulate == 1 and exchange is None:
         return CompiledUpdater(algorithm, settings, arrays)
     return CompiledParts(algorithm, settings, arrays, exchange)
+
+
+def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFinder:
+    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
+    algorithm = _algorithm(settings)
+    finder = StreamFinder(algorithm, batch_of(settings, arrays), settings, hand_on)
+    stepper = CompiledStepper(algorithm.phases, settings, finder.part(_size(settings)), dict)
+    stepper.prepare_finds()
+    finder.hold(stepper)
+    return finder
+
+
+def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
+    """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
+    algorithm = _algorithm(settings)
+    applier = StreamApplier(algorithm, batch_of(settings, arrays))
+    stepper = CompiledStepper(algorithm.phases, settings, applier.part(_size(settings)), dict)
+    stepper.prepare_applies()
+    applier.hold(stepper)
+    return applier
+
+
+def _algorithm(settings: UpdaterSettings) -> Algorithm:
+    torch.set_num_threads(settings.threads)
+    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
+    return algorithm
+
+
+def _size(settings: UpdaterSettings) -> int:
+    """Units of a part of a minibatch."""
+    return settings.spec.schedule.mini_batch_size
 
 
 class CompiledUpdater(StreamLearner):
@@ -62,12 +92,10 @@ class CompiledParts(StreamLearner):
         exchange: Exchange | None,
     ) -> None:
         """Lay out the buffers and compile the phases."""
-        size = settings.spec.schedule.mini_batch_size
-        super().__init__(algorithm, batch_of(settings, arrays), size, settings.accumulate, exchange)
-        part = {name: values.new_zeros((size, *values.shape[2:])) for name, values in self._rows.items()}
-        stepper = CompiledStepper(algorithm.phases, settings, part, dict)
+        super().__init__(algorithm, batch_of(settings, arrays), _size(settings), settings.accumulate, exchange)
+        stepper = CompiledStepper(algorithm.phases, settings, self.part(_size(settings)), dict)
         stepper.prepare_parts()
-        self._stepper = stepper
+        self.hold(stepper)
 
 
 POSITION = "position"

@@ -32,7 +32,7 @@ def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array])
     """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
     algorithm = _algorithm(settings)
     applier = StreamApplier(algorithm, batch_of(settings, arrays))
-    applier.hold(EagerStepper(algorithm.phases, settings, applier.example()))
+    applier.hold(EagerStepper(algorithm.phases, settings, applier.part(1)))
     return applier
 
 

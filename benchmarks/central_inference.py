@@ -1,6 +1,6 @@
 """Asking a policy node: the round trip of a question, and steps per second beside inference in place.
 
-    python -m benchmarks.central_inference                # about 4 minutes on 2 cores
+    python -m benchmarks.central_inference                # about 8 minutes on 2 cores
     python -m benchmarks.central_inference --write FILE
 
 1. Round trip: a process writes an observation, asks, and sleeps until the action is readable. A second process is a

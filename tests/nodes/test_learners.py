@@ -101,6 +101,19 @@ def test_learners_that_pull_late_stay_within_the_bound(tmp_path) -> None:
     assert int(arrays["applied"]) == (result.steps - 200) // 4
 
 
+@pytest.mark.parametrize("compress", ["int8", "topk:0.1"])
+def test_gradients_that_are_compressed_are_applied_once_too(tmp_path, compress: str) -> None:
+    """Fewer than half the bytes of gradients that are sent as they are."""
+    result = train(tmp_path, 800, compress=compress)
+    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert int(arrays["owed"]) == 0
+    assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
+    lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
+    sent = sum(line.get("exchange/bytes", 0.0) for line in lines)
+    learned = sum(values.nbytes for name, values in arrays.items() if name.startswith("adam_m."))
+    assert sent <= 0.5 * learned * int(arrays["settled"][0])
+
+
 def test_learners_that_step_together_may_collect_meanwhile(tmp_path) -> None:
     result = train(tmp_path, 1600, exchange="allreduce", mini_batch_size=16)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays

@@ -55,14 +55,14 @@ async def play(url: str, number: int, patience: float) -> None:
         while True:
             try:
                 await episode(client, Cart(numbers))
-            except EpisodeLostError:
-                # The connection broke: try another episode, or end if nobody answers any more.
+            except (EpisodeLostError, RefusedError) as error:
+                # The connection broke, or the run has ended: try another episode, or end if nobody answers any more.
+                if isinstance(error, RefusedError) and not error.may_retry:
+                    return
                 try:
                     await client.start()
                 except (EpisodeLostError, RefusedError):
                     return
-            except RefusedError:
-                return
 
 
 async def main() -> None:

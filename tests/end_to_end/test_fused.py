@@ -72,6 +72,8 @@ def test_no_process_imports_torch(tmp_path) -> None:
 REPLAY = {"num_envs": 2, "num_steps": 16, "min_rows": 100, "hidden_sizes": "16,16", "mini_batch_size": 16}
 FROM_TABLES = {
     "sac": ("Pendulum-v1", {}),
+    "dsac": ("Pendulum-v1", {}),
+    "dsact": ("Pendulum-v1", {}),
     "td3": ("Pendulum-v1", {}),
     "ddpg": ("Pendulum-v1", {}),
     "dqn": ("CartPole-v1", {"prioritised": "True"}),
@@ -99,7 +101,7 @@ def test_no_process_that_learns_from_a_table_imports_torch(tmp_path, algo: str) 
     assert saved.arrays["gradient_steps"] > 0
 
 
-@pytest.mark.parametrize("algo", ["sac", "td3", "dqn"])
+@pytest.mark.parametrize("algo", ["sac", "dsact", "td3", "dqn"])
 def test_checkpoints_of_tables_pass_from_eager_to_fused_and_back(tmp_path, algo: str) -> None:
     name, settings = FROM_TABLES[algo]
     values = {**REPLAY, **settings, "hidden_sizes": (16, 16), "runtime": "inline", "log_dir": str(tmp_path)}

@@ -31,6 +31,19 @@ CASES = {
         CONTINUOUS,
         {"hidden_sizes": (20, 64, 100), "lr_schedule": "linear", "target_entropy": 1.5},
     ),
+    "dsac": ("dsac", CONTINUOUS, {}),
+    "dsac, narrow bound, fixed temperature": (
+        "dsac",
+        CONTINUOUS,
+        {"bound": 0.1, "temperature": 0.3, "policy_delay": 3, "activation": "relu", "mini_batch_size": 150},
+    ),
+    "dsact": ("dsact", CONTINUOUS, {}),
+    "dsact, one row": ("dsact", CONTINUOUS, {"mini_batch_size": 1}),
+    "dsact, one-hot field, three critics": (
+        "dsact",
+        MIXED,
+        {"critics": 3, "bound_scale": 0.5, "lr_schedule": "linear", "hidden_sizes": (33,)},
+    ),
     "td3": ("td3", CONTINUOUS, {}),
     "td3, one-hot field": ("td3", MIXED, {"policy_delay": 3, "critics": 3}),
     "ddpg": ("ddpg", CONTINUOUS, {}),
@@ -140,12 +153,17 @@ def test_gradient_steps_agree_with_float64_along_a_run(case):
 
 
 @pytest.mark.parametrize("level", levels())
-@pytest.mark.parametrize("name", ["sac", "td3", "dqn, atoms, dueling, prioritised"])
+@pytest.mark.parametrize("name", ["sac", "dsact", "td3", "dqn, atoms, dueling, prioritised"])
 def test_each_instruction_set_finds_the_same_gradients(monkeypatch, name, level):
     """The gradients of the phases, which no step of Adam hides."""
     found = []
     for chosen in (None, level):
-        for function in ("soft_actor_critic", "deterministic_actor_critic", "q_learning"):
+        for function in (
+            "soft_actor_critic",
+            "distributional_actor_critic",
+            "deterministic_actor_critic",
+            "q_learning",
+        ):
             made = getattr(_native, function)
             monkeypatch.setattr(_native, function, partial(_at_level, made, chosen))
         case = Case(name)
@@ -185,7 +203,7 @@ def test_a_state_that_is_stored_and_loaded_goes_on_alike(case):
     assert bits(through) == bits(second)
 
 
-@pytest.mark.parametrize("name", ["sac", "td3", "dqn, prioritised"])
+@pytest.mark.parametrize("name", ["sac", "dsact", "td3", "dqn, prioritised"])
 def test_learners_that_share_a_minibatch_find_the_gradient_of_the_whole(name):
     """Noise belongs to rows of the whole minibatch, so the second learner has that of the second half."""
     case = Case(name)
@@ -280,6 +298,9 @@ def test_cuts_do_not_matter(case):
         ("sac", MIXED, {"hidden_sizes": (400, 300), "activation": "silu"}, True),
         ("sac", CONTINUOUS, {"layer_norm": True}, False),
         ("sac", CONTINUOUS, {"adam_eps": 0.0}, False),
+        ("dsac", CONTINUOUS, {}, True),
+        ("dsact", MIXED, {}, True),
+        ("dsact", CONTINUOUS, {"layer_norm": True}, False),
         ("td3", CONTINUOUS, {"layer_norm": True}, False),
         ("ddpg", CONTINUOUS, {}, True),
         ("dqn", DISCRETE, {"dueling": True, "atoms": 51}, True),

@@ -22,14 +22,15 @@ ActorCritics::Workspace::Workspace(const Learned& actor_of, const Learned& criti
     for (std::size_t i = 0; i < values.size(); ++i) critics.emplace_back(critic.stack(), level);
 }
 
-ActorCritics::ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, double loss_scale,
-                           NoiseKeys keys, double epsilon, const Level& level)
+ActorCritics::ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, NoiseKeys keys,
+                           double epsilon, const Level& level)
     : ReplayUpdate(std::move(encoding), std::move(keys), epsilon, level), action_size_(shapes.action),
       actor_("actor", shapes.actor, 1, shapes.actor_target, level),
-      critic_("critic", shapes.critic, shapes.critics, true, level), loss_scale_(static_cast<float>(loss_scale)) {
+      critic_("critic", shapes.critic, shapes.critics, true, level) {
     add(actor_);
     add(critic_);
     for (auto& work : work_) work = std::make_unique<Workspace>(actor_, critic_, shapes.action, level);
+    phases_ = {{"critic", 1, {&critic_}}};
     metrics_ = {{"value_loss", kCritic}, {"mean_value", kCritic}};
 }
 
@@ -55,13 +56,16 @@ void ActorCritics::smallest_target(const float* actions, const Part& part, Works
     }
 }
 
-void ActorCritics::critic_gradient(const Part& part, int side, Workspace& work) {
-    targets(part, work);
+void ActorCritics::taken(const Part& part, Workspace& work) const {
     encode(minibatch_.obs, part, work.actor_x.data(), actor_.stack().input_stride());
     for (std::int32_t r = 0; r < part.rows; ++r)
         read_floats(minibatch_.action.row(part.row + r), minibatch_.action.dtype, action_size_,
                     work.action.data() + r * action_size_);
     critic_inputs(work.actor_x.data(), work.action.data(), part.rows, work);
+}
+
+void ActorCritics::squared_errors(const Part& part, int side, float scale, Workspace& work) {
+    taken(part, work);
     const std::ptrdiff_t stride = critic_.stack().output_stride();
     double loss = 0.0, mean = 0.0;
     for (int c = 0; c < critic_.count(); ++c) {
@@ -73,21 +77,19 @@ void ActorCritics::critic_gradient(const Part& part, int side, Workspace& work) 
         for (std::int32_t r = 0; r < part.rows; ++r) {
             const float of_row = share(part.row + r);
             const float error = value[r * stride] - work.target.data()[r];
-            loss += static_cast<double>(loss_scale_ * of_row * error * error);
+            loss += static_cast<double>(scale * of_row * error * error);
             mean += static_cast<double>(of_row * value[r * stride]);
-            d[r * stride] = 2.0F * loss_scale_ * of_row * error;
+            d[r * stride] = 2.0F * scale * of_row * error;
         }
         pass.backward(weights, work.critic_x.data(), part.rows, critic_.gradient(side, c), part.first);
     }
-    measure(side, 0, loss);
-    measure(side, 1, mean / critic_.count());
+    measure(side, kValueLoss, loss);
+    measure(side, kMeanValue, mean / critic_.count());
 }
 
-void ActorCritics::critic_gradients(Sides& sides) {
-    sides.both([&](int side) {
-        if (!has_rows(side)) critic_.clear(side);
-        each_part(side, [&](const Part& part) { critic_gradient(part, side, *work_[side]); });
-    });
+void ActorCritics::critic_gradients(int side) {
+    if (!has_rows(side)) critic_.clear(side);
+    each_part(side, [&](const Part& part) { critic_gradient(part, side, *work_[side]); });
 }
 
 }  // namespace penstock::kernels

@@ -22,12 +22,13 @@ inline float smaller(float a, float b) { return a < b || a != a ? a : b; }
 
 class ActorCritics : public ReplayUpdate {
 public:
-    // `loss_scale`: of the squared error of a critic's value.
-    ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, double loss_scale, NoiseKeys keys,
-                 double epsilon, const Level& level);
+    ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, NoiseKeys keys, double epsilon,
+                 const Level& level);
     std::int64_t action_numbers() const override { return action_size_; }
 
 protected:
+    friend class SoftActor;
+
     // One thread's memory for the rows that go through the networks together.
     struct Workspace {
         Workspace(const Learned& actor, const Learned& critic, std::int32_t elements, const Level& level);
@@ -38,12 +39,18 @@ protected:
         Floats target;            // [rows]
         std::vector<const float*> values;  // of each critic, [rows, stride]
     };
-    enum : std::size_t { kCritic, kActor };  // phases
+    enum : std::size_t { kCritic, kActor };          // phases
+    enum : std::size_t { kValueLoss, kMeanValue };  // metrics
 
-    // Writes the targets of a part's rows to `work.target`.
-    virtual void targets(const Part& part, Workspace& work) = 0;
+    // Adds up the critics' gradient of a part's rows.
+    virtual void critic_gradient(const Part& part, int side, Workspace& work) = 0;
 
-    void critic_gradients(Sides& sides);
+    // Computes the critics' gradient of all rows of one side.
+    void critic_gradients(int side);
+    // Adds up the gradient of `scale` times the squared errors of values whose targets are in `work.target`.
+    void squared_errors(const Part& part, int side, float scale, Workspace& work);
+    // Puts features and actions of a part's rows side by side, as the critics take them.
+    void taken(const Part& part, Workspace& work) const;
     // Puts features and actions [rows, action] side by side. The features are the first columns of `x`.
     void critic_inputs(const float* x, const float* actions, std::int32_t rows, Workspace& work) const;
     // The smallest target value of each row's features and actions: to [rows].
@@ -52,11 +59,6 @@ protected:
     std::int32_t action_size_;
     Learned actor_, critic_;
     std::unique_ptr<Workspace> work_[kSides];
-
-private:
-    void critic_gradient(const Part& part, int side, Workspace& work);
-
-    float loss_scale_;
 };
 
 }  // namespace penstock::kernels

@@ -14,6 +14,7 @@
 
 #include "arrays.hpp"
 #include "deterministic_actor_critic.hpp"
+#include "distributional_actor_critic.hpp"
 #include "q_learning.hpp"
 #include "shapes.hpp"
 #include "soft_actor_critic.hpp"
@@ -119,7 +120,7 @@ public:
         update_->find(phase, threads);
     }
     void apply(std::size_t phase, const std::vector<double>& lr, int threads) {
-        require(phase < update_->phases().size() && lr.size() == update_->learned().size(), "there is no such phase");
+        require(phase < update_->phases().size() && lr.size() == update_->stepped(), "there is no such phase");
         const nb::gil_scoped_release released;
         update_->apply(phase, lr, threads);
     }
@@ -143,7 +144,7 @@ public:
 private:
     void check(const std::vector<double>& lr, int threads) const {
         require(bound_, "there is no minibatch yet");
-        require(lr.size() == update_->learned().size(), "there is one step size for each learned vector");
+        require(lr.size() == update_->stepped(), "there is one step size for each vector with an optimizer");
         require(threads == 1 || threads == 2, "an update runs on one or two threads");
     }
 
@@ -180,6 +181,21 @@ PyReplayUpdate* soft_actor_critic(const std::vector<EncodingTuple>& encoding, co
         encodings_of(encoding), ActorCriticShapes{layers_of(actor), layers_of(critic), critics, action, false},
         SoftSettings{log_std_min, log_std_max, learns_temperature, target_entropy, tau}, keys_of(seeds, first_row), epsilon,
         level_or_best(level_name)));
+}
+
+PyReplayUpdate* distributional_actor_critic(const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
+                                            const std::vector<LayerTuple>& critic, int critics, std::int32_t action,
+                                            double log_std_min, double log_std_max, bool learns_temperature,
+                                            double target_entropy, double tau, std::int64_t policy_delay, double bound,
+                                            bool refined, const std::vector<std::uint64_t>& seeds, std::int64_t first_row,
+                                            double epsilon, const std::optional<std::string>& level_name) {
+    require(seeds.size() == 3 && policy_delay > 0, "there are three noise inputs, and policy_delay is at least 1");
+    const std::vector<LayerShape> layers = layers_of(critic);
+    require(!layers.empty() && layers.back().outputs == 2, "a critic of returns has two outputs");
+    return new PyReplayUpdate(std::make_unique<DistributionalActorCritic>(
+        encodings_of(encoding), ActorCriticShapes{layers_of(actor), layers, critics, action, true},
+        SoftSettings{log_std_min, log_std_max, learns_temperature, target_entropy, tau},
+        ReturnSettings{policy_delay, bound, refined}, keys_of(seeds, first_row), epsilon, level_or_best(level_name)));
 }
 
 PyReplayUpdate* deterministic_actor_critic(const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
@@ -229,6 +245,9 @@ void bind_replay(nb::module_& module) {
     module.def("soft_actor_critic", &soft_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a, "action"_a,
                "log_std_min"_a, "log_std_max"_a, "learns_temperature"_a, "target_entropy"_a, "tau"_a, "seeds"_a,
                "first_row"_a, "epsilon"_a, "level"_a = nb::none());
+    module.def("distributional_actor_critic", &distributional_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a,
+               "action"_a, "log_std_min"_a, "log_std_max"_a, "learns_temperature"_a, "target_entropy"_a, "tau"_a,
+               "policy_delay"_a, "bound"_a, "refined"_a, "seeds"_a, "first_row"_a, "epsilon"_a, "level"_a = nb::none());
     module.def("deterministic_actor_critic", &deterministic_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a,
                "action"_a, "policy_delay"_a, "smoothing"_a, "smoothing_clip"_a, "tau"_a, "seeds"_a, "first_row"_a,
                "epsilon"_a, "level"_a = nb::none());

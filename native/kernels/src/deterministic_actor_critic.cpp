@@ -9,8 +9,8 @@ namespace penstock::kernels {
 DeterministicActorCritic::DeterministicActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes,
                                                    const DeterministicSettings& settings, NoiseKeys keys, double epsilon,
                                                    const Level& level)
-    : ActorCritics(std::move(encoding), shapes, 1.0, std::move(keys), epsilon, level), settings_(settings) {
-    phases_ = {{"critic", 1, {&critic_}}, {"actor", settings.policy_delay, {&actor_}}};
+    : ActorCritics(std::move(encoding), shapes, std::move(keys), epsilon, level), settings_(settings) {
+    phases_.push_back({"actor", settings.policy_delay, {&actor_}});
     metrics_.push_back({"policy_loss", kActor});
 }
 
@@ -43,6 +43,11 @@ void DeterministicActorCritic::targets(const Part& part, Workspace& work) {
     }
 }
 
+void DeterministicActorCritic::critic_gradient(const Part& part, int side, Workspace& work) {
+    targets(part, work);
+    squared_errors(part, side, 1.0F, work);
+}
+
 void DeterministicActorCritic::actor_gradient(const Part& part, int side, Workspace& work) {
     encode(minibatch_.obs, part, work.actor_x.data(), actor_.stack().input_stride());
     act(actor_.weights(0), part, work);
@@ -72,7 +77,7 @@ void DeterministicActorCritic::actor_gradient(const Part& part, int side, Worksp
 }
 
 void DeterministicActorCritic::gradients(std::size_t phase, Sides& sides) {
-    if (phase == kCritic) return critic_gradients(sides);
+    if (phase == kCritic) return sides.both([&](int side) { critic_gradients(side); });
     sides.both([&](int side) {
         if (!has_rows(side)) actor_.clear(side);
         each_part(side, [&](const Part& part) { actor_gradient(part, side, *work_[side]); });

@@ -20,12 +20,14 @@ public:
                              const DeterministicSettings& settings, NoiseKeys keys, double epsilon, const Level& level);
 
 protected:
-    void targets(const Part& part, Workspace& work) override;
+    void critic_gradient(const Part& part, int side, Workspace& work) override;
     void gradients(std::size_t phase, Sides& sides) override;
     void descend(std::size_t phase, Sides& sides) override;
 
 private:
     enum : std::size_t { kPolicyLoss = 2 };  // metric
+    // Writes the targets of a part's rows to `work.target`.
+    void targets(const Part& part, Workspace& work);
     void actor_gradient(const Part& part, int side, Workspace& work);
     // Writes tanh of the actor's outputs to work.action [rows, action].
     void act(const Weights& weights, const Part& part, Workspace& work) const;

@@ -81,6 +81,11 @@ void Learned::descend(int side, std::int64_t step, double lr, double epsilon, fl
                  scale, rate, static_cast<float>(epsilon * root)});
 }
 
+void Learned::approach(int side, double share) {
+    const auto [first, count] = half(side);
+    level_.follow(gradients_[0].data() + first, count, static_cast<float>(share), parameters_.data() + first);
+}
+
 void Learned::follow(int side, double tau) {
     const auto [first, count] = half(side);
     level_.follow(parameters_.data() + first, count, static_cast<float>(tau), target_.data() + first);

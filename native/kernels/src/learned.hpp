@@ -49,6 +49,8 @@ public:
     double squares(int side) const;
     // Adam's step on that half, with the gradient times `scale`. `step` counts from 1. Call it after add_sides.
     void descend(int side, std::int64_t step, double lr, double epsilon, float scale = 1.0F);
+    // Moves that half of the parameters by `share` of the way to what stands in place of their gradient.
+    void approach(int side, double share);
     // Moves that half of the target by `tau`.
     void follow(int side, double tau);
     // Copies that half of the parameters to the target.

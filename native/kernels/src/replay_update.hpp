@@ -32,7 +32,7 @@ struct Steps {
     std::int64_t count;
     std::uint64_t seed, number;  // the sampling key of the first step; the number of each next one is one higher
     double beta;
-    std::vector<double> lr;  // of each learned vector
+    std::vector<double> lr;  // of each vector with an optimizer
     int threads;
 };
 
@@ -58,7 +58,9 @@ public:
 
     const Level& level() const { return level_; }
     const std::vector<PhaseSpec>& phases() const { return phases_; }
+    // Every vector that gradient steps change. The first `stepped` of them have an optimizer and a step size.
     const std::vector<Learned*>& learned() const { return learned_; }
+    std::size_t stepped() const { return stepped_; }
     std::size_t fields() const { return encoding_.size(); }
     const Encoding& encoding(std::size_t field) const { return encoding_[field]; }
 
@@ -88,7 +90,12 @@ protected:
     // Looks at the whole gradient of a phase, before descend. `own`: it is the one that was just computed here.
     virtual void look(std::size_t, Sides&, bool /*own*/) {}
 
-    void add(Learned& vector) { learned_.push_back(&vector); }
+    void add(Learned& vector) {
+        learned_.push_back(&vector);
+        stepped_ = learned_.size();
+    }
+    // Adds a vector that moves to what stands in place of its gradient. Call it after all calls of `add`.
+    void add_average(Learned& vector) { learned_.push_back(&vector); }
     double lr_of(const Learned& vector) const;
     // Adam's step of one vector, and the transposes that it makes necessary. `tau` above 0: its target follows.
     void descend_on(Learned& vector, Sides& sides, double tau = 0.0, float scale = 1.0F);
@@ -123,6 +130,7 @@ private:
     NoiseKeys keys_;
     std::vector<std::int64_t> row_numbers_;
     std::vector<Learned*> learned_;
+    std::size_t stepped_ = 0;
     std::vector<double> lr_;
     std::vector<char> due_;  // of each phase, in the current step
     std::vector<std::int64_t> counts_;  // of each phase, since metrics were taken

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "deterministic_actor_critic.hpp"
+#include "distributional_actor_critic.hpp"
 #include "numbers.hpp"
 #include "q_learning.hpp"
 #include "soft_actor_critic.hpp"
@@ -74,11 +75,16 @@ std::unique_ptr<ReplayUpdate> make(const std::string& name, const Level& level) 
         const QSettings settings{kActions, 5, -2.0, 2.0, true, true, 1.0, 10.0, 0.01, 3};
         return std::make_unique<QLearning>(encoding, mlp(kFeatures, (kActions + 1) * 5), settings, 1e-8, level);
     }
-    const bool soft = name == "soft";
-    const ActorCriticShapes shapes{mlp(kFeatures, soft ? 2 * kActions : kActions), mlp(kFeatures + kActions, 1), 2, kActions, !soft};
-    if (soft)
-        return std::make_unique<SoftActorCritic>(encoding, shapes, SoftSettings{-20.0, 2.0, true, -2.0, 0.01},
-                                                 NoiseKeys{{1, 2}, 0}, 1e-8, level);
+    const bool deterministic = name == "deterministic", soft = name == "soft";
+    const bool returns = !deterministic && !soft;
+    const ActorCriticShapes shapes{mlp(kFeatures, deterministic ? kActions : 2 * kActions),
+                                   mlp(kFeatures + kActions, returns ? 2 : 1), 2, kActions, !soft};
+    const SoftSettings settings{-20.0, 2.0, true, -2.0, 0.01};
+    if (soft) return std::make_unique<SoftActorCritic>(encoding, shapes, settings, NoiseKeys{{1, 2}, 0}, 1e-8, level);
+    if (returns)
+        return std::make_unique<DistributionalActorCritic>(encoding, shapes, settings,
+                                                           ReturnSettings{2, 3.0, name == "refined returns"},
+                                                           NoiseKeys{{1, 2, 3}, 0}, 1e-8, level);
     return std::make_unique<DeterministicActorCritic>(encoding, shapes, DeterministicSettings{2, 0.2, 0.5, 0.01},
                                                       NoiseKeys{{1}, 0}, 1e-8, level);
 }
@@ -101,14 +107,15 @@ std::vector<float> trained(const std::string& name, const Level& level, std::int
     Numbers numbers;
     for (Learned* vector : update->learned()) {
         std::vector<float> flat = numbers.many(static_cast<std::size_t>(vector->flat_size()));
-        for (float& number : flat) number *= 0.3F;
+        // A mean deviation is at least 0.
+        for (float& number : flat) number = vector->name().starts_with("mean_") ? std::abs(number) : 0.3F * number;
         vector->load(*vector->find(vector->name()), flat.data());
         vector->refresh();
     }
     update->bind(world.minibatch);
     const Draws draws{&world, &World::sample, &World::rank};
     for (std::int64_t done = 0; done < steps; done += at_once) {
-        const Steps now{at_once, 0, static_cast<std::uint64_t>(done), 0.5, std::vector<double>(update->learned().size(), 3e-3), threads};
+        const Steps now{at_once, 0, static_cast<std::uint64_t>(done), 0.5, std::vector<double>(update->stepped(), 3e-3), threads};
         const Ran ran = update->run(now, draws);
         check(ran.steps == at_once && !ran.stopped(), "all steps are taken");
         for (const auto& [metric, mean] : update->take_metrics())
@@ -122,7 +129,7 @@ std::vector<float> trained(const std::string& name, const Level& level, std::int
 }  // namespace
 
 void replay_update_is_the_same_on_two_threads(const Level& level) {
-    for (const std::string name : {"soft", "deterministic", "q"}) {
+    for (const std::string name : {"soft", "returns", "refined returns", "deterministic", "q"}) {
         const std::string text = std::string(level.name) + " " + name;
         double value = 0.0, other = 0.0;
         const std::vector<float> one = trained(name, level, 12, 12, 1, value), two = trained(name, level, 12, 12, 2, other);

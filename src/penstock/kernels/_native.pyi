@@ -246,6 +246,25 @@ def soft_actor_critic(
     epsilon: float,
     level: str | None = None,
 ) -> ReplayUpdate: ...
+def distributional_actor_critic(
+    encoding: Sequence[tuple[bool, int, int]],
+    actor: Sequence[tuple[str, int, int, str]],
+    critic: Sequence[tuple[str, int, int, str]],
+    critics: int,
+    action: int,
+    log_std_min: float,
+    log_std_max: float,
+    learns_temperature: bool,
+    target_entropy: float,
+    tau: float,
+    policy_delay: int,
+    bound: float,
+    refined: bool,
+    seeds: Sequence[int],
+    first_row: int,
+    epsilon: float,
+    level: str | None = None,
+) -> ReplayUpdate: ...
 def deterministic_actor_critic(
     encoding: Sequence[tuple[bool, int, int]],
     actor: Sequence[tuple[str, int, int, str]],

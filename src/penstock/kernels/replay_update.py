@@ -17,18 +17,20 @@ from penstock.types import Array
 
 __all__ = [
     "DeterministicActorCritic",
+    "DistributionalActorCritic",
     "LearnedLayers",
     "NoiseKeys",
     "QLearning",
     "ReplayUpdate",
     "SoftActorCritic",
     "deterministic_actor_critic",
+    "distributional_actor_critic",
     "q_learning",
     "soft_actor_critic",
 ]
 
 Rates = Callable[[float], Sequence[float]]
-"""``(progress) -> step size of each learned vector``, in the order of the native update."""
+"""``(progress) -> step size of each vector with an optimizer``, in the order of the native update."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,54 @@ def soft_actor_critic(
         noise.seeds,
         noise.first_row,
         settings.epsilon,
+        level,
+    )
+    return ReplayUpdate(native, layers.fields, rates)
+
+
+@dataclass(frozen=True)
+class DistributionalActorCritic:
+    """The numbers of DSAC and DSAC-T."""
+
+    soft: SoftActorCritic
+    """Those that are SAC's."""
+    policy_delay: int
+    bound: float
+    """Largest distance of a sampled return from its mean: in units of returns; if ``refined``, in mean deviations."""
+    refined: bool
+    """DSAC-T: means learn from expected returns, and each critic scales its steps by its own deviation."""
+
+
+def distributional_actor_critic(
+    layers: LearnedLayers,
+    settings: DistributionalActorCritic,
+    rates: Rates,
+    noise: NoiseKeys,
+    level: str | None = None,
+) -> "ReplayUpdate":
+    """The update of DSAC and DSAC-T. Arguments as for `soft_actor_critic`.
+
+    Its learned vectors are those of SAC; if ``refined``, also ``mean_deviation`` and ``mean_variance``, which have no
+    optimizer. ``noise`` has a third seed, for the next return.
+    """
+    soft = settings.soft
+    native = _native.distributional_actor_critic(
+        layers.encoding,
+        layers.actor,
+        layers.critic,
+        layers.critics,
+        layers.action,
+        soft.log_std_min,
+        soft.log_std_max,
+        soft.learns_temperature,
+        soft.target_entropy,
+        soft.tau,
+        settings.policy_delay,
+        settings.bound,
+        settings.refined,
+        noise.seeds,
+        noise.first_row,
+        soft.epsilon,
         level,
     )
     return ReplayUpdate(native, layers.fields, rates)

@@ -27,7 +27,7 @@ configure_extensions = $(BIN)/cmake -S . -B $(1) $(CMAKE_FLAGS) -DCMAKE_BUILD_TY
 	-Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python test-clients test-nightly fuzz soak faults check format learn bench bench-quick clean
+.PHONY: help install train test test-native test-python test-clients test-nightly fuzz soak faults check format learn learn-broad bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -79,6 +79,10 @@ format: install  ## format the code in the style that check wants
 
 learn: install  ## repeat the learning results: every row of benchmarks/learning/thresholds.toml, three seeds each
 	$(BIN)/python -m benchmarks.learning.run --all
+
+learn-broad: install  ## every algorithm at its defaults on tasks it was not tuned for, beside stable-baselines3; goes on with the open runs
+	$(PIP) install -q -c constraints.txt -e '.[box2d,learn,mujoco]' --no-build-isolation
+	$(BIN)/python -m benchmarks.learning.broad
 
 bench: install  ## repeat every benchmark into benchmarks/results, then draw them; for a quiet machine
 	@$(BIN)/python -m benchmarks.suite; status=$$?; $(BIN)/python -m benchmarks.plots && exit $$status

@@ -124,15 +124,13 @@ def _earlier(pair: Pair, path: Path, side: str) -> list[Trained]:
     return [of_entry(entry) for entry in result[side]]
 
 
-def train_ours(name: str, seed: int) -> Trained:
-    """Train with penstock."""
-    pair = PAIRS[name]
+def train_ours(name: str, pair: Pair, seed: int) -> Trained:
+    """Train with penstock, into a folder ``build/learning/<name>``."""
     return of_run(pair, train(ROOT / "build/learning" / name, [*pair.our_words(), "--seed", str(seed)]))
 
 
-def train_theirs(name: str, seed: int) -> Trained:
+def train_theirs(pair: Pair, seed: int) -> Trained:
     """Train with stable-baselines3."""
-    pair = PAIRS[name]
     command = [python_of(pair.environment), PEERS / pair.script, *pair.their_words(), "--seed", str(seed)]
     return of_output(pair, subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
@@ -209,8 +207,8 @@ def main() -> int:
     ours = [run for path in args.ours for run in of_ours(pair, path)]
     theirs = [run for path in args.theirs for run in of_theirs(pair, path)]
     seeds = [run.seed for run in ours or theirs] or args.seeds
-    ours = ours or [train_ours(args.pair, seed) for seed in seeds]
-    theirs = theirs or [train_theirs(args.pair, seed) for seed in seeds]
+    ours = ours or [train_ours(args.pair, pair, seed) for seed in seeds]
+    theirs = theirs or [train_theirs(pair, seed) for seed in seeds]
     found = {OURS: ours, PEER: theirs}
     result = compared(pair, found, pinned=args.pinned)
     write(path, result)

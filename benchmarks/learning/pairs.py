@@ -48,14 +48,14 @@ class Pair(NamedTuple):
         return {OURS: json.loads(json.dumps(ours)), PEER: self.theirs}
 
 
-def at_defaults(algo: str, env: str, timesteps: int) -> Pair:
-    """Both sides at their own defaults, 100 greedy episodes at the end."""
+def at_defaults(algo: str, env: str, timesteps: int, environment: str) -> Pair:
+    """Both sides at their own defaults, 100 greedy episodes at the end; the peer in its ``environment``."""
     task = {"algo": algo, "env": env, "timesteps": timesteps}
     return Pair(
         title=f"{algo.upper()} on {env}, each side at its own defaults",
         preset=None,
         ours=task | {"eval_episodes": 100} | ONE_THREAD,
-        environment="sb3-box2d",
+        environment=environment,
         script="sb3_learn.py",
         theirs=task | {"episodes": 100, "threads": 1},
     )
@@ -79,8 +79,8 @@ PAIRS = {
             "threads": 1,
         },
     ),
-    "lunarlander-ppo": at_defaults("ppo", "LunarLander-v3", 500_000),
-    "lunarlander-dqn": at_defaults("dqn", "LunarLander-v3", 100_000),
-    "lunarlander-sac": at_defaults("sac", "LunarLanderContinuous-v3", 100_000),
-    "lunarlander-td3": at_defaults("td3", "LunarLanderContinuous-v3", 100_000),
+    "lunarlander-ppo": at_defaults("ppo", "LunarLander-v3", 500_000, "sb3-box2d"),
+    "lunarlander-dqn": at_defaults("dqn", "LunarLander-v3", 100_000, "sb3-box2d"),
+    "lunarlander-sac": at_defaults("sac", "LunarLanderContinuous-v3", 100_000, "sb3-box2d"),
+    "lunarlander-td3": at_defaults("td3", "LunarLanderContinuous-v3", 100_000, "sb3-box2d"),
 }

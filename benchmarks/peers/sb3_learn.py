@@ -7,14 +7,18 @@ measure how fast stable-baselines3 is.
 import argparse
 import json
 import os
+import sys
 import time
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).parents[2]
 
 
 def arguments() -> argparse.Namespace:
     """What is learned, and for how long: the settings of the algorithm are the peer's own."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--algo", choices=("dqn", "ppo", "sac", "td3"), required=True)
+    parser.add_argument("--algo", choices=("a2c", "ddpg", "dqn", "ppo", "sac", "td3"), required=True)
     parser.add_argument("--env", required=True)
     parser.add_argument("--timesteps", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
@@ -27,11 +31,13 @@ def main() -> None:
     """Train; print the curve, and how the policy plays at the end."""
     args = arguments()
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    # For environments that are named by their module, as those of `benchmarks.peers.minatar_games`.
+    sys.path.append(str(ROOT))
     import gymnasium
     import numpy as np
     import stable_baselines3
     import torch
-    from stable_baselines3 import DQN, PPO, SAC, TD3
+    from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.monitor import Monitor
@@ -53,8 +59,10 @@ def main() -> None:
                 curve["returns"].append(round(float(np.mean([episode["r"] for episode in buffer])), 2))
             return True
 
-    algorithm = {"dqn": DQN, "ppo": PPO, "sac": SAC, "td3": TD3}[args.algo]
-    model = algorithm("MlpPolicy", Monitor(gymnasium.make(args.env)), device="cpu", seed=args.seed)
+    algorithm = {"a2c": A2C, "ddpg": DDPG, "dqn": DQN, "ppo": PPO, "sac": SAC, "td3": TD3}[args.algo]
+    env = Monitor(gymnasium.make(args.env))
+    policy = "MultiInputPolicy" if isinstance(env.observation_space, gymnasium.spaces.Dict) else "MlpPolicy"
+    model = algorithm(policy, env, device="cpu", seed=args.seed)
     model.learn(args.timesteps, callback=Curve())
     judge = Monitor(gymnasium.make(args.env))
     judge.reset(seed=args.seed + 1_000_000)

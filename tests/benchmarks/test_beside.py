@@ -143,7 +143,7 @@ def test_both_sides_of_a_pair_learn_the_same_task_for_as_long(name: str) -> None
 
 
 def test_a_pair_at_the_defaults_sets_nothing_of_the_algorithm() -> None:
-    pair = at_defaults("td3", "X-v0", 100)
+    pair = at_defaults("td3", "X-v0", 100, "sb3-box2d")
     assert vars(TD3Config()).keys() & {*pair.ours, *pair.theirs} == set()
     assert pair.settings()[OURS]["critic_lr"] == TD3Config().critic_lr
     assert pair.our_words()[:4] == ["--algo", "td3", "--env", "X-v0"]

@@ -1,0 +1,116 @@
+"""Every algorithm at its defaults on tasks that nobody tuned for, beside stable-baselines3's.
+
+    python -m benchmarks.learning.broad                        # goes on with the first open run, until all are done
+    python -m benchmarks.learning.broad --runs 3 LunarLander-v3 Acrobot-v1      # at most three runs, of these tasks
+    python -m benchmarks.learning.broad --page                 # writes only the page
+
+`broad.toml` lists tasks, algorithms and steps. All runs take several nights of two cores, so each is a result of its
+own, `results/broad/<task>/<algorithm>-<side>-<seed>.json`, and one that is there is not repeated. Seeds are the
+outer loop: every task is seen once before any is seen twice. After each run the page is written anew:
+`results/broad/README.md` and `curves.png` (`broad_page.py`).
+
+Needs `penstock[box2d,learn,mujoco]`. The peer's environment is made by itself.
+"""
+
+import argparse
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.learning.beside import train_ours, train_theirs
+from benchmarks.learning.broad_page import write_page
+from benchmarks.learning.pairs import OURS, PEER, Pair, at_defaults
+from benchmarks.learning.run import HERE
+from benchmarks.record import destination, write
+
+RESULTS = HERE / "results/broad"
+SEEDS = 3
+THREE_SEEDS = frozenset({"dqn", "ppo", "sac", "td3"})
+"""Algorithms of which all seeds are trained. The others are trained with seed 0."""
+OF_PEER = frozenset({"a2c", "ddpg", "dqn", "ppo", "sac", "td3"})
+"""Algorithms that stable-baselines3 has, too."""
+
+Tasks = Mapping[str, Mapping[str, int]]
+"""Task -> algorithm -> steps."""
+
+
+class Run(NamedTuple):
+    """One training of either side."""
+
+    task: str
+    algo: str
+    timesteps: int
+    side: str
+    seed: int
+
+    def path(self) -> Path:
+        """Where its result stands."""
+        folder = self.task.rpartition(":")[2].replace("/", "-")
+        return RESULTS / folder / f"{self.algo}-{self.side}-{self.seed}.json"
+
+    def pair(self) -> Pair:
+        """The settings of both sides."""
+        return at_defaults(self.algo, self.task, self.timesteps, environment="sb3-broad")
+
+
+def tasks() -> Tasks:
+    """What `broad.toml` lists."""
+    return tomllib.loads((HERE / "broad.toml").read_text("utf-8"))
+
+
+def runs(listed: Tasks) -> Iterator[Run]:
+    """All runs, in the order in which they are taken."""
+    for seed in range(SEEDS):
+        for task, algorithms in listed.items():
+            for algo, timesteps in algorithms.items():
+                if seed and algo not in THREE_SEEDS:
+                    continue
+                for side in (OURS, PEER) if algo in OF_PEER else (OURS,):
+                    yield Run(task, algo, timesteps, side, seed)
+
+
+def train(run: Run) -> None:
+    """Train and write the result."""
+    path = destination(run.path())
+    pair = run.pair()
+    name = f"broad/{path.parent.name}-{run.algo}"
+    trained = train_ours(name, pair, run.seed) if run.side == OURS else train_theirs(pair, run.seed)
+    write(
+        path,
+        {
+            "date": time.strftime("%Y-%m-%d"),
+            "task": run.task,
+            "algo": run.algo,
+            "timesteps": run.timesteps,
+            "side": run.side,
+            "settings": pair.settings()[run.side],
+            **trained.entry(),
+        },
+    )
+
+
+def main() -> int:
+    """Take open runs one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    listed = tasks()
+    parser.add_argument("tasks", nargs="*", help=f"of {', '.join(listed)}; left out: all", metavar="TASK")
+    parser.add_argument("--runs", type=int, help="stop after so many runs", metavar="N")
+    parser.add_argument("--page", action="store_true", help="train nothing, write only the page")
+    args = parser.parse_args()
+    if unknown := set(args.tasks) - set(listed):
+        parser.error(f"broad.toml has no task {', '.join(sorted(unknown))}")
+    wanted = {task: listed[task] for task in args.tasks or listed}
+    still_open = [run for run in runs(wanted) if not run.path().exists()]
+    for number, run in enumerate([] if args.page else still_open[: args.runs], 1):
+        print(f"{number} of {len(still_open)}: {run.task} {run.algo}, {run.side}, seed {run.seed}", flush=True)
+        train(run)
+        write_page(RESULTS, list(runs(listed)))
+    write_page(RESULTS, list(runs(listed)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The order of the broad comparison's runs and its page. Nothing is trained here."""
+
+import json
+from itertools import groupby
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+from benchmarks.learning import broad
+from benchmarks.learning.broad import Run, runs
+from benchmarks.learning.broad_page import rows, text, write_page
+from benchmarks.learning.pairs import OURS, PEER
+
+TASKS = {"A-v0": {"ppo": 1000, "impala": 500}, "B-v0": {"sac": 2000}}
+
+
+def test_every_task_is_seen_once_before_any_is_seen_twice() -> None:
+    order = [(run.seed, run.task, run.algo, run.side) for run in runs(TASKS)]
+    first = [(0, "A-v0", "ppo", OURS), (0, "A-v0", "ppo", PEER), (0, "A-v0", "impala", OURS)]
+    assert order[:5] == [*first, (0, "B-v0", "sac", OURS), (0, "B-v0", "sac", PEER)]
+    # The peer has no IMPALA, and IMPALA has one seed.
+    assert [seed for seed, _, algo, _ in order if algo == "impala"] == [0]
+    assert [seed for seed, _ in groupby(order, lambda run: run[0])] == [0, 1, 2]
+
+
+def test_every_run_has_a_result_of_its_own() -> None:
+    listed = list(runs(broad.tasks()))
+    assert len({run.path() for run in listed}) == len(listed)
+
+
+def test_every_listed_task_that_gymnasium_has_exists() -> None:
+    for task in broad.tasks():
+        if ":" not in task:
+            assert task in gymnasium.registry
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(broad, "RESULTS", tmp_path)
+    return tmp_path
+
+
+def done(run: Run, mean_return: float) -> None:
+    run.path().parent.mkdir(parents=True, exist_ok=True)
+    curve = {"steps": [500, 1000], "seconds": [1.0, 2.0], "returns": [0.0, mean_return]}
+    result = {"commit": "0123456789ab", "date": "2026-01-02", "seed": run.seed, "mean_return": mean_return}
+    run.path().write_text(json.dumps(result | {"curve": curve}))
+
+
+def test_the_page_says_what_is_there_and_what_is_open(results: Path) -> None:
+    planned = list(runs(TASKS))
+    for run in planned:
+        if run.algo == "ppo":
+            done(run, {OURS: 10.0, PEER: 20.0}[run.side] + run.seed)
+    page = text(rows(planned))
+    (row,) = [line for line in page.splitlines() if line.startswith("| A-v0")]
+    # Three seeds: their mean, and the interval of means of three drawn with replacement.
+    both = "11.0 [10.0, 12.0] **behind** | 21.0 [20.0, 22.0]"
+    assert row == f"| A-v0 | ppo | 1,000 | {both} | 6 of 6 | 2026-01-02 | `0123456` |"
+    assert "6 of 13 runs are there." in page
+    assert "Not begun: impala on A-v0, sac on B-v0." in page
+    write_page(results, planned)
+    assert (results / "README.md").read_text() == page
+    assert (results / "curves.png").stat().st_size > 0
+
+
+def test_one_seed_has_no_interval_and_an_algorithm_that_the_peer_has_not_stands_alone(results: Path) -> None:
+    planned = list(runs(TASKS))
+    for run in planned:
+        if run.algo == "impala" or (run.algo, run.side, run.seed) == ("sac", OURS, 0):
+            done(run, 5.0)
+    page = text(rows(planned))
+    assert "| A-v0 | impala | 500 | 5.0 | has none | 1 of 1 |" in page
+    assert "| B-v0 | sac | 2,000 | 5.0 | open | 1 of 6 |" in page
+
+
+def test_a_page_without_results_is_written(results: Path) -> None:
+    write_page(results, list(runs(TASKS)))
+    assert "0 of 13 runs are there." in (results / "README.md").read_text()

@@ -2,8 +2,10 @@
 
 import contextlib
 import random
+import signal
+import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -11,12 +13,21 @@ import psutil
 from penstock.experiments.checkpoints import list_checkpoints
 from penstock.processes.contract import WORKER
 
-__all__ = ["killing", "left_behind", "newest_checkpoint", "of_group"]
+__all__ = ["interrupt_twice", "killing", "left_behind", "newest_checkpoint", "of_group"]
 
 
-def left_behind() -> list[psutil.Process]:
-    """The descendants of this process, without the one that `multiprocessing` keeps to the end."""
-    return [child for child in psutil.Process().children(recursive=True) if "resource_tracker" not in _command(child)]
+def left_behind(earlier: Collection[psutil.Process] = ()) -> list[psutil.Process]:
+    """The descendants of this process, without the one that `multiprocessing` keeps to the end.
+
+    Args:
+        earlier: children of this process that do not count, nor what is below them.
+    """
+    found = psutil.Process().children(recursive=True)
+    spared = set(earlier)
+    for process in earlier:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            spared.update(process.children(recursive=True))
+    return [child for child in found if child not in spared and "resource_tracker" not in _command(child)]
 
 
 def of_group(group: str, pid: int | None = None) -> psutil.Process | None:
@@ -74,6 +85,15 @@ def killing(groups: Sequence[str], log_dir: Path) -> Iterator[list[str]]:
         over.set()
         killer.join()
     assert killed
+
+
+def interrupt_twice(process: subprocess.Popen[str]) -> None:
+    """Interrupt a process until it has ended: it must take two. Interrupts that come too close together are one."""
+    for patience_s in (0.3, 60.0, 60.0):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+            return
 
 
 def _command(process: psutil.Process) -> str:

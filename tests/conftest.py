@@ -2,7 +2,8 @@
 
 - The processes that a test starts can import ``tests.environments``, as the tests can.
 - A test marked ``alone`` has the machine to itself, also where tests run side by side.
-- The fixtures ``fault_points`` (a build whose processes die where they are told to) and ``interruptible``.
+- The fixtures ``fault_points`` (a build whose processes die where they are told to), ``started`` (what a test leaves
+  behind) and ``interruptible``.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import fcntl
 import os
 import signal
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import psutil
@@ -67,6 +68,16 @@ def fault_points() -> str:
         made = subprocess.run(["make", "faults"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     return os.pathsep.join([str(build / "faults"), os.environ["PYTHONPATH"]])
+
+
+@pytest.fixture
+def started() -> Callable[[], list[psutil.Process]]:
+    """Gives the processes that the test has started, directly or not, and that are still there: running or zombies.
+
+    What an earlier test or a fixture of the module has left does not count.
+    """
+    earlier = psutil.Process().children()
+    return lambda: left_behind(earlier)
 
 
 @pytest.fixture

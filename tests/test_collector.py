@@ -6,11 +6,10 @@ import pytest
 import penstock
 from penstock import ParallelEnvironmentCollector
 from penstock.errors import ConfigError, NodeError, PenstockError
-from tests.children import left_behind
 from tests.environments import ClockEnv
 
 
-def test_it_collects_as_many_steps_as_asked_for() -> None:
+def test_it_collects_as_many_steps_as_asked_for(started) -> None:
     with ParallelEnvironmentCollector("tests.environments:ClockEnv", num_workers=2, num_envs=4, rollout_steps=8) as it:
         first, second = it.collect(20), it.collect(5)
     assert first["obs"].shape == (20, 4, 1)
@@ -21,7 +20,7 @@ def test_it_collects_as_many_steps_as_asked_for() -> None:
     assert first["truncated"][19].all()
     np.testing.assert_allclose(first["next_obs"][:, 0, 0] * 20, range(1, 21))
     assert (first["reward"] == 1).all()
-    assert left_behind() == []
+    assert started() == []
 
 
 def test_what_is_published_acts() -> None:
@@ -62,7 +61,7 @@ def test_what_it_cannot_serve_is_refused() -> None:
         ParallelEnvironmentCollector(ClockEnv, num_workers=1).collect(0)
 
 
-def test_a_failing_environment_is_reported_with_its_traceback() -> None:
+def test_a_failing_environment_is_reported_with_its_traceback(started) -> None:
     class Failing(ClockEnv):
         def step(self, action):
             raise RuntimeError("the tower is down")
@@ -71,7 +70,7 @@ def test_a_failing_environment_is_reported_with_its_traceback() -> None:
     collector.start()
     with pytest.raises(NodeError, match="the tower is down"):
         collector.collect(1)
-    assert left_behind() == []
+    assert started() == []
 
 
 def test_it_is_a_public_name() -> None:

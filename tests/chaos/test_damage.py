@@ -16,7 +16,6 @@ from penstock.memory.board import Board
 from penstock.policies.acting import LocalPolicy
 from penstock.program.graph import Board as BoardEdge
 from penstock.wiring.edges import Wiring
-from tests.children import left_behind
 from tests.environments import TargetEnv
 
 SETTINGS = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
@@ -84,7 +83,7 @@ def test_a_run_in_one_process_ends_with_board_and_version(tmp_path, mark: Path) 
     assert mark.exists()
 
 
-def test_a_run_of_processes_ends_with_one_line_and_goes_on_from_its_last_commit(tmp_path, capsys) -> None:
+def test_a_run_of_processes_ends_with_one_line_and_goes_on_from_its_last_commit(tmp_path, capsys, started) -> None:
     flags = [f"--{name}={value}" for name, value in SETTINGS.items()]
     runs = tmp_path / "runs"
     assert (
@@ -94,6 +93,6 @@ def test_a_run_of_processes_ends_with_one_line_and_goes_on_from_its_last_commit(
     assert first in {f"penstock: error: node env.{worker}: {SAYS}" for worker in (0, 1)}
     (folder,) = runs.iterdir()
     assert second == f"penstock: its last checkpoint, update 5, is good; to continue: penstock resume {folder}"
-    assert left_behind() == []
+    assert started() == []
     penstock.resume(folder, quiet=True)
     assert int(load_checkpoint(find_checkpoint(folder)).arrays["update"]) == 20

@@ -9,7 +9,6 @@ from penstock.errors import BadDataError, ConfigError, NodeError
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.metrics.jsonl import read_reports
 from penstock.seeding import final_seed, validation_seed
-from tests.children import left_behind
 from tests.environments import ClockVectorEnv, CorridorEnv, TargetEnv
 
 SMALL = {"num_steps": 16, "epochs": 1, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
@@ -56,7 +55,7 @@ def test_bad_data_names_node_environment_field_and_step(tmp_path, env, says):
         penstock.train(settings, quiet=True)
 
 
-def test_a_failed_run_is_one_line_has_a_card_and_goes_on_from_its_last_commit(tmp_path, capsys):
+def test_a_failed_run_is_one_line_has_a_card_and_goes_on_from_its_last_commit(tmp_path, capsys, started):
     flags = [f"--{name}={value}" for name, value in SMALL.items()]
     name = f"{__name__}:LateNan"
     assert main(["train", "--env", name, "--timesteps=10000", "--log_dir", str(tmp_path), *flags]) == 1
@@ -69,7 +68,7 @@ def test_a_failed_run_is_one_line_has_a_card_and_goes_on_from_its_last_commit(tm
     card = (folder / "README.md").read_text()
     assert "failed, so not evaluated: " in card
     assert "320 of 10,000 steps, 5 updates" in card
-    assert left_behind() == []
+    assert started() == []
     with pytest.raises(NodeError, match="is nan at step"):
         penstock.resume(folder, quiet=True)
 

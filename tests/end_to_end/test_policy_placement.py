@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.children import left_behind
 from tests.end_to_end.test_replay import fingerprint as of_table_run
 from tests.end_to_end.test_same_answer import fingerprint, train
 
@@ -28,29 +27,29 @@ def test_a_policy_node_gives_the_answer_of_policies_in_place(tmp_path: Path, env
 
 
 @pytest.mark.parametrize(("workers", "nodes"), [(2, 1), (4, 2)])
-def test_in_processes_of_their_own_too(tmp_path: Path, workers: int, nodes: int) -> None:
+def test_in_processes_of_their_own_too(tmp_path: Path, workers: int, nodes: int, started) -> None:
     shared = {"env": "CartPole-v1", "num_workers": workers}
     reference = train(tmp_path / "reference", runtime="inline", **shared)
     result = train(tmp_path / "node", policy_nodes=nodes, **NODE, **shared)
     assert fingerprint(result) == fingerprint(reference)
-    assert left_behind() == []
+    assert started() == []
 
 
 @pytest.mark.parametrize("runtime", ["inline", "local"])
-def test_batches_that_wait_change_no_bit(tmp_path: Path, runtime: str) -> None:
+def test_batches_that_wait_change_no_bit(tmp_path: Path, runtime: str, started) -> None:
     shared = {"env": "tests.environments:ClockEnv", "num_workers": 4, "inference": "native"}
     reference = train(tmp_path / "reference", runtime="inline", **shared)
     # Two of the four processes fill a batch.
     batches = {"max_batch": 4, "max_wait": 0.05, "policy_nodes": 1}
     result = train(tmp_path / "node", runtime=runtime, **batches, **NODE, **shared)
     assert fingerprint(result) == fingerprint(reference)
-    assert left_behind() == []
+    assert started() == []
 
 
-def test_collection_that_overlaps_learning_ends_in_order(tmp_path: Path) -> None:
+def test_collection_that_overlaps_learning_ends_in_order(tmp_path: Path, started) -> None:
     result = train(tmp_path, env="CartPole-v1", num_workers=2, sync_mode="non_blocking", timesteps=2048, **NODE)
     assert result.steps >= 2048
-    assert left_behind() == []
+    assert started() == []
 
 
 # Blind actions first, noise of a fixed scale, a scale that falls, one for each lane.

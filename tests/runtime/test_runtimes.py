@@ -14,7 +14,7 @@ import pytest
 from penstock.errors import NodeError
 from penstock.metrics.trace import OPEN, STEP, read_timeline
 from penstock.runtime import inline, local
-from tests.children import left_behind
+from tests.children import interrupt_twice
 from tests.runtime.nodes import cores, counting, launched, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -54,19 +54,18 @@ def test_a_node_that_dies_leaves_its_trace(tmp_path: Path) -> None:
     assert [span.name for span in source.tracks[0]].count(STEP) == 4
 
 
-@pytest.mark.alone
-def test_local_leaves_nothing_behind() -> None:
+def test_local_leaves_nothing_behind(started) -> None:
     launched(local.launch, counting(10))
-    assert left_behind() == []
+    assert started() == []
     assert shared_memory() == set()
 
 
-def test_an_error_in_a_process_comes_with_its_own_traceback() -> None:
+def test_an_error_in_a_process_comes_with_its_own_traceback(started) -> None:
     with pytest.raises(NodeError, match="the source is broken") as caught:
         launched(local.launch, counting(5, "raise", wanted=50))
     assert caught.value.node == "source"
     assert 'raise ValueError("the source is broken")' in caught.value.detail
-    assert left_behind() == []
+    assert started() == []
 
 
 def test_a_process_steps_back_as_far_as_its_nodes_ask_for() -> None:
@@ -89,24 +88,22 @@ def test_a_process_keeps_to_the_core_that_its_node_names(core: int | None) -> No
     assert f"ValueError: cores {expected}\n" in caught.value.detail
 
 
-def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
+def test_a_process_that_is_killed_is_named_with_its_signal(started) -> None:
     with pytest.raises(NodeError, match="process source was ended by SIGKILL"):
         launched(local.launch, counting(5, "die", wanted=50))
-    assert left_behind() == []
+    assert started() == []
 
 
-@pytest.mark.alone
-def test_a_process_that_hangs_is_found_and_shows_where_it_stands() -> None:
+def test_a_process_that_hangs_is_found_and_shows_where_it_stands(started) -> None:
     with pytest.raises(NodeError, match="no sign of life from source") as caught:
         launched(local.launch, counting(5, "hang", wanted=50))
     assert "in end" in caught.value.detail  # the function that sleeps
-    assert left_behind() == []
+    assert started() == []
 
 
-@pytest.mark.alone
 def test_a_run_that_stands_still_ends_and_says_who_waits_for_what() -> None:
     with pytest.raises(NodeError, match="the run came no further for") as caught:
-        launched(local.launch, replace(counting(5, wanted=50), stall_limit_s=3.0))
+        launched(local.launch, replace(counting(5, wanted=50), stall_limit_s=6.0))
     assert "2 of 2 slots of numbers to fill" in caught.value.detail
     assert "0 of 2 slots of numbers to read" in caught.value.detail
     assert caught.value.detail.count("in run_nodes") == 2  # the stacks of both
@@ -118,16 +115,15 @@ def test_an_error_inline_is_raised_as_it_is() -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_ends_the_run_in_order() -> None:
+def test_an_interrupt_ends_the_run_in_order(started) -> None:
     handler = signal.getsignal(signal.SIGINT)
     outcome = launched(local.launch, counting(5, "interrupt launcher", wanted=50))
     assert outcome.interrupted
     assert int(outcome.record["total"]) in {0, 1, 3, 6, 10}  # as far as it had come
-    assert left_behind() == []
+    assert started() == []
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-@pytest.mark.alone
 def test_when_the_launcher_is_killed_its_processes_end() -> None:
     code = (
         "from penstock.runtime.local import launch; from tests.runtime.nodes import counting, launched; "
@@ -135,7 +131,7 @@ def test_when_the_launcher_is_killed_its_processes_end() -> None:
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     process = psutil.Process(launcher.pid)
-    assert wait_until(lambda: len(process.children(recursive=True)) == 4, 20.0)  # two nodes, warden, template
+    assert wait_until(lambda: len(process.children(recursive=True)) == 4)  # two nodes, warden, template
     children = process.children(recursive=True)
     launcher.kill()
     launcher.wait()
@@ -147,7 +143,7 @@ def test_an_error_is_told_at_once_though_an_environments_child_lives_on() -> Non
     begun = time.monotonic()
     with pytest.raises(NodeError, match="the source is broken"):
         launched(local.launch, counting(5, "fork and raise", wanted=50))
-    assert time.monotonic() - begun < 20  # the child sleeps for 30
+    assert time.monotonic() - begun < 120  # the child sleeps for 150
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -158,11 +154,9 @@ def test_inline_a_second_interrupt_ends_what_stands_still() -> None:
     )
     stuck = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     process = psutil.Process(stuck.pid)
-    assert wait_until(lambda: process.cpu_times().user > 0.1, 20.0)
+    assert wait_until(lambda: process.cpu_times().user > 0.1)
     time.sleep(1.0)
-    for _ in range(2):
-        stuck.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-    assert stuck.wait(10) != 0
+    interrupt_twice(stuck)
+    assert stuck.wait(60) != 0
     assert stuck.stderr is not None
     assert "KeyboardInterrupt" in stuck.stderr.read()

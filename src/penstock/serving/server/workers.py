@@ -5,6 +5,7 @@ asked again at another, and no session notices more than a delay.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import sys
@@ -121,6 +122,8 @@ class Workers:
         self._limits = limits
         self._returns = returns
         self._workers: list[_Worker] = []
+        self._processes: list[asyncio.subprocess.Process] = []
+        """All that may still run, or wait to be reaped: also those of lost workers."""
         self._numbers = 0
         self._failures = 0
         self._is_ending = False
@@ -162,20 +165,27 @@ class Workers:
                 worker.process.kill()
 
     async def close(self) -> None:
-        """End all workers."""
+        """End all workers, and return when each of their processes is reaped."""
         self._is_ending = True
         for task in self._starting:
             task.cancel()
+        # One of them may have begun its process already.
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        finishing = {worker.process for worker in self._able()}
         # A worker leaves the list as soon as its socket is closed.
-        workers = list(self._workers)
-        for worker in workers:
+        for worker in list(self._workers):
             worker.transport.close()
-        for worker in workers:
+        # An event loop reaps processes only while it runs: those of lost workers are awaited as well.
+        for process in self._processes:
+            if process not in finishing:
+                # It has begun nothing. It may have ended.
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
             try:
-                await asyncio.wait_for(worker.process.wait(), _END_SECONDS)
+                await asyncio.wait_for(process.wait(), _END_SECONDS)
             except TimeoutError:
-                worker.process.kill()
-                await worker.process.wait()
+                process.kill()
+                await process.wait()
 
     def _able(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.is_ready]
@@ -194,6 +204,7 @@ class Workers:
                 stdout=sys.stderr,
                 start_new_session=True,
             )
+        self._processes = [*(one for one in self._processes if one.returncode is None), worker.process]
         await asyncio.get_running_loop().create_connection(lambda: worker, sock=ours)
         self._workers.append(worker)
         return worker

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.clients import GameClient
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -212,19 +214,23 @@ def test_game(tmp_path):
         port = free.getsockname()[1]
     train = [sys.executable, "-m", "penstock", "train", "--algo", "appo", "--env", "gamecore://cart_agent:CartAgent"]
     train += ["--tcp_port", str(port), "--timesteps", "2000", "--num_steps", "16", "--mini_batch_size", "32"]
-    play = [sys.executable, "cart_game.py", f"tcp://localhost:{port}", "--games", "4"]
-    games = subprocess.Popen(play, cwd=folder)
+    train += ["--log_dir", tmp_path / "logs"]
+    # Once the run has answered, games need not wait for it: then nobody there means that it is over.
+    play = [sys.executable, "cart_game.py", f"tcp://localhost:{port}", "--games", "4", "--patience", "3"]
+    with (tmp_path / "said").open("w") as said:
+        run = subprocess.Popen(train, cwd=folder, stdout=said, stderr=said)
     try:
-        ended = subprocess.run(
-            [*train, "--log_dir", tmp_path], cwd=folder, capture_output=True, text=True, check=False, timeout=120
-        )
-        assert ended.returncode == 0, ended.stderr
-        assert games.wait(timeout=60) == 0
+        with GameClient(f"tcp://localhost:{port}", "first", patience=150.0) as first:
+            first.start()
+            first.stop()
+        games = subprocess.run(play, cwd=folder, check=False)
+        run.wait()
     finally:
-        games.kill()
-        games.wait()
-    (run,) = tmp_path.iterdir()
-    assert "2,0" in (run / "README.md").read_text()
+        run.kill()
+        run.wait()
+    assert (games.returncode, run.returncode) == (0, 0), (tmp_path / "said").read_text()
+    (made,) = (tmp_path / "logs").iterdir()
+    assert "2,0" in (made / "README.md").read_text()
 
 
 def test_every_example_is_tested():

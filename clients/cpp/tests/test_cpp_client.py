@@ -28,7 +28,7 @@ EPISODES = ["start game 0", *TICKS, "stop", "start game 0", *TICKS, 'stop {"term
 def talk(port: int, calls: list[str], *flags: str) -> list[tuple[int, str]]:
     """Status and body of each call."""
     command = [str(PROGRAMS / "talk"), "127.0.0.1", str(port), *flags]
-    ended = subprocess.run(command, input="\n".join(calls), capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(command, input="\n".join(calls), capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     if "--async" in flags:
@@ -167,23 +167,21 @@ def test_a_game_of_it_trains_a_policy(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     train = [sys.executable, "-m", "penstock", "train", "--algo", "appo", "--env", "gamecore://cart_agent:CartAgent"]
     train += ["--tcp_port", str(port), "--timesteps", "2000", "--num_steps", "16", "--mini_batch_size", "32"]
-    play = [str(PROGRAMS / "cart"), "localhost", str(port), "--games", "4"]
-    games = subprocess.Popen(play, stdout=subprocess.PIPE, text=True)
+    train += ["--log_dir", str(tmp_path / "logs")]
+    # Once the run has answered, games need not wait for it: then nobody there means that it is over.
+    play = [str(PROGRAMS / "cart"), "localhost", str(port), "--games", "4", "--patience", "3"]
+    with (tmp_path / "said").open("w") as said:
+        run = subprocess.Popen(train, cwd=ROOT / "examples/game", stdout=said, stderr=said)
     try:
-        ended = subprocess.run(
-            [*train, "--log_dir", str(tmp_path)],
-            cwd=ROOT / "examples/game",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert ended.returncode == 0, ended.stderr
-        said, _ = games.communicate(timeout=100)
+        with GameClient(f"tcp://localhost:{port}", "first", patience=150.0) as first:
+            first.start()
+            first.stop()
+        games = subprocess.run(play, stdout=subprocess.PIPE, text=True, check=False)
+        run.wait()
     finally:
-        games.kill()
-        games.wait()
-    assert games.returncode == 0
-    episodes, steps = int(said.split()[0]), float(said.split()[2])
+        run.kill()
+        run.wait()
+    assert (games.returncode, run.returncode) == (0, 0), (tmp_path / "said").read_text()
+    episodes, steps = int(games.stdout.split()[0]), float(games.stdout.split()[2])
     assert episodes > 4
     assert episodes * steps > 1000

@@ -8,6 +8,10 @@ import pytest
 import penstock
 from penstock.errors import BadDataError, PenstockError
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
+from penstock.metrics.jsonl import read_reports
+from penstock.metrics.report import STEPS_PER_SECOND
+from penstock.nodes.learner.keeper import Keeper
+from penstock.nodes.monitor import MonitorNode
 from penstock.updates.eager import EagerUpdater
 from tests.environments import ClockEnv
 
@@ -57,3 +61,26 @@ def test_a_divergence_that_is_no_number_ends_the_epochs(tmp_path, monkeypatch, d
     (path, *_) = reversed(list_checkpoints(result.run_folder))
     # Sixteen rows in minibatches of four.
     assert load_checkpoint(path).arrays["adam_step"] == 3 * epochs * 4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"algo": "dqn", "min_rows": 16, "mini_batch_size": 8, "capacity": 400}, {"algo": "a3c"}],
+    ids=["stream", "table", "gradients"],
+)
+def test_the_last_report_waits_for_a_monitor_that_is_behind(tmp_path, monkeypatch, settings) -> None:
+    ready, end, ending = MonitorNode.ready, Keeper.end, []
+
+    def noted(keeper):
+        ending.append(True)
+        yield from end(keeper)
+
+    # The monitor takes no report before the learner ends. There are 16 slots.
+    monkeypatch.setattr(MonitorNode, "ready", lambda monitor: bool(ending) and ready(monitor))
+    monkeypatch.setattr(Keeper, "end", noted)
+    run = {"env": "CartPole-v1", "timesteps": 20 * 16, "eval_episodes": 1, "log_dir": str(tmp_path)}
+    few = {name: value for name, value in SMALL.items() if name not in {"epochs", "mini_batch_size"}}
+    result = penstock.train({**few, **run, **settings}, quiet=True)
+    updates = [report.update for report in read_reports(result.run_folder) if STEPS_PER_SECOND in report.values]
+    assert result.updates > 17
+    assert updates == [*range(1, 17), result.updates]

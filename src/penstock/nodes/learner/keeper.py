@@ -82,6 +82,8 @@ class Keeper:
             self._verdict = ports.board_reader("evaluation")
         self._asked = -1
         """The last update for which an evaluation was asked for."""
+        self._unsent: Report | None = None
+        """The report of the last commit, if no slot was free for it."""
         self._episodes_told = 0
         """Training episodes whose returns were reported."""
         self._started = time.monotonic()
@@ -207,7 +209,12 @@ class Keeper:
         return report_sequence(int(self.committed["update"])) in self._reports.written()
 
     def report(self, values: dict[str, float]) -> None:
-        """Report the last commit to the monitor. If no slot is free, the report is dropped and counted."""
+        """Report the last commit to the monitor. If no slot is free, the report is kept until the next one replaces it.
+
+        A report that was replaced is dropped, and counted.
+        """
+        if self._unsent is not None:
+            self._ports.count("reports_dropped")
         committed = self.committed
         count = min(int(committed["episodes"]), RETURN_WINDOW)
         if count:
@@ -216,20 +223,34 @@ class Keeper:
                 values[SHAPED_RETURN] = float(committed["shaped_returns"][-count:].mean())
             values["rollout/length_mean"] = float(committed["lengths"][-count:].mean())
         values[EPISODES] = float(committed["episodes"])
-        report = Report(
+        self._unsent = Report(
             int(committed["update"]),
             int(committed["steps"]),
             float(committed["elapsed_s"]),
             values,
             returns=self._untold_returns(),
         )
-        index = self._reports.claim(report_sequence(report.update))
-        if index is None:
+        self._send_report()
+
+    def end(self) -> Work:
+        """Hand over the last checkpoint. Then wait until there is a slot for the last report, or the run stops."""
+        yield from self.checkpoint()
+        if self._unsent is not None:
+            yield lambda: self._reports.free() > 0 or self._ports.stopping()
+            self._send_report()
+        if self._unsent is not None:
             self._ports.count("reports_dropped")
+
+    def _send_report(self) -> None:
+        """Send the report that is not sent yet, if a slot is free."""
+        report = self._unsent
+        index = None if report is None else self._reports.claim(report_sequence(report.update))
+        if report is None or index is None:
             return
         write_report(report, self._reports.slot(index))
         self._reports.push(index)
-        self._episodes_told = int(committed["episodes"])
+        self._unsent = None
+        self._episodes_told = int(report.values[EPISODES])
 
     def _untold_returns(self) -> list[float]:
         """Returns of the latest training episodes that no report of this life holds yet."""

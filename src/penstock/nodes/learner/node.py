@@ -96,7 +96,7 @@ class LearnerNode(WorkingNode):
             yield from keeper.behind_commit()
         if self._team is not None:
             self._team.leave()
-        yield from keeper.checkpoint()
+        yield from keeper.end()
 
     def _found_team(self) -> Work:
         """Become a member. If this is a new life, the others first give up what the dead one had begun, and leave."""

@@ -99,7 +99,7 @@ class ParameterNode(WorkingNode):
                 yield lambda: self._new() > 0 or self._applicable() or ports.stopping()
         if keeper.done() and not keeper.reported():
             keeper.report(self._found())
-        yield from keeper.checkpoint()
+        yield from keeper.end()
 
     def _new(self) -> int:
         return 0 if self._keeper.done() else self._intake.waiting(self._keeper.committed["taken"])

@@ -92,7 +92,7 @@ class ReplayLearnerNode(WorkingNode):
             if not ports.stopping():
                 yield from keeper.behind_commit()
         self._steps.leave()
-        yield from keeper.checkpoint()
+        yield from keeper.end()
 
     def _spare(self) -> int:
         """Gradient steps that may be taken while no rollout comes."""

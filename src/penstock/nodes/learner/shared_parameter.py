@@ -90,7 +90,7 @@ class SharedParameterNode(WorkingNode):
             self._gradients.release(index)
             if int(keeper.committed["update"]) > update:
                 yield from keeper.behind_commit()
-        yield from keeper.checkpoint()
+        yield from keeper.end()
 
     def _settle(self, found: Arrays) -> Work:
         """Apply one gradient, unless it is too old or an earlier life has settled it. The last one ends its batch."""

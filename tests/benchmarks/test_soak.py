@@ -378,7 +378,7 @@ def test_a_sitting_at_its_smallest(tmp_path, monkeypatch) -> None:
         sat.go_through([Part(2, 1, 1.5, faults=True, spared="learner")])
         sat.kill()
         sat.begin("resume", str(seen.run), "--timesteps", str(seen.reports[-1].steps + 2000))
-        sat.wait(60.0)
+        sat.wait(120.0)
     finally:
         sat.give_up()
     assert [end.status for end in seen.ended] == [130, -KILL, 0]

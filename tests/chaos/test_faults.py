@@ -88,7 +88,7 @@ class AlwaysRaises(TargetEnv):
 class HasChildren(TargetEnv):
     def __init__(self) -> None:
         for apart in (False, True):
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(90)"], start_new_session=apart)
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=apart)
             if IN_A_WORKER:
                 (Path(os.environ["MARK"]) / str(child.pid)).touch()
             else:
@@ -135,7 +135,7 @@ def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_pa
     monkeypatch.setenv("MARK", str(folder))
 
     def kill() -> None:
-        assert wait_until(lambda: len(list(folder.iterdir())) == 4 * 2, 20.0)
+        assert wait_until(lambda: len(list(folder.iterdir())) == 4 * 2)
         process = find("env.0")
         assert process is not None
         process.kill()
@@ -161,7 +161,7 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
 
     def stop() -> None:
         # By a checkpoint, so that it lies within the run's turns however quick the machine is.
-        assert wait_until(lambda: newest_checkpoint(tmp_path) != "", 20.0)
+        assert wait_until(lambda: newest_checkpoint(tmp_path) != "")
         process = find("env.1")
         assert process is not None
         process.suspend()

@@ -20,7 +20,7 @@ BATCH = 64 * 4
 UPDATES = 120
 
 
-def find(group: str, limit_s: float = 5.0) -> psutil.Process | None:
+def find(group: str, limit_s: float = 60.0) -> psutil.Process | None:
     """The process of a placement group of the run that this process has launched."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:

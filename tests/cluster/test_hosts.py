@@ -15,9 +15,6 @@ from tests.cluster.conftest import HOST
 from tests.end_to_end.test_same_answer import fingerprint
 from tests.runtime.nodes import wait_until
 
-# Ray gives a host half a minute to start.
-pytestmark = pytest.mark.alone
-
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 4, "seed": 3}
 PPO = {"epochs": 2, "mini_batch_size": 32, "backend": "fused"}
 SAC = {"algo": "sac", "env": "Pendulum-v1", "num_steps": 8, "min_rows": 64, "mini_batch_size": 16, "timesteps": 192}

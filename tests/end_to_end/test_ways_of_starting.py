@@ -64,7 +64,7 @@ def test_it_trains_once(tmp_path: Path, source: str, how: str) -> None:
     (tmp_path / "script.py").write_text(text)
     argv = {"-c": ["-c", text], "stdin": ["-"], "script": ["script.py"]}[how]
     done = subprocess.run(
-        [sys.executable, *argv], input=text, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60
+        [sys.executable, *argv], input=text, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["started", "steps 64"]
@@ -85,7 +85,7 @@ print("the script ends")
 """
     surroundings = {**os.environ, "PYTHONPATH": ROOT}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=surroundings, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=surroundings, timeout=120
     )
     # No line says `terminate called without an active exception`.
     assert (done.returncode, done.stdout, done.stderr) == (0, "the script ends\n", "")
@@ -134,7 +134,7 @@ def test_a_small_machine_is_enough(
         preexec_fn=limit,
         cwd=cwd,
         env=surroundings,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, b"")
 

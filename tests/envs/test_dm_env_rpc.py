@@ -102,7 +102,7 @@ def test_penstock_learns_behind_it(tmp_path):
         }
         result = penstock.train(config, quiet=True)
         assert result.evaluation.mean_return > 3.9
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while servicer.worlds and time.monotonic() < end:
             time.sleep(0.05)
         assert not servicer.worlds

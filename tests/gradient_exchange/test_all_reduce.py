@@ -109,7 +109,7 @@ def test_learners_killed_at_any_moment_leave_the_others_equal(segment, program) 
         learners[number] = start(number)
         until(lambda: noted[number, 0] > before)  # noqa: B023 - called at once
     last[0] = noted[:, 0].max() + 1000
-    assert [one.wait(60) for one in learners] == [0] * lockstep.COUNT
+    assert [one.wait(120) for one in learners] == [0] * lockstep.COUNT
     steps = noted[:, 1 : last[0] + 1]
     here = steps.max(0)
     assert (here > 0).all()

@@ -24,7 +24,7 @@ class Numbers:
         self.may_sample.set()
 
     def sample(self, key, out, before, beta):
-        assert self.may_sample.wait(10)
+        assert self.may_sample.wait(90)
         if before == [0]:
             raise ResourceError("there is nothing to sample")
         self.asked.append((key, tuple(before), beta))

@@ -38,7 +38,7 @@ def said(table: Processes, path, what: str, group: str = "one", imports: Sequenc
 
 def template(table: Processes) -> psutil.Process:
     """The warden's child that runs no nodes."""
-    run(table, "import time; time.sleep(60)", "asleep")
+    run(table, "import time; time.sleep(600)", "asleep")
     node = psutil.Process(table.pid("asleep"))
     (found,) = (child for child in node.parent().children() if child != node)
     return found
@@ -65,16 +65,16 @@ def test_each_has_the_environment_of_its_start(table, tmp_path, monkeypatch) -> 
 
 
 def test_none_holds_what_another_was_given(table, tmp_path) -> None:
-    run(table, "import time; time.sleep(60)", "asleep")
+    run(table, "import time; time.sleep(600)", "asleep")
     table.pid("asleep")
     one = said(table, tmp_path / "one", "len(os.listdir('/proc/self/fd'))")
-    run(table, "import time; time.sleep(60)", "asleep too")
+    run(table, "import time; time.sleep(600)", "asleep too")
     table.pid("asleep too")
     assert said(table, tmp_path / "two", "len(os.listdir('/proc/self/fd'))", "two") == one
 
 
 def test_system_tools_call_it_by_its_group(table) -> None:
-    run(table, "import time; time.sleep(60)", "env.0")
+    run(table, "import time; time.sleep(600)", "env.0")
     process = psutil.Process(table.pid("env.0"))
     assert wait_until(lambda: process.name() == "env.0")
 
@@ -89,7 +89,7 @@ def test_without_a_template_processes_start_by_themselves(table, tmp_path) -> No
 def test_a_template_that_dies_when_it_is_asked_leaves_no_process_that_nobody_knows(table) -> None:
     mold = template(table)
     mold.suspend()
-    run(table, "import time; time.sleep(60)")
+    run(table, "import time; time.sleep(600)")
     mold.kill()
     pid = table.pid("one")
     warden = psutil.Process(pid).parent()
@@ -100,7 +100,7 @@ def test_the_template_forks_for_the_next_program_as_well(table) -> None:
     mold = template(table)
     table.clear()
     assert mold.parent().children() == [mold]
-    run(table, "import time; time.sleep(60)", "next")
+    run(table, "import time; time.sleep(600)", "next")
     assert psutil.Process(table.pid("next")) in mold.parent().children()
     assert mold.parent().children()[0] == mold
 
@@ -170,7 +170,7 @@ def test_who_asks_waits_for_no_import_however_many_ask(table, import_ends) -> No
     assert exits(table)[0].group == "quick"
     import_ends.touch()
     ended: set[str] = set()
-    assert wait_until(lambda: ended.update(one.group for one in table.exits()) or len(ended) == len(names), 20.0)
+    assert wait_until(lambda: ended.update(one.group for one in table.exits()) or len(ended) == len(names))
 
 
 def test_large_environments_come_whole(table, tmp_path, monkeypatch, import_ends) -> None:
@@ -179,7 +179,7 @@ def test_large_environments_come_whole(table, tmp_path, monkeypatch, import_ends
     for name in ("one", "two", "three"):
         run(table, SAY.format(str(tmp_path / name), "len(os.environ['LARGE'])"), name, imports=[SLOW])
     ended: list[Exit] = []
-    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == 3, 20.0)
+    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == 3)
     assert {one.status for one in ended} == {0}
     assert [(tmp_path / name).read_text() for name in ("one", "two", "three")] == ["60000"] * 3
 
@@ -188,7 +188,7 @@ def test_nobody_runs_before_it_is_known(table, tmp_path, import_ends) -> None:
     mold = template(table)
     warden, ran = mold.parent(), tmp_path / "ran"
     mold.suspend()
-    run(table, f"open({str(ran)!r}, 'w'); import time; time.sleep(60)")
+    run(table, f"open({str(ran)!r}, 'w'); import time; time.sleep(600)")
     # The warden works in order: when this process ends, it has already asked for the other one.
     import_ends.touch()
     run(table, "pass", "another", imports=[SLOW])
@@ -207,7 +207,7 @@ def test_nobody_runs_before_it_is_known(table, tmp_path, import_ends) -> None:
 
 
 def test_without_its_own_template_a_process_starts_by_itself(table, tmp_path, import_ends) -> None:
-    run(table, "import time; time.sleep(60)", "asleep")
+    run(table, "import time; time.sleep(600)", "asleep")
     warden = psutil.Process(table.pid("asleep")).parent()
     known = {child.pid for child in warden.children()}
     run(table, SAY.format(str(tmp_path / "alone"), "os.environ['PENSTOCK_GROUP']"), imports=[SLOW])
@@ -228,9 +228,9 @@ def test_more_than_may_wait_for_a_template_start_by_themselves(table, import_end
         run(table, "pass", name, imports=[SLOW])
     ended: list[Exit] = []
     # Of 128 descriptors, an eighth of as many starts wait.
-    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == len(names) - 16, 60.0)
+    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == len(names) - 16)
     import_ends.touch()
-    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == len(names), 60.0)
+    assert wait_until(lambda: ended.extend(table.exits()) or len(ended) == len(names))
     assert {one.status for one in ended} == {0}
 
 

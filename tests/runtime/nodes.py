@@ -68,12 +68,13 @@ class Source:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.settings.then == "fork and raise":
             if os.fork() == 0:
-                time.sleep(30)
+                time.sleep(150)
                 os._exit(0)
             raise ValueError("the source is broken")
         if self.settings.then == "bear children":
             for apart in (False, True):
-                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=apart)
+                sleep = "import time; time.sleep(600)"
+                child = subprocess.Popen([sys.executable, "-c", sleep], start_new_session=apart)
                 (Path(os.environ["PIDS"]) / str(child.pid)).touch()
         if self.settings.then == "hang":
             time.sleep(1000)
@@ -123,9 +124,10 @@ class Sink:
 def counting(numbers: int, then: str = "go on", wanted: int | None = None) -> Program:
     """A source and a sink in processes of their own."""
     value = (ArraySpec("number", (), "int64"),)
+    silence_s = 3.0 if then == "hang" else 60.0
     return Program(
         (
-            NodeSpec("source", f"{HERE}:Source", Count(numbers, then), "source", silence_limit_s=1.0),
+            NodeSpec("source", f"{HERE}:Source", Count(numbers, then), "source", silence_limit_s=silence_s),
             NodeSpec("sink", f"{HERE}:Sink", Count(numbers if wanted is None else wanted), "sink"),
         ),
         (
@@ -142,8 +144,8 @@ def launched(launch: Callable[[Program, Processes], Outcome], program: Program) 
         return launch(program, processes)
 
 
-def wait_until(condition: object, limit_s: float = 5.0) -> bool:
-    """True once ``condition()`` is, or false after the limit."""
+def wait_until(condition: object, limit_s: float = 90.0) -> bool:
+    """True once ``condition()`` is, or false after the limit, which only ends a hang."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         if condition():  # type: ignore[operator]

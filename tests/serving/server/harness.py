@@ -158,7 +158,7 @@ class Running:
 
     def end(self) -> None:
         self.loop.call_soon_threadsafe(self.server.end)
-        self.thread.join(20.0)
+        self.thread.join(120.0)
         assert not self.thread.is_alive()
 
 
@@ -214,7 +214,7 @@ def serving(
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(60.0)
+    assert ready.wait(120.0)
     running = found[0]
     if isinstance(running, BaseException):
         raise running
@@ -232,7 +232,7 @@ def call(server: Running, do: Callable[[], object]) -> object:
     async def done() -> object:
         return do()
 
-    return asyncio.run_coroutine_threadsafe(done(), server.loop).result(60.0)
+    return asyncio.run_coroutine_threadsafe(done(), server.loop).result(120.0)
 
 
 class Run:
@@ -256,7 +256,7 @@ class Run:
         """Let the server see a checkpoint. The version before is let go first, as time would do it."""
         self.newest = f"update-{version:08d}"
         call(self._server, self._server.endpoint.sweep)
-        asyncio.run_coroutine_threadsafe(self._follower.look(), self._server.loop).result(60.0)
+        asyncio.run_coroutine_threadsafe(self._follower.look(), self._server.loop).result(120.0)
 
     def _source(self) -> Source:
         return Source.of_checkpoint("tests.serving.server.harness:load", self._kind, self.newest)
@@ -275,7 +275,7 @@ class Game:
     """A client of Gamecore over TCP, as games have it."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20.0)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120.0)
 
     def __enter__(self) -> "Game":
         return self

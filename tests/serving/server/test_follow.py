@@ -116,7 +116,7 @@ def test_a_run_without_checkpoints_is_said_once(caplog) -> None:
     with serving("plain") as server:
         follower = Follower(server.endpoint, newest, server.start, server.endpoint.switch)
         for _ in range(2):
-            asyncio.run_coroutine_threadsafe(follower.look(), server.loop).result(60.0)
+            asyncio.run_coroutine_threadsafe(follower.look(), server.loop).result(120.0)
     assert caplog.text.count("has no checkpoint") == 1
 
 
@@ -130,7 +130,7 @@ def test_workers_that_do_not_start_leave_the_present_version(caplog) -> None:
 
         newest = source_of("plain")._replace(checkpoint="update-00000008", version=8)
         follower = Follower(server.endpoint, lambda: newest, start, server.endpoint.switch)
-        asyncio.run_coroutine_threadsafe(follower.look(), server.loop).result(60.0)
+        asyncio.run_coroutine_threadsafe(follower.look(), server.loop).result(120.0)
         assert json.loads(game.ask("", "", tick(row)))["action"] == answer_of(7, row)
         assert loaded(server) == ["7"]
     assert "version 7 goes on: a worker process ended before it was ready" in caplog.text

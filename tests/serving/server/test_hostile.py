@@ -20,14 +20,14 @@ INFER = b'{"inputs": [{"name": "obs", "shape": [1, 3], "datatype": "FP32", "data
 
 def answers(server: Running) -> bool:
     """Whether a well-behaved client gets its answer, over both protocols."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
     connection.request("POST", "/step", BODY)
     with Game(server.tcp) as game:
         return connection.getresponse().status == 200 and "action" in json.loads(game.ask("", "", BODY))
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=20.0)
+    return socket.create_connection(("127.0.0.1", port), timeout=120.0)
 
 
 def whole(connection: socket.socket) -> bytes:
@@ -48,7 +48,7 @@ def server():
 @pytest.mark.parametrize("port", ["http", "tcp"])
 def test_a_request_that_never_ends_is_cut_off(port: str) -> None:
     begun = {"http": b"POST /step HTTP/1.1\r\ncontent-length: 9\r\n", "tcp": frame("a", "start")[:-1]}[port]
-    with serving(max_seconds=0.4) as server, connect(getattr(server, port)) as connection:
+    with serving(max_seconds=1.0) as server, connect(getattr(server, port)) as connection:
         connection.sendall(begun)
         for byte in b"\0" * 3 if port == "tcp" else b"x: y\r\n":
             time.sleep(0.02)
@@ -150,11 +150,9 @@ def test_silent_connections_are_bounded_and_cost_little() -> None:
     with serving(max_connections=200, idle_seconds=2.0) as server:
         silent = [connect(server.http if number % 2 else server.tcp) for number in range(300)]
         connections = server.server._service.connections
-        deadline = time.monotonic() + 20.0
-        while not 0 < len(connections) <= 200 and time.monotonic() < deadline:
+        while not 0 < len(connections) <= 200:
             time.sleep(0.01)
-        assert 0 < len(connections) <= 200
-        while connections and time.monotonic() < deadline:
+        while connections:
             time.sleep(0.05)
         assert answers(server)
         for connection in silent:
@@ -167,7 +165,7 @@ def test_a_full_queue_is_told_and_passes() -> None:
         statuses: list[tuple[int, str | None]] = []
 
         def ask() -> None:
-            connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+            connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
             connection.request("POST", "/step", BODY)
             reply = connection.getresponse()
             statuses.append((reply.status, reply.getheader("retry-after")))
@@ -273,7 +271,7 @@ def exchange(port: int, data: bytes) -> bytes:
 
 
 def post(server: Running, path: str, body: bytes, headers: dict[str, str] | None = None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
     connection.request("POST", path, body, headers or {})
     reply = connection.getresponse()
     reply.read()

@@ -198,7 +198,7 @@ def test_our_messages_are_numbered_as_tritonclients() -> None:
 
 
 def request(server: Running, method: str, path: str, body: bytes = b"", **headers: str):
-    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20.0)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
     connection.request(method, path, body, headers)
     reply = connection.getresponse()
     return reply.status, reply.read()

@@ -28,7 +28,7 @@ def tick(obs) -> bytes:
 
 
 def step(port: int, body: bytes = b"", **headers: str) -> tuple[int, dict]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20.0)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120.0)
     connection.request("POST", "/step", body, headers)
     reply = connection.getresponse()
     return reply.status, json.loads(reply.read())
@@ -189,7 +189,7 @@ def test_a_session_that_was_idle_for_too_long_may_begin_at_another_policy() -> N
     with serving(also=BOTH, idle_seconds=0.2) as server:
         assert step(server.http, session="g", step_kind="start")[0] == 200
         statuses = []
-        while 200 not in statuses and len(statuses) < 400:
+        while 200 not in statuses:
             threading.Event().wait(0.05)
             statuses.append(step(server.http, session="g", step_kind="start", policy="swing")[0])
         assert set(statuses) <= {200, 409}
@@ -224,7 +224,7 @@ def test_kill_9_of_one_policys_worker_leaves_the_other_alone() -> None:
 
 
 def admin(port: int, method: str, path: str, token: str = "") -> tuple[int, dict]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20.0)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120.0)
     connection.request(method, path, b"", {"Authorization": f"Bearer {token}"} if token else {})
     reply = connection.getresponse()
     return reply.status, json.loads(reply.read())

@@ -23,7 +23,7 @@ def state_of(algorithm, dtype=torch.float64, seed=1, spread=0.2):
     for name, values in algorithm.init_state(seed).items():
         tensor = torch.from_numpy(np.asarray(values))
         found[name] = tensor.to(dtype) if tensor.dtype == torch.float32 else tensor
-        if tensor.dtype == torch.float32 and not name.startswith("adam"):
+        if tensor.dtype == torch.float32 and not name.startswith(("adam", "rmsprop", "sgd")):
             found[name] = found[name] + spread * random(generator, *tensor.shape, dtype=dtype)
     return found
 

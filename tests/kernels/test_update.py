@@ -9,6 +9,7 @@ import torch
 
 from penstock.algorithms.a2c import learn as a2c_learn
 from penstock.algorithms.a2c.spec import A2CConfig
+from penstock.algorithms.optimizer.fused import native_optimizer
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.kernels.level import levels
@@ -30,8 +31,7 @@ def loss_of(config):
         config.entropy_coef,
         config.max_grad_norm,
         config.normalize_advantage,
-        "adam" if isinstance(config, PPOConfig) else "rmsprop",
-        config.adam_eps if isinstance(config, PPOConfig) else config.rmsprop_eps,
+        native_optimizer(config),
     )
 
 
@@ -48,6 +48,7 @@ def batch(graph, seed=0):
     state = dict(published)
     for network in graph.networks:
         state[f"adam_m.{network.name}"] = generator.normal(0.0, 1e-3, network.num_parameters).astype(np.float32)
+        state[f"sgd_m.{network.name}"] = state[f"adam_m.{network.name}"].copy()
         for moment in ("adam_v", "rmsprop_v"):
             values = generator.uniform(0.0, 1e-5, network.num_parameters)
             state[f"{moment}.{network.name}"] = values.astype(np.float32)
@@ -89,7 +90,7 @@ def autograd(graph, state, rows, indices, weights, config):
         minibatch["weight"] = torch.tensor(wide(weight))
         minibatch |= learn.whole(config.normalize_advantage, minibatch, mean_by(minibatch["weight"]))
         found = learn.gradients(graph, config, partial(module.loss, policy, config), tensors, minibatch, {})
-        tensors = tensors | dict(module.update(graph, config, tensors, found.gradients))
+        tensors = tensors | dict(learn.update(graph, config, tensors, found.gradients))
         seen.append({name: float(value) for name, value in found.metrics.items()})
     means = {name: float(np.mean([metrics[name] for metrics in seen])) for name in seen[0]}
     return {name: values.numpy() for name, values in tensors.items()}, means
@@ -97,7 +98,7 @@ def autograd(graph, state, rows, indices, weights, config):
 
 def agree(after, expected, graph, tolerance=1e-5):
     for network in graph.networks:
-        for prefix in ("", "adam_m.", "adam_v.", "rmsprop_v."):
+        for prefix in ("", "adam_m.", "adam_v.", "rmsprop_v.", "sgd_m."):
             name = prefix + network.name
             error = np.linalg.norm(after[name] - expected[name]) / np.linalg.norm(expected[name])
             assert error < tolerance, (name, error)
@@ -131,6 +132,29 @@ def test_the_plain_gradient_and_rmsprop_agree_with_float64_autograd(name, level)
     assert set(metrics) == set(means) - {"lr"} == {"policy_loss", "value_loss", "entropy", "grad_norm"}
     for metric, value in metrics.items():
         assert value == pytest.approx(means[metric], rel=1e-4, abs=1e-5), metric
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "adamw", "weight_decay": 0.1},
+        {"optimizer": "sgd", "momentum": 0.8, "lr": 0.01},
+        {"optimizer": "rmsprop", "rmsprop_eps": 1e-4},
+    ],
+    ids=lambda settings: settings["optimizer"],
+)
+def test_every_optimizer_agrees_with_float64_autograd(settings, level):
+    """The logarithm of a deviation is no weight: adamw does not shrink it."""
+    graph, config = GRAPHS["gaussian, six actions, normalised"], PPOConfig(**settings)
+    state, rows = batch(graph)
+    indices, weights = minibatches(4, 64)
+    after, _ = updated(graph, state, rows, indices, weights, config, level=level)
+    expected, _ = autograd(graph, state, rows, indices, weights, config)
+    agree(after, expected, graph)
+    two, _ = updated(graph, state, rows, indices, weights, config, threads=2, level=level)
+    for name, values in after.items():
+        np.testing.assert_array_equal(values, two[name])
 
 
 @pytest.mark.parametrize("config", [PPOConfig(adam_eps=0.0), A2CConfig(rmsprop_eps=0.0)])

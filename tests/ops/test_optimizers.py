@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm, rmsprop
+from penstock.ops.optimizers import Adam, adam, clip_scale, decayed, global_norm, rmsprop, sgd
 
 
 def vector(*values):
@@ -71,3 +71,58 @@ def test_rmsprop_by_hand():
     parameter, v = rmsprop(vector(1.0), vector(2.0), vector(0.0), vector(0.1)[0], 0.21)
     assert parameter.item() == pytest.approx(0.6)
     assert v.item() == pytest.approx(0.04)
+
+
+def test_second_rmsprop_step_by_hand():
+    # v = 0.99 * 0.04 + 0.01 * 1 = 0.0496; the step is 0.1 * -1 / sqrt(0.0496 + 0.21)
+    parameter, v = rmsprop(vector(0.6), vector(-1.0), vector(0.04), vector(0.1)[0], 0.21)
+    assert v.item() == pytest.approx(0.0496)
+    assert parameter.item() == pytest.approx(0.6 + 0.1 / math.sqrt(0.2596))
+
+
+def test_two_steps_of_sgd_by_hand():
+    # m = 2, p = 1 - 0.1 * 2 = 0.8; then m = 0.5 * 2 - 4 = -3, p = 0.8 + 0.1 * 3 = 1.1
+    parameter, m = sgd(vector(1.0), vector(2.0), vector(0.0), vector(0.1)[0], 0.5)
+    assert (parameter.item(), m.item()) == (pytest.approx(0.8), pytest.approx(2.0))
+    parameter, m = sgd(parameter, vector(-4.0), m, vector(0.1)[0], 0.5)
+    assert (parameter.item(), m.item()) == (pytest.approx(1.1), pytest.approx(-3.0))
+
+
+def test_two_steps_of_adamw_by_hand():
+    """Weight decay of 0.5 at a step size of 0.1 leaves 0.95 of a weight, before the step of Adam. Others keep all."""
+    at = Adam(vector(2.0, 2.0), vector(0.0, 0.0), vector(0.0, 0.0))
+    # The first step of Adam is 0.1 * 2 / (2 + 0.5) = 0.08: 1.9 - 0.08, and 2 - 0.08.
+    at = adam(at._replace(parameter=decayed(at.parameter, 1, 0.1 * 0.5)), vector(2.0, 2.0), torch.tensor(1), 0.1, 0.5)
+    assert at.parameter.tolist() == pytest.approx([1.82, 1.92])
+    # As above, g = 2 then -1: m = 0.08, v = 0.004996.
+    step = 0.1 * (0.08 / 0.19) / (math.sqrt(0.004996 / 0.001999) + 0.5)
+    at = adam(at._replace(parameter=decayed(at.parameter, 1, 0.1 * 0.5)), vector(-1.0, -1.0), torch.tensor(2), 0.1, 0.5)
+    assert at.parameter.tolist() == pytest.approx([0.95 * 1.82 - step, 1.92 - step])
+
+
+@pytest.mark.parametrize("name", ["AdamW", "SGD"])
+def test_follows_torch(name):
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(50, generator=generator, dtype=torch.float64)
+    theirs, zero = start.clone().requires_grad_(), torch.zeros_like(start)
+    settings = {"eps": 1e-5, "weight_decay": 0.02} if name == "AdamW" else {"momentum": 0.9}
+    optimizer = getattr(torch.optim, name)([theirs], lr=3e-3, **settings)
+    ours, m = Adam(start, zero, zero), zero
+    for step in range(1, 201):
+        gradient = torch.randn(50, generator=generator, dtype=torch.float64)
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        if name == "AdamW":
+            ours = ours._replace(parameter=decayed(ours.parameter, 50, 3e-3 * 0.02))
+            ours = adam(ours, gradient, torch.tensor(step), 3e-3, 1e-5)
+        else:
+            parameter, m = sgd(ours.parameter, gradient, m, 3e-3, 0.9)
+            ours = ours._replace(parameter=parameter)
+    torch.testing.assert_close(ours.parameter, theirs.detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_a_sum_of_gradients_too_small_for_the_processor_is_0():
+    small = torch.finfo(torch.float32).tiny
+    _, m = sgd(torch.ones(2), torch.zeros(2), torch.tensor([small, 2.0 * small]), 1e-3, 0.9)
+    assert m[0] == 0.0
+    assert m[1].item() == pytest.approx(1.8 * small, rel=1e-6)

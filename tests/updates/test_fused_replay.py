@@ -57,6 +57,10 @@ CASES = {
     "dqn, atoms": ("dqn", DISCRETE, C51),
     "dqn, atoms, dueling, prioritised": ("dqn", DISCRETE, {**C51, "dueling": True, "prioritised": True}),
     "apex": ("apex", DISCRETE, {}),
+    "sac, adamw": ("sac", CONTINUOUS, {"optimizer": "adamw", "weight_decay": 0.1}),
+    "dsact, rmsprop": ("dsact", CONTINUOUS, {"optimizer": "rmsprop", "activation": "relu"}),
+    "td3, sgd": ("td3", CONTINUOUS, {"optimizer": "sgd", "momentum": 0.8}),
+    "dqn, rmsprop, clipped": ("dqn", DISCRETE, {"optimizer": "rmsprop", "rmsprop_eps": 0.01, "max_grad_norm": 0.1}),
 }
 
 
@@ -149,7 +153,7 @@ def test_gradient_steps_agree_with_float64_along_a_run(case):
         assert updater.metrics() == pytest.approx(metrics, rel=2e-4, abs=2e-5)
     for name, error in worst.items():
         # A second moment is made of squares, whose relative errors are twice as large.
-        assert error < 3e-5 if name.startswith("adam") else error < 1e-5, worst
+        assert error < 3e-5 if name.startswith(("adam", "rmsprop")) else error < 1e-5, worst
 
 
 @pytest.mark.parametrize("level", levels())
@@ -306,6 +310,8 @@ def test_cuts_do_not_matter(case):
         ("dqn", DISCRETE, {"dueling": True, "atoms": 51}, True),
         ("dqn", DISCRETE, {"adam_eps": 0.0}, False),
         ("apex", DISCRETE, {}, True),
+        ("sac", CONTINUOUS, {"optimizer": "sgd"}, True),
+        ("sac", CONTINUOUS, {"optimizer": "rmsprop", "rmsprop_eps": 0.0}, False),
     ],
 )
 def test_serves_perceptrons(algorithm, spaces, settings, serves):

@@ -23,8 +23,8 @@ ActorCritics::Workspace::Workspace(const Learned& actor_of, const Learned& criti
 }
 
 ActorCritics::ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, NoiseKeys keys,
-                           double epsilon, const Level& level)
-    : ReplayUpdate(std::move(encoding), std::move(keys), epsilon, level), action_size_(shapes.action),
+                           const Optimizer& optimizer, const Level& level)
+    : ReplayUpdate(std::move(encoding), std::move(keys), optimizer, level), action_size_(shapes.action),
       actor_("actor", shapes.actor, 1, shapes.actor_target, level),
       critic_("critic", shapes.critic, shapes.critics, true, level) {
     add(actor_);

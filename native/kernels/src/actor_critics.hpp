@@ -22,7 +22,7 @@ inline float smaller(float a, float b) { return a < b || a != a ? a : b; }
 
 class ActorCritics : public ReplayUpdate {
 public:
-    ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, NoiseKeys keys, double epsilon,
+    ActorCritics(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, NoiseKeys keys, const Optimizer& optimizer,
                  const Level& level);
     std::int64_t action_numbers() const override { return action_size_; }
 

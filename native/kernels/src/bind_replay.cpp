@@ -157,7 +157,7 @@ private:
     template <typename Use>
     bool with(const std::string& name, std::int64_t size, Use&& use) {
         for (Learned* vector : update_->learned())
-            if (Floats* packed = vector->find(name)) {
+            if (Floats* packed = vector->find(name, update_->optimizer())) {
                 require(size == vector->flat_size(), name + " does not have its vector's length");
                 use(*vector, *packed);
                 return true;
@@ -175,11 +175,11 @@ PyReplayUpdate* soft_actor_critic(const std::vector<EncodingTuple>& encoding, co
                                   const std::vector<LayerTuple>& critic, int critics, std::int32_t action,
                                   double log_std_min, double log_std_max, bool learns_temperature, double target_entropy,
                                   double tau, const std::vector<std::uint64_t>& seeds, std::int64_t first_row,
-                                  double epsilon, const std::optional<std::string>& level_name) {
+                                  const OptimizerTuple& optimizer, const std::optional<std::string>& level_name) {
     require(seeds.size() == 2, "there are two noise inputs");
     return new PyReplayUpdate(std::make_unique<SoftActorCritic>(
         encodings_of(encoding), ActorCriticShapes{layers_of(actor), layers_of(critic), critics, action, false},
-        SoftSettings{log_std_min, log_std_max, learns_temperature, target_entropy, tau}, keys_of(seeds, first_row), epsilon,
+        SoftSettings{log_std_min, log_std_max, learns_temperature, target_entropy, tau}, keys_of(seeds, first_row), optimizer_of(optimizer),
         level_or_best(level_name)));
 }
 
@@ -188,36 +188,36 @@ PyReplayUpdate* distributional_actor_critic(const std::vector<EncodingTuple>& en
                                             double log_std_min, double log_std_max, bool learns_temperature,
                                             double target_entropy, double tau, std::int64_t policy_delay, double bound,
                                             bool refined, const std::vector<std::uint64_t>& seeds, std::int64_t first_row,
-                                            double epsilon, const std::optional<std::string>& level_name) {
+                                            const OptimizerTuple& optimizer, const std::optional<std::string>& level_name) {
     require(seeds.size() == 3 && policy_delay > 0, "there are three noise inputs, and policy_delay is at least 1");
     const std::vector<LayerShape> layers = layers_of(critic);
     require(!layers.empty() && layers.back().outputs == 2, "a critic of returns has two outputs");
     return new PyReplayUpdate(std::make_unique<DistributionalActorCritic>(
         encodings_of(encoding), ActorCriticShapes{layers_of(actor), layers, critics, action, true},
         SoftSettings{log_std_min, log_std_max, learns_temperature, target_entropy, tau},
-        ReturnSettings{policy_delay, bound, refined}, keys_of(seeds, first_row), epsilon, level_or_best(level_name)));
+        ReturnSettings{policy_delay, bound, refined}, keys_of(seeds, first_row), optimizer_of(optimizer), level_or_best(level_name)));
 }
 
 PyReplayUpdate* deterministic_actor_critic(const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
                                            const std::vector<LayerTuple>& critic, int critics, std::int32_t action,
                                            std::int64_t policy_delay, double smoothing, double smoothing_clip, double tau,
-                                           const std::vector<std::uint64_t>& seeds, std::int64_t first_row, double epsilon,
+                                           const std::vector<std::uint64_t>& seeds, std::int64_t first_row, const OptimizerTuple& optimizer,
                                            const std::optional<std::string>& level_name) {
     require(seeds.size() == 1 && policy_delay > 0, "there is one noise input, and policy_delay is at least 1");
     return new PyReplayUpdate(std::make_unique<DeterministicActorCritic>(
         encodings_of(encoding), ActorCriticShapes{layers_of(actor), layers_of(critic), critics, action, true},
-        DeterministicSettings{policy_delay, smoothing, smoothing_clip, tau}, keys_of(seeds, first_row), epsilon,
+        DeterministicSettings{policy_delay, smoothing, smoothing_clip, tau}, keys_of(seeds, first_row), optimizer_of(optimizer),
         level_or_best(level_name)));
 }
 
 PyReplayUpdate* q_learning(const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& layers,
                            std::int32_t actions, std::int32_t atoms, double low, double high, bool dueling, bool double_q,
                            double error_clip, double max_grad_norm, double least_priority, std::int64_t target_every,
-                           double epsilon, const std::optional<std::string>& level_name) {
+                           const OptimizerTuple& optimizer, const std::optional<std::string>& level_name) {
     require(actions > 0 && atoms > 0 && target_every > 0, "actions, atoms and target_every are at least 1");
     return new PyReplayUpdate(std::make_unique<QLearning>(
         encodings_of(encoding), layers_of(layers),
-        QSettings{actions, atoms, low, high, dueling, double_q, error_clip, max_grad_norm, least_priority, target_every}, epsilon,
+        QSettings{actions, atoms, low, high, dueling, double_q, error_clip, max_grad_norm, least_priority, target_every}, optimizer_of(optimizer),
         level_or_best(level_name)));
 }
 
@@ -244,15 +244,15 @@ void bind_replay(nb::module_& module) {
         .def("metrics", &PyReplayUpdate::metrics);
     module.def("soft_actor_critic", &soft_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a, "action"_a,
                "log_std_min"_a, "log_std_max"_a, "learns_temperature"_a, "target_entropy"_a, "tau"_a, "seeds"_a,
-               "first_row"_a, "epsilon"_a, "level"_a = nb::none());
+               "first_row"_a, "optimizer"_a, "level"_a = nb::none());
     module.def("distributional_actor_critic", &distributional_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a,
                "action"_a, "log_std_min"_a, "log_std_max"_a, "learns_temperature"_a, "target_entropy"_a, "tau"_a,
-               "policy_delay"_a, "bound"_a, "refined"_a, "seeds"_a, "first_row"_a, "epsilon"_a, "level"_a = nb::none());
+               "policy_delay"_a, "bound"_a, "refined"_a, "seeds"_a, "first_row"_a, "optimizer"_a, "level"_a = nb::none());
     module.def("deterministic_actor_critic", &deterministic_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a,
                "action"_a, "policy_delay"_a, "smoothing"_a, "smoothing_clip"_a, "tau"_a, "seeds"_a, "first_row"_a,
-               "epsilon"_a, "level"_a = nb::none());
+               "optimizer"_a, "level"_a = nb::none());
     module.def("q_learning", &q_learning, "encoding"_a, "layers"_a, "actions"_a, "atoms"_a, "low"_a, "high"_a, "dueling"_a,
-               "double_q"_a, "error_clip"_a, "max_grad_norm"_a, "least_priority"_a, "target_every"_a, "epsilon"_a,
+               "double_q"_a, "error_clip"_a, "max_grad_norm"_a, "least_priority"_a, "target_every"_a, "optimizer"_a,
                "level"_a = nb::none());
 }
 

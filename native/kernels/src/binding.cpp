@@ -141,13 +141,12 @@ void advantages_of(const Plane<const float>& reward, const Plane<const float>& v
 void init_update(Update* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
                  const std::vector<LayerTuple>& critic, bool gaussian, std::int32_t size, bool normalize_obs,
                  bool normalize_value, std::optional<double> clip_param, double value_coef, double entropy_coef,
-                 double max_grad_norm, bool normalize_advantage, const std::string& optimizer, double epsilon,
-                 std::int64_t rows, const std::optional<std::string>& level_name) {
+                 double max_grad_norm, bool normalize_advantage, const OptimizerTuple& optimizer, std::int64_t rows,
+                 const std::optional<std::string>& level_name) {
     const Head head{gaussian ? HeadKind::gaussian : HeadKind::categorical, size};
     const Graph graph{encodings_of(encoding), layers_of(actor), layers_of(critic), head, normalize_obs, normalize_value};
-    require(optimizer == "adam" || optimizer == "rmsprop", "the optimizer is adam or rmsprop");
-    const Loss loss{clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, epsilon, normalize_advantage,
-                    clip_param.has_value(), optimizer == "adam" ? Optimizer::adam : Optimizer::rmsprop};
+    const Loss loss{clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, optimizer_of(optimizer),
+                    normalize_advantage, clip_param.has_value()};
     new (self) Update(graph, loss, rows, level_or_best(level_name));
 }
 
@@ -175,13 +174,14 @@ void pack_rows(Update& self, const std::vector<Readable>& obs, const Readable& a
               {obs_mean ? obs_mean->data() : nullptr, obs_var ? obs_var->data() : nullptr, value_mean, value_var}, first, count);
 }
 
-// Parameters and the optimizer's moments: m and v of Adam, v of RMSprop.
-Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size, Optimizer optimizer) {
-    const bool adam = optimizer == Optimizer::adam;
-    require(arrays.size() == (adam ? 3 : 2), "a network has parameters and its optimizer's moments");
+// Parameters and the optimizer's moments: m before v.
+Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size, const Optimizer& optimizer) {
+    const bool has_m = optimizer.m_name() != nullptr, has_v = optimizer.v_name() != nullptr;
+    require(arrays.size() == 1 + static_cast<std::size_t>(has_m) + static_cast<std::size_t>(has_v),
+            "a network has parameters and its optimizer's moments");
     for (const auto& array : arrays)
         require(static_cast<std::int64_t>(array.size()) == size, "a vector does not have its network's length");
-    return {arrays[0].data(), adam ? arrays[1].data() : nullptr, arrays.back().data()};
+    return {arrays[0].data(), has_m ? arrays[1].data() : nullptr, has_v ? arrays.back().data() : nullptr};
 }
 
 std::int64_t run_update(Update& self, const std::vector<Line<float>>& actor, const std::vector<Line<float>>& critic,
@@ -247,7 +247,7 @@ NB_MODULE(_native, module) {
     nb::class_<Update>(module, "Update")
         .def("__init__", &init_update, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,
              "normalize_value"_a, "clip_param"_a.none(), "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a,
-             "normalize_advantage"_a, "optimizer"_a, "epsilon"_a, "rows"_a, "level"_a = nb::none())
+             "normalize_advantage"_a, "optimizer"_a, "rows"_a, "level"_a = nb::none())
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
         .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)

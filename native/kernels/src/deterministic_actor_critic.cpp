@@ -7,9 +7,9 @@
 namespace penstock::kernels {
 
 DeterministicActorCritic::DeterministicActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes,
-                                                   const DeterministicSettings& settings, NoiseKeys keys, double epsilon,
+                                                   const DeterministicSettings& settings, NoiseKeys keys, const Optimizer& optimizer,
                                                    const Level& level)
-    : ActorCritics(std::move(encoding), shapes, std::move(keys), epsilon, level), settings_(settings) {
+    : ActorCritics(std::move(encoding), shapes, std::move(keys), optimizer, level), settings_(settings) {
     phases_.push_back({"actor", settings.policy_delay, {&actor_}});
     metrics_.push_back({"policy_loss", kActor});
 }

@@ -17,7 +17,7 @@ struct DeterministicSettings {
 class DeterministicActorCritic final : public ActorCritics {
 public:
     DeterministicActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes,
-                             const DeterministicSettings& settings, NoiseKeys keys, double epsilon, const Level& level);
+                             const DeterministicSettings& settings, NoiseKeys keys, const Optimizer& optimizer, const Level& level);
 
 protected:
     void critic_gradient(const Part& part, int side, Workspace& work) override;

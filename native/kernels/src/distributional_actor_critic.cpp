@@ -20,8 +20,8 @@ float slope_of_softplus(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
 DistributionalActorCritic::DistributionalActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes,
                                                      const SoftSettings& soft, const ReturnSettings& returns,
-                                                     NoiseKeys keys, double epsilon, const Level& level)
-    : ActorCritics(std::move(encoding), shapes, std::move(keys), epsilon, level), tau_(soft.tau), returns_(returns),
+                                                     NoiseKeys keys, const Optimizer& optimizer, const Level& level)
+    : ActorCritics(std::move(encoding), shapes, std::move(keys), optimizer, level), tau_(soft.tau), returns_(returns),
       soft_(*this, soft, returns.policy_delay), deviation_metric_(metrics_.size()) {
     metrics_.push_back({"deviation", kCritic});
     if (returns.refined) {

@@ -19,7 +19,7 @@ struct ReturnSettings {
 class DistributionalActorCritic final : public ActorCritics {
 public:
     DistributionalActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, const SoftSettings& soft,
-                              const ReturnSettings& returns, NoiseKeys keys, double epsilon, const Level& level);
+                              const ReturnSettings& returns, NoiseKeys keys, const Optimizer& optimizer, const Level& level);
 
 protected:
     void critic_gradient(const Part& part, int side, Workspace& work) override;

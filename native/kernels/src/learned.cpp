@@ -1,6 +1,5 @@
 #include "learned.hpp"
 
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -18,10 +17,11 @@ Learned::Learned(std::string name, std::int32_t numbers, const Level& level)
       member_size_(static_cast<std::size_t>(round_up(numbers, level.width))), size_(member_size_), parameters_(size_),
       m_(size_), v_(size_), target_(0), gradients_{Floats(size_), Floats(size_)}, transposed_(0) {}
 
-Floats* Learned::find(const std::string& array) {
+Floats* Learned::find(const std::string& array, const Optimizer& optimizer) {
+    const auto is = [&](const char* moment) { return moment != nullptr && array == std::string(moment) + "." + name_; };
     if (array == name_) return &parameters_;
-    if (array == "adam_m." + name_) return &m_;
-    if (array == "adam_v." + name_) return &v_;
+    if (is(optimizer.m_name())) return &m_;
+    if (is(optimizer.v_name())) return &v_;
     if (has_target_ && array == "target." + name_) return &target_;
     return nullptr;
 }
@@ -71,14 +71,12 @@ double Learned::squares(int side) const {
     return level_.squares(gradients_[0].data() + first, count);
 }
 
-void Learned::descend(int side, std::int64_t step, double lr, double epsilon, float scale) {
-    const auto t = static_cast<double>(step);
-    const double bias = 1.0 - std::pow(0.9, t);
-    const double root = std::sqrt(1.0 - std::pow(0.999, t));
-    const auto rate = static_cast<float>(lr * root / bias);
+void Learned::descend(int side, const Optimizer& optimizer, double lr, float scale) {
     const auto [first, count] = half(side);
-    level_.adam({parameters_.data() + first, m_.data() + first, v_.data() + first, gradients_[0].data() + first, count,
-                 scale, rate, static_cast<float>(epsilon * root)});
+    // Plain numbers, such as a temperature, are no weights.
+    const Moments at{parameters_.data() + first, m_.data() + first, v_.data() + first, gradients_[0].data() + first, count,
+                     stack_ != nullptr};
+    penstock::kernels::descend(optimizer, level_, at, steps, lr, scale);
 }
 
 void Learned::approach(int side, double share) {

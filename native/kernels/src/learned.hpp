@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layers.hpp"
+#include "optimizer.hpp"
 #include "sides.hpp"
 #include "stack.hpp"
 
@@ -27,8 +28,8 @@ public:
     std::int64_t flat_size() const { return flat_size_; }
     bool has_target() const { return has_target_; }
 
-    // The array of a state with this name, such as "adam_m.critic"; nullptr if it is another vector's.
-    Floats* find(const std::string& array);
+    // The array of a state with this name, such as "adam_m.critic"; nullptr if it is another vector's or optimizer's.
+    Floats* find(const std::string& array, const Optimizer& optimizer);
     void load(Floats& packed, const float* flat);
     void store(const Floats& packed, float* flat) const;
     // Call it after parameters were loaded.
@@ -47,8 +48,8 @@ public:
     void add_sides(int side);
     // The sum of squares of that half of the gradient. Call it after add_sides.
     double squares(int side) const;
-    // Adam's step on that half, with the gradient times `scale`. `step` counts from 1. Call it after add_sides.
-    void descend(int side, std::int64_t step, double lr, double epsilon, float scale = 1.0F);
+    // The optimizer's step on that half, with the gradient times `scale`. Call it after add_sides, with `steps` counted.
+    void descend(int side, const Optimizer& optimizer, double lr, float scale = 1.0F);
     // Moves that half of the parameters by `share` of the way to what stands in place of their gradient.
     void approach(int side, double share);
     // Moves that half of the target by `tau`.
@@ -58,7 +59,7 @@ public:
     // Transposes every second layer. All of the parameters must be changed before.
     void transpose(int side);
 
-    std::int64_t steps = 0;  // Adam's count
+    std::int64_t steps = 0;  // of the optimizer
 
 private:
     struct Half {

@@ -70,7 +70,7 @@ void TrainedMlp::load(const float* parameters, const float* m, const float* v) {
     each_weight([&](std::size_t packed, std::size_t flat, std::size_t count) {
         std::memcpy(parameters_.data() + packed, parameters + flat, count * sizeof(float));
         if (m != nullptr) std::memcpy(m_.data() + packed, m + flat, count * sizeof(float));
-        std::memcpy(v_.data() + packed, v + flat, count * sizeof(float));
+        if (v != nullptr) std::memcpy(v_.data() + packed, v + flat, count * sizeof(float));
     });
 }
 
@@ -78,7 +78,7 @@ void TrainedMlp::store(float* parameters, float* m, float* v) const {
     each_weight([&](std::size_t packed, std::size_t flat, std::size_t count) {
         std::memcpy(parameters + flat, parameters_.data() + packed, count * sizeof(float));
         if (m != nullptr) std::memcpy(m + flat, m_.data() + packed, count * sizeof(float));
-        std::memcpy(v + flat, v_.data() + packed, count * sizeof(float));
+        if (v != nullptr) std::memcpy(v + flat, v_.data() + packed, count * sizeof(float));
     });
 }
 
@@ -144,12 +144,14 @@ void TrainedMlp::input_gradient(const Layer& layer, const float* d, std::int32_t
 
 double TrainedMlp::squared_norm() const { return level_.squares(gradients_.data(), packed_size_); }
 
-void TrainedMlp::adam(float scale, float rate, float epsilon) {
-    level_.adam({parameters_.data(), m_.data(), v_.data(), gradients_.data(), packed_size_, scale, rate, epsilon});
-}
-
-void TrainedMlp::rmsprop(float scale, float rate, float epsilon) {
-    level_.rmsprop({parameters_.data(), v_.data(), gradients_.data(), packed_size_, scale, rate, epsilon});
+void TrainedMlp::descend(const Optimizer& optimizer, std::int64_t step, double lr, float scale) {
+    const auto descend_part = [&](std::size_t first, std::size_t end, bool weights) {
+        const Moments at{parameters_.data() + first, m_.data() + first, v_.data() + first, gradients_.data() + first, end - first,
+                         weights};
+        penstock::kernels::descend(optimizer, level_, at, step, lr, scale);
+    };
+    descend_part(0, free_offset_, true);
+    descend_part(free_offset_, packed_size_, false);
 }
 
 }  // namespace penstock::kernels

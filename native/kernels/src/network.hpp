@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layers.hpp"
+#include "optimizer.hpp"
 #include "penstock/kernels/level.hpp"
 
 namespace penstock::kernels {
@@ -20,7 +21,8 @@ public:
     std::int32_t input_stride() const { return layers_.front().linear.depth; }
     std::int32_t output_stride() const { return layers_.back().linear.padded; }
 
-    // Copies between flat vectors [flat_size] and the packed form, where padding is zero. `m` is null for RMSprop.
+    // Copies between flat vectors [flat_size] and the packed form, where padding is zero. m and v are null if the
+    // optimizer has none.
     void load(const float* parameters, const float* m, const float* v);
     void store(float* parameters, float* m, float* v) const;
 
@@ -36,8 +38,8 @@ public:
     const float* free_parameters() const { return parameters_.data() + free_offset_; }
     float* free_gradient() { return gradients_.data() + free_offset_; }
     double squared_norm() const;
-    void adam(float scale, float rate, float epsilon);
-    void rmsprop(float scale, float rate, float epsilon);
+    // One step of the optimizer, with the gradient times `scale`. `step` counts from 1.
+    void descend(const Optimizer& optimizer, std::int64_t step, double lr, float scale);
 
 private:
     struct Layer {

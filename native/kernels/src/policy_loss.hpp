@@ -7,22 +7,20 @@
 #include <vector>
 
 #include "layers.hpp"
+#include "optimizer.hpp"
 #include "policy.hpp"
 #include "records.hpp"
 
 namespace penstock::kernels {
-
-enum class Optimizer : std::int32_t { adam, rmsprop };
 
 struct Loss {
     double clip_param;  // of the ratio to the policy that acted
     double value_coef;
     double entropy_coef;
     double max_grad_norm;
-    double epsilon;  // of the optimizer
+    Optimizer optimizer;
     bool normalize_advantage;
     bool clipped = true;  // false: the plain policy gradient, without a ratio
-    Optimizer optimizer = Optimizer::adam;
 };
 
 // Sums over minibatches.

@@ -15,8 +15,8 @@ QLearning::Workspace::Workspace(const Stack& stack, const QSettings& settings, c
       target_share(static_cast<std::size_t>(settings.atoms)), d(static_cast<std::size_t>(settings.atoms)) {}
 
 QLearning::QLearning(std::vector<Encoding> encoding, const std::vector<LayerShape>& layers, const QSettings& settings,
-                     double epsilon, const Level& level)
-    : ReplayUpdate(std::move(encoding), {{}, 0}, epsilon, level), settings_(settings),
+                     const Optimizer& optimizer, const Level& level)
+    : ReplayUpdate(std::move(encoding), {{}, 0}, optimizer, level), settings_(settings),
       actor_("actor", layers, 1, true, level) {
     add(actor_);
     phases_ = {{"update", 1, {&actor_}}, {"target", settings.target_every, {}}};

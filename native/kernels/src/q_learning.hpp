@@ -23,7 +23,7 @@ struct QSettings {
 class QLearning final : public ReplayUpdate {
 public:
     QLearning(std::vector<Encoding> encoding, const std::vector<LayerShape>& layers, const QSettings& settings,
-              double epsilon, const Level& level);
+              const Optimizer& optimizer, const Level& level);
     std::int64_t action_numbers() const override { return 1; }
 
 protected:

@@ -6,8 +6,8 @@
 
 namespace penstock::kernels {
 
-ReplayUpdate::ReplayUpdate(std::vector<Encoding> encoding, NoiseKeys keys, double epsilon, const Level& level)
-    : level_(level), encoder_(encoding, false), epsilon_(epsilon), encoding_(std::move(encoding)), keys_(std::move(keys)) {}
+ReplayUpdate::ReplayUpdate(std::vector<Encoding> encoding, NoiseKeys keys, const Optimizer& optimizer, const Level& level)
+    : level_(level), encoder_(encoding, false), optimizer_(optimizer), encoding_(std::move(encoding)), keys_(std::move(keys)) {}
 
 void ReplayUpdate::bind(Minibatch minibatch) {
     minibatch_ = std::move(minibatch);
@@ -36,7 +36,7 @@ void ReplayUpdate::noise(std::size_t input, const Part& part, std::int32_t size,
 void ReplayUpdate::descend_on(Learned& vector, Sides& sides, double tau, float scale) {
     sides.once([&] { ++vector.steps; });
     sides.both([&](int side) {
-        vector.descend(side, vector.steps, lr_of(vector), epsilon_, scale);
+        vector.descend(side, optimizer_, lr_of(vector), scale);
         if (tau > 0.0) vector.follow(side, tau);
     });
     sides.both([&](int side) { vector.transpose(side); });

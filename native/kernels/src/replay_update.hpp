@@ -51,12 +51,13 @@ struct NoiseKeys {
 
 class ReplayUpdate {
 public:
-    ReplayUpdate(std::vector<Encoding> encoding, NoiseKeys keys, double epsilon, const Level& level);
+    ReplayUpdate(std::vector<Encoding> encoding, NoiseKeys keys, const Optimizer& optimizer, const Level& level);
     virtual ~ReplayUpdate() = default;
     ReplayUpdate(const ReplayUpdate&) = delete;
     ReplayUpdate& operator=(const ReplayUpdate&) = delete;
 
     const Level& level() const { return level_; }
+    const Optimizer& optimizer() const { return optimizer_; }
     const std::vector<PhaseSpec>& phases() const { return phases_; }
     // Every vector that gradient steps change. The first `stepped` of them have an optimizer and a step size.
     const std::vector<Learned*>& learned() const { return learned_; }
@@ -97,7 +98,7 @@ protected:
     // Adds a vector that moves to what stands in place of its gradient. Call it after all calls of `add`.
     void add_average(Learned& vector) { learned_.push_back(&vector); }
     double lr_of(const Learned& vector) const;
-    // Adam's step of one vector, and the transposes that it makes necessary. `tau` above 0: its target follows.
+    // One step of a vector's optimizer, and the transposes that it makes necessary. `tau` above 0: its target follows.
     void descend_on(Learned& vector, Sides& sides, double tau = 0.0, float scale = 1.0F);
 
     // Calls use(part) for all rows of one side.
@@ -118,7 +119,7 @@ protected:
     const Level& level_;
     Minibatch minibatch_{};
     Encoder encoder_;
-    double epsilon_;
+    Optimizer optimizer_;
     std::vector<PhaseSpec> phases_;
     std::vector<MetricSpec> metrics_;
 

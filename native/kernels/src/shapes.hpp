@@ -1,4 +1,4 @@
-// Networks and encodings as Python passes them: tuples of plain values.
+// Networks, encodings and optimizers as Python passes them: tuples of plain values.
 #pragma once
 
 #include <nanobind/stl/string.h>
@@ -14,6 +14,7 @@
 
 #include "encoder.hpp"
 #include "layers.hpp"
+#include "optimizer.hpp"
 #include "penstock/kernels/level.hpp"
 
 namespace penstock::kernels {
@@ -22,6 +23,8 @@ namespace penstock::kernels {
 using LayerTuple = std::tuple<std::string, std::int32_t, std::int32_t, std::string>;
 // one-hot, size, start
 using EncodingTuple = std::tuple<bool, std::int32_t, std::int64_t>;
+// name, epsilon, momentum, weight decay
+using OptimizerTuple = std::tuple<std::string, double, double, double>;
 
 inline const Level& level_or_best(const std::optional<std::string>& name) {
     return name ? level(name->c_str()) : best_level();
@@ -52,6 +55,11 @@ inline std::vector<Encoding> encodings_of(const std::vector<EncodingTuple>& tupl
     std::vector<Encoding> encodings;
     for (const auto& [one_hot, width, start] : tuples) encodings.push_back({one_hot, width, start});
     return encodings;
+}
+
+inline Optimizer optimizer_of(const OptimizerTuple& tuple) {
+    const auto& [name, epsilon, momentum, weight_decay] = tuple;
+    return Optimizer::of(name, epsilon, momentum, weight_decay);
 }
 
 }  // namespace penstock::kernels

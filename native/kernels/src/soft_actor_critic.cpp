@@ -5,8 +5,8 @@
 namespace penstock::kernels {
 
 SoftActorCritic::SoftActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes,
-                                 const SoftSettings& settings, NoiseKeys keys, double epsilon, const Level& level)
-    : ActorCritics(std::move(encoding), shapes, std::move(keys), epsilon, level), tau_(settings.tau),
+                                 const SoftSettings& settings, NoiseKeys keys, const Optimizer& optimizer, const Level& level)
+    : ActorCritics(std::move(encoding), shapes, std::move(keys), optimizer, level), tau_(settings.tau),
       soft_(*this, settings, 1) {}
 
 void SoftActorCritic::critic_gradient(const Part& part, int side, Workspace& work) {

@@ -94,20 +94,9 @@ void Update::finish(double actor_norm, double critic_norm, std::int64_t step, do
     if (actor) {
         metrics_.grad_norm += norm;
         ++metrics_.count;
-        descend(actor_, scale, step, lr);
+        actor_.descend(loss_.optimizer, step, lr, scale);
     }
-    if (critic) descend(critic_, scale, step, lr);
-}
-
-void Update::descend(TrainedMlp& network, float scale, std::int64_t step, double lr) const {
-    if (loss_.optimizer == Optimizer::rmsprop) {
-        network.rmsprop(scale, static_cast<float>(lr), static_cast<float>(loss_.epsilon));
-        return;
-    }
-    const auto t = static_cast<double>(step);
-    const double bias = 1.0 - std::pow(0.9, t);
-    const double root = std::sqrt(1.0 - std::pow(0.999, t));
-    network.adam(scale, static_cast<float>(lr * root / bias), static_cast<float>(loss_.epsilon * root));
+    if (critic) critic_.descend(loss_.optimizer, step, lr, scale);
 }
 
 std::int64_t Update::run_both(const Minibatches& minibatches, std::int64_t step, double lr) {

@@ -44,7 +44,6 @@ private:
     double actor_gradient(const Sample& rows);
     double critic_gradient(const Sample& rows);
     void finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic);
-    void descend(TrainedMlp& network, float scale, std::int64_t step, double lr) const;
     std::int64_t run_both(const Minibatches& minibatches, std::int64_t step, double lr);
     std::int64_t run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side, Meeting& meeting);
 

@@ -66,50 +66,50 @@ struct World {
     Minibatch minibatch;
 };
 
-std::unique_ptr<ReplayUpdate> make(const std::string& name, const Level& level) {
+std::unique_ptr<ReplayUpdate> make(const std::string& name, const Optimizer& optimizer, const Level& level) {
     const std::vector<Encoding> encoding{{false, kFeatures, 0}};
     const auto mlp = [](std::int32_t inputs, std::int32_t outputs) {
         return std::vector<LayerShape>{{inputs, 20, Elementwise::relu}, {20, 33, Elementwise::tanh}, {33, outputs, Elementwise::none}};
     };
     if (name == "q") {
         const QSettings settings{kActions, 5, -2.0, 2.0, true, true, 1.0, 10.0, 0.01, 3};
-        return std::make_unique<QLearning>(encoding, mlp(kFeatures, (kActions + 1) * 5), settings, 1e-8, level);
+        return std::make_unique<QLearning>(encoding, mlp(kFeatures, (kActions + 1) * 5), settings, optimizer, level);
     }
     const bool deterministic = name == "deterministic", soft = name == "soft";
     const bool returns = !deterministic && !soft;
     const ActorCriticShapes shapes{mlp(kFeatures, deterministic ? kActions : 2 * kActions),
                                    mlp(kFeatures + kActions, returns ? 2 : 1), 2, kActions, !soft};
     const SoftSettings settings{-20.0, 2.0, true, -2.0, 0.01};
-    if (soft) return std::make_unique<SoftActorCritic>(encoding, shapes, settings, NoiseKeys{{1, 2}, 0}, 1e-8, level);
+    if (soft) return std::make_unique<SoftActorCritic>(encoding, shapes, settings, NoiseKeys{{1, 2}, 0}, optimizer, level);
     if (returns)
         return std::make_unique<DistributionalActorCritic>(encoding, shapes, settings,
                                                            ReturnSettings{2, 3.0, name == "refined returns"},
-                                                           NoiseKeys{{1, 2, 3}, 0}, 1e-8, level);
+                                                           NoiseKeys{{1, 2, 3}, 0}, optimizer, level);
     return std::make_unique<DeterministicActorCritic>(encoding, shapes, DeterministicSettings{2, 0.2, 0.5, 0.01},
-                                                      NoiseKeys{{1}, 0}, 1e-8, level);
+                                                      NoiseKeys{{1}, 0}, optimizer, level);
 }
 
 std::vector<float> parameters(ReplayUpdate& update) {
     std::vector<float> found;
     for (Learned* vector : update.learned()) {
         std::vector<float> flat(static_cast<std::size_t>(vector->flat_size()));
-        vector->store(*vector->find(vector->name()), flat.data());
+        vector->store(*vector->find(vector->name(), update.optimizer()), flat.data());
         found.insert(found.end(), flat.begin(), flat.end());
     }
     return found;
 }
 
 // Runs `steps` gradient steps, `at_once` of them in a call. Returns the parameters; `value` is the last mean value.
-std::vector<float> trained(const std::string& name, const Level& level, std::int64_t steps, std::int64_t at_once, int threads,
-                           double& value) {
+std::vector<float> trained(const std::string& name, const Optimizer& optimizer, const Level& level, std::int64_t steps,
+                           std::int64_t at_once, int threads, double& value) {
     World world(name == "q");
-    const std::unique_ptr<ReplayUpdate> update = make(name, level);
+    const std::unique_ptr<ReplayUpdate> update = make(name, optimizer, level);
     Numbers numbers;
     for (Learned* vector : update->learned()) {
         std::vector<float> flat = numbers.many(static_cast<std::size_t>(vector->flat_size()));
         // A mean deviation is at least 0.
         for (float& number : flat) number = vector->name().starts_with("mean_") ? std::abs(number) : 0.3F * number;
-        vector->load(*vector->find(vector->name()), flat.data());
+        vector->load(*vector->find(vector->name(), optimizer), flat.data());
         vector->refresh();
     }
     update->bind(world.minibatch);
@@ -129,13 +129,21 @@ std::vector<float> trained(const std::string& name, const Level& level, std::int
 }  // namespace
 
 void replay_update_is_the_same_on_two_threads(const Level& level) {
+    const Optimizer adam = Optimizer::of("adam", 1e-8, 0.0, 0.0);
+    const auto same = [&](const std::string& name, const Optimizer& optimizer, const std::string& text) {
+        double value = 0.0;
+        const std::vector<float> one = trained(name, optimizer, level, 12, 12, 1, value);
+        const std::vector<float> two = trained(name, optimizer, level, 12, 12, 2, value);
+        check(std::memcmp(one.data(), two.data(), one.size() * sizeof(float)) == 0, text + ": two threads give the same bits");
+        check(one == trained(name, optimizer, level, 12, 4, 1, value), text + ": the split over calls does not matter");
+    };
     for (const std::string name : {"soft", "returns", "refined returns", "deterministic", "q"}) {
         const std::string text = std::string(level.name) + " " + name;
-        double value = 0.0, other = 0.0;
-        const std::vector<float> one = trained(name, level, 12, 12, 1, value), two = trained(name, level, 12, 12, 2, other);
-        check(std::memcmp(one.data(), two.data(), one.size() * sizeof(float)) == 0, text + ": two threads give the same bits");
-        check(one == trained(name, level, 12, 4, 1, other), text + ": the split over calls does not matter");
-        trained(name, level, 600, 100, 1, value);
+        same(name, adam, text);
+        double value = 0.0;
+        trained(name, adam, level, 600, 100, 1, value);
         check(std::abs(value - 1.0) < 0.05, text + ": values learn the reward");
     }
+    for (const std::string name : {"adamw", "sgd", "rmsprop"})
+        same("deterministic", Optimizer::of(name, 1e-5, 0.9, 0.1), std::string(level.name) + " " + name);
 }

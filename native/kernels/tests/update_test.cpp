@@ -20,7 +20,7 @@ constexpr std::int64_t kRows = 300;
 
 struct Learner {
     explicit Learner(const Graph& graph, const Level& level)
-        : update(graph, {0.2, 0.5, 0.01, 0.5, 1e-5, true}, kRows, level),
+        : update(graph, {0.2, 0.5, 0.01, 0.5, Optimizer::of("adam", 1e-5, 0.0, 0.0), true}, kRows, level),
           actor(3, std::vector<float>(static_cast<std::size_t>(update.actor_size()))),
           critic(3, std::vector<float>(static_cast<std::size_t>(update.critic_size()))) {
         Numbers numbers;

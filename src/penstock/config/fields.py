@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 __all__ = [
     "BY_LANES",
     "BY_NETWORKS",
+    "BY_OPTIMIZER",
     "BY_PRIORITIES",
     "REQUIRED",
     "Field",
@@ -47,6 +48,7 @@ REQUIRED = dataclasses.MISSING
 
 BY_LANES = "its lanes count rollouts of this length"
 BY_NETWORKS = "its networks were made and trained with it"
+BY_OPTIMIZER = "its checkpoints hold what this optimizer remembers"
 BY_PRIORITIES = "its replay table was made with priorities, or without"
 """Reasons why a resumed run keeps a setting, for ``fixed`` of fields."""
 

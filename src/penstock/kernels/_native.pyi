@@ -156,8 +156,7 @@ class Update:
         entropy_coef: float,
         max_grad_norm: float,
         normalize_advantage: bool,
-        optimizer: str,
-        epsilon: float,
+        optimizer: tuple[str, float, float, float],
         rows: int,
         level: str | None = None,
     ) -> None: ...
@@ -243,7 +242,7 @@ def soft_actor_critic(
     tau: float,
     seeds: Sequence[int],
     first_row: int,
-    epsilon: float,
+    optimizer: tuple[str, float, float, float],
     level: str | None = None,
 ) -> ReplayUpdate: ...
 def distributional_actor_critic(
@@ -262,7 +261,7 @@ def distributional_actor_critic(
     refined: bool,
     seeds: Sequence[int],
     first_row: int,
-    epsilon: float,
+    optimizer: tuple[str, float, float, float],
     level: str | None = None,
 ) -> ReplayUpdate: ...
 def deterministic_actor_critic(
@@ -277,7 +276,7 @@ def deterministic_actor_critic(
     tau: float,
     seeds: Sequence[int],
     first_row: int,
-    epsilon: float,
+    optimizer: tuple[str, float, float, float],
     level: str | None = None,
 ) -> ReplayUpdate: ...
 def q_learning(
@@ -293,6 +292,6 @@ def q_learning(
     max_grad_norm: float,
     least_priority: float,
     target_every: int,
-    epsilon: float,
+    optimizer: tuple[str, float, float, float],
     level: str | None = None,
 ) -> ReplayUpdate: ...

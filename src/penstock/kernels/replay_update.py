@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.errors import BadDataError, ResourceError
 from penstock.kernels import _native
+from penstock.kernels.optimizer import Optimizer
 from penstock.kernels.steps import Draws, FusedPhase, StepKeys
 from penstock.types import Array
 
@@ -67,7 +68,7 @@ class SoftActorCritic:
     learns_temperature: bool
     target_entropy: float
     tau: float
-    epsilon: float
+    optimizer: Optimizer
 
 
 def soft_actor_critic(
@@ -99,7 +100,7 @@ def soft_actor_critic(
         settings.tau,
         noise.seeds,
         noise.first_row,
-        settings.epsilon,
+        settings.optimizer,
         level,
     )
     return ReplayUpdate(native, layers.fields, rates)
@@ -147,7 +148,7 @@ def distributional_actor_critic(
         settings.refined,
         noise.seeds,
         noise.first_row,
-        soft.epsilon,
+        soft.optimizer,
         level,
     )
     return ReplayUpdate(native, layers.fields, rates)
@@ -161,7 +162,7 @@ class DeterministicActorCritic:
     smoothing: float
     smoothing_clip: float
     tau: float
-    epsilon: float
+    optimizer: Optimizer
 
 
 def deterministic_actor_critic(
@@ -187,7 +188,7 @@ def deterministic_actor_critic(
         settings.tau,
         noise.seeds,
         noise.first_row,
-        settings.epsilon,
+        settings.optimizer,
         level,
     )
     return ReplayUpdate(native, layers.fields, rates)
@@ -212,7 +213,7 @@ class QLearning:
     max_grad_norm: float
     least_priority: float
     target_every: int
-    epsilon: float
+    optimizer: Optimizer
 
 
 def q_learning(settings: QLearning, rates: Rates, level: str | None = None) -> "ReplayUpdate":
@@ -230,7 +231,7 @@ def q_learning(settings: QLearning, rates: Rates, level: str | None = None) -> "
         settings.max_grad_norm,
         settings.least_priority,
         settings.target_every,
-        settings.epsilon,
+        settings.optimizer,
         level,
     )
     return ReplayUpdate(native, settings.fields, rates)

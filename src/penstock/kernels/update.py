@@ -4,19 +4,18 @@ Computes no targets, owns no schedule and generates no permutation. Sources:
 
 - Loss: PPO with the clipped surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equations 7 and 9), or
   the plain policy gradient.
-- Optimizer: Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, algorithm 1), or RMSprop as in A3C (Mnih et al.
-  2016, https://arxiv.org/abs/1602.01783, equations 8 and 9).
+- Optimizers: `penstock.ops.optimizers`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from penstock.kernels import _native
+from penstock.kernels.optimizer import MIN_EPSILON, Optimizer
 from penstock.kernels.policy import PolicyLayout
 from penstock.types import Array
 
-__all__ = ["MIN_EPSILON", "ActorCriticLoss", "ActorCriticUpdate"]
+__all__ = ["ActorCriticLoss", "ActorCriticUpdate"]
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,7 @@ class ActorCriticLoss:
     """The gradient of both networks together is scaled down to this norm."""
     normalize_advantage: bool
     """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8)."""
-    optimizer: Literal["adam", "rmsprop"]
-    epsilon: float
-    """Constant of the optimizer: added to the root (Adam), or inside the root (RMSprop). At least `MIN_EPSILON`."""
-
-
-MIN_EPSILON = 1e-30
-"""Smallest epsilon. Elements that pad a vector have gradient 0; an epsilon above 0 in float32 avoids 0 / 0 there."""
+    optimizer: Optimizer
 
 
 class ActorCriticUpdate:
@@ -64,8 +57,8 @@ class ActorCriticUpdate:
             raise ValueError("the native update trains a policy whose critic is a network of its own")
         self._layout = layout
         self._critic = layout.critic.name
-        if loss.epsilon < MIN_EPSILON:
-            raise ValueError(f"the optimizer's epsilon is {loss.epsilon}; it must be at least {MIN_EPSILON}")
+        if not loss.optimizer.safe:
+            raise ValueError(f"the optimizer's epsilon is {loss.optimizer.epsilon}; it must be at least {MIN_EPSILON}")
         self._optimizer = loss.optimizer
         self._update = _native.Update(
             layout.encoding,
@@ -81,7 +74,6 @@ class ActorCriticUpdate:
             loss.max_grad_norm,
             loss.normalize_advantage,
             loss.optimizer,
-            loss.epsilon,
             rows,
             level,
         )
@@ -114,8 +106,8 @@ class ActorCriticUpdate:
         """Run one gradient step for each minibatch ``indices[i]``, changing ``state`` in place. The GIL is released.
 
         Args:
-            state: the networks' flat vectors and the optimizer's arrays: ``adam_m.<network>``, ``adam_v.<network>`` and
-                ``adam_step`` for Adam, ``rmsprop_v.<network>`` for RMSprop.
+            state: the networks' flat vectors and the optimizer's arrays: ``<moment>.<network>``, and ``adam_step`` if
+                it counts its steps.
             indices: ``[n, m]`` int64, packed flat rows.
             weights: ``[n, m]`` float32; 0 is padding. A minibatch of only padding changes nothing.
             lr: step size.
@@ -124,7 +116,7 @@ class ActorCriticUpdate:
         Raises:
             IndexError: an index is outside the packed rows.
         """
-        step = state["adam_step"] if self._optimizer == "adam" else None
+        step = state["adam_step"] if self._optimizer.counts else None
         after = self._update.run(
             self._vectors(state, self._layout.actor.name),
             self._vectors(state, self._critic),
@@ -142,5 +134,4 @@ class ActorCriticUpdate:
         return self._update.metrics()
 
     def _vectors(self, state: Mapping[str, Array], network: str) -> list[Array]:
-        moments = ("adam_m", "adam_v") if self._optimizer == "adam" else ("rmsprop_v",)
-        return [state[network], *(state[f"{moment}.{network}"] for moment in moments)]
+        return [state[network], *(state[f"{moment}.{network}"] for moment in self._optimizer.moments)]

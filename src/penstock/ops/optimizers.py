@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Adam", "adam", "clip_scale", "global_norm", "polyak", "rmsprop"]
+__all__ = ["Adam", "adam", "clip_scale", "decayed", "global_norm", "polyak", "rmsprop", "sgd"]
 
 BETA1, BETA2 = 0.9, 0.999
 """Decay rates of Adam's moments. No algorithm here needs other ones."""
@@ -72,7 +72,9 @@ def _without_tiny(values: Tensor) -> Tensor:
     return torch.where(values.abs() < TINY, 0.0, values)
 
 
-def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def rmsprop(
+    parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor | float, epsilon: float
+) -> tuple[Tensor, Tensor]:
     """One step of RMSprop: the new parameter and mean square, both ``[n]``. ``epsilon`` is inside the root, as in A3C.
 
     ``v = d v + (1 - d) g^2``, ``p -= lr g / sqrt(v + eps)``, with ``d = 0.99``.
@@ -81,6 +83,28 @@ def rmsprop(parameter: Tensor, gradient: Tensor, v: Tensor, lr: Tensor, epsilon:
     """
     v = v.lerp(gradient.square(), 1.0 - DECAY)
     return parameter - lr * gradient / (v + epsilon).sqrt(), v
+
+
+def sgd(parameter: Tensor, gradient: Tensor, m: Tensor, lr: Tensor | float, momentum: float) -> tuple[Tensor, Tensor]:
+    """One step of gradient descent with momentum: the new parameter and the sum of gradients, both ``[n]``.
+
+    ``m = momentum m + g``, ``p -= lr m``. Sums below ``TINY`` become 0.
+
+    Source: Sutskever et al. 2013, equations 1 and 2, https://proceedings.mlr.press/v28/sutskever13.html. There the step
+    size is inside the sum; here a step size that falls also shrinks the steps that are taken again.
+    """
+    m = _without_tiny(momentum * m + gradient)
+    return parameter - lr * m, m
+
+
+def decayed(parameter: Tensor, count: int, amount: Tensor | float) -> Tensor:
+    """``[n]`` with the first ``count`` numbers shrunk: ``p -= amount p``. AdamW does that before the step of Adam.
+
+    Source: Loshchilov and Hutter 2019, algorithm 2, https://arxiv.org/abs/1711.05101, with ``amount`` the step size
+    times the weight decay.
+    """
+    kept = parameter[:count] * (1.0 - amount)
+    return kept if count == len(parameter) else torch.cat([kept, parameter[count:]])
 
 
 def polyak(target: Tensor, parameter: Tensor, tau: float) -> Tensor:

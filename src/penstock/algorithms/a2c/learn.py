@@ -26,14 +26,12 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Tensors
 from penstock.algorithms.a2c.spec import A2CConfig, init_state
-from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss, learning_rate
+from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss, update
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.models.policy import Policy
-from penstock.ops.optimizers import clip_scale, rmsprop
-from penstock.policies import PolicyGraph
 from penstock.types import Spaces
 
-__all__ = ["build", "loss", "update"]
+__all__ = ["build", "loss"]
 
 
 def build(spaces: Spaces, config: A2CConfig) -> Algorithm:
@@ -57,15 +55,3 @@ def loss(policy: Policy, config: A2CConfig, state: Tensors, minibatch: Tensors) 
         return -torch.dot(share, log_prob * advantage), {}
 
     return actor_critic_loss(policy, config, policy_loss, state, minibatch)
-
-
-def update(graph: PolicyGraph, config: A2CConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of RMSprop, with the gradient clipped by its norm over all networks."""
-    scale = clip_scale(found.values(), config.max_grad_norm)
-    lr = learning_rate(config, state)
-    changed: dict[str, Tensor] = {}
-    for network in graph.networks:
-        name = network.name
-        stepped = rmsprop(state[name], scale * found[name], state[f"rmsprop_v.{name}"], lr, config.rmsprop_eps)
-        changed[name], changed[f"rmsprop_v.{name}"] = stepped
-    return changed

@@ -1,8 +1,10 @@
 """A2C as plain data: its hyper-parameters and the arrays of its state. Imports no torch; networks are PPO's."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 from penstock.algorithm import AlgorithmSpec, Schedule
+from penstock.algorithms.optimizer.spec import OPTIMIZER_TEXT, OptimizerName
 from penstock.algorithms.ppo.spec import (
     ActorCriticConfig,
     actor_critic_spec,
@@ -10,8 +12,8 @@ from penstock.algorithms.ppo.spec import (
     minibatch_units,
     policy_graph,
 )
-from penstock.config.fields import BY_LANES, tunable
-from penstock.types import Arrays, ArraySpec, Spaces
+from penstock.config.fields import BY_LANES, BY_OPTIMIZER, tunable
+from penstock.types import Arrays, Spaces
 
 __all__ = ["MASKS", "A2CConfig", "init_state", "spec"]
 
@@ -47,11 +49,8 @@ class A2CConfig(ActorCriticConfig):
     normalize_advantage: bool = tunable(
         False, "shift and scale the advantages of each minibatch to mean 0 and deviation 1"
     )
-    rmsprop_eps: float = tunable(
-        1e-5,
-        "RMSprop's epsilon, inside the square root; larger: smaller steps where gradients are tiny "
-        "(usual: 1e-5 to 0.1)",
-        min=0,
+    optimizer: OptimizerName = tunable(  # noqa: RUF009
+        "rmsprop", OPTIMIZER_TEXT, choices=get_args(OptimizerName), fixed=BY_OPTIMIZER
     )
 
 
@@ -62,10 +61,7 @@ def spec(spaces: Spaces, config: A2CConfig) -> AlgorithmSpec:
         SpaceError: penstock has no model for a space.
     """
     graph = policy_graph(spaces, config)
-    optimizer = tuple(
-        ArraySpec(f"rmsprop_v.{network.name}", network.spec.shape, "float32") for network in graph.networks
-    )
-    return actor_critic_spec(spaces, graph, optimizer, Schedule(1, minibatch_units(graph, config)))
+    return actor_critic_spec(spaces, graph, config, Schedule(1, minibatch_units(graph, config)))
 
 
 def init_state(spaces: Spaces, config: A2CConfig, seed: int) -> Arrays:

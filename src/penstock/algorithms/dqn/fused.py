@@ -8,8 +8,8 @@ from functools import partial
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, init_state, policy_graph
 from penstock.algorithms.off_policy.fused import rates
+from penstock.algorithms.optimizer.fused import native_optimizer
 from penstock.kernels.replay_update import QLearning, q_learning
-from penstock.kernels.update import MIN_EPSILON
 from penstock.policies import PolicyGraph
 from penstock.policies.native import layout_of, supports_learning
 from penstock.types import Spaces
@@ -19,7 +19,7 @@ __all__ = ["build", "supports", "update"]
 
 def supports(graph: PolicyGraph, config: QConfig) -> bool:
     """True if the native update can train ``graph`` with ``config``."""
-    return config.adam_eps >= MIN_EPSILON and supports_learning(graph)
+    return native_optimizer(config).safe and supports_learning(graph)
 
 
 def build(spaces: Spaces, config: DQNConfig) -> FusedReplay:
@@ -47,6 +47,6 @@ def update(graph: PolicyGraph, config: QConfig, seed: int, first_row: int) -> Fu
         config.max_grad_norm,
         LEAST_PRIORITY,
         config.target_every,
-        config.adam_eps,
+        native_optimizer(config),
     )
     return q_learning(settings, rates(config, config.lr))

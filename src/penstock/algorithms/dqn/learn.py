@@ -118,7 +118,7 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
 
 
 def apply(config: ValueConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam, with the gradient clipped by its norm."""
+    """One step, with the gradient clipped by its norm."""
     scale = clip_scale(found.values(), config.max_grad_norm)
     return stepped(config, state, "actor", scale * found["actor"], config.lr)
 

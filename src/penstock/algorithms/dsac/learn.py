@@ -148,7 +148,7 @@ def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Ten
 
 
 def critic_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for the critic."""
+    """One step for the critic."""
     return stepped(config, state, "critic", found["critic"], config.critic_lr)
 
 

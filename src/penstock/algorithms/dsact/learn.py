@@ -108,7 +108,7 @@ def critic_gradients(
 
 
 def critic_update(config: DSACTConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for all critics; then their averages move by tau."""
+    """One step for all critics; then their averages move by tau."""
     changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
     averages = ("mean_deviation", "mean_variance")
     return changed | {name: polyak(state[name], found[name], config.tau) for name in averages}

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state
-from penstock.algorithms.ppo.learn import Loss, act, adam_step, learning_rate
+from penstock.algorithms.ppo.learn import Loss, act, learning_rate, update
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import policy_graph
 from penstock.models.gradients import gradients_of
@@ -45,7 +45,7 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
     noise = tuple(
         (part.name, NoiseSpec("uniform", (config.num_steps + 1, *part.shape))) for part in policy.graph.dropout
     )
-    step = partial(adam_step, policy.graph, config, config.adam_eps)
+    step = partial(update, policy.graph, config)
     return Algorithm(
         init_state=partial(init_state, spaces, config),
         act=partial(act, policy, spaces),

@@ -7,7 +7,6 @@ from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.ppo.spec import (
     ActorCriticConfig,
     actor_critic_spec,
-    adam_arrays,
     initial_arrays,
     policy_graph,
 )
@@ -67,8 +66,8 @@ class IMPALAConfig(ActorCriticConfig):
     )
     adam_eps: float = tunable(
         1e-3,
-        "Adam's epsilon; larger: smaller steps where gradients are tiny, so that a policy without much left to learn "
-        "stays what it is (usual: 1e-5 to 1e-2)",
+        "with adam and adamw: epsilon; larger: smaller steps where gradients are tiny, so that a policy without much "
+        "left to learn stays what it is (usual: 1e-5 to 1e-2)",
         min=0,
     )
 
@@ -81,7 +80,7 @@ def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
     """
     graph = policy_graph(spaces, config)
     lanes = max(1, config.mini_batch_size // config.num_steps)
-    plain = actor_critic_spec(spaces, graph, adam_arrays(graph), Schedule(1, lanes))
+    plain = actor_critic_spec(spaces, graph, config, Schedule(1, lanes))
     read = ("log_prob", "reward", "terminated", "truncated", "bootstrap")
     # The networks see whole lanes. A policy with memory needs to know where they begin.
     memory = ("first", *(part.name for part in graph.carry)) if graph.carry else ()

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Phase, Tensors
 from penstock.algorithms.off_policy.spec import ReplayConfig
+from penstock.algorithms.optimizer.learn import counted, descended
+from penstock.algorithms.optimizer.spec import STEPS
 from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
-from penstock.ops.optimizers import Adam, adam, polyak
+from penstock.ops.optimizers import polyak
 from penstock.policies.encoding import ACTION
 from penstock.types import Arrays, Spaces
 
@@ -57,16 +59,16 @@ def critic_input(policy: Policy, state: Tensors, obs: Tensors, action: Tensor) -
     return {**policy.features(state, obs), ACTION: action.reshape(len(action), -1)}
 
 
-def stepped(config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, lr: float) -> dict[str, Tensor]:
-    """The vector ``name`` after one step of Adam, with its moments and its count of steps.
+def stepped(
+    config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, lr: float, *, weights: bool = True
+) -> dict[str, Tensor]:
+    """The vector ``name`` after one step of the optimizer, with its moments and its count of steps.
 
-    ``lr`` is the step size at the start of the run.
+    ``lr`` is the step size at the start of the run. Weight decay shrinks the vector if it has ``weights`` of networks.
     """
-    count = state[f"adam_step.{name}"] + 1
-    at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
+    count = counted(config, state, f"{STEPS}.{name}")
     now = lr * (1.0 - state["progress"]) if config.lr_schedule == "linear" else lr
-    parameter, m, v = adam(at, gradient, count, now, config.adam_eps)
-    return {name: parameter, f"adam_m.{name}": m, f"adam_v.{name}": v, f"adam_step.{name}": count}
+    return count | descended(config, state, name, gradient, now, count, len(gradient) if weights else 0)
 
 
 def followed(state: Tensors, name: str, parameter: Tensor, tau: float) -> dict[str, Tensor]:

@@ -7,6 +7,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, Sequences, TableSpec
+from penstock.algorithms.optimizer.spec import (
+    STEPS,
+    OptimizerConfig,
+    check_optimizer,
+    counts_steps,
+    optimizer_arrays,
+)
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.policies import Branch, Linear, Network, PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, mlp
@@ -39,7 +46,7 @@ MOST_UPDATES = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayConfig:
+class ReplayConfig(OptimizerConfig):
     """Hyper-parameters that all algorithms with a table share."""
 
     num_steps: int = tunable(
@@ -91,9 +98,6 @@ class ReplayConfig:
         "constant",
         "how all step sizes change; linear: they fall to 0 at the end of the run",
         choices=("constant", "linear"),
-    )
-    adam_eps: float = tunable(
-        1e-8, "Adam's epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-4)", min=0
     )
     model: str = tunable("auto", MODELS, pattern=r"(?s).+", form=MODEL_FORM, fixed=BY_NETWORKS)
     layer_norm: bool = tunable(
@@ -182,9 +186,13 @@ def off_policy_spec(
         learned: the vectors that gradient steps change.
         followed: the names of the vectors that have a target, ``target.<name>``.
         others: more arrays of the state.
+
+    Raises:
+        ConfigError: the optimizer of ``config`` does not read a setting that was given.
     """
     fields = tuple(name for name, _ in spaces.obs)
-    optimizer = tuple(part for vector in learned for part in _adam_arrays(vector))
+    check_optimizer(config)
+    optimizer = tuple(part for vector in learned for part in _optimizer_arrays(config, vector))
     return AlgorithmSpec(
         topology="off_policy",
         row=(),
@@ -225,10 +233,10 @@ def over_sequences(spec: AlgorithmSpec, spaces: Spaces, config: SequenceConfig, 
     )
 
 
-def _adam_arrays(vector: ArraySpec) -> tuple[ArraySpec, ...]:
-    """Adam's arrays for one vector: both moments and the count of steps."""
-    moments = (replace(vector, name=f"adam_{moment}.{vector.name}") for moment in "mv")
-    return (*moments, ArraySpec(f"adam_step.{vector.name}", (), "int64"))
+def _optimizer_arrays(config: ReplayConfig, vector: ArraySpec) -> tuple[ArraySpec, ...]:
+    """The arrays of one vector's optimizer. Vectors step at different times, so each has a count of steps."""
+    counts = (ArraySpec(f"{STEPS}.{vector.name}", (), "int64"),) if counts_steps(config) else ()
+    return (*optimizer_arrays(config, [vector]), *counts)
 
 
 def body_of(config: ReplayConfig) -> Body:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.algorithm import Fused, Tensors
+from penstock.algorithms.optimizer.fused import native_optimizer
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.kernels.pace import Pace
-from penstock.kernels.update import MIN_EPSILON, ActorCriticLoss, ActorCriticUpdate
+from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate
 from penstock.policies import PolicyGraph
 from penstock.policies.native import layout_of, supports_update
 from penstock.types import Array, Arrays, Spaces
@@ -19,9 +20,9 @@ from penstock.types import Array, Arrays, Spaces
 __all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "supports"]
 
 
-def supports(graph: PolicyGraph, config: PPOConfig) -> bool:
+def supports(graph: PolicyGraph, config: ActorCriticConfig) -> bool:
     """True if the native update can train ``graph`` with ``config``."""
-    return supports_update(graph) and config.adam_eps >= MIN_EPSILON
+    return supports_update(graph) and native_optimizer(config).safe
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Fused:
@@ -31,15 +32,14 @@ def build(spaces: Spaces, config: PPOConfig) -> Fused:
 
 
 def objective(config: PPOConfig) -> ActorCriticLoss:
-    """The clipped surrogate with its value and entropy terms, and Adam."""
+    """The clipped surrogate with its value and entropy terms, and the optimizer."""
     return ActorCriticLoss(
         clip_param=config.clip_param,
         value_coef=config.value_coef,
         entropy_coef=config.entropy_coef,
         max_grad_norm=config.max_grad_norm,
         normalize_advantage=config.normalize_advantage,
-        optimizer="adam",
-        epsilon=config.adam_eps,
+        optimizer=native_optimizer(config),
     )
 
 

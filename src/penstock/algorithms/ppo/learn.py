@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.optimizer.learn import counted, descended
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, normalised_target
 from penstock.ops.losses import Mean, clipped_surrogate, normalised, share_of, squared_error
-from penstock.ops.optimizers import Adam, adam, clip_scale, global_norm
-from penstock.policies import PolicyGraph
+from penstock.ops.optimizers import clip_scale, global_norm
+from penstock.policies import Network, PolicyGraph
 from penstock.types import Arrays, NoiseSpec, Spaces
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "act",
     "actor_critic",
     "actor_critic_loss",
-    "adam_step",
     "build",
     "learning_rate",
     "loss",
@@ -174,20 +174,18 @@ def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
     return config.lr * torch.ones_like(progress)
 
 
-def update(graph: PolicyGraph, config: PPOConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam with the settings of PPO."""
-    return adam_step(graph, config, config.adam_eps, state, found)
-
-
-def adam_step(graph: PolicyGraph, config: ActorCriticConfig, epsilon: float, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam down the gradient, clipped by its norm over all networks. ``epsilon`` is Adam's."""
+def update(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, found: Tensors) -> Tensors:
+    """One step of the optimizer down the gradient, clipped by its norm over all networks."""
     scale = clip_scale(found.values(), config.max_grad_norm)
     lr = learning_rate(config, state)
-    step = state["adam_step"] + 1
-    changed = {"adam_step": step}
+    count = counted(config, state)
+    changed = dict(count)
     for network in graph.networks:
-        name = network.name
-        at = Adam(state[name], state[f"adam_m.{name}"], state[f"adam_v.{name}"])
-        at = adam(at, scale * found[name], step, lr, epsilon)
-        changed[name], changed[f"adam_m.{name}"], changed[f"adam_v.{name}"] = at
+        gradient = scale * found[network.name]
+        changed |= descended(config, state, network.name, gradient, lr, count, _weights(network))
     return changed
+
+
+def _weights(network: Network) -> int:
+    """How many numbers of the flat vector belong to layers: the free vectors lie behind them."""
+    return network.num_parameters - sum(size for _, size, _ in network.free)

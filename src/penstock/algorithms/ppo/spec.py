@@ -6,6 +6,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Schedule
+from penstock.algorithms.optimizer.spec import (
+    STEPS,
+    OptimizerConfig,
+    check_optimizer,
+    counts_steps,
+    optimizer_arrays,
+)
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.errors import SpaceError
 from penstock.policies import PolicyGraph
@@ -19,7 +26,6 @@ __all__ = [
     "ActorCriticConfig",
     "PPOConfig",
     "actor_critic_spec",
-    "adam_arrays",
     "init_state",
     "initial_arrays",
     "minibatch_units",
@@ -31,7 +37,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig:
+class ActorCriticConfig(OptimizerConfig):
     """Hyper-parameters that all on-policy actor-critics share."""
 
     num_steps: int = tunable(
@@ -56,6 +62,11 @@ class ActorCriticConfig:
         "constant",
         "how the step size changes; linear: it falls to 0 at the end of the run",
         choices=("constant", "linear"),
+    )
+    adam_eps: float = tunable(
+        1e-5,
+        "with adam and adamw: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-3)",
+        min=0,
     )
     gamma: float = tunable(
         0.99,
@@ -170,9 +181,6 @@ class PPOConfig(ActorCriticConfig):
         "end a batch's epochs once the policy has moved this far (KL divergence); 0: never (usual: 0.01 to 0.05)",
         min=0,
     )
-    adam_eps: float = tunable(
-        1e-5, "Adam's epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-5)", min=0
-    )
 
 
 def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
@@ -183,16 +191,7 @@ def spec(spaces: Spaces, config: PPOConfig) -> AlgorithmSpec:
     """
     graph = policy_graph(spaces, config)
     schedule = Schedule(config.epochs, minibatch_units(graph, config), config.target_kl or None)
-    return actor_critic_spec(spaces, graph, adam_arrays(graph), schedule)
-
-
-def adam_arrays(graph: PolicyGraph) -> tuple[ArraySpec, ...]:
-    """The arrays of Adam for each network of a policy."""
-    return (
-        *(ArraySpec(f"adam_m.{network.name}", network.spec.shape, "float32") for network in graph.networks),
-        *(ArraySpec(f"adam_v.{network.name}", network.spec.shape, "float32") for network in graph.networks),
-        ArraySpec("adam_step", (), "int64"),
-    )
+    return actor_critic_spec(spaces, graph, config, schedule)
 
 
 def policy_graph(spaces: Spaces, config: ActorCriticConfig) -> PolicyGraph:
@@ -229,9 +228,17 @@ def minibatch_units(graph: PolicyGraph, config: ActorCriticConfig) -> int:
 
 
 def actor_critic_spec(
-    spaces: Spaces, graph: PolicyGraph, optimizer: tuple[ArraySpec, ...], schedule: Schedule
+    spaces: Spaces, graph: PolicyGraph, config: ActorCriticConfig, schedule: Schedule
 ) -> AlgorithmSpec:
-    """The spec of an on-policy actor-critic with any loss. ``optimizer`` lists the arrays of its optimizer."""
+    """The spec of an on-policy actor-critic with any loss.
+
+    Raises:
+        ConfigError: the optimizer of ``config`` does not read a setting that was given.
+    """
+    check_optimizer(config)
+    optimizer = optimizer_arrays(config, [network.spec for network in graph.networks])
+    if counts_steps(config):
+        optimizer = (*optimizer, ArraySpec(STEPS, (), "int64"))
     fields = tuple(name for name, _ in spaces.obs)
     # The updater counts gradient steps there: they key the noise of dropout.
     counted = (ArraySpec("gradient_steps", (), "int64"),) if graph.dropout else ()

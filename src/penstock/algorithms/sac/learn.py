@@ -114,7 +114,7 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
 
 
 def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for all critics; then their targets move by tau."""
+    """One step for all critics; then their targets move by tau."""
     changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
     return changed | followed(state, "critic", changed["critic"], config.tau)
 

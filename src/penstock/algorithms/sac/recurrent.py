@@ -86,7 +86,7 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
 
 
 def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for all critics and their memory; then the targets move by tau."""
+    """One step for all critics and their memory; then the targets move by tau."""
     changed: dict[str, Tensor] = {}
     for name in ("memory", "critic"):
         changed |= stepped(config, state, name, found[name], config.critic_lr)

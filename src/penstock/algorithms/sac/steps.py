@@ -24,8 +24,8 @@ def temperature_gradient(config: EntropyConfig, entropy: Tensor, size: int) -> d
 
 
 def actor_update(config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for the actor; with a learned temperature, one for its logarithm as well."""
+    """One step for the actor; with a learned temperature, one for its logarithm as well."""
     changed = stepped(config, state, "actor", found["actor"], config.lr)
     if "log_alpha" in found:
-        changed |= stepped(config, state, "log_alpha", found["log_alpha"], config.temperature_lr)
+        changed |= stepped(config, state, "log_alpha", found["log_alpha"], config.temperature_lr, weights=False)
     return changed

@@ -8,6 +8,7 @@ from functools import partial
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
 from penstock.algorithms.off_policy.fused import learned_layers, rates, supports
 from penstock.algorithms.off_policy.spec import critic_network
+from penstock.algorithms.optimizer.fused import native_optimizer
 from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
 from penstock.kernels.replay_update import DeterministicActorCritic, NoiseKeys, deterministic_actor_critic
 from penstock.policies import PolicyGraph
@@ -27,7 +28,7 @@ def update(graph: PolicyGraph, config: TD3Config, seed: int, first_row: int) -> 
     """The native gradient steps of one learner."""
     layers = learned_layers(graph, critic_network(graph, config), config.critics)
     settings = DeterministicActorCritic(
-        config.policy_delay, config.smoothing, config.smoothing_clip, config.tau, config.adam_eps
+        config.policy_delay, config.smoothing, config.smoothing_clip, config.tau, native_optimizer(config)
     )
     noise = NoiseKeys([phase_seed(seed, 0, 0)], first_row)
     return deterministic_actor_critic(layers, settings, rates(config, config.lr, config.critic_lr), noise)

@@ -75,7 +75,7 @@ def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch:
 
 
 def critic_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for all critics."""
+    """One step for all critics."""
     return stepped(config, state, "critic", found["critic"], config.critic_lr)
 
 
@@ -95,7 +95,7 @@ def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Ten
 
 
 def actor_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
-    """One step of Adam for the actor; then all targets move by tau."""
+    """One step for the actor; then all targets move by tau."""
     changed = stepped(config, state, "actor", found["actor"], config.lr)
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

@@ -1,4 +1,4 @@
-// The parts of a gradient step that a forward pass does not have: slopes of activations, sums over rows, Adam.
+// The parts of a gradient step that a forward pass does not have: slopes of activations, sums over rows, optimizers.
 // Counts are multiples of the width. The padding is zero and stays zero.
 #pragma once
 
@@ -116,7 +116,7 @@ void adam(const Adam& step) {
         v = fma(all(0.001F), fma(gradient, gradient, -v), v);
         store(step.m + i, m);
         store(step.v + i, v);
-        store(step.parameter + i, load(step.parameter + i) - m * step.rate / (root(v) + step.epsilon));
+        store(step.parameter + i, load(step.parameter + i) * step.kept - m * step.rate / (root(v) + step.epsilon));
     }
 }
 
@@ -130,6 +130,14 @@ void follow(const float* from, std::size_t count, float share, float* to) {
     for (std::size_t i = 0; i < count; i += kWidth) {
         const Vec at = load(to + i);
         store(to + i, fma(all(share), load(from + i) - at, at));
+    }
+}
+
+void sgd(const Sgd& step) {
+    for (std::size_t i = 0; i < step.count; i += kWidth) {
+        const Vec m = fma(all(step.momentum), load(step.m + i), load(step.gradient + i) * step.scale);
+        store(step.m + i, m);
+        store(step.parameter + i, load(step.parameter + i) - m * step.rate);
     }
 }
 

@@ -47,7 +47,7 @@ struct Product {
     std::int32_t rows, depth, columns;
 };
 
-// One step of Adam on [count], a multiple of the width: see penstock.kernels.update.
+// One step of Adam on [count], a multiple of the width: see penstock.ops.optimizers.
 struct Adam {
     float* parameter;
     float* m;
@@ -57,9 +57,21 @@ struct Adam {
     float scale;    // of the gradient
     float rate;     // lr * root / bias
     float epsilon;  // eps * root
+    float kept;     // share of the parameter that weight decay leaves; 1: there is none
 };
 
-// One step of RMSprop on [count], a multiple of the width: see penstock.kernels.update.
+// One step of gradient descent with momentum on [count], a multiple of the width: see penstock.ops.optimizers.
+struct Sgd {
+    float* parameter;
+    float* m;
+    const float* gradient;
+    std::size_t count;
+    float scale;  // of the gradient
+    float rate;
+    float momentum;
+};
+
+// One step of RMSprop on [count], a multiple of the width: see penstock.ops.optimizers.
 struct RmsProp {
     float* parameter;
     float* v;
@@ -112,6 +124,7 @@ struct Level {
     double (*squares)(const float* values, std::size_t count);
     void (*adam)(const Adam&);
     void (*rmsprop)(const RmsProp&);
+    void (*sgd)(const Sgd&);
     // to[i] += from[i], and to[i] += share * (from[i] - to[i]).
     void (*add)(const float* from, std::size_t count, float* to);
     void (*follow)(const float* from, std::size_t count, float share, float* to);

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.ops.optimizers import Adam, adam, clip_scale, decayed, global_norm, rmsprop, sgd
+from penstock.ops.optimizers import Adam, adam, clip_scale, decayed, global_norm, muon, orthogonalised, rmsprop, sgd
 
 
 def vector(*values):
@@ -126,3 +126,51 @@ def test_a_sum_of_gradients_too_small_for_the_processor_is_0():
     _, m = sgd(torch.ones(2), torch.zeros(2), torch.tensor([small, 2.0 * small]), 1e-3, 0.9)
     assert m[0] == 0.0
     assert m[1].item() == pytest.approx(1.8 * small, rel=1e-6)
+
+
+def brought_up(value):
+    """A singular value after the five steps of `orthogonalised`: a s + b s^3 + c s^5."""
+    for _ in range(5):
+        value = 3.4445 * value - 4.7750 * value**3 + 2.0315 * value**5
+    return value
+
+
+def test_singular_values_are_brought_near_1_by_hand():
+    # |M| = 5, so that the singular values 3 and 4 begin as 0.6 and 0.8.
+    for rows, columns in ((2, 3), (3, 2)):
+        matrix = torch.zeros(2, rows, columns, dtype=torch.float64)
+        matrix[0, 0, 0], matrix[0, 1, 1], matrix[1, 0, 0] = 3.0, -4.0, 7.0
+        found = orthogonalised(matrix)
+        expected = torch.zeros_like(matrix)
+        expected[0, 0, 0], expected[0, 1, 1], expected[1, 0, 0] = brought_up(0.6), -brought_up(0.8), brought_up(1.0)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+        assert 0.6 < found.amax() < 1.3
+
+
+def test_two_steps_of_muon_by_hand():
+    """Of matrices of 2 x 3 with one singular value; a step is 0.2 sqrt(3) lr long. With momentum 0.5."""
+    length = 0.1 * 0.2 * math.sqrt(3.0) * brought_up(1.0)
+    gradient = torch.zeros(1, 2, 3, dtype=torch.float64)
+    gradient[0, 1, 2] = 2.0
+    zero = torch.zeros_like(gradient)
+    # m = 2, and the direction is that of 2 + 0.5 * 2.
+    parameter, m = muon(zero, gradient, zero, 0.1, 0.5)
+    assert (parameter[0, 1, 2].item(), m[0, 1, 2].item()) == (pytest.approx(-length, rel=1e-6), 2.0)
+    # m = 0.5 * 2 - 1 = 0, and the direction is that of -1.
+    parameter, m = muon(parameter, -0.5 * gradient, m, 0.1, 0.5)
+    assert (parameter[0, 1, 2].item(), m[0, 1, 2].item()) == (pytest.approx(0.0, abs=1e-6), 0.0)
+
+
+def test_muon_is_near_torch_which_rounds_to_bfloat16():
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(12, 20, generator=generator)
+    theirs = start.clone().requires_grad_()
+    optimizer = torch.optim.Muon([theirs], lr=1e-2, momentum=0.9, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    ours, m = start[None], torch.zeros(1, 12, 20)
+    for _ in range(5):
+        gradient = torch.randn(12, 20, generator=generator)
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        ours, m = muon(ours, gradient[None], m, 1e-2, 0.9)
+    moved = (theirs.detach() - start).norm()
+    assert (ours[0] - theirs.detach()).norm() < 0.02 * moved

@@ -311,6 +311,8 @@ def test_cuts_do_not_matter(case):
         ("dqn", DISCRETE, {"adam_eps": 0.0}, False),
         ("apex", DISCRETE, {}, True),
         ("sac", CONTINUOUS, {"optimizer": "sgd"}, True),
+        ("sac", CONTINUOUS, {"optimizer": "muon"}, False),
+        ("dqn", DISCRETE, {"optimizer": "muon"}, False),
         ("sac", CONTINUOUS, {"optimizer": "rmsprop", "rmsprop_eps": 0.0}, False),
     ],
 )

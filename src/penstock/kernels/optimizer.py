@@ -2,21 +2,27 @@
 
 from typing import Literal, NamedTuple
 
-__all__ = ["COUNTING", "MIN_EPSILON", "MOMENTS", "Optimizer"]
+__all__ = ["COUNTING", "MIN_EPSILON", "NATIVE_MOMENTS", "NativeName", "Optimizer"]
 
 MIN_EPSILON = 1e-30
 """Smallest epsilon. Elements that pad a vector have gradient 0; an epsilon above 0 in float32 avoids 0 / 0 there."""
 
+NativeName = Literal["adam", "adamw", "sgd", "rmsprop"]
 COUNTING = frozenset({"adam", "adamw"})
 """Optimizers whose steps are counted in the state, as ``adam_step``."""
-MOMENTS = {"adam": ("adam_m", "adam_v"), "adamw": ("adam_m", "adam_v"), "sgd": ("sgd_m",), "rmsprop": ("rmsprop_v",)}
+NATIVE_MOMENTS: dict[NativeName, tuple[str, ...]] = {
+    "adam": ("adam_m", "adam_v"),
+    "adamw": ("adam_m", "adam_v"),
+    "sgd": ("sgd_m",),
+    "rmsprop": ("rmsprop_v",),
+}
 """The arrays that an optimizer keeps for each vector, each as long as the vector: ``<moment>.<vector>``."""
 
 
 class Optimizer(NamedTuple):
     """An optimizer and its numbers. The native update reads only those that it uses."""
 
-    name: Literal["adam", "adamw", "sgd", "rmsprop"]
+    name: NativeName
     epsilon: float
     """Added to the root (adam, adamw), or inside the root (rmsprop). At least `MIN_EPSILON`."""
     momentum: float
@@ -26,8 +32,8 @@ class Optimizer(NamedTuple):
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """Its `MOMENTS`."""
-        return MOMENTS[self.name]
+        """Its `NATIVE_MOMENTS`."""
+        return NATIVE_MOMENTS[self.name]
 
     @property
     def counts(self) -> bool:

@@ -101,14 +101,17 @@ class Ensemble:
     """
 
     def __init__(self, network: Network, count: int, encoding: Sequence[Encoding] = ()) -> None:
+        self.network = network
+        """One of the networks."""
+        self.count = count
+        """Number of networks."""
         self._forward = Forward(network, encoding)
-        self._count = count
 
     def __call__(self, flat: Tensor, features: Tensor | Mapping[str, Tensor]) -> Tensor:
         """Outputs ``[count, n, k]`` for ``flat`` ``[count * num_parameters]`` and features ``[n, ...]``."""
         inputs = self._forward.inputs(features)
-        return torch.stack([self._forward.run(part, inputs).output for part in flat.chunk(self._count)])
+        return torch.stack([self._forward.run(part, inputs).output for part in flat.chunk(self.count)])
 
     def first(self, flat: Tensor, features: Tensor | Mapping[str, Tensor]) -> Tensor:
         """Outputs ``[n, k]`` of the first network."""
-        return self._forward(flat.chunk(self._count)[0], features).output
+        return self._forward(flat.chunk(self.count)[0], features).output

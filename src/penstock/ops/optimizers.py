@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Adam", "adam", "clip_scale", "decayed", "global_norm", "polyak", "rmsprop", "sgd"]
+__all__ = ["Adam", "adam", "clip_scale", "decayed", "global_norm", "muon", "orthogonalised", "polyak", "rmsprop", "sgd"]
 
 BETA1, BETA2 = 0.9, 0.999
 """Decay rates of Adam's moments. No algorithm here needs other ones."""
@@ -95,6 +95,41 @@ def sgd(parameter: Tensor, gradient: Tensor, m: Tensor, lr: Tensor | float, mome
     """
     m = _without_tiny(momentum * m + gradient)
     return parameter - lr * m, m
+
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+"""Coefficients of a step of `orthogonalised`. They bring small singular values up fast, and all to about 0.7 to 1.2."""
+NEWTON_SCHULZ_STEPS = 5
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Matrices ``[k, r, c]`` with the same singular vectors, and singular values of about 1 in place of their own.
+
+    ``X = M / |M|``, then five times ``X = a X + b (X X^T) X + c (X X^T)^2 X``.
+
+    Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/.
+    """
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = x / (x.square().sum((1, 2), keepdim=True).sqrt() + 1e-7)
+    a, b, c = NEWTON_SCHULZ
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        square = x @ x.mT
+        x = a * x + (b * square + c * (square @ square)) @ x
+    return x.mT if tall else x
+
+
+def muon(parameter: Tensor, gradient: Tensor, m: Tensor, lr: Tensor | float, momentum: float) -> tuple[Tensor, Tensor]:
+    """One step of Muon for weight matrices: the new parameter and the sum of gradients, all ``[k, r, c]``.
+
+    ``m = momentum m + g``, ``p -= 0.2 sqrt(max(r, c)) lr orthogonalised(g + momentum m)``.
+
+    The factor makes a step as long as one of Adam, so that both can share a step size: Liu et al. 2025, section 2.2,
+    https://arxiv.org/abs/2502.16982.
+    """
+    m = _without_tiny(momentum * m + gradient)
+    length = 0.2 * math.sqrt(max(parameter.shape[1:]))
+    return parameter - lr * length * orthogonalised(gradient + momentum * m), m
 
 
 def decayed(parameter: Tensor, count: int, amount: Tensor | float) -> Tensor:

@@ -50,7 +50,11 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
     serves = algorithm.supports is not None and bool(load_functions(algorithm.supports)(spec.policy, config.algorithm))
     name = config.run.backend
     if name != AUTO and UPDATES[name].native and not (on_cpu and serves and alone):
-        refused = f"--algo {config.run.algo} with this model" if on_cpu else f"--device {config.run.device}"
+        refused = (
+            f"--algo {config.run.algo} with this model and this optimizer"
+            if on_cpu
+            else f"--device {config.run.device}"
+        )
         if on_cpu and serves:
             refused = f"--learners {config.run.learners}: its gradients do not leave the native update"
         raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")

@@ -8,7 +8,7 @@ from functools import partial
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, init_state, policy_graph
 from penstock.algorithms.off_policy.fused import rates
-from penstock.algorithms.optimizer.fused import native_optimizer
+from penstock.algorithms.optimizer.fused import native_optimizer, steps_natively
 from penstock.kernels.replay_update import QLearning, q_learning
 from penstock.policies import PolicyGraph
 from penstock.policies.native import layout_of, supports_learning
@@ -19,7 +19,7 @@ __all__ = ["build", "supports", "update"]
 
 def supports(graph: PolicyGraph, config: QConfig) -> bool:
     """True if the native update can train ``graph`` with ``config``."""
-    return native_optimizer(config).safe and supports_learning(graph)
+    return steps_natively(config) and supports_learning(graph)
 
 
 def build(spaces: Spaces, config: DQNConfig) -> FusedReplay:

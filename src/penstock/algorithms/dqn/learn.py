@@ -32,6 +32,7 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, init_state, policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
+from penstock.algorithms.optimizer.spec import Layout, layout_of
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, action_values
 from penstock.ops.categorical import cross_entropy, divergence, projected, support
@@ -63,7 +64,7 @@ def build(spaces: Spaces, config: DQNConfig) -> Algorithm:
 
 def phases(policy: Policy, config: QConfig) -> tuple[Phase, Phase]:
     """The gradient step of the network, and the copy to its target every ``target_every``-th step."""
-    update = Phase("update", partial(gradients, policy, config), partial(apply, config))
+    update = Phase("update", partial(gradients, policy, config), partial(apply, layout_of(policy.graph.actor), config))
     return update, copies(config.target_every)
 
 
@@ -117,10 +118,10 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
     return Judgement(loss, divergence(target, logits), torch.softmax(logits, 1) @ z)
 
 
-def apply(config: ValueConfig, state: Tensors, found: Tensors) -> Tensors:
+def apply(layout: Layout, config: ValueConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step, with the gradient clipped by its norm."""
     scale = clip_scale(found.values(), config.max_grad_norm)
-    return stepped(config, state, "actor", scale * found["actor"], config.lr)
+    return stepped({"actor": layout}, config, state, "actor", scale * found["actor"], config.lr)
 
 
 def _no_gradients(state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:

@@ -16,6 +16,7 @@ Deviations:
 Functions here know no process, environment, loop or device.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from torch.nn import functional
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, init_state, return_network
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
+from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import actor_gradients, actor_update, sampled
 from penstock.algorithms.sac.spec import policy_graph
 from penstock.models.forward import Ensemble
@@ -65,7 +67,10 @@ def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
     graph = policy_graph(spaces, config, "dsac")
     of = Networks(Policy(graph), Ensemble(return_network(graph, config), 1, graph.encoding))
     critic = Phase(
-        "critic", partial(critic_gradients, of, config), partial(critic_update, config), noise=critic_noise(of)
+        "critic",
+        partial(critic_gradients, of, config),
+        partial(critic_update, of.layouts(), config),
+        noise=critic_noise(of),
     )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor_phase(of, config))
 
@@ -80,7 +85,7 @@ def actor_phase(of: Networks, config: DistributionalConfig) -> Phase:
     return Phase(
         "actor",
         partial(actor_gradients, of, config),
-        partial(delayed_update, config),
+        partial(delayed_update, of.layouts(), config),
         every=config.policy_delay,
         noise=(("action", of.policy.graph.head.noise),),
     )
@@ -147,13 +152,17 @@ def metrics_of(returns: Returns, target: Tensor, share: Tensor) -> dict[str, Ten
     }
 
 
-def critic_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(
+    layouts: Mapping[str, Layout], config: DistributionalConfig, state: Tensors, found: Tensors
+) -> Tensors:
     """One step for the critic."""
-    return stepped(config, state, "critic", found["critic"], config.critic_lr)
+    return stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
 
 
-def delayed_update(config: DistributionalConfig, state: Tensors, found: Tensors) -> Tensors:
+def delayed_update(
+    layouts: Mapping[str, Layout], config: DistributionalConfig, state: Tensors, found: Tensors
+) -> Tensors:
     """SAC's step of actor and temperature; then both targets move by tau."""
-    changed = {**actor_update(config, state, found)}
+    changed = {**actor_update(layouts, config, state, found)}
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

@@ -18,6 +18,7 @@ Deviations:
 Functions here know no process, environment, loop or device.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ from penstock.algorithms.dsac.learn import (
 from penstock.algorithms.dsac.spec import return_network
 from penstock.algorithms.dsact.spec import DSACTConfig, init_state
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, next_obs, stepped
+from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import sampled
 from penstock.algorithms.sac.spec import policy_graph
 from penstock.models.forward import Ensemble
@@ -64,7 +66,10 @@ def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
     graph = policy_graph(spaces, config, "dsact")
     of = Networks(Policy(graph), Ensemble(return_network(graph, config), config.critics, graph.encoding))
     critic = Phase(
-        "critic", partial(critic_gradients, of, config), partial(critic_update, config), noise=critic_noise(of)
+        "critic",
+        partial(critic_gradients, of, config),
+        partial(critic_update, of.layouts(), config),
+        noise=critic_noise(of),
     )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor_phase(of, config))
 
@@ -107,8 +112,8 @@ def critic_gradients(
     return Gradients(found, metrics_of(returns, target.expected, share), {})
 
 
-def critic_update(config: DSACTConfig, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: DSACTConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step for all critics; then their averages move by tau."""
-    changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
+    changed = stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
     averages = ("mean_deviation", "mean_variance")
     return changed | {name: polyak(state[name], found[name], config.tau) for name in averages}

@@ -66,8 +66,8 @@ class IMPALAConfig(ActorCriticConfig):
     )
     adam_eps: float = tunable(
         1e-3,
-        "with adam and adamw: epsilon; larger: smaller steps where gradients are tiny, so that a policy without much "
-        "left to learn stays what it is (usual: 1e-5 to 1e-2)",
+        "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny, so that a policy without "
+        "much left to learn stays what it is (usual: 1e-5 to 1e-2)",
         min=0,
     )
 

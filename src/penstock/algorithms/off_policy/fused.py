@@ -6,7 +6,7 @@ Imports no torch. Knows no loss.
 from collections.abc import Callable, Sequence
 
 from penstock.algorithms.off_policy.spec import ReplayConfig, critic_network
-from penstock.algorithms.optimizer.fused import native_optimizer
+from penstock.algorithms.optimizer.fused import steps_natively
 from penstock.kernels.replay_update import LearnedLayers
 from penstock.policies import Network, PolicyGraph
 from penstock.policies.native import layers_of, layout_of, supports_learning
@@ -16,7 +16,7 @@ __all__ = ["learned_layers", "rates", "supports"]
 
 def supports(graph: PolicyGraph, config: ReplayConfig) -> bool:
     """True if the native update can train an actor, and critics of observation and action, with ``config``."""
-    return native_optimizer(config).safe and supports_learning(graph, critic_network(graph, config))
+    return steps_natively(config) and supports_learning(graph, critic_network(graph, config))
 
 
 def learned_layers(graph: PolicyGraph, critic: Network, critics: int) -> LearnedLayers:

@@ -3,7 +3,7 @@
 Pure functions on named tensors. Knows no loss.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Phase, Tensors
 from penstock.algorithms.off_policy.spec import ReplayConfig
 from penstock.algorithms.optimizer.learn import counted, descended
-from penstock.algorithms.optimizer.spec import STEPS
+from penstock.algorithms.optimizer.spec import NUMBERS, STEPS, Layout, layout_of
 from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from penstock.ops.optimizers import polyak
@@ -27,6 +27,12 @@ class Networks(NamedTuple):
 
     policy: Policy
     critics: Ensemble
+
+    def layouts(self) -> dict[str, Layout]:
+        """The layouts of the vectors that are learned."""
+        critics = self.critics
+        actor = layout_of(self.policy.graph.actor)
+        return {"actor": actor, "critic": layout_of(critics.network, critics.count), "log_alpha": NUMBERS}
 
     def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor) -> Tensor:
         """The outputs of the critics of the vector ``name``: ``[critics, n, outputs]``."""
@@ -59,16 +65,16 @@ def critic_input(policy: Policy, state: Tensors, obs: Tensors, action: Tensor) -
     return {**policy.features(state, obs), ACTION: action.reshape(len(action), -1)}
 
 
-def stepped(
-    config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, lr: float, *, weights: bool = True
+def stepped(  # noqa: PLR0917 - as the mathematics reads
+    layouts: Mapping[str, Layout], config: ReplayConfig, state: Tensors, name: str, gradient: Tensor, lr: float
 ) -> dict[str, Tensor]:
     """The vector ``name`` after one step of the optimizer, with its moments and its count of steps.
 
-    ``lr`` is the step size at the start of the run. Weight decay shrinks the vector if it has ``weights`` of networks.
+    ``lr`` is the step size at the start of the run. ``layouts`` has the layout of each learned vector.
     """
     count = counted(config, state, f"{STEPS}.{name}")
     now = lr * (1.0 - state["progress"]) if config.lr_schedule == "linear" else lr
-    return count | descended(config, state, name, gradient, now, count, len(gradient) if weights else 0)
+    return count | descended(config, state, name, gradient, now, count, layouts[name])
 
 
 def followed(state: Tensors, name: str, parameter: Tensor, tau: float) -> dict[str, Tensor]:

@@ -188,10 +188,10 @@ def off_policy_spec(
         others: more arrays of the state.
 
     Raises:
-        ConfigError: the optimizer of ``config`` does not read a setting that was given.
+        ConfigError: the optimizer of ``config`` does not suit the policy, or does not read a setting that was given.
     """
     fields = tuple(name for name, _ in spaces.obs)
-    check_optimizer(config)
+    check_optimizer(config, graph.actor)
     optimizer = tuple(part for vector in learned for part in _optimizer_arrays(config, vector))
     return AlgorithmSpec(
         topology="off_policy",

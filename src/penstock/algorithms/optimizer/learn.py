@@ -1,10 +1,14 @@
 """One step of the optimizer that was chosen, for one vector of a state. Its mathematics: `penstock.ops.optimizers`."""
 
+import math
+
+import torch
 from torch import Tensor
 
 from penstock.algorithm import Tensors
-from penstock.algorithms.optimizer.spec import STEPS, OptimizerConfig, counts_steps
-from penstock.ops.optimizers import Adam, adam, decayed, rmsprop, sgd
+from penstock.algorithms.optimizer.spec import STEPS, Layout, OptimizerConfig, counts_steps
+from penstock.ops.optimizers import Adam, adam, decayed, muon, rmsprop, sgd
+from penstock.policies.network import ParameterSlice
 
 __all__ = ["counted", "descended"]
 
@@ -21,7 +25,7 @@ def descended(  # noqa: PLR0917 - as the mathematics reads
     gradient: Tensor,
     lr: Tensor | float,
     count: dict[str, Tensor],
-    weights: int,
+    layout: Layout,
 ) -> dict[str, Tensor]:
     """The vector ``name`` after one step down the gradient, and its moments.
 
@@ -32,7 +36,7 @@ def descended(  # noqa: PLR0917 - as the mathematics reads
         gradient: ``[n]``.
         lr: step size.
         count: the count of steps with this one, as `counted` gives it.
-        weights: how many numbers at the front of the vector are weights of networks, which weight decay shrinks.
+        layout: what the numbers of the vector are.
     """
     at = state[name]
     match config.optimizer:
@@ -42,10 +46,39 @@ def descended(  # noqa: PLR0917 - as the mathematics reads
         case "rmsprop":
             at, v = rmsprop(at, gradient, state[f"rmsprop_v.{name}"], lr, config.rmsprop_eps)
             return {name: at, f"rmsprop_v.{name}": v}
-        case "adam" | "adamw":
-            if config.optimizer == "adamw":
-                at = decayed(at, weights, lr * config.weight_decay)
+        case "adam" | "adamw" | "muon":
+            if config.optimizer != "adam":
+                at = decayed(at, layout.weights, lr * config.weight_decay)
             (step,) = count.values()
             moments = Adam(at, state[f"adam_m.{name}"], state[f"adam_v.{name}"])
-            at, m, v = adam(moments, gradient, step, lr, config.adam_eps)
-            return {name: at, f"adam_m.{name}": m, f"adam_v.{name}": v}
+            after, m, v = adam(moments, gradient, step, lr, config.adam_eps)
+            found = {name: after, f"adam_m.{name}": m, f"adam_v.{name}": v}
+            if config.optimizer != "muon":
+                return found
+            last = state[f"muon_m.{name}"]
+            stepped = [_muon_at(layout, place, (at, gradient, last), lr, config.momentum) for place in layout.matrices]
+            found[name] = _with_matrices(layout, after, [matrices for matrices, _ in stepped])
+            return found | {f"muon_m.{name}": _with_matrices(layout, last, [sums for _, sums in stepped])}
+
+
+def _muon_at(
+    layout: Layout, place: ParameterSlice, vectors: tuple[Tensor, Tensor, Tensor], lr: Tensor | float, momentum: float
+) -> tuple[Tensor, Tensor]:
+    """One step of Muon for one matrix of each network. ``vectors``: parameters, gradient, sums of gradients."""
+    at, gradient, last = (_matrices(layout, place, vector) for vector in vectors)
+    return muon(at, gradient, last, lr, momentum)
+
+
+def _matrices(layout: Layout, place: ParameterSlice, vector: Tensor) -> Tensor:
+    """One matrix of each network: ``[networks, rows, columns]``."""
+    end = place.offset + math.prod(place.shape)
+    return vector.view(layout.networks, -1)[:, place.offset : end].reshape(-1, *place.shape)
+
+
+def _with_matrices(layout: Layout, vector: Tensor, matrices: list[Tensor]) -> Tensor:
+    """The vector with these matrices in their places."""
+    networks, pieces, end = vector.view(layout.networks, -1), [], 0
+    for place, values in zip(layout.matrices, matrices, strict=True):
+        pieces += [networks[:, end : place.offset], values.flatten(1)]
+        end = place.offset + math.prod(place.shape)
+    return torch.cat([*pieces, networks[:, end:]], 1).flatten()

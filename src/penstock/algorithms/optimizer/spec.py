@@ -1,17 +1,37 @@
 """The choice of an optimizer as plain data: its settings, and the arrays of a state that belong to it. No torch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from penstock.config.fields import BY_OPTIMIZER, fields_of, tunable
 from penstock.errors import ConfigError
-from penstock.kernels.optimizer import COUNTING, MOMENTS
+from penstock.kernels.optimizer import COUNTING, NATIVE_MOMENTS
+from penstock.policies import Linear, Network
+from penstock.policies.network import ParameterSlice
 from penstock.types import ArraySpec
 
-__all__ = ["OPTIMIZER_TEXT", "OptimizerConfig", "OptimizerName", "check_optimizer", "counts_steps", "optimizer_arrays"]
+__all__ = [
+    "NUMBERS",
+    "OPTIMIZER_TEXT",
+    "Layout",
+    "OptimizerConfig",
+    "OptimizerName",
+    "check_optimizer",
+    "counts_steps",
+    "layout_of",
+    "optimizer_arrays",
+]
 
-OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
+OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "muon"]
+MOMENTS: Mapping[OptimizerName, tuple[str, ...]] = {
+    "adam": NATIVE_MOMENTS["adam"],
+    "adamw": NATIVE_MOMENTS["adamw"],
+    "sgd": NATIVE_MOMENTS["sgd"],
+    "rmsprop": NATIVE_MOMENTS["rmsprop"],
+    "muon": ("adam_m", "adam_v", "muon_m"),
+}
+"""The arrays that an optimizer keeps for each vector, each as long as the vector: ``<moment>.<vector>``."""
 
 STEPS = "adam_step"
 """The count of steps, which Adam keeps besides."""
@@ -20,13 +40,15 @@ READ: dict[OptimizerName, tuple[str, ...]] = {
     "adamw": ("adam_eps", "weight_decay"),
     "sgd": ("momentum",),
     "rmsprop": ("rmsprop_eps",),
+    "muon": ("adam_eps", "momentum", "weight_decay"),
 }
 """The settings that an optimizer reads, besides the step size."""
 
 
 OPTIMIZER_TEXT = (
     "what turns gradients into steps; adamw: as adam, and it shrinks the weights; rmsprop and sgd: no momentum, or no "
-    "scaling by the size of gradients, so that they need step sizes of their own"
+    "scaling by the size of gradients, so that they need step sizes of their own; muon: as adamw, but matrices between "
+    "hidden layers take orthogonal steps"
 )
 
 
@@ -39,7 +61,7 @@ class OptimizerConfig:
     )
     adam_eps: float = tunable(
         1e-8,
-        "with adam and adamw: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-4)",
+        "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-4)",
         min=0,
     )
     rmsprop_eps: float = tunable(
@@ -50,25 +72,54 @@ class OptimizerConfig:
     )
     momentum: float = tunable(
         0.9,
-        "with sgd: share of the last step that is taken again; more: steadier and longer steps; 0: plain gradient "
-        "descent (usual: 0 to 0.99)",
+        "with sgd and muon: share of the last step that is taken again; more: steadier steps, with sgd also longer "
+        "ones (usual: 0 to 0.99)",
         min=0,
         max=1,
     )
     weight_decay: float = tunable(
         0.01,
-        "with adamw: a step shrinks all weights by this times the step size; more: smaller weights "
+        "with adamw and muon: a step shrinks all weights by this times the step size; more: smaller weights "
         "(usual: 1e-4 to 0.1)",
         min=0,
     )
 
 
-def check_optimizer(config: OptimizerConfig) -> None:
-    """Check that every setting of an optimizer that differs from its default is read by the one that was chosen.
+class Layout(NamedTuple):
+    """What the numbers of a learned vector are."""
+
+    weights: int
+    """How many at its front are weights and biases of networks. Weight decay shrinks these."""
+    networks: int = 1
+    """Networks of one shape, one after the other."""
+    matrices: tuple[ParameterSlice, ...] = ()
+    """The weight matrices between hidden layers, in each of these networks."""
+
+
+NUMBERS = Layout(0)
+"""The layout of plain numbers, such as a temperature."""
+
+
+def layout_of(network: Network, count: int = 1) -> Layout:
+    """The layout of a vector with ``count`` networks of one shape."""
+    hidden = [index for index, layer in enumerate(network.layers) if isinstance(layer, Linear)][1:-1]
+    names = {f"{index}.weight" for index in hidden}
+    free = sum(size for _, size, _ in network.free)
+    matrices = tuple(part for part in network.slices() if part.name in names)
+    return Layout(count * (network.num_parameters - free), count, matrices)
+
+
+def check_optimizer(config: OptimizerConfig, network: Network) -> None:
+    """Check that the optimizer suits ``network``, and reads every setting that differs from its default.
 
     Raises:
-        ConfigError: nothing reads a setting that was given.
+        ConfigError: nothing reads a setting that was given; or muon finds no matrix between hidden layers.
     """
+    if config.optimizer == "muon" and not layout_of(network).matrices:
+        raise ConfigError(
+            "--optimizer muon steps the matrices between hidden linear layers, and this network has none: "
+            "give --hidden_sizes two widths or more, or --optimizer adamw"
+        )
     of_optimizers = {name for read in READ.values() for name in read}
     for field in fields_of(type(config)):
         unread = field.name in of_optimizers and field.name not in READ[config.optimizer]
@@ -79,7 +130,7 @@ def check_optimizer(config: OptimizerConfig) -> None:
 
 def counts_steps(config: OptimizerConfig) -> bool:
     """Whether the optimizer keeps a count of its steps."""
-    return config.optimizer in COUNTING
+    return config.optimizer == "muon" or config.optimizer in COUNTING
 
 
 def optimizer_arrays(config: OptimizerConfig, vectors: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:

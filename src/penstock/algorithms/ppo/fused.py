@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.algorithm import Fused, Tensors
-from penstock.algorithms.optimizer.fused import native_optimizer
+from penstock.algorithms.optimizer.fused import native_optimizer, steps_natively
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.kernels.pace import Pace
@@ -22,7 +22,7 @@ __all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "s
 
 def supports(graph: PolicyGraph, config: ActorCriticConfig) -> bool:
     """True if the native update can train ``graph`` with ``config``."""
-    return supports_update(graph) and native_optimizer(config).safe
+    return supports_update(graph) and steps_natively(config)
 
 
 def build(spaces: Spaces, config: PPOConfig) -> Fused:

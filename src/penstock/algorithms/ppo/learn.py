@@ -20,13 +20,14 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.optimizer.learn import counted, descended
+from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, normalised_target
 from penstock.ops.losses import Mean, clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import clip_scale, global_norm
-from penstock.policies import Network, PolicyGraph
+from penstock.policies import PolicyGraph
 from penstock.types import Arrays, NoiseSpec, Spaces
 
 __all__ = [
@@ -182,10 +183,5 @@ def update(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, found:
     changed = dict(count)
     for network in graph.networks:
         gradient = scale * found[network.name]
-        changed |= descended(config, state, network.name, gradient, lr, count, _weights(network))
+        changed |= descended(config, state, network.name, gradient, lr, count, layout_of(network))
     return changed
-
-
-def _weights(network: Network) -> int:
-    """How many numbers of the flat vector belong to layers: the free vectors lie behind them."""
-    return network.num_parameters - sum(size for _, size, _ in network.free)

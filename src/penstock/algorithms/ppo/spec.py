@@ -65,7 +65,7 @@ class ActorCriticConfig(OptimizerConfig):
     )
     adam_eps: float = tunable(
         1e-5,
-        "with adam and adamw: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-3)",
+        "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny (usual: 1e-8 to 1e-3)",
         min=0,
     )
     gamma: float = tunable(
@@ -233,9 +233,9 @@ def actor_critic_spec(
     """The spec of an on-policy actor-critic with any loss.
 
     Raises:
-        ConfigError: the optimizer of ``config`` does not read a setting that was given.
+        ConfigError: the optimizer of ``config`` does not suit the policy, or does not read a setting that was given.
     """
-    check_optimizer(config)
+    check_optimizer(config, graph.actor)
     optimizer = optimizer_arrays(config, [network.spec for network in graph.networks])
     if counts_steps(config):
         optimizer = (*optimizer, ArraySpec(STEPS, (), "int64"))

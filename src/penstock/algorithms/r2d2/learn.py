@@ -34,6 +34,7 @@ from penstock.algorithms.dqn.learn import apply, copies
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY
 from penstock.algorithms.off_policy.learn import algorithm_of
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
+from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.r2d2.spec import R2D2Config, init_state, policy_graph
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy
@@ -61,7 +62,7 @@ class Judgement(NamedTuple):
 def build(spaces: Spaces, config: R2D2Config) -> Algorithm:
     """R2D2 on ``spaces`` as pure functions."""
     policy = Policy(policy_graph(spaces, config))
-    update = Phase("update", partial(gradients, policy, config), partial(apply, config))
+    update = Phase("update", partial(gradients, policy, config), partial(apply, layout_of(policy.graph.actor), config))
     return algorithm_of(policy, spaces, partial(init_state, spaces, config), update, copies(config.target_every))
 
 

@@ -17,6 +17,7 @@ With a memory (``model`` lstm or gru) the update is that of ``recurrent.py``.
 Functions here know no process, environment, loop or device.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
 from penstock.algorithms.off_policy.spec import critic_network
+from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac import recurrent
 from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
@@ -63,17 +65,17 @@ def build(spaces: Spaces, config: SACConfig) -> Algorithm:
     if graph.carry:
         return recurrent.build(spaces, config, graph)
     of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics, graph.encoding))
-    noise = graph.head.noise
+    noise, layouts = graph.head.noise, of.layouts()
     critic = Phase(
         "critic",
         partial(critic_gradients, of),
-        partial(critic_update, config),
+        partial(critic_update, layouts, config),
         noise=(("next_action", noise),),
     )
     actor = Phase(
         "actor",
         partial(actor_gradients, of, config),
-        partial(actor_update, config),
+        partial(actor_update, layouts, config),
         noise=(("action", noise),),
     )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
@@ -113,9 +115,9 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
     return Gradients(found, metrics, {})
 
 
-def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step for all critics; then their targets move by tau."""
-    changed = stepped(config, state, "critic", found["critic"], config.critic_lr)
+    changed = stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
     return changed | followed(state, "critic", changed["critic"], config.tau)
 
 

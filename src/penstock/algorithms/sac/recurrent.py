@@ -12,6 +12,7 @@ before the sequence it has from the burn-in.
 Functions here know no process, environment, loop or device.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.learn import algorithm_of, followed, stepped
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
 from penstock.algorithms.off_policy.spec import critic_of_features, memory_network
+from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
 from penstock.algorithms.sac.spec import SACConfig, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
 from penstock.models.forward import Ensemble, Forward, Memory
@@ -49,8 +51,18 @@ def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
     """SAC on ``spaces`` as pure functions, for a policy with memory."""
     of = networks_of(graph, config)
     noise = NoiseSpec("normal", (config.learned_steps + 1, *graph.head.noise.shape))
-    critic = Phase("critic", partial(critic_gradients, of), partial(critic_update, config), noise=(("action", noise),))
-    actor = Phase("actor", partial(actor_gradients, of), partial(actor_update, config), noise=(("action", noise),))
+    layouts = {
+        "actor": layout_of(graph.actor),
+        "memory": layout_of(memory_network(graph)),
+        "critic": layout_of(of.critics.network, of.critics.count),
+        "log_alpha": NUMBERS,
+    }
+    critic = Phase(
+        "critic", partial(critic_gradients, of), partial(critic_update, layouts, config), noise=(("action", noise),)
+    )
+    actor = Phase(
+        "actor", partial(actor_gradients, of), partial(actor_update, layouts, config), noise=(("action", noise),)
+    )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
 
 
@@ -85,11 +97,11 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
     return Gradients(gradient, {"value_loss": error, "mean_value": (judged * share).sum((1, 2)).mean()}, {})
 
 
-def critic_update(config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step for all critics and their memory; then the targets move by tau."""
     changed: dict[str, Tensor] = {}
     for name in ("memory", "critic"):
-        changed |= stepped(config, state, name, found[name], config.critic_lr)
+        changed |= stepped(layouts, config, state, name, found[name], config.critic_lr)
         changed |= followed(state, name, changed[name], config.tau)
     return changed
 

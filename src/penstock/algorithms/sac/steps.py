@@ -1,9 +1,12 @@
 """The steps of SAC's actor and its temperature, with and without a memory. Knows no networks."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from penstock.algorithm import Tensors
 from penstock.algorithms.off_policy.learn import stepped
+from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.spec import EntropyConfig
 
 __all__ = ["actor_update", "temperature_gradient"]
@@ -23,9 +26,9 @@ def temperature_gradient(config: EntropyConfig, entropy: Tensor, size: int) -> d
     return {"log_alpha": (entropy - wanted).reshape(1)}
 
 
-def actor_update(config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
+def actor_update(layouts: Mapping[str, Layout], config: EntropyConfig, state: Tensors, found: Tensors) -> Tensors:
     """One step for the actor; with a learned temperature, one for its logarithm as well."""
-    changed = stepped(config, state, "actor", found["actor"], config.lr)
+    changed = stepped(layouts, config, state, "actor", found["actor"], config.lr)
     if "log_alpha" in found:
-        changed |= stepped(config, state, "log_alpha", found["log_alpha"], config.temperature_lr, weights=False)
+        changed |= stepped(layouts, config, state, "log_alpha", found["log_alpha"], config.temperature_lr)
     return changed

@@ -10,6 +10,7 @@ Deviations: the number of critics is a setting. A time limit bootstraps from the
 Functions here know no process, environment, loop or device.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, critic_input, followed, next_obs, stepped
 from penstock.algorithms.off_policy.spec import critic_network
+from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
 from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
@@ -35,13 +37,13 @@ def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorith
     critic = Phase(
         "critic",
         partial(critic_gradients, of, config),
-        partial(critic_update, config),
+        partial(critic_update, of.layouts(), config),
         noise=(("smoothing", graph.head.noise),),
     )
     actor = Phase(
         "actor",
         partial(actor_gradients, of),
-        partial(actor_update, config),
+        partial(actor_update, of.layouts(), config),
         every=config.policy_delay,
     )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config, algorithm=algorithm), critic, actor)
@@ -74,9 +76,9 @@ def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch:
     return Gradients(found, metrics, {})
 
 
-def critic_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
+def critic_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
     """One step for all critics."""
-    return stepped(config, state, "critic", found["critic"], config.critic_lr)
+    return stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
 
 
 def actor_loss(of: Networks, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
@@ -94,8 +96,8 @@ def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Ten
     return Gradients(found, metrics, {})
 
 
-def actor_update(config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
+def actor_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tensors, found: Tensors) -> Tensors:
     """One step for the actor; then all targets move by tau."""
-    changed = stepped(config, state, "actor", found["actor"], config.lr)
+    changed = stepped(layouts, config, state, "actor", found["actor"], config.lr)
     changed |= followed(state, "actor", changed["actor"], config.tau)
     return changed | followed(state, "critic", state["critic"], config.tau)

@@ -221,7 +221,7 @@ def test_a_process_that_is_stopped_in_the_middle_of_a_row(tmp_path, doom, undist
 
     waking = threading.Thread(target=wake if wakes else lambda: None)
     waking.start()
-    result = train(tmp_path, 0, **SETTINGS, env_timeout=2.0)
+    result = train(tmp_path, 0, **SETTINGS, env_timeout=60.0 if wakes else 2.0)
     waking.join()
     if wakes:
         assert fingerprint(result)["actor"] == undisturbed["actor"]

@@ -21,7 +21,7 @@ from tests.runtime.nodes import wait_until
 
 HERE = __name__
 IN_A_WORKER = os.environ.get("PENSTOCK_GROUP", "probe") != "probe"
-FAST = {"env_timeout": 1.0, "num_steps": 16, "mini_batch_size": 32}
+FAST = {"num_steps": 16, "mini_batch_size": 32}
 
 
 class Once(TargetEnv, ABC):
@@ -102,17 +102,19 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("env", "how"),
+    ("env", "how", "env_timeout"),
     [
-        (Raises, "ended with status 1"),
-        (Crashes, "was ended by SIGSEGV"),
-        (HangsInStep, "was ended by SIGKILL"),
-        (HangsInReset, "was ended by SIGKILL"),
+        (Raises, "ended with status 1", 60.0),
+        (Crashes, "was ended by SIGSEGV", 60.0),
+        (HangsInStep, "was ended by SIGKILL", 3.0),
+        (HangsInReset, "was ended by SIGKILL", 3.0),
     ],
 )
-def test_a_fault_that_passes_is_told_of_and_changes_nothing(tmp_path, monkeypatch, undisturbed, env: type, how) -> None:
+def test_a_fault_that_passes_is_told_of_and_changes_nothing(
+    tmp_path, monkeypatch, undisturbed, env: type, how, env_timeout
+) -> None:
     monkeypatch.setenv("MARK", str(tmp_path / "mark"))
-    result = train(tmp_path, 30, env=f"{HERE}:{env.__name__}", **FAST)
+    result = train(tmp_path, 30, env=f"{HERE}:{env.__name__}", env_timeout=env_timeout, **FAST)
     assert fingerprint(result) == undisturbed
     (told,) = [line["note"] for line in lines(result) if "note" in line]
     assert how in told
@@ -124,7 +126,7 @@ def test_a_fault_that_passes_is_told_of_and_changes_nothing(tmp_path, monkeypatc
 )
 def test_a_fault_that_stays_ends_the_run_with_its_own_words(tmp_path, env: type, said: str) -> None:
     with pytest.raises(NodeError, match=said) as caught:
-        train(tmp_path, 30, env=f"{HERE}:{env.__name__}", max_restarts=1, **FAST)
+        train(tmp_path, 30, env=f"{HERE}:{env.__name__}", max_restarts=1, env_timeout=1.0, **FAST)
     assert "was started 1 time more, without any progress" in caught.value.detail
     assert env.__name__ in caught.value.detail or "in reset" in caught.value.detail
 
@@ -134,16 +136,8 @@ def test_children_of_environments_end_with_their_process_and_with_the_run(tmp_pa
     folder.mkdir()
     monkeypatch.setenv("MARK", str(folder))
 
-    def kill() -> None:
-        assert wait_until(lambda: len(list(folder.iterdir())) == 4 * 2)
-        process = find("env.0")
-        assert process is not None
-        process.kill()
-
-    killing = threading.Thread(target=kill)
-    killing.start()
-    train(tmp_path, 300, env=f"{HERE}:HasChildren", **FAST)
-    killing.join()
+    with killing(["env.0"], tmp_path / "logs"):
+        train(tmp_path / "logs", 60, env=f"{HERE}:HasChildren", save_interval=5, **FAST)
     children = [int(path.name) for path in folder.iterdir()]
     # Those of four lanes, of the two that were started again, and of the two players of the final evaluation.
     assert len(children) == 4 * 2 + 2 * 2 + 2 * 2
@@ -173,7 +167,7 @@ def test_a_process_that_is_stopped_and_wakes_later_harms_nothing(tmp_path, long_
 
     stopping = threading.Thread(target=stop)
     stopping.start()
-    result = train(tmp_path, 150, env="tests.environments:TargetEnv", save_interval=10, **FAST)
+    result = train(tmp_path, 150, env="tests.environments:TargetEnv", save_interval=10, env_timeout=1.0, **FAST)
     stopping.join()
     assert stopped.is_set()
     assert fingerprint(result) == long_undisturbed

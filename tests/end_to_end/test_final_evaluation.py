@@ -84,7 +84,7 @@ class EndlessEnv(ClockEnv):
         return obs, reward, False, False, info
 
 
-@pytest.mark.parametrize(("runtime", "stall_timeout"), [("inline", 1), ("local", 6)])
+@pytest.mark.parametrize(("runtime", "stall_timeout"), [("inline", 2), ("local", 6)])
 def test_an_evaluation_whose_episodes_do_not_end_is_given_up_and_said(tmp_path, runtime: str, stall_timeout) -> None:
     result = train(tmp_path, "EndlessEnv", runtime=runtime, stall_timeout=stall_timeout)
     assert result.evaluation is None
@@ -104,9 +104,9 @@ class HangingEnv(NumberedEnv):
 
 
 def test_an_environment_that_hangs_in_an_evaluation_is_one_line(tmp_path: Path) -> None:
-    (note,) = train(tmp_path, "HangingEnv", env_timeout=1.0).notes
+    (note,) = train(tmp_path, "HangingEnv", env_timeout=3.0).notes
     env = f"{__name__}:HangingEnv"
-    assert note == f"the evaluation was given up: a step of environment {env} in its evaluation takes more than 1 s"
+    assert note == f"the evaluation was given up: a step of environment {env} in its evaluation takes more than 3 s"
 
 
 class FailingEnv(NumberedEnv):

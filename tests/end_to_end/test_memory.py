@@ -72,7 +72,7 @@ def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -
 @pytest.mark.parametrize("placement", ["env", "node"])
 def test_no_kill_changes_the_answer(tmp_path, placement: str) -> None:
     settings = {"num_workers": 2, "policy_placement": placement, "save_interval": 10}
-    undisturbed = train(tmp_path / "whole", 60, **settings)
+    undisturbed = train(tmp_path / "whole", 60, **settings, runtime="inline")
     groups = ["env.0", "learner", "env.1", *(["policy.0"] if placement == "node" else [])]
     with killing(groups, tmp_path / "killed") as killed:
         result = train(tmp_path / "killed", 60, **settings)
@@ -115,7 +115,7 @@ def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     kept = []
     for backend in ("eager", "compiled"):
         env = "benchmarks.learning.tasks:RecalledRanksEnv"
-        done = train(tmp_path / backend, 2, env=env, backend=backend, epochs=1)
+        done = train(tmp_path / backend, 2, env=env, backend=backend, epochs=1, runtime="inline")
         kept.append(load_checkpoint(find_checkpoint(done.run_folder)).arrays)
     for network in ("actor", "critic"):
         np.testing.assert_allclose(kept[0][network], kept[1][network], atol=2e-5)

@@ -23,6 +23,7 @@ SETTINGS = {
     "eval_episodes": 2,
     "hidden_sizes": (8,),
     "backend": "eager",
+    "runtime": "inline",
     "seed": 3,
 }
 
@@ -37,7 +38,7 @@ def trained(tmp_path, **settings):
         {"normalize_obs": True},
         {"model": "resnet+lstm", "memory_size": 8, "layer_norm": True},
         {"model": "mlp", "init": "he"},
-        {"algo": "a2c"},
+        {"algo": "a2c", "runtime": "local"},
         {"algo": "dqn", "min_rows": 32, "num_steps": 4},
     ],
 )
@@ -90,11 +91,11 @@ def test_soft_actor_critics_see_images_too(tmp_path) -> None:
 OWN = {"env": "CartPole-v1", "backend": "eager"}
 
 
-@pytest.mark.parametrize("name", ["make_policy", "Remembering"])
-def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name) -> None:
+@pytest.mark.parametrize(("name", "runtime"), [("make_policy", "local"), ("Remembering", "inline")])
+def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name, runtime) -> None:
     settings = {**OWN, "model": f"examples.own_network.nets:{name}"}
     whole = train(tmp_path / "whole", 4, **settings)
-    first = train(tmp_path / "parts", 2, **settings, runtime="local")
+    first = train(tmp_path / "parts", 2, **settings, runtime=runtime)
     second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
     assert second.not_restored == 0
     assert fingerprint(second) == fingerprint(whole)

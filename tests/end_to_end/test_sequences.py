@@ -85,9 +85,9 @@ def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -
 def test_no_kill_changes_the_answer(tmp_path, groups: list[str], prioritised: bool) -> None:
     """A learner that dies leaves priorities of a turn that it did not commit, so its rows are sampled evenly here."""
     settings = {"num_workers": 2, "save_interval": 10, "prioritised": prioritised}
-    undisturbed = train(tmp_path / "whole", 150, **settings)
+    undisturbed = train(tmp_path / "whole", 90, **settings, runtime="inline")
     with killing(groups, tmp_path / "killed") as killed:
-        result = train(tmp_path / "killed", 150, **settings)
+        result = train(tmp_path / "killed", 90, **settings)
     assert len(killed) >= 2
     assert result.not_restored == 0
     assert fingerprint(result) == fingerprint(undisturbed)
@@ -139,7 +139,7 @@ def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     np.testing.assert_allclose(kept[0]["actor"], kept[1]["actor"], atol=2e-5)
 
 
-@pytest.mark.parametrize("model", ["lstm", "gru"])
+@pytest.mark.parametrize("model", ["lstm", pytest.param("gru", marks=pytest.mark.nightly)])
 def test_it_learns_what_only_memory_can(tmp_path, model: str) -> None:
     values = {
         "algo": "r2d2",
@@ -156,6 +156,7 @@ def test_it_learns_what_only_memory_can(tmp_path, model: str) -> None:
         "lr": 3e-3,
         "updates_per_step": 0.05,
         "timesteps": 16_000,
+        "runtime": "inline",
         "eval_episodes": 40,
         "backend": "eager",
         "sync_mode": "blocking",
@@ -195,9 +196,9 @@ def test_sac_with_a_memory_repeats_resumes_and_survives(tmp_path) -> None:
     assert fingerprint(recall(tmp_path / "local", num_workers=2, policy_placement="node")) == whole
     first = recall(tmp_path / "parts", 10, num_workers=2)
     assert fingerprint(penstock.resume(first.run_folder, timesteps=20 * TURN, quiet=True)) == whole
-    undisturbed = recall(tmp_path / "undisturbed", 120, num_workers=2, save_interval=10)
+    undisturbed = recall(tmp_path / "undisturbed", 60, runtime="inline", num_workers=2, save_interval=10)
     with killing(["learner", "env.1"], tmp_path / "killed") as killed:
-        result = recall(tmp_path / "killed", 120, num_workers=2, save_interval=10)
+        result = recall(tmp_path / "killed", 60, num_workers=2, save_interval=10)
     assert killed
     assert fingerprint(result) == fingerprint(undisturbed)
 
@@ -206,6 +207,7 @@ def test_sac_learns_what_only_memory_can(tmp_path) -> None:
     sizes = {"num_steps": 8, "burn_in": 4, "learned_steps": 12, "mini_batch_size": 192, "min_rows": 512}
     rates = {"lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05, "temperature": 0.001, "gamma": 0.5}
     more = {"capacity": 20_000, "num_envs": 8, "updates_per_step": 0.1, "timesteps": 12_000, "eval_episodes": 40}
+    more["runtime"] = "inline"
     result = recall(tmp_path, **sizes, **rates, **more)
     assert result.evaluation is not None
     # Without memory -0.81 is the best: three steps of the variance of a number in -0.9 .. 0.9.

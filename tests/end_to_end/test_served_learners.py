@@ -75,7 +75,7 @@ def test_learners_in_step_with_a_share_each_are_one_learner_with_all_rows(tmp_pa
         "normalize_obs": True,
         "normalize_value": True,
     }
-    one = arrays(train(tmp_path, 6, **settings, learners=1, exchange="auto"))
+    one = arrays(train(tmp_path, 6, **settings, learners=1, exchange="auto", runtime="inline"))
     several = arrays(train(tmp_path, 6, **settings, learners=learners, pace="sync"))
     assert one["adam_step"] == several["adam_step"] == 3 * 4
     for name in ("actor", "critic", "obs_mean", "obs_var", "value_mean"):

@@ -183,7 +183,9 @@ def test_own_algorithm_says_in_one_line_that_its_learn_cannot_be_imported(pensto
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize(("name", "timesteps", "least"), [("make_policy", 16_384, 50), ("Remembering", 2_048, 8)])
+@pytest.mark.parametrize(
+    ("name", "timesteps", "least"), [("make_policy", 16_384, 50), ("Remembering --backend eager", 2_048, 8)]
+)
 def test_own_network(penstock, tmp_path, name, timesteps, least):
     """It learns and is evaluated by the line that the example names; acting processes import no torch."""
     train = f"train --env watched:make_env --model own_network.nets:{name} --num_workers 2"

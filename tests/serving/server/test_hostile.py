@@ -122,6 +122,17 @@ def test_pipelined_http_requests_are_answered_in_order(server: Running) -> None:
     assert len(set(bodies[0::2])) == 200
 
 
+def test_while_the_server_ends_replies_tell_http_clients_to_leave() -> None:
+    with serving() as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=120.0)
+        for is_ending, header in ((False, None), (True, "close")):
+            server.server._service.is_ending = is_ending
+            connection.request("POST", "/step", BODY)
+            reply = connection.getresponse()
+            assert (reply.status, reply.getheader("connection")) == (200, header)
+            reply.read()
+
+
 def test_curl_may_wait_for_a_continue(server: Running) -> None:
     with connect(server.http) as connection:
         connection.sendall(b"POST /step HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(BODY))

@@ -261,6 +261,22 @@ class ServeOptions:
         max=10.0,
     )
     codec: Literal["json", "raw"] = _option("json", "bodies of Gamecore requests; raw is little-endian float32")
+    collect: str | None = _option(
+        None,
+        "keep the episodes of Gamecore sessions, with the rewards that clients send, in files of this folder; "
+        "penstock retrain learns from them",
+        form="a folder",
+    )
+    collect_bytes: int = _option(
+        1_000_000_000, "with --collect: bytes of files to keep of each policy; the oldest are removed", min=1
+    )
+    explore: float = _option(
+        0.0,
+        "with --collect: share of ticks that are answered by a uniformly random action, so that the episodes tell "
+        "more than what the policy does already",
+        min=0.0,
+        max=1.0,
+    )
     token_file: str | None = _option(None, "file of accepted tokens, one a line; left out: none is needed")
     admin_token_file: str | None = _option(
         None,

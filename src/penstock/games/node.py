@@ -10,8 +10,8 @@ from http import HTTPStatus
 
 from penstock.envs.games import agent_class, agent_name
 from penstock.errors import ConfigError, EnvError
+from penstock.experiments.episodes import EpisodeFiles
 from penstock.games.agent import Agent
-from penstock.games.episodes import EpisodeFiles
 from penstock.games.lane import Lane
 from penstock.games.lobby import Lobby
 from penstock.games.sessions import GameSteps

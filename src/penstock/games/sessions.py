@@ -14,8 +14,8 @@ import numpy as np
 
 from penstock.envs.actions import cutter
 from penstock.errors import BadDataError
+from penstock.experiments.episodes import EpisodeFiles, KeptEpisode
 from penstock.games.agent import Agent, Game, State
-from penstock.games.episodes import EpisodeFiles, KeptEpisode
 from penstock.games.lane import Lane, RunEndedError
 from penstock.games.lobby import Lobby
 from penstock.serving.observations import fields_of

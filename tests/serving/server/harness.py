@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from struct import Struct
 
 import numpy as np
@@ -27,6 +28,7 @@ from penstock.serving.server.engines import StartEngine
 from penstock.serving.server.follow import Follower
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
@@ -173,6 +175,8 @@ def serving(
     admin_token: str | None = None,
     grpc: bool = False,
     certificate: Certificate | None = None,
+    collect: Path | None = None,
+    explore: float = 0.0,
     **limits: float,
 ) -> Iterator[Running]:
     """Serve the policy toy, and others (name -> kind), for as long as the body runs."""
@@ -188,9 +192,10 @@ def serving(
         endpoints = metrics.endpoints = Endpoints(opened)
         tokens = Tokens(() if token is None else (token.encode(),))
         administrators = None if admin_token is None else Tokens((admin_token.encode(),))
-        service = Service(
-            loop, PolicySteps(endpoints, CODECS[codec]), lambda: endpoints.is_ready, bounds, tokens, metrics
-        )
+        recorders = {} if collect is None else {"toy": Recorder("toy", collect, 1e9, opened[0].policy.spaces, explore)}
+        metrics.recorders = recorders.values()
+        steps = PolicySteps(endpoints, CODECS[codec], recorders)
+        service = Service(loop, steps, lambda: endpoints.is_ready, bounds, tokens, metrics)
         ports = Ports("127.0.0.1", 0, 0, 0 if grpc else None)
         server = Server(service, endpoints, ports, certificate, administrators)
 
@@ -202,6 +207,9 @@ def serving(
             ready.set()
 
         await server.serve(say)
+        steps.close()
+        for recorder in recorders.values():
+            recorder.close()
 
     def run() -> None:
         try:

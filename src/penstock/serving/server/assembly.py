@@ -6,7 +6,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import uvloop
 
 from penstock.config.commands import ServeOptions
+from penstock.errors import ConfigError
 from penstock.experiments.best import find_checkpoint
 from penstock.serving.server.acceptance import accepted
 from penstock.serving.server.access_log import AccessLog
@@ -27,6 +28,7 @@ from penstock.serving.server.engines import Engine, OwnProcess, Returns, StartEn
 from penstock.serving.server.follow import Follower
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
+from penstock.serving.server.recording import Recorder
 from penstock.serving.server.server import Certificate, Ports, Server
 from penstock.serving.server.service import Service
 from penstock.serving.server.source import Source
@@ -84,9 +86,26 @@ class Assembly:
         access_log = None if options.access_log is None else AccessLog(options.access_log)
         start = partial(start_engine, workers=options.workers, limits=limits)
         endpoints = metrics.endpoints = Endpoints(await _opened(origins, limits, start))
-        steps = PolicySteps(endpoints, CODECS[options.codec])
-        service = Service(loop, steps, lambda: endpoints.is_ready, limits, tokens, metrics, access_log)
-        server = Server(service, endpoints, ports, _certificate(options), administrators)
+        with _recording(options, endpoints) as recorders:
+            metrics.recorders = recorders
+            steps = PolicySteps(endpoints, CODECS[options.codec], {one.name: one for one in recorders})
+            service = Service(loop, steps, lambda: endpoints.is_ready, limits, tokens, metrics, access_log)
+            server = Server(service, endpoints, ports, _certificate(options), administrators)
+            try:
+                await self._run(server, endpoints, origins, start, say)
+            finally:
+                steps.close()
+
+    async def _run(
+        self,
+        server: Server,
+        endpoints: Endpoints,
+        origins: Mapping[str, _Origin],
+        start: StartEngine,
+        say: Callable[[str], object],
+    ) -> None:
+        """Serve until a signal comes, with what follows newer versions beside it."""
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.end)
         # What exists by now stays: the garbage collector need not look at it in the middle of a request.
@@ -94,7 +113,7 @@ class Assembly:
         following = [
             loop.create_task(self._follow(endpoint, origins[endpoint.name], start))
             for endpoint in endpoints
-            if options.follow
+            if self._options.follow
         ]
         try:
             await server.serve(say)
@@ -201,6 +220,27 @@ def limits_of(options: ServeOptions) -> Limits:
         idle_seconds=options.idle_seconds,
         grace_seconds=options.grace_seconds,
     )
+
+
+@contextlib.contextmanager
+def _recording(options: ServeOptions, endpoints: Endpoints) -> Iterator[list[Recorder]]:
+    """What keeps the episodes of each policy, if that is wanted. At the end everything is written.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        recorders = []
+        for one in endpoints if options.collect is not None else ():
+            folder = Path(str(options.collect)).expanduser() / one.name
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"--collect {folder} cannot be written: {error.strerror or error}") from None
+            recorder = Recorder(one.name, folder, options.collect_bytes, one.policy.spaces, options.explore)
+            stack.callback(recorder.close)
+            recorders.append(recorder)
+        yield recorders
 
 
 def _certificate(options: ServeOptions) -> Certificate | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import orjson
@@ -11,7 +11,20 @@ from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.refusal import Refusal
 from penstock.types import Array, Arrays
 
-__all__ = ["CODECS", "Codec", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
+__all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
+
+
+class Heard(NamedTuple):
+    """What a body says."""
+
+    fields: Arrays
+    """Checked observation fields ``[n, ...]``; empty if the body of a ``stop`` holds none."""
+    batched: bool
+    """They are a batch."""
+    reward: Any = None
+    """Of the action before, unchecked: an answer does not need it. ``None``: the body holds none."""
+    terminated: Any = None
+    """Of a ``stop``: whether the episode has ended by itself, unchecked."""
 
 
 class Codec(Protocol):
@@ -21,11 +34,19 @@ class Codec(Protocol):
     empty: bytes
     """The reply to ``start`` and ``stop``."""
 
-    def decode(self, body: bytes) -> tuple[Arrays, bool]:
-        """Checked observation fields ``[n, ...]``, and whether they are a batch.
+    def decode(self, body: bytes) -> Heard:
+        """What the body of a tick, or of a request without a session, says.
 
         Raises:
             Refusal: the body does not hold an observation (400).
+        """
+        ...
+
+    def decode_end(self, body: bytes) -> Heard:
+        """What the body of a ``stop`` says. It may be empty.
+
+        Raises:
+            Refusal: it cannot be read (400).
         """
         ...
 
@@ -35,7 +56,10 @@ class Codec(Protocol):
 
 
 class JsonCodec:
-    """``{"obs": VALUE, "action_mask": VALUE}`` and ``{"action": VALUE}``. Other keys are ignored."""
+    """``{"obs": VALUE, "action_mask": VALUE, "reward": NUMBER, "terminated": BOOL}`` and ``{"action": VALUE}``.
+
+    Only ``obs``, and the mask of a policy that has masks, must be there. Other keys are ignored.
+    """
 
     content_type = "application/json"
     empty = b"{}"
@@ -44,16 +68,23 @@ class JsonCodec:
         self._endpoint = endpoint
         self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
 
-    def decode(self, body: bytes) -> tuple[Arrays, bool]:
+    def decode(self, body: bytes) -> Heard:
         """See `Codec`. For Dict observations VALUE is an object, for Tuple observations an array."""
-        try:
-            given = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
+        given = _loaded(body)
         if not isinstance(given, dict) or "obs" not in given:
             raise Refusal(HTTPStatus.BAD_REQUEST, 'the body is no JSON object with "obs"')
         obs = with_tuples(given["obs"], self._tuples) if self._tuples else given["obs"]
-        return self._endpoint.check(obs, given.get("action_mask"))
+        fields, batched = self._endpoint.check(obs, given.get("action_mask"))
+        return Heard(fields, batched, given.get("reward"), given.get("terminated"))
+
+    def decode_end(self, body: bytes) -> Heard:
+        """See `Codec`. All keys may be left out."""
+        given = _loaded(body) if body else {}
+        if not isinstance(given, dict):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the body is no JSON object")
+        if given.get("obs") is not None:
+            return self.decode(body)
+        return Heard({}, batched=False, reward=given.get("reward"), terminated=given.get("terminated"))
 
     def encode(self, action: Array, *, batched: bool) -> bytes:
         """See `Codec`. Numbers are written so that reading them gives the same bits."""
@@ -73,8 +104,8 @@ class RawCodec:
         self._mask = endpoint.policy.spaces.mask
         self._sizes = [int(np.prod(spec.shape)) for spec in self._specs]
 
-    def decode(self, body: bytes) -> tuple[Arrays, bool]:
-        """See `Codec`."""
+    def decode(self, body: bytes) -> Heard:
+        """See `Codec`. There is no place for a reward."""
         wanted = 4 * sum(self._sizes)
         if len(body) != wanted:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"the body has {len(body)} bytes, wanted {wanted} of float32")
@@ -84,7 +115,11 @@ class RawCodec:
             fields[spec.name] = values[start : start + size].reshape(spec.shape)
             start += size
         mask = None if self._mask is None else fields.pop(self._mask)
-        return self._endpoint.check(by_name(fields), mask)
+        return Heard(*self._endpoint.check(by_name(fields), mask))
+
+    def decode_end(self, body: bytes) -> Heard:
+        """See `Codec`."""
+        return self.decode(body) if body else Heard({}, batched=False)
 
     def encode(self, action: Array, *, batched: bool) -> bytes:  # noqa: ARG002 - there are no batches
         """See `Codec`. The elements of Dict and Tuple actions stand one after the other."""
@@ -92,6 +127,13 @@ class RawCodec:
 
 
 CODECS: Mapping[str, type[JsonCodec] | type[RawCodec]] = {"json": JsonCodec, "raw": RawCodec}
+
+
+def _loaded(body: bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
 
 
 def by_name(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an observation

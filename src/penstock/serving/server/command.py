@@ -117,6 +117,11 @@ def _check_together(options: ServeOptions) -> None:
         )
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls_cert and --tls_key belong together; give both, or neither")
+    if options.collect is not None and options.codec == "raw":
+        raise ConfigError("--collect needs --codec json: raw bodies have no place for rewards")
+    if options.collect is None and (options.explore or options.collect_bytes != ServeOptions.collect_bytes):
+        flag = "--explore" if options.explore else "--collect_bytes"
+        raise ConfigError(f"{flag} is for episodes that are kept; give --collect FOLDER as well")
     if options.max_queue < options.max_batch:
         raise ConfigError(
             f"--max_queue {options.max_queue} is less than --max_batch {options.max_batch}; give at least as much"

@@ -12,6 +12,7 @@ from penstock.serving.server.histogram import SECONDS, Histogram
 
 if TYPE_CHECKING:
     from penstock.serving.server.endpoint import Endpoint
+    from penstock.serving.server.recording import Recorder
 
 __all__ = ["Metrics"]
 
@@ -30,11 +31,13 @@ class Metrics(Collector):
     Attributes:
         connections: open ones, of HTTP and TCP.
         endpoints: whose state is shown; set once they exist.
+        recorders: those that keep episodes; set once they exist.
     """
 
     def __init__(self) -> None:
         self.connections = 0
         self.endpoints: Iterable[Endpoint] = ()
+        self.recorders: Iterable[Recorder] = ()
         self._requests: dict[_Label, int] = {}
         self._seconds: dict[str, Histogram] = {}
         self._registry = CollectorRegistry()
@@ -73,6 +76,7 @@ class Metrics(Collector):
         endpoints = tuple(self.endpoints)
         yield from _of_policies(endpoints)
         yield from _of_versions(endpoints)
+        yield from _of_recorders(self.recorders)
 
 
 def _of_policies(endpoints: "tuple[Endpoint, ...]") -> Iterator[Metric]:
@@ -93,6 +97,15 @@ def _of_policies(endpoints: "tuple[Endpoint, ...]") -> Iterator[Metric]:
             counter.add_metric((endpoint.name,), count)
     yield current
     yield from counters
+
+
+def _of_recorders(recorders: "Iterable[Recorder]") -> Iterator[Metric]:
+    kept = CounterMetricFamily("penstock_episodes_kept", "Episodes that were written", labels=_POLICY)
+    lost = CounterMetricFamily("penstock_episodes_lost", "Episodes that were not kept", labels=_POLICY)
+    for recorder in recorders:
+        kept.add_metric((recorder.name,), recorder.kept)
+        lost.add_metric((recorder.name,), recorder.lost)
+    yield from (kept, lost)
 
 
 def _of_versions(endpoints: "tuple[Endpoint, ...]") -> Iterator[Metric]:

@@ -3,13 +3,15 @@
 Served policies answer with `PolicySteps`. While a run trains from games, `penstock.games` answers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
-from penstock.serving.server.codecs import Codec
+from penstock.serving.server.batcher import Asker
+from penstock.serving.server.codecs import Codec, Heard
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
+from penstock.serving.server.recording import OpenEpisode, Recorder
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey
 from penstock.types import Array
@@ -70,11 +72,29 @@ class _Asker:
         self._reply.refused(refusal)
 
 
+class _Recording:
+    """Waits for the answer to a tick whose episode is kept."""
+
+    __slots__ = ("_asker", "_episode", "_heard")
+
+    def __init__(self, asker: _Asker, episode: OpenEpisode, heard: Heard) -> None:
+        self._asker = asker
+        self._episode = episode
+        self._heard = heard
+
+    def answered(self, action: Array, version: int) -> None:
+        self._asker.answered(self._episode.add(self._heard.fields, action, self._heard.reward), version)
+
+    def refused(self, refusal: Refusal) -> None:
+        self._asker.refused(refusal)
+
+
 class _Desk(NamedTuple):
-    """An endpoint, and how its requests hold observations."""
+    """An endpoint, how its requests hold observations, and what keeps its episodes."""
 
     endpoint: Endpoint
     codec: Codec
+    recorder: Recorder | None
 
 
 class PolicySteps:
@@ -83,22 +103,27 @@ class PolicySteps:
     Args:
         endpoints: of the policies.
         make_codec: makes the codec for an endpoint.
+        recorders: keep the episodes of policies, by their names.
     """
 
-    def __init__(self, endpoints: Endpoints, make_codec: Callable[[Endpoint], Codec]) -> None:
+    def __init__(
+        self, endpoints: Endpoints, make_codec: Callable[[Endpoint], Codec], recorders: Mapping[str, Recorder]
+    ) -> None:
         self._endpoints = endpoints
-        self._desks = {endpoint.name: _Desk(endpoint, make_codec(endpoint)) for endpoint in endpoints}
+        self._desks = {one.name: _Desk(one, make_codec(one), recorders.get(one.name)) for one in endpoints}
         self._first = self._desks[endpoints.find("").name]
         self._at: dict[SessionKey, _Desk] = {}
         """Where each session has begun."""
+        self._episodes: dict[SessionKey, OpenEpisode] = {}
+        """Of sessions whose episodes are kept."""
         for endpoint in endpoints:
             endpoint.on_end = self._forget
 
     def stateless(self, policy: str, body: bytes, reply: StepReply) -> None:
         """The action for one observation, or a batch of them."""
-        endpoint, codec = self._desk(policy)
-        fields, batched = codec.decode(body)
-        endpoint.ask(fields, _Asker(reply, codec, batched=batched))
+        endpoint, codec, _ = self._desk(policy)
+        heard = codec.decode(body)
+        endpoint.ask(heard.fields, _Asker(reply, codec, batched=heard.batched))
 
     def start(self, key: SessionKey, policy: str, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - may be empty
         """Begin a session."""
@@ -107,19 +132,39 @@ class PolicySteps:
             raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
         desk.endpoint.start(key)
         self._at[key] = desk
+        if desk.recorder is not None:
+            self._episodes[key] = desk.recorder.begin(str(key[1]))
         _done(desk, reply)
 
     def tick(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """The next action of a session."""
         # The first endpoint says that it has no such session.
-        endpoint, codec = self._at.get(key, self._first)
-        fields, batched = codec.decode(body)
-        endpoint.tick(key, fields, _Asker(reply, codec, batched=batched))
+        endpoint, codec, _ = self._at.get(key, self._first)
+        heard = codec.decode(body)
+        asker = _Asker(reply, codec, batched=heard.batched)
+        episode = self._episodes.get(key)
+        asks: Asker = asker if episode is None else _Recording(asker, episode, heard)
+        endpoint.tick(key, heard.fields, asks)
 
-    def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:  # noqa: ARG002 - it may be empty
-        """End a session, once all that it asked before is answered."""
+    def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
+        """End a session, once all that it asked before is answered. Its body counts only if episodes are kept."""
         desk = self._at.get(key, self._first)
-        desk.endpoint.stop(key, lambda: _done(desk, reply))
+        if key not in self._episodes:
+            desk.endpoint.stop(key, lambda: _done(desk, reply))
+            return
+        try:
+            heard = desk.codec.decode_end(body)
+        except Refusal:
+            # Whatever a client says at the end, its session ends.
+            heard = Heard({}, batched=False)
+        # Taken away first: the session's end counts as vanished for an episode that is still here.
+        episode = self._episodes.pop(key)
+
+        def ended() -> None:
+            episode.end(heard.fields, heard.reward, heard.terminated)
+            _done(desk, reply)
+
+        desk.endpoint.stop(key, ended)
 
     def parted(self, key: SessionKey) -> None:
         """Nothing: a session outlives its connection until it is idle for too long."""
@@ -127,8 +172,17 @@ class PolicySteps:
     def _desk(self, policy: str) -> _Desk:
         return self._desks[self._endpoints.find(policy).name] if policy else self._first
 
+    def close(self) -> None:
+        """The server ends: open episodes end as if their clients had vanished."""
+        for episode in self._episodes.values():
+            episode.vanish()
+        self._episodes.clear()
+
     def _forget(self, key: SessionKey) -> None:
         self._at.pop(key, None)
+        episode = self._episodes.pop(key, None)
+        if episode is not None:
+            episode.vanish()
 
 
 def _done(desk: _Desk, reply: StepReply) -> None:

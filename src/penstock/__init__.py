@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.evaluation import Evaluation
     from penstock.games.agent import Agent, Game, State
     from penstock.parallel_ppo import DistributedPPO, ParallelPPO
+    from penstock.retraining import Retrained, retrain
     from penstock.run import Result, draw, evaluate, load_policy, resume, train
     from penstock.serving.policy import Policy
 
@@ -56,6 +57,7 @@ __all__ = [
     "Policy",
     "ResourceError",
     "Result",
+    "Retrained",
     "RunConfig",
     "RunFolderError",
     "SpaceError",
@@ -68,6 +70,7 @@ __all__ = [
     "from_toml",
     "load_policy",
     "resume",
+    "retrain",
     "train",
     "verify",
 ]
@@ -80,6 +83,7 @@ _HOMES = {
     "penstock.parallel_ppo": ("DistributedPPO", "ParallelPPO"),
     "penstock.games.agent": ("Agent", "Game", "State"),
     "penstock.evaluation": ("Evaluation",),
+    "penstock.retraining": ("Retrained", "retrain"),
     "penstock.run": ("Result", "draw", "evaluate", "load_policy", "resume", "train"),
     "penstock.serving.policy": ("Policy",),
 }

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from penstock.registry import load
 __all__ = ["main"]
 
 INTERRUPTED = 130
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _HELP = frozenset({"-h", "--help"})
 
 
@@ -210,6 +212,21 @@ def _models(argv: Sequence[str]) -> int:
     return _say(load(f"{room}:table")(folder.path))
 
 
+def _retrain(argv: Sequence[str]) -> int:
+    options = _options("retrain", argv)
+    names = ("experience", "drift", "held_out", "epochs")
+    asked = {name: getattr(options, name) for name in names}
+    run, newest = _run_folder(options).path, 0
+    while True:
+        with _output_to_error(), _starting() as processes:
+            found = load("penstock.retraining:retrain")(run, **asked, after=newest, processes=processes)
+        _say(found.text)
+        if options.every is None:
+            return 0
+        newest = found.newest
+        time.sleep(float(options.every[:-1]) * _SECONDS[options.every[-1]])
+
+
 def _trace(argv: Sequence[str]) -> int:
     options = _options("trace", argv)
     return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options).path, options.out))
@@ -273,6 +290,11 @@ COMMANDS = {
         _draw, "show the nodes, edges and processes of a run as text; starts nothing", "penstock draw --env Pendulum-v1"
     ),
     "serve": Command(_serve, "answer requests over sockets with trained policies", "penstock serve latest --port 8000"),
+    "retrain": Command(
+        _retrain,
+        "learn from episodes that a server kept; publish what is no worse",
+        "penstock retrain latest --experience kept/policy --every 1h --drift 0.1",
+    ),
     "bench-serve": Command(
         _bench_serve,
         "measure how many ticks a second a server answers, and how fast",
@@ -288,6 +310,7 @@ _OPTIONS = {
     "export": "ExportOptions",
     "verify": "VerifyOptions",
     "plot": "PlotOptions",
+    "retrain": "RetrainOptions",
     "serve": "ServeOptions",
     "models": "ModelsOptions",
     "trace": "TraceOptions",

@@ -14,6 +14,7 @@ __all__ = [
     "ModelsOptions",
     "PlotOptions",
     "ResumeOptions",
+    "RetrainOptions",
     "ServeOptions",
     "TraceOptions",
     "TuneOptions",
@@ -48,6 +49,42 @@ class ResumeOptions:
 
     run: str = _run()
     checkpoint: str | None = _checkpoint()
+    log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrainOptions:
+    """Options of ``penstock retrain``."""
+
+    run: str = _run()
+    experience: str = field(
+        metadata={
+            "help": "folder of kept episodes: that of a policy below the folder of penstock serve --collect, or the "
+            "folder episodes of a run (--keep_episodes)",
+            "pattern": r"(?s).+",
+            "form": "a folder",
+        }
+    )
+    every: str | None = _option(
+        None,
+        "look for new episodes again after this time, such as 90s, 30m, 1h or 1d; left out: look once",
+        pattern=r"[0-9]+(\.[0-9]+)?[smhd]",
+        form="a time such as 90s, 30m, 1h or 1d",
+    )
+    drift: float = _option(
+        0.0,
+        "learn only if new episodes differ so much from those learned from before: largest Kolmogorov-Smirnov "
+        "distance of a reward or of a number of the observation, such as 0.1; 0: whenever there is a new episode",
+        min=0.0,
+        max=1.0,
+    )
+    held_out: float = _option(
+        0.2,
+        "share of the episodes that nothing is learned from, and that a new version is judged by",
+        min=0.01,
+        max=0.5,
+    )
+    epochs: float = _option(10.0, "how often each step is learned from, on average", min=0.01)
     log_dir: str = _option(_LOGS, "folder that holds the run folders", form="a folder")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.kernels.noise import uniform
 from penstock.types import ActionSpace, Array, Box, Composite, Discrete, Leaf, MultiDiscrete
 
-__all__ = ["bounds_of", "environment_array", "generate_actions", "to_environment"]
+__all__ = ["bounds_of", "environment_array", "from_environment", "generate_actions", "to_environment"]
 
 
 def bounds_of(space: Box) -> tuple[Array, Array]:
@@ -77,6 +77,29 @@ def _in_units(values: Array, space: Leaf) -> Array:
     if not np.issubdtype(np.dtype(space.dtype), np.floating):
         values = np.rint(np.where(np.isnan(values), otherwise, values))
     return values
+
+
+def from_environment(action: Array, space: Box | Discrete) -> Array:
+    """Actions as rows store them, for actions in the environment's units: the inverse of `to_environment`.
+
+    Rounding by the environment's dtype is not undone. An action outside of a bounded box is cut to its bounds.
+
+    Args:
+        action: ``[n, ...]`` in the environment's units.
+        space: the environment's action space.
+
+    Returns:
+        ``[n, ...]``, as `Spaces.action_spec` describes it.
+    """
+    if isinstance(space, Discrete):
+        return np.subtract(action, space.start, dtype=np.int64)
+    values = action.reshape(len(action), space.size).astype(np.float64)
+    if space.bounded:
+        low, high = bounds_of(space)
+        # A box may be a single point in some element.
+        width = np.where(high > low, high - low, 1.0)
+        values = np.clip((values - low) / width, 0.0, 1.0) * 2.0 - 1.0
+    return values.reshape(action.shape).astype(np.float32)
 
 
 def generate_actions(

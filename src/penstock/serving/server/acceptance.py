@@ -18,7 +18,7 @@ from penstock.serving.server.source import Source
 from penstock.serving.verification import EXACT, QUANTIZED, compared
 from penstock.types import Array, Arrays, Discrete, Space, Spaces
 
-__all__ = ["accepted"]
+__all__ = ["accepted", "fault_of"]
 
 _ROWS = 32
 _ALONE = 2
@@ -37,7 +37,7 @@ def accepted(source: Source) -> ServedPolicy:
     """
     policy = source.policy()
     try:
-        found = _fault_of(policy)
+        found = fault_of(policy)
         if isinstance(policy, BundlePolicy):
             found = found or _fault_of_sample(policy, Path(source.path))
     except PenstockError:
@@ -54,7 +54,7 @@ def _name_of(source: Source) -> str:
     return f"{source.path}, version {source.version},"
 
 
-def _fault_of(policy: ServedPolicy) -> str:
+def fault_of(policy: ServedPolicy) -> str:
     """What is wrong with the answers to observations that are made up; empty: nothing."""
     rows, later = (_made_up(policy.spaces, seed) for seed in (0, 1))
     session = policy.session(_ROWS)

@@ -290,6 +290,11 @@ class ServeOptions:
     workers: int = _option(
         0, "processes that run the policy; 0: the process that owns the sockets runs it, best for small ones", min=0
     )
+    balance: Literal["shortest", "round_robin", "sticky"] = _option(
+        "shortest",
+        "with --workers: who answers a batch; shortest: the worker with the fewest rows to answer; round_robin: one "
+        "after the other; sticky: each session stays with one worker, so a batch is cut into one for each",
+    )
     max_batch: int = _option(64, "rows that the policy answers in one call", min=1, max=65536)
     max_wait: float = _option(
         0.0,

@@ -170,6 +170,7 @@ def serving(
     *,
     also: Mapping[str, str] | None = None,
     workers: int = 0,
+    balance: str = "shortest",
     codec: str = "json",
     token: str | None = None,
     admin_token: str | None = None,
@@ -186,7 +187,7 @@ def serving(
     async def serve() -> None:
         loop = asyncio.get_running_loop()
         bounds, metrics = Limits(**limits), Metrics()
-        start = partial(start_engine, workers=workers, limits=bounds)
+        start = partial(start_engine, workers=workers, balance=balance, limits=bounds)
         kinds = {"toy": kind, **(also or {})}
         opened = [await open_endpoint(name, source_of(one), bounds, start) for name, one in kinds.items()]
         endpoints = metrics.endpoints = Endpoints(opened)

@@ -20,6 +20,7 @@ from penstock.experiments.best import find_checkpoint
 from penstock.serving.server.acceptance import accepted
 from penstock.serving.server.access_log import AccessLog
 from penstock.serving.server.answering import ServedPolicy
+from penstock.serving.server.balance import BALANCES
 from penstock.serving.server.codecs import CODECS
 from penstock.serving.server.copies import BundleCopies
 from penstock.serving.server.endpoint import Endpoint
@@ -84,7 +85,7 @@ class Assembly:
         loop = asyncio.get_running_loop()
         limits, metrics = limits_of(options), Metrics()
         access_log = None if options.access_log is None else AccessLog(options.access_log)
-        start = partial(start_engine, workers=options.workers, limits=limits)
+        start = partial(start_engine, workers=options.workers, balance=options.balance, limits=limits)
         endpoints = metrics.endpoints = Endpoints(await _opened(origins, limits, start))
         with _recording(options, endpoints) as recorders:
             metrics.recorders = recorders
@@ -174,16 +175,24 @@ async def open_endpoint(name: str, source: Source, limits: Limits, start: StartE
 
 
 async def start_engine(
-    source: Source, policy: ServedPolicy, returns: Returns, *, workers: int, limits: Limits
+    source: Source, policy: ServedPolicy, returns: Returns, *, workers: int, balance: str, limits: Limits
 ) -> Engine:
     """The engine of one version: so many worker processes, or the process that owns the sockets.
+
+    Args:
+        source: of the version.
+        policy: the same version, loaded.
+        returns: gets the answers.
+        workers: how many processes; 0: none.
+        balance: how they share the questions, a name of `BALANCES`.
+        limits: of the server.
 
     Raises:
         ResourceError: a worker process ended before it was ready.
     """
     if workers == 0:
         return OwnProcess(policy, limits.max_batch, returns)
-    engine = Workers(source, policy, workers, limits, returns)
+    engine = Workers(source, policy, workers, BALANCES[balance](workers), limits, returns)
     await engine.start()
     return engine
 

@@ -117,6 +117,8 @@ def _check_together(options: ServeOptions) -> None:
         )
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls_cert and --tls_key belong together; give both, or neither")
+    if options.balance != ServeOptions.balance and options.workers < 2:
+        raise ConfigError(f"--balance {options.balance} is for several worker processes; give --workers 2 or more")
     if options.collect is not None and options.codec == "raw":
         raise ConfigError("--collect needs --codec json: raw bodies have no place for rewards")
     if options.collect is None and (options.explore or options.collect_bytes != ServeOptions.collect_bytes):

@@ -60,6 +60,10 @@ class Engine(Protocol):
         """Whether anything of it is able to answer."""
         ...
 
+    def parts(self, asks: list[Ask]) -> list[list[Ask]]:
+        """Cut questions that leave the queue together into batches for `take`."""
+        ...
+
     def take(self, batch: Batch) -> None:
         """Answer a batch, now or later."""
         ...
@@ -102,6 +106,10 @@ class OwnProcess:
     def is_ready(self) -> bool:
         """True."""
         return True
+
+    def parts(self, asks: list[Ask]) -> list[list[Ask]]:
+        """All of them together."""
+        return [asks]
 
     def take(self, batch: Batch) -> None:
         """Answer a batch now."""

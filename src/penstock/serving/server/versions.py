@@ -204,6 +204,11 @@ class Version:
         return self.engine.is_free()
 
     def _leave(self, asks: list[Ask]) -> None:
+        for part in self.engine.parts(asks):
+            self._take(part)
+
+    def _take(self, asks: list[Ask]) -> None:
+        """Let the engine answer one batch."""
         if len(asks) == 1:
             fields, count = asks[0].fields, asks[0].count
         else:

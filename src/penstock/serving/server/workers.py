@@ -16,6 +16,8 @@ from typing import cast
 
 from penstock.errors import ResourceError
 from penstock.serving.server.answering import Answer, ServedPolicy
+from penstock.serving.server.balance import Balance
+from penstock.serving.server.batcher import Ask
 from penstock.serving.server.engines import Batch, Returns
 from penstock.serving.server.frames import HEAD, Layout, packed, size_of, unpacked
 from penstock.serving.server.limits import Limits
@@ -39,13 +41,15 @@ class _Worker(asyncio.Protocol):
     Attributes:
         under_way: its batches by number, with the time when each was sent.
         rows: of these batches.
+        place: its number among the workers; one that is started for a dead one has the dead one's.
         is_ready: it has loaded the policy.
     """
 
     transport: asyncio.Transport
     process: asyncio.subprocess.Process
 
-    def __init__(self, layout: Layout, told: Callable[["_Worker"], None], returns: Returns) -> None:
+    def __init__(self, place: int, layout: Layout, told: Callable[["_Worker"], None], returns: Returns) -> None:
+        self.place = place
         self.under_way: dict[int, tuple[Batch, float]] = {}
         self.rows = 0
         self.is_ready = False
@@ -55,6 +59,11 @@ class _Worker(asyncio.Protocol):
         self._told = told
         self._returns = returns
         self._buffer = bytearray()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it has fewer batches than it may."""
+        return len(self.under_way) < _DEPTH
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do what asyncio's do, without deriving from them.
@@ -104,18 +113,22 @@ class _Worker(asyncio.Protocol):
 
 
 class Workers:
-    """Answers batches in several processes, each at the one with the fewest rows under way.
+    """Answers batches in several processes.
 
     Args:
         source: of the policy.
         policy: the same policy, for its layout.
         count: how many processes.
+        balance: chooses the process for each batch.
         limits: of the server.
         returns: gets the answers.
     """
 
-    def __init__(self, source: Source, policy: ServedPolicy, count: int, limits: Limits, returns: Returns) -> None:
+    def __init__(  # noqa: PLR0917 - what an engine is made of
+        self, source: Source, policy: ServedPolicy, count: int, balance: Balance, limits: Limits, returns: Returns
+    ) -> None:
         self.restarts = 0
+        self._balance = balance
         self._source = source
         self._layout = Layout.of(policy)
         self._count = count
@@ -135,7 +148,7 @@ class Workers:
         Raises:
             ResourceError: one ended before it was ready. It has said why.
         """
-        workers = await asyncio.gather(*(self._begin() for _ in range(self._count)))
+        workers = await asyncio.gather(*(self._begin(place) for place in range(self._count)))
         for worker in workers:
             await worker.changed.wait()
             if worker.is_lost:
@@ -144,15 +157,19 @@ class Workers:
 
     def is_free(self) -> bool:
         """Whether a worker has room for a batch."""
-        return any(len(worker.under_way) < _DEPTH for worker in self._able())
+        return any(worker.has_room for worker in self._able())
 
     def is_ready(self) -> bool:
         """Whether a worker is able to answer."""
         return bool(self._able())
 
+    def parts(self, asks: list[Ask]) -> list[list[Ask]]:
+        """Cut a batch into those that shall be answered by one worker each."""
+        return self._balance.parts(asks)
+
     def take(self, batch: Batch) -> None:
-        """Give a batch to the worker with the shortest queue."""
-        worker = min(self._able(), key=lambda one: (len(one.under_way) >= _DEPTH, one.rows))
+        """Give a batch to a worker."""
+        worker = self._balance.choose(self._able(), batch.asks)
         self._numbers += 1
         worker.send(self._numbers, batch, asyncio.get_running_loop().time())
 
@@ -190,10 +207,10 @@ class Workers:
     def _able(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.is_ready]
 
-    async def _begin(self) -> _Worker:
+    async def _begin(self, place: int) -> _Worker:
         """Start one process."""
         ours, theirs = socketpair()
-        worker = _Worker(self._layout, self._told, self._returns)
+        worker = _Worker(place, self._layout, self._told, self._returns)
         arguments = (str(theirs.fileno()), str(self._limits.max_batch), json.dumps(self._source._asdict()))
         with theirs:
             worker.process = await asyncio.create_subprocess_exec(
@@ -228,10 +245,10 @@ class Workers:
         self._failures += 1
         self.restarts += 1
         log.warning("worker %d has died; another starts in %g s", worker.process.pid, pause)
-        task = asyncio.get_running_loop().create_task(self._begin_after(pause))
+        task = asyncio.get_running_loop().create_task(self._begin_after(pause, worker.place))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
-    async def _begin_after(self, seconds: float) -> _Worker:
+    async def _begin_after(self, seconds: float, place: int) -> _Worker:
         await asyncio.sleep(seconds)
-        return await self._begin()
+        return await self._begin(place)

@@ -146,7 +146,7 @@ def test_without_a_drift_nothing_is_learned(run, tmp_path) -> None:
             KeptEpisode("g", {"obs": SYMBOLS[[0] * 11]}, np.zeros(10, np.int64), np.ones(10, np.float32), True, False)
         )
     other = penstock.retrain(run, experience=place, drift=0.1)
-    assert other.drift > 0.5
+    assert other.drift > 0.3
     assert "differ by" not in other.text
 
 

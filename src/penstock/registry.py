@@ -196,7 +196,11 @@ ENVS: Registry[str] = Registry("environment", {}, "penstock.envs", str)
 
 ENV_PACKAGES = Registry(
     "environment package",
-    {"envpool": "penstock.envs.envpool:pool_of", "dm_env_rpc": "penstock.envs.dm_env_rpc:world_at"},
+    {
+        "envpool": "penstock.envs.envpool:pool_of",
+        "dm_env_rpc": "penstock.envs.dm_env_rpc:world_at",
+        "godot": "penstock.envs.godot:agents_at",
+    },
 )
 """Packages and protocols that may be before the colon of an environment's name: ``envpool:<task>``,
 ``dm_env_rpc://<address>`` -> ``factory_of(what is behind the colon or ://)``."""

@@ -1,10 +1,4 @@
-"""Doubles, so that each part of a game that trains can be tried alone: a fake game, a fake policy and a fake learner.
-
-- `FakeGame` plays without a game: it sends scripted observations and rewards, and remembers the actions.
-- `FakePolicy` acts without a network: by a function.
-- `FakeLearner` learns nothing: it keeps the rollouts that it is given.
-- `rehearse` puts an agent between them: real sockets and sessions, no run.
-"""
+"""Doubles of a run that trains from games: a fake game, a fake policy, a fake learner, and the stage for an agent."""
 
 import contextlib
 import threading

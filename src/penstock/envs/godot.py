@@ -12,7 +12,7 @@ import contextlib
 import json
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +241,7 @@ class _Agents:
 
 
 @contextlib.contextmanager
-def _listening(port: int) -> Any:
+def _listening(port: int) -> Iterator[socket.socket]:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,8 @@ def test_agents_are_lanes_and_their_ends_are_terminations() -> None:
         assert found == ([(1.0, [False, False])] * 3 + [(1.0, [True, True])]) * 2
         env.close()
         assert game.messages[:3] == ["handshake", "env_info", "reset"]
-        assert game.messages[-1] == "close"
+        while game.messages[-1] != "close":
+            time.sleep(0.01)
 
 
 def test_several_games_fill_the_lanes() -> None:

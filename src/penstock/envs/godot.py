@@ -170,7 +170,7 @@ class _Agents:
                     if command:
                         own = f"--port={listener.getsockname()[1]}"
                         self._started.append(subprocess.Popen([*command, own], stdin=subprocess.DEVNULL))
-                    self._games.append(_Game(_accepted(listener, wait)))
+                    self._games.append(_accepted(listener, wait))
         except BaseException:
             self.close()
             raise
@@ -255,14 +255,19 @@ def _listening(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _accepted(listener: socket.socket, wait: float) -> socket.socket:
+def _accepted(listener: socket.socket, wait: float) -> _Game:
+    """The next game that connects."""
     try:
         connection, _ = listener.accept()
     except TimeoutError:
         host, port = listener.getsockname()
         raise EnvError(f"no game of Godot has connected to {host}:{port} within {wait:g} s") from None
     connection.settimeout(None)
-    return connection
+    try:
+        return _Game(connection)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _of_all(spaces: Any, what: str) -> Mapping[str, Any]:

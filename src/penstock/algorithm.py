@@ -30,6 +30,7 @@ __all__ = [
     "ReplaySchedule",
     "Schedule",
     "Sequences",
+    "StreamShape",
     "TableSpec",
     "Tensors",
     "UpdaterSettings",
@@ -257,6 +258,19 @@ class Algorithm(NamedTuple):
     takes only weighted means over rows. So a minibatch's gradient is the weighted mean of its parts' gradients."""
 
 
+class StreamShape(NamedTuple):
+    """The shape of a stream's arrays: ``[slots, steps + 1, lanes, ...]``."""
+
+    slots: int
+    steps: int
+    lanes: int
+
+    @property
+    def rows(self) -> int:
+        """The number of flat rows."""
+        return self.slots * (self.steps + 1) * self.lanes
+
+
 class FusedUpdate(Protocol):
     """All phases of many minibatches in one native call. Holds packed rows and sums of metrics, but no state."""
 
@@ -265,14 +279,18 @@ class FusedUpdate(Protocol):
 
         Args:
             state: holds the running statistics.
-            rows: the fields of a minibatch, ``[rows, ...]``. Rows that are not valid may hold anything.
+            rows: the fields of a minibatch, ``[rows, ...]``. Rows that are not valid may hold anything. If its unit is
+                a lane, also ``valid``.
             first: first flat row.
-            count: number of rows.
+            count: number of rows. If the unit is a lane, the rows behind the lanes are among them.
         """
         ...
 
     def run(self, state: Tensors, indices: Array, weights: Array) -> None:
-        """Run one gradient step for each minibatch ``indices[i]`` of ``[n, m]``, in place. The GIL is released."""
+        """Run one gradient step for each minibatch ``indices[i]`` of ``[n, m]``, in place. The GIL is released.
+
+        ``indices`` are flat rows, or row 0 of whole lanes.
+        """
         ...
 
     def metrics(self) -> dict[str, float]:
@@ -289,8 +307,8 @@ class Fused(NamedTuple):
     init_state: Callable[[int], dict[str, Any]]
     targets: Callable[[Tensors, Tensors], Tensors]
     statistics: Callable[[Tensors, Tensors], Tensors]
-    update: Callable[[int, int], FusedUpdate]
-    """``(rows, threads) -> FusedUpdate`` for so many flat rows, on so many threads."""
+    update: Callable[[StreamShape, int], FusedUpdate]
+    """``(shape, threads) -> FusedUpdate`` for the rows of such a stream, on so many threads."""
 
 
 class FusedReplayUpdate(Protocol):

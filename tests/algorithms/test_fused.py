@@ -1,14 +1,27 @@
-"""The fused functions of PPO and A2C: the policies that they support, and that they agree with ``learn``."""
+"""The fused functions of algorithms on rollouts: the policies that they support, and that they agree with ``learn``."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.a2c import fused as a2c_fused
 from penstock.algorithms.a2c.spec import A2CConfig
+from penstock.algorithms.appo import fused as appo_fused
+from penstock.algorithms.appo import learn as appo_learn
+from penstock.algorithms.appo.spec import APPOConfig
+from penstock.algorithms.appo.spec import spec as appo_spec
+from penstock.algorithms.impala import fused as impala_fused
+from penstock.algorithms.impala import learn as impala_learn
+from penstock.algorithms.impala.spec import IMPALAConfig
+from penstock.algorithms.impala.spec import spec as impala_spec
 from penstock.algorithms.ppo import fused, learn
 from penstock.algorithms.ppo.spec import PPOConfig, policy_graph, spec
 from penstock.types import Box, Discrete, Spaces
-from tests.algorithms.loop import Identity, Switch, Target
+from penstock.updates.eager import EagerUpdater
+from penstock.updates.fused import FusedUpdater
+from tests.algorithms.loop import Identity, Switch, Target, allocate, collect, flat_rows
 
 PIXELS = Spaces((("obs", Box((64, 64, 3), "uint8", (0.0,), (255.0,))),), Discrete(3))
 
@@ -37,6 +50,65 @@ def test_a2c_is_served_alike():
     assert not a2c_fused.supports(policy_graph(PIXELS, config), config)
     config = A2CConfig(rmsprop_eps=0.0)
     assert not a2c_fused.supports(policy_graph(Target.spaces, config), config)
+
+
+@pytest.mark.parametrize(("module", "kind"), [(impala_fused, IMPALAConfig), (appo_fused, APPOConfig)])
+def test_what_corrects_for_older_policies_is_served_alike(module, kind):
+    mask = ("action_mask", Box((4,), "uint8", (0.0,), (1.0,)))
+    masked = replace(Identity.spaces, obs=(*Identity.spaces.obs, mask), mask="action_mask")
+    for spaces, settings, serves in [
+        (Target.spaces, {}, True),
+        (Switch.spaces, {"normalize_obs": True, "normalize_value": True}, True),
+        (Target.spaces, {"adam_eps": 0.0}, False),
+        (Target.spaces, {"model": "lstm"}, False),
+        (masked, {}, False),
+        (PIXELS, {}, False),
+    ]:
+        config = kind(**settings)
+        assert module.supports(policy_graph(spaces, config), config) is serves
+
+
+LAGGING = {
+    "impala": (impala_fused, impala_learn, impala_spec, IMPALAConfig),
+    "appo": (appo_fused, appo_learn, appo_spec, APPOConfig),
+}
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalize_obs": True, "normalize_value": True, "clip_reward": True}])
+@pytest.mark.parametrize("task", [Identity(), Target()])
+@pytest.mark.parametrize("algo", LAGGING)
+def test_a_batch_of_an_older_policy_teaches_what_the_general_path_learns_from_it(algo, task, settings):
+    native, general, spec_of, kind = LAGGING[algo]
+    config = kind(num_steps=12, hidden_sizes=(8,), mini_batch_size=24, rho_bar=0.9, gae_lambda=0.9, **settings)
+    algorithm, described = general.build(task.spaces, config), spec_of(task.spaces, config)
+    arrays = allocate(task.spaces, described, config.num_steps, 4)
+    generator = np.random.default_rng(0)
+    collect(task, described, algorithm, algorithm.init_state(0), arrays, generator)
+    shape = arrays["reward"][0].shape
+    arrays["terminated"][0] = generator.random(shape) < 0.2
+    arrays["valid"][0, :-1] = generator.random((config.num_steps, 4)) < 0.9
+    state = algorithm.init_state(7)
+    if settings:
+        state["value_mean"][...], state["value_var"][...], state["value_count"][...] = 0.3, 2.0, 100.0
+    made = UpdaterSettings("", config, described, task.spaces, "cpu", threads=1, seed=0)
+    eager = EagerUpdater(algorithm, made, arrays)
+    fused = FusedUpdater(native.build(task.spaces, config), described, arrays, threads=1)
+    indices, weights = flat_rows(arrays, generator, described.schedule.mini_batch_size)
+    if described.unit == "lane":
+        indices, weights = np.array([[2, 0], [3, 1]]), np.ones((2, 2), np.float32)
+    found = []
+    for updater in (eager, fused):
+        updater.load(state)
+        updater.begin([0], 0.25)
+        updater.minibatches(indices, weights)
+        updater.finish([0])
+        found.append((updater.state(), updater.metrics()))
+    (expected, expected_metrics), (given, metrics) = found
+    assert metrics == pytest.approx(expected_metrics, rel=1e-4, abs=1e-5)
+    for name, values in expected.items():
+        error = np.linalg.norm(given[name] - values)
+        # A second moment is made of squares, whose relative errors are twice as large.
+        assert error <= 2e-5 * np.linalg.norm(values), name
 
 
 def test_begins_with_the_same_state():

@@ -70,6 +70,10 @@ def test_no_process_imports_torch(tmp_path) -> None:
 
 
 REPLAY = {"num_envs": 2, "num_steps": 16, "min_rows": 100, "hidden_sizes": "16,16", "mini_batch_size": 16}
+LAGGING = {
+    "impala": ("CartPole-v1", {"num_envs": 4, "mini_batch_size": 32}),
+    "appo": ("Pendulum-v1", {"num_envs": 4, "epochs": 2}),
+}
 FROM_TABLES = {
     "sac": ("Pendulum-v1", {}),
     "dsac": ("Pendulum-v1", {}),
@@ -81,16 +85,17 @@ FROM_TABLES = {
 }
 
 
-@pytest.mark.parametrize("algo", FROM_TABLES)
-def test_no_process_that_learns_from_a_table_imports_torch(tmp_path, algo: str) -> None:
-    name, settings = FROM_TABLES[algo]
+@pytest.mark.parametrize("algo", [*FROM_TABLES, *LAGGING])
+def test_no_process_of_another_algorithm_imports_torch(tmp_path, algo: str) -> None:
+    name, settings = {**FROM_TABLES, **LAGGING}[algo]
     package = tmp_path / "first" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(REFUSES)
     asked = tmp_path / "asked"
     path = os.pathsep.join([str(package.parent), os.environ["PYTHONPATH"]])
     environment = {**os.environ, "PYTHONPATH": path, "TORCH_WAS_IMPORTED": str(asked)}
-    values = {**REPLAY, "timesteps": 512, "eval_episodes": 1, "num_workers": 2, **settings}
+    small = REPLAY if algo in FROM_TABLES else {"num_steps": 16, "hidden_sizes": "16,16"}
+    values = {**small, "timesteps": 512, "eval_episodes": 1, "num_workers": 2, **settings}
     flags = [f"--{name}={value}" for name, value in values.items()]
     command = [sys.executable, "-m", "penstock", "train", f"--algo={algo}", f"--env={name}", f"--log_dir={tmp_path}"]
     subprocess.run([*command, *flags], env=environment, check=True, capture_output=True, timeout=120)
@@ -98,7 +103,7 @@ def test_no_process_that_learns_from_a_table_imports_torch(tmp_path, algo: str) 
     (folder,) = (path for path in tmp_path.iterdir() if (path / "config.toml").exists())
     saved = load_checkpoint(find_checkpoint(folder))
     assert saved.manifest["backend"] == "fused"
-    assert saved.arrays["gradient_steps"] > 0
+    assert saved.arrays["gradient_steps" if algo in FROM_TABLES else "adam_step"] > 0
 
 
 @pytest.mark.parametrize(
@@ -150,6 +155,22 @@ def test_checkpoints_pass_from_eager_to_fused_and_back(tmp_path, settings) -> No
         assert arrays["obs_count"] == arrays["value_count"] == 1536
     backends = [load_checkpoint(path).manifest["backend"] for path in list_checkpoints(run)]
     assert backends == ["eager", "fused", "eager"]
+
+
+@pytest.mark.parametrize("algo", LAGGING)
+def test_checkpoints_of_older_policies_pass_from_eager_to_fused_and_back(tmp_path, algo: str) -> None:
+    name, settings = LAGGING[algo]
+    values = {**settings, "env": name, "algo": algo, "num_steps": 16, "lr_schedule": "constant", "runtime": "inline"}
+    rest = {"normalize_obs": True, "normalize_value": True, "sync_mode": "blocking", "eval_episodes": 1}
+    rest |= {"timesteps": 512, "backend": "eager", "log_dir": str(tmp_path)}
+    run = penstock.train({**values, **rest}, quiet=True).run_folder
+    switch(run, "eager", "fused")
+    assert penstock.resume(run, timesteps=1024, quiet=True).steps == 1024
+    switch(run, "fused", "eager")
+    assert penstock.resume(run, timesteps=1536, quiet=True).steps == 1536
+    arrays = load_checkpoint(find_checkpoint(run)).arrays
+    assert arrays["obs_count"] == arrays["value_count"] == 1536
+    assert [load_checkpoint(path).manifest["backend"] for path in list_checkpoints(run)] == ["eager", "fused", "eager"]
 
 
 def test_the_kl_stop_ends_a_batchs_epochs(tmp_path) -> None:

@@ -24,10 +24,10 @@ SMALL = {
     "lr_schedule": "constant",
 }
 CASES = {
-    "impala": {"algo": "impala", "env": "CartPole-v1"},
+    "impala": {"algo": "impala", "env": "CartPole-v1", "backend": "fused"},
     "impala, memory": {"algo": "impala", "env": "tests.environments:BlinkForeverEnv", "model": "lstm"},
     "impala, masks": {"algo": "impala", "env": "benchmarks.learning.tasks:MaskedAimEnv", "normalize_value": True},
-    "appo": {"algo": "appo", "env": "Pendulum-v1", "epochs": 2},
+    "appo": {"algo": "appo", "env": "Pendulum-v1", "epochs": 2, "backend": "fused"},
     "appo, memory": {"algo": "appo", "env": "tests.environments:BlinkEnv", "model": "gru", "epochs": 2},
 }
 
@@ -71,10 +71,22 @@ def test_in_lock_step_no_kill_changes_the_answer(tmp_path, name: str) -> None:
 
 @pytest.mark.parametrize("algo", ["impala", "appo"])
 def test_an_overlapping_run_is_resumed(tmp_path, algo: str) -> None:
-    settings = {"algo": algo, "env": "CartPole-v1", "sync_mode": "auto", "num_workers": 2}
+    settings = {"algo": algo, "env": "CartPole-v1", "sync_mode": "auto", "num_workers": 2, "backend": "fused"}
     first = train(tmp_path, 10, **settings)
     assert 'sync_mode = "non_blocking"' in (first.run_folder / "config.toml").read_text()
     assert penstock.resume(first.run_folder, timesteps=20 * BATCH, quiet=True).steps >= 20 * BATCH
+
+
+@pytest.mark.parametrize("algo", ["impala", "appo"])
+def test_perceptrons_are_learned_by_the_native_update_where_their_gradients_may_stay_in_it(algo: str) -> None:
+    env = {"env": "CartPole-v1", "algo": algo}
+    assert prepared(**env).config.run.backend == "fused"
+    for settings in ({"model": "lstm"}, {"learners": 2, "num_envs": 4}, {"env": CASES["impala, masks"]["env"]}):
+        assert prepared(**{**env, **settings}).config.run.backend != "fused"
+    with pytest.raises(ConfigError, match="--backend fused does not run --learners 2: its gradients do not leave"):
+        prepared(**env, learners=2, num_envs=4, backend="fused")
+    with pytest.raises(ConfigError, match=f"--backend fused does not run --algo {algo} with this model"):
+        prepared(**env, model="gru", backend="fused")
 
 
 @pytest.mark.parametrize(

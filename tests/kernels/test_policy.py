@@ -49,6 +49,52 @@ def test_a_row_does_not_depend_on_how_many_are_in_the_call(name, level):
             np.testing.assert_array_equal(values, whole[output][rows])
 
 
+def judged(kernel, obs, action):
+    log_prob, value = np.empty(len(action), np.float32), np.empty(len(action), np.float32)
+    kernel.judge({**obs, "action": action}, log_prob, value)
+    return {"log_prob": log_prob, "value": value}
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize(
+    "name", [name for name, graph in reference.GRAPHS.items() if graph.gives_value and not graph.mask]
+)
+def test_given_actions_are_judged_as_in_float64_whatever_their_number(name, level):
+    graph, generator = reference.GRAPHS[name], np.random.default_rng(6)
+    kernel, published = loaded(graph, level)
+    obs, noise = reference.observations(graph, generator, 70), reference.noise_of(graph, generator, 70)
+    expected = reference.act(graph, published, obs, noise, np.ones(70))
+    action = expected["action"].astype(np.float32) if isinstance(graph.head, Gaussian) else expected["action"]
+    whole = judged(kernel, obs, action)
+    for output, values in whole.items():
+        np.testing.assert_allclose(values, expected[output], rtol=1e-5, atol=1e-5)
+    for rows in (slice(0, 1), slice(3, 68)):
+        for output, values in judged(kernel, {k: v[rows] for k, v in obs.items()}, action[rows]).items():
+            np.testing.assert_array_equal(values, whole[output][rows])
+
+
+def test_an_action_that_there_is_not_harms_no_other():
+    graph, generator = reference.GRAPHS["categorical"], np.random.default_rng(6)
+    kernel, _ = loaded(graph)
+    obs, action = reference.observations(graph, generator, 5), np.array([0, 1, -(2**40), 2**40, 1])
+    alone = judged(kernel, {k: v[[0, 1, 4]] for k, v in obs.items()}, action[[0, 1, 4]])
+    np.testing.assert_array_equal(judged(kernel, obs, action)["log_prob"][[0, 1, 4]], alone["log_prob"])
+
+
+def test_what_is_not_judged_is_refused():
+    kernel, _ = loaded(reference.GRAPHS["deterministic"])
+    obs = reference.observations(reference.GRAPHS["deterministic"], np.random.default_rng(0), 3)
+    with pytest.raises(ValueError, match="with a value"):
+        judged(kernel, obs, np.zeros((3, 1), np.float32))
+    graph = reference.GRAPHS["gaussian"]
+    kernel, _ = loaded(graph)
+    obs = reference.observations(graph, np.random.default_rng(0), 3)
+    with pytest.raises(ValueError, match="action has the wrong dtype"):
+        judged(kernel, obs, np.zeros((3, 1), np.float64))
+    with pytest.raises(ValueError, match="shape"):
+        judged(kernel, obs, np.zeros((3, 2), np.float32))
+
+
 @pytest.mark.parametrize("level", levels())
 @pytest.mark.parametrize("name", reference.GRAPHS)
 def test_every_level_agrees_with_float64(name, level):

@@ -56,7 +56,8 @@ def test_the_update_is_made_for_all_rows_and_the_threads_that_are_asked_for():
     asked = []
     fused = Fused(counting.build().init_state, targets, statistics, lambda rows, threads: asked.append((rows, threads)))
     FusedUpdater(fused, counting.spec(8), counting.stream(), threads=2)
-    assert asked == [(48, 2)]
+    assert asked == [((2, 5, 4), 2)]
+    assert asked[0][0].rows == 48
 
 
 def test_rows_are_packed_where_they_lie_without_the_bootstrap_rows(updater, update):

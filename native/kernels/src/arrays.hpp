@@ -7,7 +7,9 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "encoder.hpp"
 #include "penstock/kernels/rows.hpp"
 
 namespace penstock::kernels {
@@ -34,6 +36,11 @@ inline Dtype dtype_of(nb::dlpack::dtype dtype, const std::string& name) {
     if (is(nb::dtype<bool>())) return Dtype::boolean;
     throw std::invalid_argument(name + " has a dtype that the kernels do not read");
 }
+
+template <typename T>
+using Line = Flat<T, nb::ndim<1>>;
+template <typename T>
+using Plane = Flat<T, nb::ndim<2>>;
 
 inline std::size_t itemsize(Dtype dtype) {
     return with_type(dtype, [](auto zero) { return sizeof(zero); });
@@ -85,6 +92,31 @@ Field field_of(const Array& array, bool batched, const std::string& name) {
 
 inline void require(bool holds, const std::string& what) {
     if (!holds) throw std::invalid_argument(what);
+}
+
+// An array of `count` rows of `size` numbers each.
+template <typename Array>
+Rows rows_of(const Array& array, std::int64_t count, std::int64_t size, const std::string& name) {
+    const Field found = field_of(array, false, name);
+    require(found.lanes == count && found.size == size, name + " does not have the rows' shape");
+    return found.at(0);
+}
+
+// One array for each encoding, of `count` rows each.
+inline std::vector<Rows> encoded_rows(const std::vector<Readable>& obs, const std::vector<Encoding>& encoding,
+                                      std::int64_t count) {
+    require(obs.size() == encoding.size(), "there must be one observation array for each encoding");
+    std::vector<Rows> fields;
+    for (std::size_t i = 0; i < obs.size(); ++i)
+        fields.push_back(rows_of(obs[i], count, encoding[i].one_hot ? 1 : encoding[i].size, "observation"));
+    return fields;
+}
+
+// The actions of `count` rows: float32 numbers, or the number of a choice as int64.
+inline Rows action_rows(const Readable& action, bool gaussian, std::int64_t size, std::int64_t count) {
+    const Rows found = rows_of(action, count, gaussian ? size : 1, "action");
+    require(found.dtype == (gaussian ? Dtype::f32 : Dtype::i64), "action has the wrong dtype");
+    return found;
 }
 
 }  // namespace penstock::kernels

@@ -14,11 +14,11 @@
 #include "bind_sequence.hpp"
 #include "bind_replay.hpp"
 #include "bind_rollout.hpp"
+#include "bind_update.hpp"
 #include "bound.hpp"
 #include "gae.hpp"
 #include "policy.hpp"
 #include "shapes.hpp"
-#include "update.hpp"
 
 namespace penstock::kernels {
 namespace {
@@ -50,11 +50,8 @@ void init_policy(Policy* self, const std::vector<EncodingTuple>& encoding, const
     new (self) Policy(std::move(graph), level_or_best(level_name));
 }
 
-using Vector32 = Flat<const float, nb::ndim<1>>;
-using Vector64 = Flat<const double, nb::ndim<1>>;
-
-void load_policy(Policy& self, const Vector32& actor, const std::optional<Vector32>& critic,
-                 const std::optional<Vector64>& obs_mean, const std::optional<Vector64>& obs_var, double value_mean,
+void load_policy(Policy& self, const Line<const float>& actor, const std::optional<Line<const float>>& critic,
+                 const std::optional<Line<const double>>& obs_mean, const std::optional<Line<const double>>& obs_var, double value_mean,
                  double value_var) {
     Statistics statistics{nullptr, nullptr, value_mean, value_var};
     self.check_load(actor.size(), critic ? critic->size() : 0, obs_mean ? obs_mean->size() : 0,
@@ -66,7 +63,7 @@ void load_policy(Policy& self, const Vector32& actor, const std::optional<Vector
 
 void act_once(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optional<Readable> first,
               std::vector<Readable> carry, std::vector<Writable> next_carry, std::optional<Readable> mask,
-              const Flat<const float>& noise, const Vector32& explore, std::optional<Writable> action,
+              const Flat<const float>& noise, const Line<const float>& explore, std::optional<Writable> action,
               std::optional<Writable> log_prob, std::optional<Writable> value, std::optional<Writable> q) {
     Bound bound(nb::borrow(self), nb::cast<Policy&>(self),
                 {std::move(obs), std::move(first), std::move(carry), std::move(next_carry), std::move(mask),
@@ -77,11 +74,25 @@ void act_once(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optiona
     bound.act_on(0, noise.data(), explore.data());
 }
 
+void judge_given(Policy& self, const std::vector<Readable>& obs, const Readable& action, const Line<float>& log_prob,
+                 const Line<float>& value) {
+    const Graph& graph = self.graph();
+    require(graph.head.gives_value() && self.carried().empty() && !graph.masked,
+            "actions are judged by a policy with a value, without memory and without a mask");
+    const auto count = static_cast<std::int64_t>(log_prob.size());
+    const std::vector<Rows> fields = encoded_rows(obs, graph.encoding, count);
+    const Rows given = action_rows(action, graph.head.gaussian(), graph.head.size, count);
+    const Rows log_probs = rows_of(log_prob, count, 1, "log_prob");
+    const Rows values = rows_of(value, count, 1, "value");
+    const nb::gil_scoped_release released;
+    self.judge(fields.data(), given, log_probs, values, count);
+}
+
 Bound* bind(nb::handle_t<Policy> self, std::vector<Readable> obs, std::optional<Readable> first,
             const std::vector<Writable>& carry, std::optional<Readable> mask, std::optional<Writable> action,
             std::optional<Writable> log_prob, std::optional<Writable> value, std::optional<Writable> q,
             std::optional<Writable> environment, std::optional<Flat<const std::int64_t, nb::ndim<1>>> lanes,
-            std::optional<Vector32> explore, bool bounded, std::vector<double> low, std::vector<double> high,
+            std::optional<Line<const float>> explore, bool bounded, std::vector<double> low, std::vector<double> high,
             std::int64_t start, std::uint64_t seed) {
     return new Bound(nb::borrow(self), nb::cast<Policy&>(self),
                      {std::move(obs), std::move(first), {carry.begin(), carry.end()}, carry, std::move(mask),
@@ -101,11 +112,6 @@ void draw_noise(const std::string& distribution, std::uint64_t seed, const Flat<
 void apply_elementwise(const std::string& name, const Flat<float>& values, const std::optional<std::string>& level_name) {
     level_or_best(level_name).elementwise(elementwise_of(name), values.data(), values.size());
 }
-
-template <typename T>
-using Plane = Flat<T, nb::ndim<2>>;
-template <typename T>
-using Line = Flat<T, nb::ndim<1>>;
 
 // One rollout for gae, and with `log_ratio` for vtrace.
 void advantages_of(const Plane<const float>& reward, const Plane<const float>& value,
@@ -138,83 +144,6 @@ void advantages_of(const Plane<const float>& reward, const Plane<const float>& v
     vtrace(rollout, {log_ratio->data(), rho_bar, c_bar}, gamma, gae_lambda, advantage.data(), target.data());
 }
 
-void init_update(Update* self, const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
-                 const std::vector<LayerTuple>& critic, bool gaussian, std::int32_t size, bool normalize_obs,
-                 bool normalize_value, std::optional<double> clip_param, double value_coef, double entropy_coef,
-                 double max_grad_norm, bool normalize_advantage, const OptimizerTuple& optimizer, std::int64_t rows,
-                 const std::optional<std::string>& level_name) {
-    const Head head{gaussian ? HeadKind::gaussian : HeadKind::categorical, size};
-    const Graph graph{encodings_of(encoding), layers_of(actor), layers_of(critic), head, normalize_obs, normalize_value};
-    const Loss loss{clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, optimizer_of(optimizer),
-                    normalize_advantage, clip_param.has_value()};
-    new (self) Update(graph, loss, rows, level_or_best(level_name));
-}
-
-void pack_rows(Update& self, const std::vector<Readable>& obs, const Readable& action, const Line<const float>& log_prob,
-               const Line<const float>& advantage, const Line<const float>& target, std::int64_t first,
-               std::int64_t count, const std::optional<Vector64>& obs_mean, const std::optional<Vector64>& obs_var,
-               double value_mean, double value_var) {
-    const Graph& graph = self.graph();
-    const auto field = [&](const auto& array, std::int64_t size, const char* name) {
-        const Field found = field_of(array, false, name);
-        require(found.lanes == self.rows() && found.size == size, std::string(name) + " does not have the rows' shape");
-        return found.at(0);
-    };
-    require(obs.size() == graph.encoding.size(), "there must be one observation array for each encoding");
-    std::vector<Rows> fields;
-    for (std::size_t i = 0; i < obs.size(); ++i)
-        fields.push_back(field(obs[i], graph.encoding[i].one_hot ? 1 : graph.encoding[i].size, "observation"));
-    require(dtype_of(action.dtype(), "action") == (graph.head.gaussian() ? Dtype::f32 : Dtype::i64), "action has the wrong dtype");
-    const std::size_t statistics = self.statistics();
-    require((obs_mean ? obs_mean->size() : 0) == statistics && (obs_var ? obs_var->size() : 0) == statistics,
-            "the observation statistics do not have one number for each feature");
-    require(first >= 0 && count >= 0 && first + count <= self.rows(), "rows that are not there cannot be packed");
-    self.pack({fields.data(), field(action, graph.head.gaussian() ? graph.head.size : 1, "action"),
-               field(log_prob, 1, "log_prob"), field(advantage, 1, "advantage"), field(target, 1, "target")},
-              {obs_mean ? obs_mean->data() : nullptr, obs_var ? obs_var->data() : nullptr, value_mean, value_var}, first, count);
-}
-
-// Parameters and the optimizer's moments: m before v.
-Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size, const Optimizer& optimizer) {
-    const bool has_m = optimizer.m_name() != nullptr, has_v = optimizer.v_name() != nullptr;
-    require(arrays.size() == 1 + static_cast<std::size_t>(has_m) + static_cast<std::size_t>(has_v),
-            "a network has parameters and its optimizer's moments");
-    for (const auto& array : arrays)
-        require(static_cast<std::int64_t>(array.size()) == size, "a vector does not have its network's length");
-    return {arrays[0].data(), has_m ? arrays[1].data() : nullptr, has_v ? arrays.back().data() : nullptr};
-}
-
-std::int64_t run_update(Update& self, const std::vector<Line<float>>& actor, const std::vector<Line<float>>& critic,
-                        const Plane<const std::int64_t>& indices, const Plane<const float>& weights, std::int64_t step,
-                        double lr, int threads) {
-    const Vectors actor_vectors = vectors_of(actor, self.actor_size(), self.loss().optimizer);
-    const Vectors critic_vectors = vectors_of(critic, self.critic_size(), self.loss().optimizer);
-    require(indices.shape(0) == weights.shape(0) && indices.shape(1) == weights.shape(1), "weights must have the indices' shape");
-    require(threads == 1 || threads == 2, "an update runs on one or two threads");
-    const Minibatches minibatches{indices.data(), weights.data(), static_cast<std::int64_t>(indices.shape(0)),
-                                  static_cast<std::int64_t>(indices.shape(1))};
-    const nb::gil_scoped_release released;
-    self.load(actor_vectors, critic_vectors);
-    const std::int64_t after = self.run(minibatches, step, lr, threads);
-    self.store(actor_vectors, critic_vectors);
-    return after;
-}
-
-nb::dict metrics_of(Update& self) {
-    const Metrics sums = self.take_metrics();
-    nb::dict means;
-    if (sums.count == 0) return means;
-    const auto mean = [&](const char* name, double total) { means[name] = total / static_cast<double>(sums.count); };
-    mean("policy_loss", sums.policy_loss);
-    mean("value_loss", sums.value_loss);
-    mean("entropy", sums.entropy);
-    mean("grad_norm", sums.grad_norm);
-    if (!self.loss().clipped) return means;
-    mean("approx_kl", sums.approx_kl);
-    mean("clip_fraction", sums.clip_fraction);
-    return means;
-}
-
 std::vector<std::string> level_names() {
     std::vector<std::string> names;
     for (const Level* known : levels()) names.emplace_back(known->name);
@@ -238,23 +167,17 @@ NB_MODULE(_native, module) {
              "value_mean"_a, "value_var"_a)
         .def("act", &act_once, "obs"_a, "first"_a.none(), "carry"_a, "next_carry"_a, "mask"_a.none(), "noise"_a,
              "explore"_a, "action"_a.none(), "log_prob"_a.none(), "value"_a.none(), "q"_a.none())
+        .def("judge", &judge_given, "obs"_a, "action"_a, "log_prob"_a, "value"_a)
         .def("bind", &bind, "obs"_a, "first"_a.none(), "carry"_a, "mask"_a.none(), "action"_a.none(),
              "log_prob"_a.none(), "value"_a.none(), "q"_a.none(), "environment"_a.none(), "lanes"_a.none(),
              "explore"_a.none(), "bounded"_a, "low"_a, "high"_a, "start"_a, "seed"_a);
     nb::class_<Bound>(module, "BoundPolicy")
         .def("act", &Bound::act, "t"_a, "step"_a)
         .def("value", &Bound::value, "t"_a);
-    nb::class_<Update>(module, "Update")
-        .def("__init__", &init_update, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,
-             "normalize_value"_a, "clip_param"_a.none(), "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a,
-             "normalize_advantage"_a, "optimizer"_a, "rows"_a, "level"_a = nb::none())
-        .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
-             "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
-        .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
-        .def("metrics", &metrics_of);
     bind_sequence(module);
     bind_rollout(module);
     bind_replay(module);
+    bind_update(module);
 }
 
 }  // namespace penstock::kernels

@@ -32,12 +32,6 @@ void place_finals(const Rollout& rollout, float* target) {
         throw std::invalid_argument(std::to_string(missing) + " truncated rows have no final value");
 }
 
-// Weights of a row's own error (rho) and of the later ones (c).
-struct Weights {
-    double rho;
-    double c;
-};
-
 template <typename WeightsOf>
 void backwards(const Rollout& rollout, double gamma, double gae_lambda, const WeightsOf& weights_of, float* advantage,
                float* target) {
@@ -57,9 +51,7 @@ void backwards(const Rollout& rollout, double gamma, double gae_lambda, const We
             double own = 0.0;
             if (rollout.valid[row]) {
                 const double delta = rollout.reward[row] + gamma * next_value - value;
-                const Weights weights = weights_of(row);
-                own = weights.rho * (delta + decay * correction);
-                correction = weights.rho * delta + decay * weights.c * correction;
+                own = trace_back(delta, weights_of(row), decay, correction);
             } else {
                 correction = 0.0;
             }
@@ -72,14 +64,14 @@ void backwards(const Rollout& rollout, double gamma, double gae_lambda, const We
 }  // namespace
 
 void gae(const Rollout& rollout, double gamma, double gae_lambda, float* advantage, float* target) {
-    backwards(rollout, gamma, gae_lambda, [](std::int64_t) { return Weights{1.0, 1.0}; }, advantage, target);
+    backwards(rollout, gamma, gae_lambda, [](std::int64_t) { return Importance{1.0, 1.0}; }, advantage, target);
 }
 
 void vtrace(const Rollout& rollout, const Correction& correction, double gamma, double gae_lambda, float* advantage,
             float* target) {
     const auto weights_of = [&](std::int64_t row) {
         const double ratio = std::exp(static_cast<double>(correction.log_ratio[row]));
-        return Weights{std::min(correction.rho_bar, ratio), std::min(correction.c_bar, ratio)};
+        return Importance{std::min(correction.rho_bar, ratio), std::min(correction.c_bar, ratio)};
     };
     backwards(rollout, gamma, gae_lambda, weights_of, advantage, target);
 }

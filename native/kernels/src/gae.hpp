@@ -25,6 +25,19 @@ struct Rollout {
 // Throws std::invalid_argument if a truncated row of a same-step source has no final value.
 void gae(const Rollout& rollout, double gamma, double gae_lambda, float* advantage, float* target);
 
+// How much a row's own error counts (rho), and how much the errors behind it (c).
+struct Importance {
+    double rho, c;
+};
+
+// One row of the way back through a lane, of an error delta. `correction` is by how much the target of the next row differs
+// from its value; afterwards it is that of this row. Returns the row's advantage.
+inline double trace_back(double delta, const Importance& weights, double decay, double& correction) {
+    const double advantage = weights.rho * (delta + decay * correction);
+    correction = weights.rho * delta + decay * weights.c * correction;
+    return advantage;
+}
+
 // How far the policy has moved since it acted, and how much of that counts.
 struct Correction {
     const float* log_ratio;  // [T, B]

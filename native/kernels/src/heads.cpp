@@ -63,14 +63,8 @@ void Policy::categorical(const float* logits, const Inputs& in, const Outputs& o
     const std::int32_t size = graph_.head.size;
     const std::ptrdiff_t stride = in.mask ? size : stride_;
     if (in.mask) logits = masked_logits(logits, in, first, rows);
-    float* shifted = scratch_.data();
-    for (std::int32_t r = 0; r < rows; ++r) {
-        const float* row_logits = logits + r * stride;
-        float top = row_logits[0];
-        for (std::int32_t k = 1; k < size; ++k) top = row_logits[k] > top ? row_logits[k] : top;
-        for (std::int32_t k = 0; k < size; ++k) shifted[r * size + k] = row_logits[k] - top;
-    }
-    if (out.log_prob) level_.elementwise(Elementwise::exp, shifted, static_cast<std::size_t>(rows * size));
+    const float* shifted = scratch_.data();
+    if (out.log_prob) exponentials(logits, stride, rows);
     for (std::int32_t r = 0; r < rows; ++r) {
         const std::int64_t row = first + r;
         const float* row_logits = logits + r * stride;
@@ -92,6 +86,50 @@ void Policy::categorical(const float* logits, const Inputs& in, const Outputs& o
             for (std::int32_t k = 0; k < size; ++k) total += shifted[r * size + k];
             out.log_prob.at<float>(row) = (row_logits[chosen] - top) - std::log(total);
         }
+    }
+}
+
+void Policy::exponentials(const float* logits, std::ptrdiff_t stride, std::int32_t rows) {
+    const std::int32_t size = graph_.head.size;
+    float* to = scratch_.data();
+    for (std::int32_t r = 0; r < rows; ++r) {
+        const float* row_logits = logits + r * stride;
+        float top = row_logits[0];
+        for (std::int32_t k = 1; k < size; ++k) top = row_logits[k] > top ? row_logits[k] : top;
+        for (std::int32_t k = 0; k < size; ++k) to[r * size + k] = row_logits[k] - top;
+    }
+    level_.elementwise(Elementwise::exp, to, static_cast<std::size_t>(rows * size));
+}
+
+void Policy::judge_gaussian(const float* mean, const Rows& action, const Rows& log_prob, std::int64_t first,
+                            std::int32_t rows) const {
+    for (std::int32_t r = 0; r < rows; ++r) {
+        const float* given = &action.at<float>(first + r);
+        float squares = 0.0F;
+        for (std::int32_t k = 0; k < graph_.head.size; ++k) {
+            const float z = (given[k] - mean[r * stride_ + k]) / std_[static_cast<std::size_t>(k)];
+            squares += z * z;
+        }
+        log_prob.at<float>(first + r) = log_prob_constant_ - 0.5F * squares;
+    }
+}
+
+void Policy::judge_categorical(const float* logits, const Rows& action, const Rows& log_prob, std::int64_t first,
+                               std::int32_t rows) {
+    const std::int32_t size = graph_.head.size;
+    exponentials(logits, stride_, rows);
+    const float* shifted = scratch_.data();
+    for (std::int32_t r = 0; r < rows; ++r) {
+        const float* row_logits = logits + r * stride_;
+        float top = row_logits[0], total = 0.0F;
+        for (std::int32_t k = 0; k < size; ++k) {
+            top = row_logits[k] > top ? row_logits[k] : top;
+            total += shifted[r * size + k];
+        }
+        // Rows without a transition may hold any numbers.
+        const std::int64_t given = action.at<std::int64_t>(first + r);
+        const std::int64_t chosen = given < 0 || given >= size ? 0 : given;
+        log_prob.at<float>(first + r) = (row_logits[chosen] - top) - std::log(total);
     }
 }
 

@@ -100,6 +100,21 @@ void Policy::values(const Inputs& in, Rows value, std::int64_t n) {
     }
 }
 
+void Policy::judge(const Rows* obs, const Rows& action, const Rows& log_prob, const Rows& value, std::int64_t n) {
+    const Carry nothing{};
+    for (std::int64_t first = 0; first < n; first += kRowsAtOnce) {
+        const auto rows = static_cast<std::int32_t>(std::min<std::int64_t>(kRowsAtOnce, n - first));
+        encode(obs, first, rows);
+        if (critic_) write_values(value, first, rows, run_critic(nothing, first, rows));
+        const float* outputs = run(actor_, nothing, first, rows);
+        if (!critic_) write_values(value, first, rows, outputs + graph_.head.outputs());
+        if (graph_.head.gaussian())
+            judge_gaussian(outputs, action, log_prob, first, rows);
+        else
+            judge_categorical(outputs, action, log_prob, first, rows);
+    }
+}
+
 void Policy::act(const Inputs& in, const Outputs& out, std::int64_t n) {
     const bool runs_critic = critic_ && (out.value || (in.carry.after != nullptr && critic_->arrays() > 0));
     for (std::int64_t first = 0; first < n; first += kRowsAtOnce) {

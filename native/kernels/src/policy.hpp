@@ -99,6 +99,8 @@ public:
     void act(const Inputs& in, const Outputs& out, std::int64_t n);
     // The values alone, of observations and carry; writes no carry.
     void values(const Inputs& in, Rows value, std::int64_t n);
+    // The log-probabilities of given actions, and the values. Only for heads that give both, without a carry and a mask.
+    void judge(const Rows* obs, const Rows& action, const Rows& log_prob, const Rows& value, std::int64_t n);
     // How many numbers of a lane each array of the carry holds.
     const std::vector<std::int32_t>& carried() const { return carried_; }
 
@@ -109,6 +111,10 @@ private:
     void write_values(const Rows& value, std::int64_t first, std::int32_t rows, const float* from) const;
     void gaussian(const float* mean, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows) const;
     void categorical(const float* logits, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);
+    void judge_gaussian(const float* mean, const Rows& action, const Rows& log_prob, std::int64_t first, std::int32_t rows) const;
+    void judge_categorical(const float* logits, const Rows& action, const Rows& log_prob, std::int64_t first, std::int32_t rows);
+    // Writes exp(logit - largest logit) of each row to scratch_ [rows, size].
+    void exponentials(const float* logits, std::ptrdiff_t stride, std::int32_t rows);
     void squashed_gaussian(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);
     void deterministic(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);
     void epsilon_greedy(const float* outputs, const Inputs& in, const Outputs& out, std::int64_t first, std::int32_t rows);

@@ -14,16 +14,40 @@ PolicyLoss::PolicyLoss(const Head& head, const Loss& loss, const Records::Column
       slope_(kRowsAtOnce), inverse_std_(static_cast<std::size_t>(head.size)),
       spread_gradient_(static_cast<std::size_t>(head.size)) {}
 
+void PolicyLoss::load(const float* free) {
+    if (!head_.gaussian()) return;
+    spread_ = 0.0;
+    for (std::size_t k = 0; k < inverse_std_.size(); ++k) {
+        const double log_std = free[k];
+        inverse_std_[k] = static_cast<float>(std::exp(-log_std));
+        spread_ += log_std;
+    }
+    log_prob_constant_ = static_cast<float>(spread_ + 0.5 * head_.size * std::log(2.0 * std::numbers::pi));
+}
+
 void PolicyLoss::begin(const Sample& rows, const float* free) {
     normalise(rows);
-    if (head_.gaussian()) begin_spread(free);
+    load(free);
+    if (!head_.gaussian()) return;
+    std::fill(spread_gradient_.begin(), spread_gradient_.end(), 0.0);
+    metrics_.entropy += spread_ + 0.5 * head_.size * (1.0 + std::log(2.0 * std::numbers::pi));
+}
+
+const float* PolicyLoss::log_ratios(const Sample& rows, const Chunk& chunk, const float* outputs, float* scratch) {
+    if (head_.gaussian())
+        gaussian_ratios(rows, chunk, outputs);
+    else
+        categorical_ratios(rows, chunk, outputs, scratch);
+    return log_ratio_.data();
 }
 
 void PolicyLoss::gradient(const Sample& rows, const Chunk& chunk, const float* outputs, float* d) {
+    log_ratios(rows, chunk, outputs, d);
+    slopes(rows, chunk);
     if (head_.gaussian())
-        gaussian(rows, chunk, outputs, d);
+        gaussian(chunk, d);
     else
-        categorical(rows, chunk, outputs, d);
+        categorical(rows, chunk, d);
 }
 
 void PolicyLoss::free_gradient(float* free) const {
@@ -46,19 +70,6 @@ void PolicyLoss::normalise(const Sample& rows) {
     }
     const double scale = 1.0 / (std::sqrt(variance) + 1e-8);
     for (float& advantage : advantages_) advantage = static_cast<float>((advantage - mean) * scale);
-}
-
-void PolicyLoss::begin_spread(const float* free) {
-    double spread = 0.0;
-    for (std::size_t k = 0; k < inverse_std_.size(); ++k) {
-        const double log_std = free[k];
-        inverse_std_[k] = static_cast<float>(std::exp(-log_std));
-        spread += log_std;
-        spread_gradient_[k] = 0.0;
-    }
-    const double size = head_.size;
-    log_prob_constant_ = static_cast<float>(spread + 0.5 * size * std::log(2.0 * std::numbers::pi));
-    metrics_.entropy += spread + 0.5 * size * (1.0 + std::log(2.0 * std::numbers::pi));
 }
 
 void PolicyLoss::slopes(const Sample& rows, const Chunk& chunk) {
@@ -101,12 +112,11 @@ void PolicyLoss::surrogate(const Sample& rows, const Chunk& chunk) {
     metrics_.clip_fraction += clip_fraction;
 }
 
-void PolicyLoss::gaussian(const Sample& rows, const Chunk& chunk, const float* mean, float* d) {
+void PolicyLoss::gaussian_ratios(const Sample& rows, const Chunk& chunk, const float* mean) {
     const auto size = static_cast<std::size_t>(head_.size);
     const auto stride = static_cast<std::size_t>(stride_);
-    const auto count = static_cast<std::size_t>(chunk.rows);
     float* standard = standard_.data();
-    for (std::size_t r = 0; r < count; ++r) {
+    for (std::size_t r = 0; r < static_cast<std::size_t>(chunk.rows); ++r) {
         const float* record = rows.records[chunk.first + r];
         float squares = 0.0F;
         for (std::size_t k = 0; k < size; ++k) {
@@ -116,8 +126,13 @@ void PolicyLoss::gaussian(const Sample& rows, const Chunk& chunk, const float* m
         }
         log_ratio_.data()[r] = -0.5F * squares - log_prob_constant_ - record[columns_.log_prob];
     }
-    slopes(rows, chunk);
-    for (std::size_t r = 0; r < count; ++r) {
+}
+
+void PolicyLoss::gaussian(const Chunk& chunk, float* d) {
+    const auto size = static_cast<std::size_t>(head_.size);
+    const auto stride = static_cast<std::size_t>(stride_);
+    const float* standard = standard_.data();
+    for (std::size_t r = 0; r < static_cast<std::size_t>(chunk.rows); ++r) {
         const float slope = slope_.data()[r];
         for (std::size_t k = 0; k < size; ++k) {
             const float z = standard[r * size + k];
@@ -127,15 +142,15 @@ void PolicyLoss::gaussian(const Sample& rows, const Chunk& chunk, const float* m
     }
 }
 
-void PolicyLoss::categorical(const Sample& rows, const Chunk& chunk, const float* logits, float* d) {
+void PolicyLoss::categorical_ratios(const Sample& rows, const Chunk& chunk, const float* logits, float* log_probabilities) {
     const auto size = static_cast<std::size_t>(head_.size);
     const auto stride = static_cast<std::size_t>(stride_);
     const auto count = static_cast<std::size_t>(chunk.rows);
-    // `d` holds log-probabilities at first, and the gradient at the end.
     float* probability = standard_.data();
     for (std::size_t r = 0; r < count; ++r) {
         const float top = *std::max_element(logits + r * stride, logits + r * stride + size);
-        for (std::size_t k = 0; k < size; ++k) d[r * stride + k] = probability[r * size + k] = logits[r * stride + k] - top;
+        for (std::size_t k = 0; k < size; ++k)
+            log_probabilities[r * stride + k] = probability[r * size + k] = logits[r * stride + k] - top;
     }
     level_.elementwise(Elementwise::exp, probability, count * size);
     for (std::size_t r = 0; r < count; ++r) {
@@ -144,14 +159,20 @@ void PolicyLoss::categorical(const Sample& rows, const Chunk& chunk, const float
         for (std::size_t k = 0; k < size; ++k) total += probability[r * size + k];
         const float log_total = std::log(total);
         for (std::size_t k = 0; k < size; ++k) {
-            d[r * stride + k] -= log_total;
+            log_probabilities[r * stride + k] -= log_total;
             probability[r * size + k] /= total;
         }
         const auto action = static_cast<std::size_t>(record[columns_.action]);
-        log_ratio_.data()[r] = d[r * stride + action] - record[columns_.log_prob];
+        log_ratio_.data()[r] = log_probabilities[r * stride + action] - record[columns_.log_prob];
     }
-    slopes(rows, chunk);
-    for (std::size_t r = 0; r < count; ++r) {
+}
+
+// `d` holds log-probabilities at first, and the gradient at the end.
+void PolicyLoss::categorical(const Sample& rows, const Chunk& chunk, float* d) {
+    const auto size = static_cast<std::size_t>(head_.size);
+    const auto stride = static_cast<std::size_t>(stride_);
+    const float* probability = standard_.data();
+    for (std::size_t r = 0; r < static_cast<std::size_t>(chunk.rows); ++r) {
         const float share = rows.shares[chunk.first + r];
         float entropy = 0.0F;
         for (std::size_t k = 0; k < size; ++k) entropy -= probability[r * size + k] * d[r * stride + k];

@@ -20,12 +20,13 @@ struct Loss {
     double max_grad_norm;
     Optimizer optimizer;
     bool normalize_advantage;
-    bool clipped = true;  // false: the plain policy gradient, without a ratio
+    bool clipped = true;  // false: the plain policy gradient; the records' log-probabilities must be 0
 };
 
 // Sums over minibatches.
 struct Metrics {
-    double policy_loss = 0.0, value_loss = 0.0, entropy = 0.0, approx_kl = 0.0, clip_fraction = 0.0, grad_norm = 0.0;
+    double policy_loss = 0.0, value_loss = 0.0, entropy = 0.0, approx_kl = 0.0, clip_fraction = 0.0, grad_norm = 0.0,
+           rho = 0.0;
     std::int64_t count = 0;
 };
 
@@ -35,7 +36,12 @@ public:
     PolicyLoss(const Head& head, const Loss& loss, const Records::Columns& columns, std::ptrdiff_t stride,
                const Level& level, Metrics& metrics);
 
-    // Begins a minibatch. `free`: the numbers behind the actor's layers (a Gaussian head's log_std).
+    // Takes the numbers behind the actor's layers (a Gaussian head's log_std). Call it before `log_ratios`.
+    void load(const float* free);
+    // The current policy's log-probability of each action of a chunk, less the one in its record. Overwrites `scratch`;
+    // it and the outputs are [rows, stride]. Valid until the next call.
+    const float* log_ratios(const Sample& rows, const Chunk& chunk, const float* outputs, float* scratch);
+    // Begins a minibatch with these free numbers.
     void begin(const Sample& rows, const float* free);
     // Computes the gradient `d` of the actor's outputs of a chunk. `d` is zero at first; both are [rows, stride].
     void gradient(const Sample& rows, const Chunk& chunk, const float* outputs, float* d);
@@ -45,13 +51,14 @@ public:
 private:
     // Shifts and scales the advantages of the whole minibatch by their weighted mean and deviation.
     void normalise(const Sample& rows);
-    void begin_spread(const float* free);
     // Computes slope_ from log_ratio_: the gradient of the policy's loss with respect to each row's log-probability.
     void slopes(const Sample& rows, const Chunk& chunk);
     void surrogate(const Sample& rows, const Chunk& chunk);
     void plain(const Sample& rows, const Chunk& chunk);
-    void gaussian(const Sample& rows, const Chunk& chunk, const float* mean, float* d);
-    void categorical(const Sample& rows, const Chunk& chunk, const float* logits, float* d);
+    void gaussian_ratios(const Sample& rows, const Chunk& chunk, const float* mean);
+    void categorical_ratios(const Sample& rows, const Chunk& chunk, const float* logits, float* log_probabilities);
+    void gaussian(const Chunk& chunk, float* d);
+    void categorical(const Sample& rows, const Chunk& chunk, float* d);
 
     Head head_;
     Loss loss_;
@@ -63,6 +70,7 @@ private:
     Floats standard_, log_ratio_, ratio_, slope_;  // one chunk
     std::vector<float> inverse_std_;
     std::vector<double> spread_gradient_;
+    double spread_ = 0.0;  // sum of log_std
     float log_prob_constant_ = 0.0F;
 };
 

@@ -25,11 +25,11 @@ Records::Records(const Graph& graph, std::int64_t rows)
     : graph_(graph), encoder_(graph.encoding, graph.normalize_obs), columns_(columns_of(graph)), rows_(rows),
       records_(static_cast<std::size_t>(rows * columns_.size)) {}
 
-void Records::pack(const Fields& fields, const Statistics& statistics, bool with_ratio, std::int64_t first, std::int64_t count) {
+void Records::pack(const Fields& fields, const Statistics& statistics, std::int64_t first, std::int64_t count) {
     encoder_.load(statistics.obs_mean, statistics.obs_var);
     const double scale = 1.0 / std::sqrt(statistics.value_var + 1e-8);
     for (std::int64_t row = first; row < first + count; ++row) {
-        float* record = records_.data() + row * columns_.size;
+        float* record = this->row(row);
         encoder_.encode(fields.obs, row, record);
         if (graph_.head.gaussian())
             read_floats(fields.action.row(row), Dtype::f32, graph_.head.size, record + columns_.action);
@@ -37,10 +37,9 @@ void Records::pack(const Fields& fields, const Statistics& statistics, bool with
             // Rows without a transition may hold any numbers; no minibatch contains them.
             record[columns_.action] = static_cast<float>(
                 std::clamp<std::int64_t>(fields.action.at<std::int64_t>(row), 0, graph_.head.size - 1));
-        // Without a ratio only the current policy's log-probability counts.
-        record[columns_.log_prob] = with_ratio ? fields.log_prob.at<float>(row) : 0.0F;
-        record[columns_.advantage] = fields.advantage.at<float>(row);
-        const float target = fields.target.at<float>(row);
+        record[columns_.log_prob] = fields.log_prob ? fields.log_prob.at<float>(row) : 0.0F;
+        record[columns_.advantage] = fields.advantage ? fields.advantage.at<float>(row) : 0.0F;
+        const float target = fields.target ? fields.target.at<float>(row) : 0.0F;
         record[columns_.target] = graph_.normalize_value ? static_cast<float>((target - statistics.value_mean) * scale) : target;
     }
 }
@@ -53,7 +52,7 @@ bool Records::collect(const Minibatches& minibatches, std::int64_t number, Sampl
     double total = 0.0;
     for (std::int64_t i = 0; i < minibatches.size; ++i) {
         if (weights[i] == 0.0F) continue;
-        rows.records.push_back(records_.data() + indices[i] * columns_.size);
+        rows.records.push_back(row(indices[i]));
         rows.shares.push_back(weights[i]);
         total += static_cast<double>(weights[i]);
     }

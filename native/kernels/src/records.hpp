@@ -2,6 +2,7 @@
 // side. So a minibatch is one gather. Knows no loss and no network.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,7 +19,7 @@ struct Minibatches {
     std::int64_t count, size;
 };
 
-// The rows of a batch by flat index. Each field is one array over all rows.
+// The rows of a batch by flat index. Each field is one array over all rows. A number without an array is 0 in all records.
 struct Fields {
     const Rows* obs;
     Rows action, log_prob, advantage, target;
@@ -36,6 +37,14 @@ struct Chunk {
     std::int32_t rows;
 };
 
+// Calls body(chunk) for all rows of a sample, in order.
+template <typename Body>
+void each_chunk(const Sample& rows, Body&& body) {
+    const std::size_t count = rows.records.size();
+    for (std::size_t first = 0; first < count; first += kRowsAtOnce)
+        body(Chunk{first, static_cast<std::int32_t>(std::min<std::size_t>(kRowsAtOnce, count - first))});
+}
+
 class Records {
 public:
     // The columns behind the encoded features in a record.
@@ -49,9 +58,10 @@ public:
     std::size_t statistics() const { return encoder_.statistics(); }
     const Columns& columns() const { return columns_; }
 
-    // Makes records of rows first, ..., first + count - 1. `with_ratio`: keeps the log-probability of the policy that
-    // acted. Otherwise it is 0, and only the current policy's log-probability counts.
-    void pack(const Fields& fields, const Statistics& statistics, bool with_ratio, std::int64_t first, std::int64_t count);
+    // Makes records of rows first, ..., first + count - 1.
+    void pack(const Fields& fields, const Statistics& statistics, std::int64_t first, std::int64_t count);
+    float* row(std::int64_t index) { return records_.data() + index * columns_.size; }
+    const float* row(std::int64_t index) const { return records_.data() + index * columns_.size; }
     // Collects the rows of one minibatch. False if none of them counts.
     bool collect(const Minibatches& minibatches, std::int64_t number, Sample& rows) const;
     // Copies the features of a chunk into `to`, `stride` floats a row.

@@ -13,14 +13,6 @@ std::size_t chunk_floats(std::int32_t columns) {
     return static_cast<std::size_t>(kRowsAtOnce) * static_cast<std::size_t>(columns);
 }
 
-// Calls body(chunk) for all rows of a sample, in order.
-template <typename Body>
-void each_chunk(const Sample& rows, Body&& body) {
-    const std::size_t count = rows.records.size();
-    for (std::size_t first = 0; first < count; first += kRowsAtOnce)
-        body(Chunk{first, static_cast<std::int32_t>(std::min<std::size_t>(kRowsAtOnce, count - first))});
-}
-
 }  // namespace
 
 Update::Update(const Graph& graph, const Loss& loss, std::int64_t rows, const Level& level)
@@ -30,7 +22,7 @@ Update::Update(const Graph& graph, const Loss& loss, std::int64_t rows, const Le
       actor_features_(chunk_floats(actor_.input_stride())), critic_features_(chunk_floats(critic_.input_stride())) {}
 
 void Update::pack(const Fields& fields, const Statistics& statistics, std::int64_t first, std::int64_t count) {
-    records_.pack(fields, statistics, loss_.clipped, first, count);
+    records_.pack(fields, statistics, first, count);
 }
 
 void Update::load(const Vectors& actor, const Vectors& critic) {
@@ -122,7 +114,8 @@ std::int64_t Update::run_side(const Minibatches& minibatches, std::int64_t step,
 
 std::int64_t Update::run(const Minibatches& minibatches, std::int64_t step, double lr, int threads) {
     for (std::int64_t i = 0; i < minibatches.count * minibatches.size; ++i)
-        if (minibatches.weights[i] != 0.0F && (minibatches.indices[i] < 0 || minibatches.indices[i] >= records_.rows()))
+        if (minibatches.weights[i] != 0.0F &&
+            (minibatches.indices[i] < 0 || minibatches.indices[i] >= records_.rows() - behind()))
             throw std::out_of_range("a minibatch names a row that is not there");
     if (threads == 1) return run_both(minibatches, step, lr);
     Meeting meeting;

@@ -22,6 +22,7 @@ struct Vectors {
 class Update {
 public:
     Update(const Graph& graph, const Loss& loss, std::int64_t rows, const Level& level);
+    virtual ~Update() = default;
     Update(const Update&) = delete;
     Update& operator=(const Update&) = delete;
 
@@ -40,12 +41,17 @@ public:
     std::int64_t run(const Minibatches& minibatches, std::int64_t step, double lr, int threads);
     Metrics take_metrics();
 
-private:
+protected:
+    // How many rows behind the one that a minibatch names the last one lies that belongs to it.
+    virtual std::int64_t behind() const { return 0; }
+    // All minibatches on one thread; and one side of them, 0 the actor's or 1 the critic's, while another thread has the
+    // other. Both return Adam's count after the last one.
+    virtual std::int64_t run_both(const Minibatches& minibatches, std::int64_t step, double lr);
+    virtual std::int64_t run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side, Meeting& meeting);
+    // Each returns the sum of the gradient's squares.
     double actor_gradient(const Sample& rows);
     double critic_gradient(const Sample& rows);
     void finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic);
-    std::int64_t run_both(const Minibatches& minibatches, std::int64_t step, double lr);
-    std::int64_t run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side, Meeting& meeting);
 
     Graph graph_;
     Loss loss_;

@@ -20,6 +20,7 @@ extern const Level wide;
 }
 
 void update_is_the_same_on_two_threads(const penstock::kernels::Level& level);
+void corrected_update_is_the_same_on_two_threads(const penstock::kernels::Level& level);
 void replay_update_is_the_same_on_two_threads(const penstock::kernels::Level& level);
 void a_rollout_keeps_what_ends_in_it();
 void cells_agree(const penstock::kernels::Level& level, const penstock::kernels::LayerShape& shape, std::int32_t rows);
@@ -186,6 +187,7 @@ int main() {
         }
         noise_is_the_same_everywhere(*level);
         update_is_the_same_on_two_threads(*level);
+        corrected_update_is_the_same_on_two_threads(*level);
         replay_update_is_the_same_on_two_threads(*level);
     }
     the_clock_task_has_no_advantage();

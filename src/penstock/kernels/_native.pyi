@@ -121,6 +121,7 @@ class Policy:
         value: Array | None,
         q: Array | None,
     ) -> None: ...
+    def judge(self, obs: Sequence[Array], action: Array, log_prob: Array, value: Array) -> None: ...
     def bind(
         self,
         obs: Sequence[Array],
@@ -141,7 +142,20 @@ class Policy:
         seed: int,
     ) -> BoundPolicy: ...
 
-class Update:
+class _Runs:
+    def run(
+        self,
+        actor: Sequence[Array],
+        critic: Sequence[Array],
+        indices: Array,
+        weights: Array,
+        step: int,
+        lr: float,
+        threads: int,
+    ) -> int: ...
+    def metrics(self) -> dict[str, float]: ...
+
+class Update(_Runs):
     def __init__(
         self,
         encoding: Sequence[tuple[bool, int, int]],
@@ -174,17 +188,44 @@ class Update:
         value_mean: float,
         value_var: float,
     ) -> None: ...
-    def run(
+
+class CorrectedUpdate(_Runs):
+    def __init__(
         self,
-        actor: Sequence[Array],
-        critic: Sequence[Array],
-        indices: Array,
-        weights: Array,
-        step: int,
-        lr: float,
-        threads: int,
-    ) -> int: ...
-    def metrics(self) -> dict[str, float]: ...
+        encoding: Sequence[tuple[bool, int, int]],
+        actor: Sequence[tuple[str, int, int, str]],
+        critic: Sequence[tuple[str, int, int, str]],
+        gaussian: bool,
+        size: int,
+        normalize_obs: bool,
+        normalize_value: bool,
+        clip_param: float | None,
+        value_coef: float,
+        entropy_coef: float,
+        max_grad_norm: float,
+        normalize_advantage: bool,
+        optimizer: tuple[str, float, float, float],
+        lanes: tuple[int, int, float, float, float, float, float],
+        rows: int,
+        level: str | None = None,
+    ) -> None: ...
+    def pack(
+        self,
+        obs: Sequence[Array],
+        action: Array,
+        log_prob: Array,
+        reward: Array,
+        terminated: Array,
+        truncated: Array,
+        valid: Array,
+        bootstrap: Array,
+        first: int,
+        count: int,
+        obs_mean: Array | None,
+        obs_var: Array | None,
+        value_mean: float,
+        value_var: float,
+    ) -> None: ...
 
 class RolloutWriter:
     def __init__(

@@ -136,6 +136,19 @@ class PolicyKernel:
             out.get("q"),
         )
 
+    def judge(self, rows: Mapping[str, Array], log_prob: Array, value: Array) -> None:
+        """Write what the policy thinks of n rows with given actions.
+
+        Args:
+            rows: the observation fields ``[n, ...]`` as in `act`, and ``action``: float32 ``[n, k]``, or int64 ``[n]``.
+            log_prob: float32 ``[n]``, written: of the action. It means nothing for an action that there is not.
+            value: float32 ``[n]``, written: of the observation.
+
+        Raises:
+            ValueError: arrays that do not fit; or the policy gives no value, or has a memory or a mask.
+        """
+        self._policy.judge([rows[field] for field in self._layout.fields], rows["action"], log_prob, value)
+
     def bind(
         self,
         given: Mapping[str, Array],

@@ -1,25 +1,26 @@
-"""The native minibatch update of an actor-critic: losses, gradients, clip, optimizer and metrics of many minibatches.
+"""The native minibatch updates of an actor-critic: losses, gradients, clip, optimizer and metrics of many minibatches.
 
-Computes no targets, owns no schedule and generates no permutation. Sources:
+One is given advantages and targets. The other takes whole lanes, and computes both by V-trace. Owns no schedule and
+generates no permutation. Sources:
 
 - Loss: PPO with the clipped surrogate (Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equations 7 and 9), or
   the plain policy gradient.
 - Optimizers: `penstock.ops.optimizers`.
+- V-trace: Espeholt et al. 2018, https://arxiv.org/abs/1802.01561, equations 1 and 4 and remark 2.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.kernels import _native
 from penstock.kernels.optimizer import MIN_EPSILON, Optimizer
 from penstock.kernels.policy import PolicyLayout
 from penstock.types import Array
 
-__all__ = ["ActorCriticLoss", "ActorCriticUpdate"]
+__all__ = ["ActorCriticLoss", "ActorCriticUpdate", "CorrectedUpdate", "LaneCorrection"]
 
 
-@dataclass(frozen=True)
-class ActorCriticLoss:
+class ActorCriticLoss(NamedTuple):
     """The loss, the clip of its gradient, and the optimizer.
 
     ``-E[min(r A, clip(r, 1 - clip_param, 1 + clip_param) A)] + value_coef E[(V - target)^2] - entropy_coef E[S]``
@@ -36,23 +37,27 @@ class ActorCriticLoss:
     optimizer: Optimizer
 
 
-class ActorCriticUpdate:
-    """Trains one policy on the rows of a batch. Not for several threads at once.
+class LaneCorrection(NamedTuple):
+    """How the lanes of a minibatch lie, and how V-trace weighs their rows: see `penstock.ops.vtrace`."""
 
-    Results are bit-identical for one and two threads, and for any split of the minibatches over calls. Bits are
-    promised for each instruction-set level.
+    steps: int
+    """Rows of a lane that are learned from; one more follows."""
+    stride: int
+    """From a row of a lane to its next one."""
+    gamma: float
+    gae_lambda: float
+    rho_bar: float
+    c_bar: float
+    reward_limit: float
+    """Rewards are cut to it on both sides."""
 
-    Args:
-        layout: layout of a policy whose critic is a network of its own.
-        loss: the loss and the optimizer's numbers.
-        rows: number of flat rows in a batch.
-        level: instruction-set level; ``None``: the fastest of this processor.
 
-    Raises:
-        ValueError: the policy has no critic network, or the optimizer's epsilon is too small.
-    """
+class _StreamUpdate:
+    """Many minibatches in one call. Subclasses pack the rows."""
 
-    def __init__(self, layout: PolicyLayout, loss: ActorCriticLoss, rows: int, level: str | None = None) -> None:
+    _update: _native.Update | _native.CorrectedUpdate
+
+    def __init__(self, layout: PolicyLayout, loss: ActorCriticLoss) -> None:
         if layout.critic is None:
             raise ValueError("the native update trains a policy whose critic is a network of its own")
         self._layout = layout
@@ -60,7 +65,7 @@ class ActorCriticUpdate:
         if not loss.optimizer.safe:
             raise ValueError(f"the optimizer's epsilon is {loss.optimizer.epsilon}; it must be at least {MIN_EPSILON}")
         self._optimizer = loss.optimizer
-        self._update = _native.Update(
+        self._graph = (
             layout.encoding,
             layout.actor.layers,
             layout.critic.layers,
@@ -68,38 +73,6 @@ class ActorCriticUpdate:
             layout.outputs,
             layout.normalize_obs,
             layout.normalize_value,
-            loss.clip_param,
-            loss.value_coef,
-            loss.entropy_coef,
-            loss.max_grad_norm,
-            loss.normalize_advantage,
-            loss.optimizer,
-            rows,
-            level,
-        )
-
-    def pack(self, state: Mapping[str, Array], rows: Mapping[str, Array], first: int, count: int) -> None:
-        """Copy rows ``first .. first + count - 1`` into records, one for each row. Minibatches are gathered from them.
-
-        Args:
-            state: holds the running statistics if the policy normalises.
-            rows: observation fields, ``action``, ``log_prob``, ``advantage`` and ``target``: ``[rows, ...]``.
-            first: first flat row.
-            count: number of rows. Rows that are not valid may hold anything.
-        """
-        layout = self._layout
-        self._update.pack(
-            [rows[field] for field in self._layout.fields],
-            rows["action"],
-            rows["log_prob"],
-            rows["advantage"],
-            rows["target"],
-            first,
-            count,
-            state["obs_mean"] if layout.normalize_obs else None,
-            state["obs_var"] if layout.normalize_obs else None,
-            float(state["value_mean"]) if layout.normalize_value else 0.0,
-            float(state["value_var"]) if layout.normalize_value else 1.0,
         )
 
     def run(self, state: Mapping[str, Array], indices: Array, weights: Array, lr: float, threads: int = 1) -> None:
@@ -108,7 +81,7 @@ class ActorCriticUpdate:
         Args:
             state: the networks' flat vectors and the optimizer's arrays: ``<moment>.<network>``, and ``adam_step`` if
                 it counts its steps.
-            indices: ``[n, m]`` int64, packed flat rows.
+            indices: ``[n, m]`` int64, packed flat rows; for lanes, row 0 of each.
             weights: ``[n, m]`` float32; 0 is padding. A minibatch of only padding changes nothing.
             lr: step size.
             threads: 1, or 2 to run actor and critic side by side.
@@ -135,3 +108,106 @@ class ActorCriticUpdate:
 
     def _vectors(self, state: Mapping[str, Array], network: str) -> list[Array]:
         return [state[network], *(state[f"{moment}.{network}"] for moment in self._optimizer.moments)]
+
+    def _statistics(self, state: Mapping[str, Array]) -> tuple[Array | None, Array | None, float, float]:
+        layout = self._layout
+        return (
+            state["obs_mean"] if layout.normalize_obs else None,
+            state["obs_var"] if layout.normalize_obs else None,
+            float(state["value_mean"]) if layout.normalize_value else 0.0,
+            float(state["value_var"]) if layout.normalize_value else 1.0,
+        )
+
+
+class ActorCriticUpdate(_StreamUpdate):
+    """Trains one policy on the rows of a batch. Not for several threads at once.
+
+    Results are bit-identical for one and two threads, and for any split of the minibatches over calls. Bits are
+    promised for each instruction-set level.
+
+    Args:
+        layout: layout of a policy whose critic is a network of its own.
+        loss: the loss and the optimizer's numbers.
+        rows: number of flat rows in a batch.
+        level: instruction-set level; ``None``: the fastest of this processor.
+
+    Raises:
+        ValueError: the policy has no critic network, or the optimizer's epsilon is too small.
+    """
+
+    def __init__(self, layout: PolicyLayout, loss: ActorCriticLoss, rows: int, level: str | None = None) -> None:
+        super().__init__(layout, loss)
+        self._update: _native.Update = _native.Update(*self._graph, *loss, rows, level)
+
+    def pack(self, state: Mapping[str, Array], rows: Mapping[str, Array], first: int, count: int) -> None:
+        """Copy rows ``first .. first + count - 1`` into records, one for each row. Minibatches are gathered from them.
+
+        Args:
+            state: holds the running statistics if the policy normalises.
+            rows: observation fields, ``action``, ``log_prob``, ``advantage`` and ``target``: ``[rows, ...]``.
+            first: first flat row.
+            count: number of rows. Rows that are not valid may hold anything.
+        """
+        self._update.pack(
+            [rows[field] for field in self._layout.fields],
+            rows["action"],
+            rows["log_prob"],
+            rows["advantage"],
+            rows["target"],
+            first,
+            count,
+            *self._statistics(state),
+        )
+
+
+class CorrectedUpdate(_StreamUpdate):
+    """Trains one policy on whole lanes that older policies collected. Not for several threads at once.
+
+    Before each gradient step one pass of the networks gives the importance weights and the values of the minibatch, and
+    V-trace its advantages and targets. Results are as bit-identical as those of `ActorCriticUpdate`.
+
+    Args:
+        layout: layout of a policy whose critic is a network of its own.
+        loss: the plain policy gradient, with advantages that are not normalised; and the optimizer's numbers.
+        lanes: how the lanes lie, and V-trace's numbers.
+        rows: number of flat rows in a batch.
+        level: instruction-set level; ``None``: the fastest of this processor.
+
+    Raises:
+        ValueError: the policy has no critic network, another loss, or the optimizer's epsilon is too small.
+    """
+
+    def __init__(
+        self,
+        layout: PolicyLayout,
+        loss: ActorCriticLoss,
+        lanes: LaneCorrection,
+        rows: int,
+        level: str | None = None,
+    ) -> None:
+        super().__init__(layout, loss)
+        self._update: _native.CorrectedUpdate = _native.CorrectedUpdate(*self._graph, *loss, lanes, rows, level)
+
+    def pack(self, state: Mapping[str, Array], rows: Mapping[str, Array], first: int, count: int) -> None:
+        """Copy rows ``first .. first + count - 1``, among them the one behind each lane.
+
+        Args:
+            state: holds the running statistics if the policy normalises.
+            rows: observation fields, ``action``, ``log_prob``, ``reward``, ``terminated``, ``truncated``, ``valid`` and
+                ``bootstrap``: ``[rows, ...]``.
+            first: first flat row.
+            count: number of rows. Of a row that is not valid, only the observation counts.
+        """
+        self._update.pack(
+            [rows[field] for field in self._layout.fields],
+            rows["action"],
+            rows["log_prob"],
+            rows["reward"],
+            rows["terminated"],
+            rows["truncated"],
+            rows["valid"],
+            rows["bootstrap"],
+            first,
+            count,
+            *self._statistics(state),
+        )

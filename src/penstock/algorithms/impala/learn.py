@@ -18,12 +18,12 @@ Deviations:
 Functions here know no process, environment, loop or device.
 """
 
-from collections.abc import Mapping
 from functools import partial
 
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.impala.rollouts import targets
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state
 from penstock.algorithms.ppo.learn import Loss, act, learning_rate, update
 from penstock.algorithms.ppo.rollouts import statistics
@@ -32,11 +32,10 @@ from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, denormalised_value, normalised_target
 from penstock.ops.losses import share_of, squared_error
 from penstock.ops.optimizers import global_norm
-from penstock.ops.returns import advantages
 from penstock.ops.vtrace import Steps, VTrace, vtrace
-from penstock.types import Array, Arrays, NoiseSpec, Spaces
+from penstock.types import NoiseSpec, Spaces
 
-__all__ = ["build", "gradients", "loss", "targets"]
+__all__ = ["build", "gradients", "loss"]
 
 
 def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
@@ -53,26 +52,6 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
         statistics=partial(statistics, policy.graph),
         phases=(Phase("actor_critic", partial(gradients, policy, config), step, noise=noise),),
     )
-
-
-def targets(config: IMPALAConfig, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
-    """``bootstrap`` ``[T, B]``: the value behind each row, as the policy that acted judged it.
-
-    A truncated row's is that of its episode's last observation. If values are normalised, also ``target`` ``[T, B]``:
-    the plain returns, whose moments they are normalised by.
-    """
-    del state
-    bootstrap = rollout["value"][1:].copy()
-    # Sources that reset in the same step list truncated rows in the side area. Others have the last observation in the
-    # next row.
-    count = int(rollout["final_count"])
-    bootstrap[rollout["final_t"][:count], rollout["final_lane"][:count]] = rollout["final_value"][:count]
-    if not config.normalize_value:
-        return {"bootstrap": bootstrap}
-    if config.clip_reward:
-        rollout = {**rollout, "reward": rollout["reward"].clip(-1.0, 1.0)}
-    _, target = advantages(rollout, config.gamma, config.gae_lambda)
-    return {"bootstrap": bootstrap, "target": target}
 
 
 def gradients(policy: Policy, config: IMPALAConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:

@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock.algorithm import Fused, Tensors
+from penstock.algorithm import Fused, StreamShape, Tensors
 from penstock.algorithms.optimizer.fused import native_optimizer, steps_natively
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.kernels.pace import Pace
-from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate
+from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, CorrectedUpdate
 from penstock.policies import PolicyGraph
 from penstock.policies.native import layout_of, supports_update
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "supports"]
+__all__ = ["ScheduledUpdate", "build", "fused", "learning_rate", "objective", "parameters_of", "supports"]
 
 
 def supports(graph: PolicyGraph, config: ActorCriticConfig) -> bool:
@@ -45,36 +45,37 @@ def objective(config: PPOConfig) -> ActorCriticLoss:
 
 def fused(init: Callable[[int], Arrays], graph: PolicyGraph, config: ActorCriticConfig, loss: ActorCriticLoss) -> Fused:
     """The fused functions of an on-policy actor-critic with this loss."""
-    return Fused(
-        init_state=init,
-        targets=partial(targets, config),
-        statistics=partial(statistics, graph),
-        update=partial(ScheduledUpdate, graph, config, loss),
-    )
+
+    def update(shape: StreamShape, threads: int) -> ScheduledUpdate:
+        kernel = ActorCriticUpdate(layout_of(graph), loss, shape.rows)
+        return ScheduledUpdate(kernel, config, Pace(threads), parameters_of(graph))
+
+    return Fused(init, partial(targets, config), partial(statistics, graph), update)
+
+
+def parameters_of(graph: PolicyGraph) -> int:
+    """The number of parameters of all networks."""
+    return sum(network.num_parameters for network in graph.networks)
 
 
 class ScheduledUpdate:
-    """The native update, with a step size that depends on the progress of the run.
+    """A native update, with a step size that depends on the progress of the run.
 
     Args:
-        graph: the policy.
+        kernel: the native update.
         config: gives the step size and its schedule.
-        loss: the loss and the optimizer.
-        rows: number of flat rows in a batch.
-        threads: largest number of threads. Fewer run if that is quicker; the results are the same bit for bit.
-
-    Raises:
-        ValueError: the native update cannot train this policy.
+        pace: gives the number of threads. The results are the same bit for bit.
+        work: rows times parameters of one index of a minibatch.
     """
 
     def __init__(
-        self, graph: PolicyGraph, config: ActorCriticConfig, loss: ActorCriticLoss, rows: int, threads: int
+        self, kernel: ActorCriticUpdate | CorrectedUpdate, config: ActorCriticConfig, pace: Pace, work: int
     ) -> None:
+        self._kernel = kernel
         self._config = config
+        self._pace = pace
+        self._work = work
         self._lr = config.lr
-        self._pace = Pace(threads)
-        self._parameters = sum(network.num_parameters for network in graph.networks)
-        self._kernel = ActorCriticUpdate(layout_of(graph), loss, rows)
 
     def pack(self, state: Tensors, rows: Tensors, first: int, count: int) -> None:
         """Take flat rows ``first .. first + count - 1`` of a batch."""
@@ -83,7 +84,7 @@ class ScheduledUpdate:
     def run(self, state: Tensors, indices: Array, weights: Array) -> None:
         """Run one update for each row of ``indices[n, m]``, changing ``state`` in place."""
         self._lr = learning_rate(self._config, state)
-        work = indices.size * self._parameters
+        work = indices.size * self._work
         threads = self._pace.threads(work)
         begun = time.perf_counter()
         self._kernel.run(state, indices, weights, self._lr, threads)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from penstock.algorithm import AlgorithmSpec, Fused, UpdaterSettings
+from penstock.algorithm import AlgorithmSpec, Fused, StreamShape, UpdaterSettings
 from penstock.algorithm_package import load_functions
 from penstock.types import Array, Arrays
 from penstock.updates.rows import Rows
@@ -29,9 +29,11 @@ class FusedUpdater:
 
     def __init__(self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int) -> None:
         self._fused = fused
-        self._rows = Rows(arrays, spec.minibatch, spec.targets)
+        whole = spec.unit == "lane"
+        self._rows = rows = Rows(arrays, (*spec.minibatch, "valid") if whole else spec.minibatch, spec.targets)
+        self._packed = rows.per_slot if whole else rows.learned_per_slot
         self._state = {part.name: np.zeros(part.shape, part.dtype) for part in spec.state}
-        self._update = fused.update(self._rows.count, threads)
+        self._update = fused.update(StreamShape(rows.slots, rows.steps, rows.lanes), threads)
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or some of its arrays."""
@@ -48,10 +50,10 @@ class FusedUpdater:
         rows = self._rows
         for slot in slots:
             rows.prepare(slot, lambda rollout: self._fused.targets(self._state, rollout))
-            self._update.pack(self._state, rows.flat, slot * rows.per_slot, rows.learned_per_slot)
+            self._update.pack(self._state, rows.flat, slot * rows.per_slot, self._packed)
 
     def minibatches(self, indices: Array, weights: Array) -> None:
-        """Take one gradient step for each row of ``indices``."""
+        """Take one gradient step for each row of ``indices``: flat rows, or row 0 of whole lanes."""
         self._update.run(self._state, indices, weights)
 
     def metrics(self) -> dict[str, float]:

@@ -13,9 +13,22 @@ from penstock.errors import DeviceError
 from penstock.inference import native, onnx
 from penstock.inference import torch as torch_backend
 from penstock.kernels.actions import environment_array, to_environment
-from penstock.policies import Categorical, Deterministic, Gaussian, SquashedGaussian
+from penstock.policies import (
+    Branch,
+    Categorical,
+    Deterministic,
+    Dueling,
+    Encoding,
+    EpsilonGreedy,
+    Gaussian,
+    Linear,
+    Network,
+    PolicyGraph,
+    SquashedGaussian,
+)
 from penstock.policies.architecture import head_of
 from penstock.policies.native import supports
+from penstock.policies.stacks import hidden, transformer
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
 from tests.inference import reference
 
@@ -55,32 +68,68 @@ def test_onnx_agrees_with_the_reference(name, n):
     agrees_with_the_reference(onnx.build, EVERY[name], n)
 
 
-ROW_BY_ROW = [
-    "composed, mixed, shared trunk",
-    "masked",
-    "gaussian",
-    "categorical",
-    "image, channels last",
-    "squashed",
-    "deterministic",
-    "values, dueling, atoms",
-    "masked values, dueling, atoms",
-]
+def bits(choices: int) -> MultiDiscrete:
+    return MultiDiscrete((2,) * choices, (choices,), (0,) * choices, "int8")
+
+
+NINE = Box((9,), "float32", (-2.0,), (2.0,))
+PARTS = Composite((((0,), Discrete(3)), ((1,), NINE)))
+NAMED = Composite(((("bits",), bits(9)), (("kind",), Discrete(3, 2)), (("num",), NINE)))
+VECTOR = (Encoding("obs", "flat", 6),)
+SET = (Encoding("obs", "set", 15, shape=(5, 3)),)
+
+
+def of_set(width: int) -> PolicyGraph:
+    branch = Branch(("obs",), transformer(3, width, 2, 1).layers, width)
+    actor = Network("actor", (Linear(width, 5, 1.0),), (), (branch,))
+    return PolicyGraph(SET, actor, None, Categorical(4))
+
+
+def normed(width: int) -> PolicyGraph:
+    layers = hidden(6, (width, width), "tanh", layer_norm=True)
+    return PolicyGraph(VECTOR, Network("actor", (*layers.layers, Linear(width, 5, 1.0))), None, Categorical(4))
+
+
+ROW_BY_ROW = {
+    name: EVERY[name]
+    for name in (
+        "gaussian",
+        "categorical",
+        "masked",
+        "squashed",
+        "deterministic",
+        "values, dueling, atoms",
+        "composed, choices of one size",
+        "composed, mixed, shared trunk",
+        "image, channels last",
+        "set with a mask",
+    )
+} | {
+    "nine bits": reference.actor_critic(VECTOR, head_of(bits(9))),
+    "a number and a box": reference.actor_critic(VECTOR, head_of(PARTS)),
+    "several parts, masked": reference.actor_critic(VECTOR, head_of(NAMED), mask="action_mask"),
+    "a box of nine": reference.actor_critic(VECTOR, head_of(NINE)),
+    "an image and a box": reference.nature(head_of(NINE)),
+    "nine values, dueling": reference.without_value(VECTOR, EpsilonGreedy(9, 1, -1.0, 1.0), dueling=Dueling(9, 1)),
+    "layer norm": normed(7),
+    "a set of width 6": of_set(6),
+    "a set of width 8": of_set(8),
+}
 
 
 @pytest.mark.parametrize("name", ROW_BY_ROW)
-def test_onnx_rows_do_not_depend_on_how_many_are_in_the_call(name):
-    graph, generator = EVERY[name], np.random.default_rng(3)
+def test_onnx_rows_do_not_depend_on_their_place_nor_on_how_many_are_in_the_call(name):
+    graph, generator = ROW_BY_ROW[name], np.random.default_rng(3)
     backend = onnx.build(graph)
     backend.load(reference.record(graph, generator))
-    obs, noise = reference.observations(graph, generator, 40), reference.noise_of(graph, generator, 40)
-    whole = acted(backend, graph, obs, noise, np.ones(40, np.float32))
-    for n in (1, 2, 3, 5, 8, 17, 32):
-        part = acted(
-            backend, graph, {name: values[:n] for name, values in obs.items()}, noise[:n], np.ones(n, np.float32)
-        )
-        for name, values in part.items():
-            np.testing.assert_array_equal(values, whole[name][:n])
+    obs, noise = reference.observations(graph, generator, 20), reference.noise_of(graph, generator, 20)
+    whole = acted(backend, graph, obs, noise, np.ones(20, np.float32))
+    for n in (*range(1, 10), 16, 17):
+        for first in range(20 - n + 1):
+            rows = slice(first, first + n)
+            given = {name: values[rows] for name, values in obs.items()}
+            for output, values in acted(backend, graph, given, noise[rows], np.ones(n, np.float32)).items():
+                np.testing.assert_array_equal(values, whole[output][rows], f"{output} of rows {first} to {first + n}")
 
 
 def test_onnx_loads_again():
@@ -325,6 +374,7 @@ import sys
 import numpy as np
 from penstock.inference import native, onnx
 from penstock.policies.native import supports
+from penstock.policies.stacks import hidden, transformer
 assert "onnx" not in sys.modules and "onnxruntime" not in sys.modules, "importing the module must be light"
 from penstock.policies import Encoding, Gaussian, Linear, Network, PolicyGraph
 actor = Network("actor", (Linear(3, 1, 1.0),), (("log_std", 1, 0.0),))

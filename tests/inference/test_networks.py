@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.inference import onnx
 from penstock.models.policy import Policy
 from tests.inference import reference
-from tests.inference.test_backends import acted, agree
+from tests.inference.test_backends import agree
 
 
 @pytest.mark.parametrize("name", reference.BRANCHED)
@@ -46,15 +45,3 @@ def test_gradients_are_those_of_finite_differences(name):
 
     slope = (total(flat + step * direction) - total(flat - step * direction)) / (2 * step)
     assert float(gradient.numpy() @ direction) == pytest.approx(slope, rel=1e-4, abs=1e-6)
-
-
-def test_onnx_rows_of_a_set_do_not_depend_on_how_many_are_in_the_call():
-    graph, generator = reference.BRANCHED["set"], np.random.default_rng(3)
-    backend = onnx.build(graph)
-    backend.load(reference.record(graph, generator))
-    obs, noise = reference.observations(graph, generator, 9), reference.noise_of(graph, generator, 9)
-    whole = acted(backend, graph, obs, noise, np.ones(9, np.float32))
-    for n in (1, 2, 5):
-        part = {name: values[:n] for name, values in obs.items()}
-        for name, values in acted(backend, graph, part, noise[:n], np.ones(n, np.float32)).items():
-            np.testing.assert_allclose(values, whole[name][:n], rtol=1e-6, atol=1e-6)

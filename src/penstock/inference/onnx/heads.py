@@ -68,7 +68,6 @@ def answer(
 
     Returns:
         Output of ``act`` -> the name of its value.
-        mask: name of the action mask of a head whose outputs `possible` leaves as they are.
     """
     if isinstance(head, EpsilonGreedy):
         return _epsilon_greedy(writer, head, outputs, exploring, mask)
@@ -177,9 +176,9 @@ def _choose(writer: Writer, choices: Sequence[int], logits: str, z: str | None) 
     moved = rows if z is None else writer.op("Add", rows, _row(writer, z, choices, 0.0))
     chosen = writer.op("ArgMax", moved, axis=2, keepdims=1)
     found = writer.op("GatherElements", writer.op("LogSoftmax", rows, axis=2), chosen, axis=2)
-    log_prob = writer.op("ReduceSum", found, writer.constant([1, 2], "int64"), keepdims=0)
-    action = writer.op("Squeeze", chosen, writer.constant([2], "int64"))
-    return writer.cast(action, "float32"), log_prob
+    last = writer.constant([2], "int64")
+    log_prob = writer.weighted_sum(writer.op("Squeeze", found, last), np.ones(len(choices)))
+    return writer.cast(writer.op("Squeeze", chosen, last), "float32"), log_prob
 
 
 def _row(writer: Writer, values: str, choices: Sequence[int], padding: float) -> str:
@@ -200,7 +199,7 @@ def _gaussian(writer: Writer, mean: str, z: str | None, log_std: str, size: int)
     if z is None:
         return mean, writer.op("Expand", writer.op("Neg", constant), writer.op("Shape", mean, start=0, end=1))
     action = writer.op("Add", mean, writer.op("Mul", z, writer.op("Exp", log_std)))
-    squares = writer.op("ReduceSum", writer.op("Mul", z, z), writer.constant([1], "int64"), keepdims=0)
+    squares = writer.weighted_sum(writer.op("Mul", z, z), np.ones(size))
     return action, writer.op("Sub", writer.op("Mul", squares, writer.constant(-0.5, "float32")), constant)
 
 
@@ -267,9 +266,9 @@ def _values(writer: Writer, head: EpsilonGreedy, outputs: str) -> str:
     if head.atoms == 1:
         return outputs
     shaped = writer.op("Reshape", outputs, writer.constant([-1, head.n, head.atoms], "int64"))
-    support = writer.constant(np.linspace(head.low, head.high, head.atoms), "float32")
-    weighted = writer.op("Mul", writer.op("Softmax", shaped, axis=2), support)
-    return writer.op("ReduceSum", weighted, writer.constant([2], "int64"), keepdims=0)
+    return writer.weighted_sum(
+        writer.op("Softmax", shaped, axis=2), np.linspace(head.low, head.high, head.atoms), axis=2
+    )
 
 
 def _clipped(writer: Writer, value: str, dtype: str) -> str:

@@ -129,10 +129,11 @@ def _of_set(layer: Layer, mask: str | None) -> str:
 
 
 def _mean(writer: Writer, x: str, mask: str) -> str:
-    weight = writer.op("Unsqueeze", writer.cast(mask, "float32"), writer.constant([2], "int64"))
     axis = writer.constant([1], "int64")
-    total = writer.op("ReduceSum", writer.op("Mul", x, weight), axis, keepdims=0)
-    count = writer.op("ReduceSum", weight, axis, keepdims=0)
+    seen = writer.cast(mask, "float32")
+    # A product, because the order in which ReduceSum adds may depend on a row's place. A count is exact in any order.
+    total = writer.op("Squeeze", writer.op("MatMul", writer.op("Unsqueeze", seen, axis), x), axis)
+    count = writer.op("ReduceSum", seen, axis, keepdims=1)
     return writer.op("Div", total, writer.op("Max", count, writer.constant(1.0, "float32")))
 
 
@@ -149,5 +150,7 @@ def _activate(writer: Writer, name: str, value: str) -> str:
 def _duel(writer: Writer, layer: Dueling, value: str) -> str:
     parts = writer.op("Reshape", value, writer.constant([-1, 1 + layer.n, layer.atoms], "int64"))
     state, advantage = writer.columns(parts, 0, 1), writer.columns(parts, 1, 1 + layer.n)
-    mean = writer.op("ReduceMean", advantage, writer.constant([1], "int64"), keepdims=1)
+    # A product, because the order in which ReduceMean adds may depend on a row's place.
+    ones = writer.constant(np.ones((1, layer.n)), "float32")
+    mean = writer.op("Div", writer.op("MatMul", ones, advantage), writer.constant(layer.n, "float32"))
     return writer.op("Flatten", writer.op("Add", state, writer.op("Sub", advantage, mean)), axis=1)

@@ -56,7 +56,11 @@ class OnnxPolicy:
 
 
 def run_rows(session: InferenceSession, names: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
-    """Outputs ``[n, ...]`` by name, for feeds ``[n, ...]``. A row's result does not depend on n."""
+    """Outputs ``[n, ...]`` by name, for feeds ``[n, ...]``.
+
+    A row's result depends neither on n nor on its place among the rows, if the graph keeps to that: ``ReduceSum`` over
+    the elements of a row does not, so the graphs of `write` have none whose order counts. A user's own module may.
+    """
     if len(next(iter(feeds.values()))) > 1:
         return session.run(names, feeds)
     # ONNX Runtime sums in another order for one row than for several. So run two rows.

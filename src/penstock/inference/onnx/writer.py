@@ -56,6 +56,15 @@ class Writer:
         bounds = [self.constant([edge], "int64") for edge in (first, last)]
         return self.op("Slice", value, *bounds, self.constant([axis], "int64"))
 
+    def weighted_sum(self, value: str, weights: npt.ArrayLike, axis: int = 1) -> str:
+        """Sum of the last axis, float32 times ``weights``; the axis is gone.
+
+        Not a ReduceSum: that one's order of adding depends on where a row begins in memory, and so on its place in the
+        batch.
+        """
+        column = self.constant(np.asarray(weights, np.float32)[:, None], "float32")
+        return self.op("Squeeze", self.op("MatMul", value, column), self.constant([axis], "int64"))
+
     def include(self, model: bytes, prefix: str, given: Mapping[str, str]) -> dict[str, str]:
         """Add all nodes of another model, of the same version of ONNX, with ``prefix`` before their names.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.experiments.checkpoints import list_checkpoints
 from penstock.experiments.run_folder import RunFolder
 from tests.children import killing
 
@@ -147,3 +148,15 @@ def test_the_policy_is_exported_verified_and_answers_the_same_game(tmp_path):
     assert penstock.verify(bundle, against=result.run_folder, observations=64).passed
     (action,) = {penstock.load_policy(one)([0.1, 0.0, 0.2, 0.0]) for one in (bundle, result.run_folder)}
     assert action in {0, 1}
+
+
+def test_a_run_goes_on_from_the_episodes_that_it_has_kept(tmp_path):
+    """Nobody can play a game again, so a version is learned and judged from kept episodes alone."""
+    learning = {"capacity": 2000, "min_rows": 400, "mini_batch_size": 32, "updates_per_step": 0.1, "num_steps": 4}
+    config = settings(tmp_path, algo="dqn", timesteps=600, keep_episodes=200, **learning)
+    with carts(f"tcp://127.0.0.1:{config['tcp_port']}", 4):
+        run = penstock.train(config, quiet=True).run_folder
+    before = list_checkpoints(run)[-1].name
+    found = penstock.retrain(run, experience=RunFolder(run).episodes, held_out=0.5, epochs=1.0)
+    assert (found.version is None) == (found.after < found.before)
+    assert list_checkpoints(run)[-1].name == (found.version or before)

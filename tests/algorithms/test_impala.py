@@ -161,3 +161,14 @@ def test_a_memory_of_size_one_lane_equals_its_rows_alone():
     found = one.phases[0].gradients(state, cut, {}).gradients
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient)
+
+
+def test_each_network_is_clipped_by_itself():
+    """The critic's gradient, of length 5, does not shorten the actor's, of length 0.3."""
+    _, algorithm, state = built(max_grad_norm=0.5, lr_schedule="constant")
+    found = {name: torch.zeros_like(state[name]) for name in ("actor", "critic")}
+    found["actor"][0], found["critic"][:2] = 0.3, torch.tensor([3.0, 4.0])
+    changed = algorithm.phases[0].apply(state, found)
+    # The first moment is a tenth of the clipped gradient.
+    torch.testing.assert_close(changed["adam_m.actor"], 0.1 * found["actor"])
+    torch.testing.assert_close(changed["adam_m.critic"], 0.1 * 0.1 * found["critic"])

@@ -110,6 +110,7 @@ def test_each_step_agrees_with_float64_autograd(name, level):
         {"clip_reward": True},
         {"value_coef": 2.0},
         {"entropy_coef": 0.3},
+        {"max_grad_norm": 0.01},
         {"max_grad_norm": 1e6},
         {"adam_eps": 1e-5},
         {"optimizer": "rmsprop", "lr": 1e-4},

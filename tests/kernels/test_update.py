@@ -30,6 +30,7 @@ def loss_of(config):
         config.value_coef,
         config.entropy_coef,
         config.max_grad_norm,
+        config.clip_apart,
         config.normalize_advantage,
         native_optimizer(config),
     )

@@ -35,29 +35,29 @@ Graph graph_of(const Encodings& encoding, const Layers& actor, const Layers& cri
 }
 
 Loss loss_of(std::optional<double> clip_param, double value_coef, double entropy_coef, double max_grad_norm,
-             bool normalize_advantage, const OptimizerTuple& optimizer) {
-    return {clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, optimizer_of(optimizer), normalize_advantage,
-            clip_param.has_value()};
+             bool clip_apart, bool normalize_advantage, const OptimizerTuple& optimizer) {
+    return {clip_param.value_or(0.0), value_coef, entropy_coef, max_grad_norm, clip_apart, optimizer_of(optimizer),
+            normalize_advantage, clip_param.has_value()};
 }
 
 void init_update(Update* self, const Encodings& encoding, const Layers& actor, const Layers& critic, bool gaussian,
                  std::int32_t size, bool normalize_obs, bool normalize_value, std::optional<double> clip_param,
-                 double value_coef, double entropy_coef, double max_grad_norm, bool normalize_advantage,
+                 double value_coef, double entropy_coef, double max_grad_norm, bool clip_apart, bool normalize_advantage,
                  const OptimizerTuple& optimizer, std::int64_t rows, const std::optional<std::string>& level_name) {
     new (self) Update(graph_of(encoding, actor, critic, gaussian, size, normalize_obs, normalize_value),
-                      loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, normalize_advantage, optimizer),
+                      loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, clip_apart, normalize_advantage, optimizer),
                       rows, level_or_best(level_name));
 }
 
 void init_corrected(CorrectedUpdate* self, const Encodings& encoding, const Layers& actor, const Layers& critic,
                     bool gaussian, std::int32_t size, bool normalize_obs, bool normalize_value,
                     std::optional<double> clip_param, double value_coef, double entropy_coef, double max_grad_norm,
-                    bool normalize_advantage, const OptimizerTuple& optimizer, const LanesTuple& lanes,
+                    bool clip_apart, bool normalize_advantage, const OptimizerTuple& optimizer, const LanesTuple& lanes,
                     std::int64_t rows, const std::optional<std::string>& level_name) {
     const auto& [steps, stride, gamma, gae_lambda, rho_bar, c_bar, reward_limit] = lanes;
     new (self) CorrectedUpdate(
         graph_of(encoding, actor, critic, gaussian, size, normalize_obs, normalize_value),
-        loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, normalize_advantage, optimizer),
+        loss_of(clip_param, value_coef, entropy_coef, max_grad_norm, clip_apart, normalize_advantage, optimizer),
         {steps, stride, gamma, gae_lambda, rho_bar, c_bar, reward_limit}, rows, level_or_best(level_name));
 }
 
@@ -159,6 +159,7 @@ void bind_update(nb::module_& module) {
     nb::class_<Update>(module, "Update")
         .def("__init__", &init_update, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,
              "normalize_value"_a, "clip_param"_a.none(), "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a,
+             "clip_apart"_a,
              "normalize_advantage"_a, "optimizer"_a, "rows"_a, "level"_a = nb::none())
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
@@ -167,6 +168,7 @@ void bind_update(nb::module_& module) {
     nb::class_<CorrectedUpdate, Update>(module, "CorrectedUpdate")
         .def("__init__", &init_corrected, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,
              "normalize_value"_a, "clip_param"_a.none(), "value_coef"_a, "entropy_coef"_a, "max_grad_norm"_a,
+             "clip_apart"_a,
              "normalize_advantage"_a, "optimizer"_a, "lanes"_a, "rows"_a, "level"_a = nb::none())
         .def("pack", &pack_lanes, "obs"_a, "action"_a, "log_prob"_a, "reward"_a, "terminated"_a, "truncated"_a, "valid"_a,
              "bootstrap"_a, "first"_a, "count"_a, "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)

@@ -18,6 +18,7 @@ struct Loss {
     double value_coef;
     double entropy_coef;
     double max_grad_norm;
+    bool clip_apart;  // true: each network's gradient by its own norm; false: both by their norm together
     Optimizer optimizer;
     bool normalize_advantage;
     bool clipped = true;  // false: the plain policy gradient; the records' log-probabilities must be 0

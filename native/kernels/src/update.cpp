@@ -79,16 +79,19 @@ double Update::actor_gradient(const Sample& rows) {
     return actor_.squared_norm();
 }
 
-// Clips by the norm over both networks, then takes a step of each network that is asked for.
+// Clips, then takes a step of each network that is asked for.
 void Update::finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic) {
     const double norm = std::sqrt(actor_norm + critic_norm);
-    const auto scale = static_cast<float>(std::min(1.0, loss_.max_grad_norm / (norm + 1e-6)));
+    const auto scale = [&](double own) {
+        const double measured = loss_.clip_apart ? std::sqrt(own) : norm;
+        return static_cast<float>(std::min(1.0, loss_.max_grad_norm / (measured + 1e-6)));
+    };
     if (actor) {
         metrics_.grad_norm += norm;
         ++metrics_.count;
-        actor_.descend(loss_.optimizer, step, lr, scale);
+        actor_.descend(loss_.optimizer, step, lr, scale(actor_norm));
     }
-    if (critic) critic_.descend(loss_.optimizer, step, lr, scale);
+    if (critic) critic_.descend(loss_.optimizer, step, lr, scale(critic_norm));
 }
 
 std::int64_t Update::run_both(const Minibatches& minibatches, std::int64_t step, double lr) {

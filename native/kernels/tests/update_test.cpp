@@ -24,7 +24,7 @@ constexpr std::int64_t kRows = 300;
 
 struct Learner {
     explicit Learner(const Graph& graph, const Level& level)
-        : update(graph, {0.2, 0.5, 0.01, 0.5, Optimizer::of("adam", 1e-5, 0.0, 0.0), true}, kRows, level),
+        : update(graph, {0.2, 0.5, 0.01, 0.5, false, Optimizer::of("adam", 1e-5, 0.0, 0.0), true}, kRows, level),
           actor(3, std::vector<float>(static_cast<std::size_t>(update.actor_size()))),
           critic(3, std::vector<float>(static_cast<std::size_t>(update.critic_size()))) {
         Numbers numbers;
@@ -100,7 +100,7 @@ struct LaneLearner {
     static constexpr std::int64_t kSteps = 36, kStride = 2, kSlots = 4, kAll = (kSteps + 1) * kStride * kSlots;
 
     LaneLearner(const Graph& graph, const Level& level)
-        : update(graph, {0.0, 0.5, 0.01, 0.5, Optimizer::of("adam", 1e-5, 0.0, 0.0), false, false}, {kSteps, kStride, 0.9, 0.95, 1.0, 1.0, 1.5}, kAll, level),
+        : update(graph, {0.0, 0.5, 0.01, 0.5, true, Optimizer::of("adam", 1e-5, 0.0, 0.0), false, false}, {kSteps, kStride, 0.9, 0.95, 1.0, 1.0, 1.5}, kAll, level),
           actor(3, std::vector<float>(static_cast<std::size_t>(update.actor_size()))),
           critic(3, std::vector<float>(static_cast<std::size_t>(update.critic_size()))) {
         Numbers numbers;

@@ -31,7 +31,9 @@ class ActorCriticLoss(NamedTuple):
     value_coef: float
     entropy_coef: float
     max_grad_norm: float
-    """The gradient of both networks together is scaled down to this norm."""
+    """The gradient is scaled down to this norm."""
+    clip_apart: bool
+    """Whether that is the norm of each network by itself, and not of both together."""
     normalize_advantage: bool
     """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8)."""
     optimizer: Optimizer

@@ -23,6 +23,7 @@ def build(spaces: Spaces, config: A2CConfig) -> Fused:
         value_coef=config.value_coef,
         entropy_coef=config.entropy_coef,
         max_grad_norm=config.max_grad_norm,
+        clip_apart=config.clip_apart,
         normalize_advantage=config.normalize_advantage,
         optimizer=native_optimizer(config),
     )

@@ -39,6 +39,7 @@ def objective(config: IMPALAConfig) -> ActorCriticLoss:
         value_coef=config.value_coef,
         entropy_coef=config.entropy_coef,
         max_grad_norm=config.max_grad_norm,
+        clip_apart=config.clip_apart,
         normalize_advantage=False,
         optimizer=native_optimizer(config),
     )

@@ -13,7 +13,7 @@ Deviations:
 - The losses are means over the rows of a minibatch, not sums.
 - Actor and critic share layers only if the observation is an image.
 - A time limit bootstraps from the value of the last observation, as the policy that acted judged it.
-- Gradients are clipped to a smaller norm by default.
+- Gradients are clipped to a smaller norm by default, that of the actor apart from that of the critic.
 
 Functions here know no process, environment, loop or device.
 """

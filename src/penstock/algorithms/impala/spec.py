@@ -1,7 +1,7 @@
 """IMPALA as plain data: its hyper-parameters and the arrays of its state. Imports no torch; networks are PPO's."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.ppo.spec import (
@@ -22,6 +22,7 @@ MASKS = True
 class IMPALAConfig(ActorCriticConfig):
     """Hyper-parameters of IMPALA. It learns from each short batch once, whichever policy collected it."""
 
+    clip_apart: ClassVar[bool] = True
     num_steps: int = tunable(
         20,
         "steps of each lane in one batch; more: less bias, but rarer updates (usual: 10 to 100)",

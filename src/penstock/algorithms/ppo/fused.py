@@ -38,6 +38,7 @@ def objective(config: PPOConfig) -> ActorCriticLoss:
         value_coef=config.value_coef,
         entropy_coef=config.entropy_coef,
         max_grad_norm=config.max_grad_norm,
+        clip_apart=config.clip_apart,
         normalize_advantage=config.normalize_advantage,
         optimizer=native_optimizer(config),
     )

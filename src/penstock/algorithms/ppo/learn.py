@@ -176,12 +176,13 @@ def learning_rate(config: ActorCriticConfig, state: Tensors) -> Tensor:
 
 
 def update(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, found: Tensors) -> Tensors:
-    """One step of the optimizer down the gradient, clipped by its norm over all networks."""
-    scale = clip_scale(found.values(), config.max_grad_norm)
+    """One step of the optimizer down the gradient, clipped by its norm: over all networks, or each by its own."""
+    together = clip_scale(found.values(), config.max_grad_norm)
     lr = learning_rate(config, state)
     count = counted(config, state)
     changed = dict(count)
     for network in graph.networks:
-        gradient = scale * found[network.name]
-        changed |= descended(config, state, network.name, gradient, lr, count, layout_of(network))
+        gradient = found[network.name]
+        scale = clip_scale([gradient], config.max_grad_norm) if config.clip_apart else together
+        changed |= descended(config, state, network.name, scale * gradient, lr, count, layout_of(network))
     return changed

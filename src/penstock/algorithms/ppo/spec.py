@@ -1,7 +1,7 @@
 """PPO as plain data: its hyper-parameters, the shape of its policy, the arrays of its state. Imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -40,6 +40,8 @@ MASKS = True
 class ActorCriticConfig(OptimizerConfig):
     """Hyper-parameters that all on-policy actor-critics share."""
 
+    clip_apart: ClassVar[bool] = False
+    """Whether ``max_grad_norm`` bounds the gradient of each network by itself, and not of all together."""
     num_steps: int = tunable(
         2048,
         "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 4096)",

@@ -44,7 +44,9 @@ def test_defaults_are_those_of_the_product():
 
 def test_the_algorithm_decides_which_settings_there_are():
     assert not hasattr(from_mapping({"env": "X", "algo": "a2c"}).algorithm, "clip_param")
-    with pytest.raises(ConfigError, match="unknown setting clip_param"):
+    with pytest.raises(
+        ConfigError, match="unknown setting clip_param for this algorithm: it is a setting of ppo or appo"
+    ):
         from_mapping({"env": "X", "algo": "a2c", "clip_param": 0.2})
 
 

@@ -14,6 +14,8 @@ from tests.end_to_end.test_resume_is_exact import fingerprint
 from tests.planned import prepared
 
 MASKED = "benchmarks.learning.tasks:RecalledRanksEnv"
+COMPOSED = "benchmarks.learning.tasks:MaskedAimEnv"
+"""Masked, with a choice and a box."""
 BLINK = "tests.environments:BlinkEnv"
 CUT = "tests.environments:BlinkForeverEnv"
 SMALL = {
@@ -69,9 +71,9 @@ def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -
     assert fingerprint(second) == reference
 
 
-@pytest.mark.parametrize("placement", ["env", "node"])
-def test_no_kill_changes_the_answer(tmp_path, placement: str) -> None:
-    settings = {"num_workers": 2, "policy_placement": placement, "save_interval": 10}
+@pytest.mark.parametrize(("placement", "env"), [("env", COMPOSED), ("node", BLINK)], ids=["env, composed", "node"])
+def test_no_kill_changes_the_answer(tmp_path, placement: str, env: str) -> None:
+    settings = {"env": env, "num_workers": 2, "policy_placement": placement, "save_interval": 10}
     undisturbed = train(tmp_path / "whole", 60, **settings, runtime="inline")
     groups = ["env.0", "learner", "env.1", *(["policy.0"] if placement == "node" else [])]
     with killing(groups, tmp_path / "killed") as killed:

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from penstock.envs.sources import open_source, probe
 from penstock.errors import BadDataError, SpaceError
 from penstock.types import Box, Spaces
+from tests.planned import prepared
 
 
 class MaskedEnv(gymnasium.Env):
@@ -55,6 +56,34 @@ def test_a_mask_is_found_where_the_environment_gives_it(field):
     assert (profile.spaces.mask, profile.unused_mask) == (field, None)
     assert dict(profile.spaces.obs)[field] == Box((4,), "uint8", (0.0,), (1.0,))
     assert [name for name, _ in profile.spaces.seen] == ["obs" if field == "action_mask" else "obs.t"]
+
+
+class LateEnv(MaskedEnv):
+    """Gives its mask from the second step on."""
+
+    def observed(self):
+        obs, info = super().observed()
+        return obs, info if self.t >= 2 else {}
+
+
+class BoxEnv(MaskedEnv):
+    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def test_a_mask_that_comes_after_the_first_reset_is_named_where_the_episode_ends():
+    source = open_source(LateEnv, False, 2, first_lane=4)
+    source.reset([0, 0])
+    source.step(np.zeros(2, np.int64), lambda _: 0)
+    source.step(np.zeros(2, np.int64), lambda _: 0)
+    with pytest.raises(BadDataError, match=r"info of lane 4 of .*LateEnv has an action_mask.*: give it from the first"):
+        source.step(np.zeros(2, np.int64), lambda _: 0)
+
+
+def test_a_mask_beside_actions_without_choices_is_found_and_not_used():
+    profile = probe(BoxEnv, masks=True)
+    assert (profile.spaces.mask, profile.unused_mask) == (None, "action_mask")
+    (told,) = prepared(env=f"{__name__}:BoxEnv").told
+    assert told.endswith("gives an action mask, but its actions have no choices: ppo does not see it")
 
 
 @pytest.mark.parametrize("field", ENVS)

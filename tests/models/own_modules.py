@@ -160,9 +160,55 @@ class Singular(Plain):
         return outputs, value + torch.linalg.svdvals(obs.unsqueeze(2))[:, 0]
 
 
+class Few(Plain):
+    """Right for eight rows."""
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs[:8], value
+
+
+class Lazy(Plain):
+    def __init__(self, spaces, outputs):
+        super().__init__(spaces, outputs)
+        self.lazy = nn.LazyLinear(3)
+
+
+class InPlace(Plain):
+    def forward(self, obs):
+        obs *= 2.0
+        return super().forward(obs)
+
+
+class Counting(Plain):
+    calls = 0
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        self.calls += 1
+        return outputs + self.calls, value
+
+
+class WithoutOutputs(Plain):
+    def __init__(self, spaces):
+        super().__init__(spaces, 2)
+
+
+class Listed(Plain):
+    """What it does with numbers of Python is lost in an export."""
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return outputs, value + torch.tensor([row[0] for row in obs.tolist()])
+
+
 class BadCarry(Plain):
     carry = {"h": "64"}  # noqa: RUF012
 
 
 def nothing(spaces, outputs):
     return None
+
+
+def number(spaces, outputs):
+    return 3

@@ -13,11 +13,12 @@ from penstock.algorithms.dqn.spec import spec as dqn_spec
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, policy_graph
 from penstock.algorithms.sac.spec import SACConfig
 from penstock.algorithms.sac.spec import spec as sac_spec
-from penstock.errors import ConfigError, UsageError
+from penstock.errors import BadDataError, ConfigError, UsageError
 from penstock.inference import onnx
 from penstock.models.own import made
 from penstock.models.own_export import exported
 from penstock.models.policy import Policy
+from penstock.nodes.learner.losses import refuse_bad_losses
 from penstock.types import Box, Discrete, Spaces
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
@@ -148,7 +149,7 @@ def test_a_module_may_give_action_values():
     with pytest.raises(ConfigError, match="gives the action values itself: leave --dueling off"):
         dqn_spec(PLAIN, DQNConfig(model=f"{NAMES}:Values", dueling=True))
     with pytest.raises(
-        ConfigError, match="is for ppo, a2c, impala, appo, dqn, apex and r2d2: sac has critics that see actions as well"
+        ConfigError, match="is for ppo, a2c, a3c, impala, appo, dqn and apex: sac has critics that see actions as well"
     ):
         sac_spec(Spaces(PLAIN.obs, DICT.action), SACConfig(model=f"{NAMES}:Values"))
 
@@ -161,6 +162,12 @@ def test_a_module_may_give_action_values():
         ("Double", r"returns outputs as float64 \[3, 2\]"),
         ("NotFinite", "gives outputs that are not finite"),
         ("Random", "answers the same observations differently the second time: it must not be random"),
+        ("Few", r"returns outputs as float32 \[8, 2\] for 33 rows; they must be float32 \[33, 2\]"),
+        ("Lazy", "lazy.weight has no shape yet, as in nn.LazyLinear: call that layer once in __init__"),
+        ("InPlace", r"changes the observation that it is given: make a new tensor"),
+        ("Counting", "differently the second time: it must not keep anything between two calls but the carry"),
+        ("WithoutOutputs", r"TypeError: .*WithoutOutputs.__init__\(\) .*own_modules.py, line \d+\)"),
+        ("number", "makes an int, and not a torch.nn.Module"),
         ("Mixing", "answers one row differently when others stand beside it: rows must not mix"),
         ("Normed", "changes the buffer norm.running_mean in training"),
         ("Half", "its parameter layer.weight is float16; make it float32"),
@@ -170,7 +177,7 @@ def test_a_module_may_give_action_values():
         ("Raising", r"KeyError: 'speed' \(.*own_modules.py, line \d+\)"),
         ("InTorch", r"RuntimeError: mat1 and mat2 .* \(.*own_modules.py, line \d+\)"),
         ("BadCarry", r'carry = \{\'h\': \'64\'\} does not name widths; write carry = \{"h": 64\}'),
-        ("nothing", "makes a NoneType, and not a torch.nn.Module"),
+        ("nothing", "makes None, and not a torch.nn.Module"),
         ("absent", "has no absent"),
     ],
 )
@@ -184,14 +191,27 @@ def test_a_mistake_is_named_in_one_line(name, text):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Branching", "cannot be exported to ONNX: .*; try --inference torch"),
+        (
+            "Branching",
+            r"ONNX: a number decides there what is computed \(.*own_modules.py, line \d+\): use torch.where; or try",
+        ),
+        ("Listed", r"ONNX: the exported graph .*: a part of it is no operation of torch, as tolist\(\) or numpy\(\)"),
         ("Singular", "cannot be exported to ONNX: ONNX has no operation for aten.*svd.*; try --inference torch"),
     ],
 )
-def test_what_onnx_cannot_express_is_named(name, text):
+def test_what_onnx_cannot_express_is_named(name, text, capfd):
     with pytest.raises(ConfigError, match=text) as caught:
         exported(policy_graph(PLAIN, config(name)).actor.own)
     assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_numbers_that_are_not_finite_name_the_module():
+    metrics = {"policy_loss": float("nan")}
+    with pytest.raises(BadDataError, match=r"update 3: policy_loss is nan; .* see whether --model .*:Plain divides by"):
+        refuse_bad_losses(metrics, 3, policy_graph(PLAIN, config("Plain")))
+    with pytest.raises(BadDataError, match="nothing of it was kept; a smaller --lr, or rewards"):
+        refuse_bad_losses(metrics, 3, policy_graph(PLAIN, PPOConfig()))
 
 
 def test_observations_are_seen_as_they_are():

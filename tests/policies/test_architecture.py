@@ -189,7 +189,7 @@ def test_dropout_is_for_what_learns_on_policy():
     named = [(spec.name, spec.shape) for spec in found.dropout]
     shapes = [("0", (8,)), ("1", (4,))]
     assert named == [(f"dropout.{name}.{number}", shape) for name in ("actor", "critic") for number, shape in shapes]
-    with pytest.raises(ConfigError, match="dropout is for ppo, a2c, impala and appo; sac learns without it"):
+    with pytest.raises(ConfigError, match="dropout is for ppo, a2c, a3c, impala or appo; sac learns without it"):
         squashed_actor(Spaces((("obs", VECTOR),), BOUNDED), body, "sac")
 
 
@@ -307,7 +307,7 @@ def test_what_learns_from_single_rows_has_no_memory(build):
     spaces = Spaces((("obs", VECTOR),), BOUNDED)
     with pytest.raises(
         ConfigError,
-        match="--model lstm has a memory, and td3 learns from single rows: r2d2, sac, ppo, a2c, impala and appo",
+        match="--model lstm has a memory, and td3 learns from single rows: for it use ppo, a2c, a3c, impala, appo, sac",
     ):
         build(spaces, Body("lstm", (8,), "tanh", 8), "td3")
 

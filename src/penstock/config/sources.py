@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from penstock.algorithm_package import AlgorithmPackage, find_algorithm
+from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, Value, field_table, fields_of
 from penstock.config.schema import Config, RunConfig
@@ -202,7 +202,12 @@ def _refuse_unknown(settings: Mapping[str, Setting], known: Collection[str]) -> 
     for name, setting in settings.items():
         if name not in known:
             kind, dashes = ("flag", "--") if setting.text else ("setting", "")
-            hint = nearest(dashes + name, [dashes + other for other in known])
+            others = algorithms_with(name)
+            hint = (
+                f" for this algorithm: it is a setting of {others}"
+                if others
+                else nearest(dashes + name, [dashes + other for other in known])
+            )
             raise ConfigError(f"unknown {kind} {setting.label}{hint}")
 
 

@@ -5,7 +5,7 @@ no Gymnasium: an environment is any object with spaces, ``reset`` and ``step``.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from penstock.envs.actions import cutter
 from penstock.envs.fields import field_paths, one_line
 from penstock.envs.legacy import OlderEnv, is_current, reset_values
-from penstock.envs.masks import Masks, with_mask
+from penstock.envs.masks import KEY, Masks, with_mask
 from penstock.envs.rows import ObservationRows, Store, as_number
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
@@ -67,6 +67,7 @@ class ScalarSource(EnvSource):
             self._masks = Masks(self.spaces, self._lane_names)
             self._obs[mask] = self._masks.rows
         self.first_info: Any = None
+        self._unmasked: bool | None = None
         self._cut = cutter(self.spaces.action, self.num_lanes)
         self._reward = np.zeros(self.num_lanes, np.float32)
         # A memoryview stores any Python or numpy number in 30 ns and refuses None. The array takes 120 ns, and stores
@@ -124,13 +125,14 @@ class ScalarSource(EnvSource):
             for (lane, step, store), lane_action in zip(self._lanes, self._cut(action), strict=True):
                 sign[0] = lane
                 result = step(lane_action)
-                obs, reward, terminated, truncated, _ = result
+                obs, reward, terminated, truncated, info = result
                 store(obs)
                 try:
                     rewards[lane] = reward
                 except (TypeError, ValueError):
                     self._reward[lane] = as_number(reward, f"reward of {self._lane_names[lane]}")
                 if terminated or truncated:
+                    self._refuse_late_mask(lane, info)
                     self._end(lane, bool(terminated), bool(truncated), next_seeds(lane))
         except Exception as error:
             self._explain(error, lane, result)
@@ -185,6 +187,21 @@ class ScalarSource(EnvSource):
         self.first_info = values[1]
         if self._masks is not None:
             self._masks.take(lane, *values, goes_on=True)
+        else:
+            self._refuse_late_mask(lane, values[1])
+
+    def _refuse_late_mask(self, lane: int, info: Any) -> None:
+        """Raise BadDataError if an info has a mask, and that of the first reset had none. Looks where episodes end."""
+        if self._masks is not None or not self.spaces.action.choices:
+            return
+        given = isinstance(info, Mapping) and info.get(KEY) is not None
+        if self._unmasked is None:
+            self._unmasked = not given
+        elif given and self._unmasked:
+            raise BadDataError(
+                f"info of {self._lane_names[lane]} has an {KEY}, but that of the first reset had none, so it is not "
+                "used: give it from the first reset on"
+            )
 
     def _explain(self, error: Exception, lane: int, result: Any) -> None:
         """Raise BadDataError if the values of ``step`` could not be unpacked; otherwise add the lane to the error."""

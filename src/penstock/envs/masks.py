@@ -24,6 +24,7 @@ __all__ = [
     "mask_given",
     "mask_in",
     "mask_rows",
+    "unusable_mask",
     "with_mask",
 ]
 
@@ -41,8 +42,11 @@ def mask_given(spaces: Spaces, info: Any) -> str | None:
         spaces: of one lane, without a mask.
         info: of a first observation.
     """
-    if not spaces.action.choices:
-        return None
+    return unusable_mask(spaces, info) if spaces.action.choices else None
+
+
+def unusable_mask(spaces: Spaces, info: Any) -> str | None:
+    """As `mask_given`, but also for actions without choices, which a mask cannot be used for."""
     if any(_is_part(field, IN_OBSERVATION) for field, _ in spaces.obs):
         return IN_OBSERVATION
     return IN_INFO if isinstance(info, Mapping) and info.get(KEY) is not None else None

@@ -13,7 +13,7 @@ from penstock.envs.fields import one_line
 from penstock.envs.games import game_spaces, is_game
 from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.legacy import declares
-from penstock.envs.masks import check_mask, mask_given, with_mask
+from penstock.envs.masks import check_mask, mask_given, unusable_mask, with_mask
 from penstock.envs.names import display_name, find, reference
 from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvError, UsageError
@@ -34,7 +34,7 @@ class EnvProfile:
     kind: Literal["scalar", "vector", "game"]
     """``game``: it connects to the run, so nobody makes or resets it."""
     unused_mask: str | None = None
-    """The field of an action mask that the environment gives and the algorithm does not use."""
+    """The field of an action mask that the environment gives, of no use to the algorithm or to the actions."""
 
 
 def probe(
@@ -74,6 +74,7 @@ def probe(
         with deadline(reset_limit_s, f"resetting environment {name}"):
             source.reset(range(source.num_lanes))
         mask, spaces = mask_given(source.spaces, source.first_info), source.spaces
+        unused = None if masks and spaces.action.choices else unusable_mask(spaces, source.first_info)
         if masks:
             check_mask(name, spaces, mask, source.first_info)
             spaces = with_mask(spaces, mask)
@@ -90,7 +91,7 @@ def probe(
             source.close()
         why = f"{type(error).__name__}: {one_line(error, 300)}"
         raise EnvError(f"environment {name} cannot be {doing}: {why}") from error
-    return EnvProfile(name, spaces, source.same_step, source.restorable, kind, None if masks else mask)
+    return EnvProfile(name, spaces, source.same_step, source.restorable, kind, unused)
 
 
 def open_source(

@@ -4,8 +4,10 @@ The module is a function of its parameters: buffers and frozen parameters are co
 it runs in ``eval`` mode, and its constants are those of a module that is made with the seed 0, whatever the run's seed.
 """
 
+import contextlib
+import inspect
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from penstock.envs.imports import find_callable
 from penstock.errors import ConfigError
@@ -21,11 +24,13 @@ from penstock.models.layers import Memory
 from penstock.policies import OwnModule
 from penstock.types import Array, Discrete, Spaces
 
-__all__ = ["OwnForward", "called", "constant", "described", "examples", "initial", "made", "observation_of", "told"]
+__all__ = ["OwnForward", "called", "constant", "described", "examples", "initial", "made", "observation_of"]
 
 Observation: TypeAlias = Tensor | dict[str, Tensor]
 """What ``forward`` takes."""
 _MESSAGE_LIMIT = 300
+_MANY = 33
+"""Rows of the largest batch that a module is tried with. No batch of real runs is meant: only more than a few."""
 _TORCH = Path(torch.__file__).parent
 
 
@@ -49,9 +54,9 @@ def made(reference: str, spaces: Spaces, outputs: int, seed: int) -> nn.Module:
         try:
             found = make(spaces, outputs)
         except Exception as error:
-            raise ConfigError(f"--model {reference}: {told(error)}") from error
+            raise ConfigError(f"--model {reference}: {_told(error, make)}") from error
     if not isinstance(found, nn.Module):
-        raise ConfigError(f"--model {reference} makes a {type(found).__name__}, and not a torch.nn.Module")
+        raise ConfigError(f"--model {reference} makes {_a_thing(found)}, and not a torch.nn.Module")
     return found.eval()
 
 
@@ -69,6 +74,12 @@ def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool
         ConfigError: it is no module that can be learned with; the text says why.
     """
     module = made(reference, spaces, outputs, 0)
+    for name, values in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(values):
+            raise ConfigError(
+                f"--model {reference}: {name} has no shape yet, as in nn.LazyLinear: call that layer once in __init__ "
+                "with a sample, such as torch.zeros(1, width)"
+            )
     named = _learned(module)
     if not named:
         raise ConfigError(f"--model {reference}: the module has no parameters that learn")
@@ -80,7 +91,9 @@ def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool
     if not isinstance(carry, Mapping) or not all(isinstance(size, int) and size > 0 for size in carry.values()):
         raise ConfigError(f'--model {reference}: carry = {carry!r} does not name widths; write carry = {{"h": 64}}')
     if carry and not gives_value:
-        raise ConfigError(f"--model {reference} has a memory, its carry: only ppo, a2c, impala and appo learn with one")
+        raise ConfigError(
+            f"--model {reference} has a memory, its carry: only ppo, a2c, a3c, impala and appo learn with one"
+        )
     layer = OwnModule(
         reference,
         outputs,
@@ -219,13 +232,26 @@ def _named(layer: OwnModule, found: Tensor | tuple[Any, ...]) -> Answer:
     return Answer(found[0], found[1], found[2] if layer.memory else {})
 
 
-def told(error: Exception) -> str:
-    """An error of a user's code in one line, with its place: where the user's code calls torch, if torch raised it."""
+def _told(error: Exception, function: Callable[..., Any]) -> str:
+    """An error of a user's code in one line, with its place: where the user's code calls torch, if torch raised it.
+
+    ``function`` is what was called. Its first line is the place if it does not take the arguments.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not Path(frame.filename).is_relative_to(_TORCH)]
-    frame = (own or frames)[-1]
+    file, line = (own or frames)[-1].filename, (own or frames)[-1].lineno
+    if file == __file__:
+        # Functions that were made while running have no source.
+        with contextlib.suppress(OSError, TypeError):
+            file, line = inspect.getfile(function), inspect.getsourcelines(function)[1]
     text = " ".join(str(error).split())[:_MESSAGE_LIMIT]
-    return f"{type(error).__name__}: {text} ({frame.filename}, line {frame.lineno})"
+    return f"{type(error).__name__}: {text} ({file}, line {line})"
+
+
+def _a_thing(value: object) -> str:
+    """The type of a value for a sentence: "an int", "a list", "None"."""
+    name = type(value).__name__
+    return "None" if value is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
 def examples(layer: OwnModule, count: int) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -253,30 +279,43 @@ def _check(layer: OwnModule, module: nn.Module) -> None:
     """
     say = f"--model {layer.reference}: forward"
     parameters = {name: parameter.detach() for name, parameter in _learned(module).items()}
-    fields, carry = examples(layer, 3)
+    fields, carry = examples(layer, _MANY)
 
-    def answered(rows: slice) -> Answer:
+    def answered(count: int) -> Answer:
+        given = {name: values[:count].clone() for name, values in carry.items()}
+        seen = [values[:count].clone() for values in fields]
+        arguments = (observation_of(layer, seen), given)
         try:
-            given = {name: values[rows].clone() for name, values in carry.items()}
             with torch.no_grad():
-                arguments = (observation_of(layer, [values[rows] for values in fields]), given)
                 found = functional_call(module, parameters, arguments if layer.memory else arguments[:1])
         except Exception as error:
-            raise ConfigError(f"--model {layer.reference}: {told(error)}") from error
-        return _answer_of(layer, found, rows.stop)
+            raise ConfigError(f"--model {layer.reference}: {_told(error, type(module).forward)}") from error
+        if not all(torch.equal(after, values[:count]) for after, values in zip(seen, fields, strict=True)):
+            raise ConfigError(
+                f"{say} changes the observation that it is given: make a new tensor, as obs = obs * 2 and not obs *= 2"
+            )
+        return _answer_of(layer, found, count)
 
-    whole = answered(slice(0, 3))
-    for name, values in (("outputs", whole.outputs), ("value", whole.value), *whole.carry.items()):
+    def answered_with_one_seed() -> Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return answered(3).outputs
+
+    whole = answered(3)
+    for name, values in (("outputs", whole.outputs), ("a value", whole.value), *whole.carry.items()):
         if values is not None and not bool(torch.isfinite(values).all()):
-            raise ConfigError(f"{say} gives {name} that are not finite")
-    if not torch.equal(whole.outputs, answered(slice(0, 3)).outputs):
-        raise ConfigError(f"{say} answers the same observations differently the second time: it must not be random")
-    if not torch.allclose(whole.outputs[:1], answered(slice(0, 1)).outputs, rtol=1e-3, atol=1e-4):
-        raise ConfigError(f"{say} answers one row differently when others stand beside it: rows must not mix")
+            raise ConfigError(f"{say} gives {name} that {'is' if name == 'a value' else 'are'} not finite")
+    if not torch.equal(whole.outputs, answered(3).outputs):
+        random = torch.equal(answered_with_one_seed(), answered_with_one_seed())
+        why = "be random" if random else "keep anything between two calls but the carry, such as a counter"
+        raise ConfigError(f"{say} answers the same observations differently the second time: it must not {why}")
+    for count in (1, _MANY):
+        if not torch.allclose(whole.outputs[:count], answered(count).outputs[:3], rtol=1e-3, atol=1e-4):
+            raise ConfigError(f"{say} answers one row differently when others stand beside it: rows must not mix")
     before = {name: values.clone() for name, values in module.named_buffers()}
     module.train()
     try:
-        answered(slice(0, 3))
+        answered(3)
     finally:
         module.eval()
     for name, values in module.named_buffers():
@@ -298,7 +337,8 @@ def _answer_of(layer: OwnModule, found: object, rows: int) -> Answer:
     parts = list(found) if isinstance(found, tuple) else [found]
     if len(parts) != len(wanted):
         returned = f"{len(parts)} things" if isinstance(found, tuple) else f"one {type(found).__name__}"
-        raise ConfigError(f"{say} returns {returned}; it must return {', '.join(wanted)}")
+        alone = "" if layer.gives_value else ", without a value"
+        raise ConfigError(f"{say} returns {returned}; it must return {', '.join(wanted)}{alone}")
     carry = parts[-1] if layer.memory else {}
     if not isinstance(carry, Mapping) or carry.keys() != dict(layer.memory).keys():
         given = sorted(carry) if isinstance(carry, Mapping) else type(carry).__name__
@@ -309,7 +349,7 @@ def _answer_of(layer: OwnModule, found: object, rows: int) -> Answer:
     shapes += [(f"the carry {name}", carry[name], (rows, size)) for name, size in layer.memory]
     for name, values, shape in shapes:
         if not isinstance(values, Tensor):
-            raise ConfigError(f"{say} returns {type(values).__name__} for {name}, and not a tensor")
+            raise ConfigError(f"{say} returns {_a_thing(values)} for {name}, and not a tensor")
         if tuple(values.shape) != shape or values.dtype != torch.float32:
             kind = str(values.dtype).removeprefix("torch.")
             raise ConfigError(

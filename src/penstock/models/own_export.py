@@ -3,17 +3,22 @@
 So processes that act need no torch. The export itself needs the package ``onnxscript``.
 """
 
+import contextlib
+import io
 import logging
 import re
 import warnings
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from penstock.errors import ConfigError
 from penstock.inference.onnx.own import CARRY, FIELD, OUTPUTS, PARAMETER, VALUE
 from penstock.inference.onnx.recurrent import next_name
+from penstock.inference.onnx.session import open_session
 from penstock.inference.onnx.writer import OPSET
 from penstock.models.own import called, constant, examples
 from penstock.policies import OwnModule
@@ -21,6 +26,8 @@ from penstock.policies import OwnModule
 __all__ = ["exported"]
 
 _LIMIT = 300
+_TOLERANCE = 1e-3
+"""Largest relative and absolute difference between torch and the exported graph: a wrong graph is farther off."""
 
 
 class _Function(nn.Module):
@@ -69,13 +76,8 @@ def exported(layer: OwnModule) -> bytes:
     names += [f"{FIELD}{place}" for place in range(len(fields))]
     names += [f"{CARRY}{name}" for name in carry]
     outputs = [OUTPUTS, *([VALUE] if layer.gives_value else []), *(next_name(f"{CARRY}{name}") for name in carry)]
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
     try:
-        # torch tells of each optional package that is not installed.
-        logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _quiet():
             program = torch.onnx.export(
                 _Function(layer),
                 (parameters, fields, list(carry.values())),
@@ -88,11 +90,51 @@ def exported(layer: OwnModule) -> bytes:
             )
     except Exception as error:
         raise ConfigError(f"--model {layer.reference} cannot be exported to ONNX: {_why(error)}") from error
-    finally:
-        logger.setLevel(level)
     if program is None:
         raise ConfigError(f"--model {layer.reference} cannot be exported to ONNX")
-    return _plain(layer, program.model_proto.SerializeToString())
+    found = _plain(layer, program.model_proto.SerializeToString())
+    _try(layer, found, names, outputs)
+    return found
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what torch prints and logs to itself: optional packages that are not installed, whole graphs."""
+    disabled, out = logging.root.manager.disable, io.StringIO()
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _try(layer: OwnModule, model: bytes, names: Sequence[str], outputs: Sequence[str]) -> None:
+    """Run the exported graph once, on more rows than it was exported with.
+
+    Raises:
+        ConfigError: it does not run, or answers otherwise than the module.
+    """
+    fields, carry = examples(layer, 5)
+    every = dict(constant(layer).named_parameters())
+    parameters = [every[name].detach() for name, _ in layer.parameters]
+    given = [*parameters, *fields, *carry.values()]
+    say = f"--model {layer.reference} cannot be exported to ONNX: the exported graph"
+    rest = "a part of it is no operation of torch, as tolist() or numpy(); try --inference torch"
+    try:
+        session = open_session(model)
+        # The export leaves out what the outputs do not depend on.
+        taken = {one.name for one in session.get_inputs()}
+        feeds = {name: values.numpy() for name, values in zip(names, given, strict=True) if name in taken}
+        found = session.run(list(outputs), feeds)
+    except Exception as error:
+        raise ConfigError(f"{say} does not run ({_shortened(' '.join(str(error).split()))}): {rest}") from error
+    with torch.no_grad():
+        expected = _Function(layer)(parameters, fields, list(carry.values()))
+    for name, values, wanted in zip(outputs, found, expected, strict=True):
+        if values.shape != tuple(wanted.shape) or not np.allclose(values, wanted.numpy(), _TOLERANCE, _TOLERANCE):
+            raise ConfigError(f"{say} answers other {name.rpartition('.')[2]} than the module: {rest}")
 
 
 def _plain(layer: OwnModule, model: bytes) -> bytes:
@@ -115,7 +157,16 @@ def _why(error: Exception) -> str:
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     text = " ".join(str(error).split())
+    place = re.search(r'The following call raised this error: File "([^"]+)", line (\d+)', text)
+    if "data-dependent" in text:
+        where = f" ({place[1]}, line {place[2]})" if place else ""
+        return f"a number decides there what is computed{where}: use torch.where; or try --inference torch"
     operation = re.search(r"(?:aten|prims|torchvision|custom)[.:]+[a-z_]\w*", text)
     if operation is not None and "No ONNX function" in text:
         text = f"ONNX has no operation for {operation.group()}"
-    return f"{text[:_LIMIT]}; try --inference torch"
+    return f"{_shortened(text)}; try --inference torch"
+
+
+def _shortened(text: str) -> str:
+    """The text up to the end of a word, if it is too long."""
+    return text if len(text) <= _LIMIT else f"{text[:_LIMIT].rpartition(' ')[0]} ..."

@@ -102,7 +102,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     Raises:
         UsageError: the environment, its spaces, the device or a backend cannot be used.
     """
-    config = _with_table(config)
+    model, config = getattr(config.algorithm, "model", ""), _with_table(config)
     run = config.run
     if run.device != "cpu":
         load("penstock.updates.devices:check")(run.device)
@@ -116,7 +116,13 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     limit = run.env_timeout
     profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), masks=algorithm.masks, reset_limit_s=limit)
     profile = replace(profile, name=display_name(environment))
-    spec = _spec(config, algorithm, profile)
+    try:
+        spec = _spec(config, algorithm, profile)
+    except ConfigError as error:
+        if not str(model).endswith(".toml"):
+            raise
+        # The reader of the table does not know its file: a run keeps the table alone.
+        raise ConfigError(str(error).replace("--model:", f"--model {model}:", 1)) from error
     for name in ("table_bytes", "demonstrations"):
         if spec.table is None and getattr(run, name) != getattr(RunConfig, name):
             raise ConfigError(f"--{name} is for algorithms that learn from a table (penstock algos)")
@@ -168,6 +174,8 @@ def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str,
         return ()
     others = algorithms_for(masks=True)
     does = "does not see it" if profile.unused_mask == IN_INFO else "sees it as a part of the observation"
+    if not profile.spaces.action.choices:
+        return (f"{profile.name} gives an action mask, but its actions have no choices: {algorithm.name} {does}",)
     return (
         f"{profile.name} gives an action mask, but {algorithm.name} uses none and {does}; to have it used: {others}",
     )

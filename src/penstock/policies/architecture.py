@@ -5,7 +5,7 @@ Imports no torch, so that every algorithm's spec may use it. Chooses no hyper-pa
 
 from typing import Any, Literal, TypeAlias
 
-from penstock.algorithm_package import ActionKind, check_actions
+from penstock.algorithm_package import ActionKind, algorithms_with, check_actions
 from penstock.config.fields import fields_of
 from penstock.config.schema import AUTO, Config
 from penstock.errors import ConfigError, SpaceError
@@ -155,7 +155,7 @@ def _actor(
     """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     if _is_own(body):
         raise ConfigError(
-            f"--model {body.model} is for ppo, a2c, impala, appo, dqn, apex and r2d2: {algorithm} has critics that see "
+            f"--model {body.model} is for ppo, a2c, a3c, impala, appo, dqn and apex: {algorithm} has critics that see "
             "actions as well"
         )
     trunk = _trunk(spaces, body)
@@ -164,7 +164,7 @@ def _actor(
     if network.carry and not memory:
         raise _no_memory(body, algorithm)
     if network.dropout:
-        raise ConfigError(f"--model: dropout is for ppo, a2c, impala and appo; {algorithm} learns without it")
+        raise ConfigError(f"--model: dropout is for {algorithms_with('dropout')}; {algorithm} learns without it")
     return PolicyGraph(trunk.encoding, network, None, head, gives_value=False, mask=spaces.mask)
 
 
@@ -199,9 +199,9 @@ def export_note(config: Config) -> str:
 
 
 def _no_memory(body: Body, algorithm: str) -> ConfigError:
-    model = "of this table" if body.model.startswith("{") else body.model
-    others = "r2d2, sac, ppo, a2c, impala and appo can use it"
-    return ConfigError(f"--model {model} has a memory, and {algorithm} learns from single rows: {others}")
+    model = ": this table" if body.model.startswith("{") else f" {body.model}"
+    others = algorithms_with("memory_size")
+    return ConfigError(f"--model{model} has a memory, and {algorithm} learns from single rows: for it use {others}")
 
 
 def _network(

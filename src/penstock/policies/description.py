@@ -68,9 +68,8 @@ def trunk_described(spaces: Spaces, body: Body) -> Trunk:
     names = [name.removeprefix("obs.") for name, _ in spaces.seen]
     for name in parts:
         if name not in names:
-            raise ConfigError(
-                f"--model: there is no field {name!r}{nearest(name, names)}; the fields are {', '.join(names)}"
-            )
+            known = nearest(name, names) or f"; the fields are {', '.join(names)}"
+            raise ConfigError(f"--model: there is no field {name!r}{known}")
     above, memory = table.part("trunk"), table.part("memory")
     shared = table.value("shared", bool, None)
     table.end()
@@ -122,17 +121,25 @@ def _seen(spaces: Spaces, body: Body, tables: Mapping[str, "_Table"]) -> _Seen:
             encoder = table.word("encoder", tuple(_ENCODERS), None)
             settings = _Settings(name, space, table, body)
             part, stack = _ENCODERS[encoder](settings)
-            mask = table.value("mask", str, "")
+            mask = table.value("mask", str, "") if part.kind == "set" else ""
             table.end()
+            if mask:
+                _check_mask(table, space, dict(spaces.seen).get(f"{_prefix(spaces)}{mask}"))
             encoding.append(part)
             branches.append(Branch((name,), stack.layers, stack.features, mask and f"{_prefix(spaces)}{mask}"))
     if plain:
         branches.append(Branch(tuple(plain), (), sum(part.size for part in encoding if part.field in plain)))
-    fields = [name for name, _ in spaces.seen]
-    for mask in masks:
-        if mask not in fields:
-            raise ConfigError(f"--model: there is no field {mask.removeprefix('obs.')!r} to be a mask")
     return _Seen(tuple(encoding), tuple(branches))
+
+
+def _check_mask(table: "_Table", space: Space, mask: Space | None) -> None:
+    """Check that the field that is the mask of a set has a number for each entity."""
+    name, entities = table.given["mask"], _box(table.name, space).shape[0]
+    if mask is None:
+        raise ConfigError(f"--model: there is no field {name!r} to be a mask")
+    if not isinstance(mask, Box) or mask.shape != (entities,):
+        has = f"is {list(mask.shape)}" if isinstance(mask, Box) else "is a Discrete"
+        raise ConfigError(f"--model: {table.name}mask = {name!r} {has}, and the set has {entities} entities")
 
 
 def _prefix(spaces: Spaces) -> str:
@@ -253,7 +260,9 @@ def _convolutions(of: _Settings, channels: int, height: int, width: int) -> Stac
 
 def _discrete(of: _Settings, encoder: str) -> Discrete:
     if not isinstance(of.space, Discrete):
-        raise ConfigError(f"--model: {of.table.name}encoder = {encoder!r} needs a Discrete, and it is a Box")
+        raise ConfigError(
+            f"--model: {of.table.name}encoder = {encoder!r} needs a Discrete, and the field {of.name} is a Box"
+        )
     return of.space
 
 
@@ -282,10 +291,8 @@ class _Table:
         """Raise ConfigError for the first key that nobody has asked for."""
         for key in self.given:
             if key not in self._asked:
-                raise ConfigError(
-                    f"--model: there is no key {self.name}{key}{nearest(key, self._asked)}; known: "
-                    f"{', '.join(self._asked)}"
-                )
+                known = nearest(key, self._asked) or f"; known: {', '.join(self._asked)}"
+                raise ConfigError(f"--model: there is no key {self.name}{key}{known}")
 
     def part(self, key: str) -> "_Table":
         """A table inside this one; empty if it is left out."""

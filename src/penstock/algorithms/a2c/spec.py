@@ -31,7 +31,10 @@ class A2CConfig(ActorCriticConfig):
         fixed=BY_LANES,
     )
     mini_batch_size: int = tunable(
-        64, "rows of one gradient step; num_envs times num_steps: one step for each batch (usual: 32 to 1024)", min=1
+        64,
+        "rows of one gradient step; num_envs times num_steps: one step for each batch; with a memory "
+        "max(1, mini_batch_size // num_steps) whole lanes (usual: 32 to 1024)",
+        min=1,
     )
     lr: float = tunable(
         7e-4,

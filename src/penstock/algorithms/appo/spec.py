@@ -25,8 +25,8 @@ class APPOConfig(PPOConfig):
     )
     mini_batch_size: int = tunable(
         256,
-        "rows of one gradient step; fewer: noisier steps and slower updates; with lstm and gru these are the rows of "
-        "whole lanes (usual: 64 to 4096)",
+        "rows of one gradient step; fewer: noisier steps and slower updates; with a memory "
+        "max(1, mini_batch_size // num_steps) whole lanes (usual: 64 to 4096)",
         min=1,
     )
     lr: float = tunable(

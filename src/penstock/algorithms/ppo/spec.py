@@ -50,8 +50,8 @@ class ActorCriticConfig(OptimizerConfig):
     )
     mini_batch_size: int = tunable(
         64,
-        "rows of one gradient step; fewer: noisier steps and slower updates; with lstm and gru these are the rows of "
-        "whole lanes (usual: 32 to 4096)",
+        "rows of one gradient step; fewer: noisier steps and slower updates; with a memory "
+        "max(1, mini_batch_size // num_steps) whole lanes (usual: 32 to 4096)",
         min=1,
     )
     lr: float = tunable(

@@ -1,7 +1,7 @@
 """Runs a policy with ONNX Runtime, on one thread. Imports no torch, and `onnxruntime` only on use."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -21,6 +21,10 @@ class InferenceSession(Protocol):
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> Sequence[Array]:
         """Outputs by name."""
+        ...
+
+    def get_inputs(self) -> Sequence[Any]:
+        """The graph's inputs; each has a ``name``."""
         ...
 
 

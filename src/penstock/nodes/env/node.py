@@ -178,7 +178,7 @@ class EnvNode:
             try:
                 begun = store(t, step(policy.environment_action, next_seed))
             except BadDataError as error:
-                where = f"{self._ports.name}: {error}, at step {self._step} of the lane"
+                where = f"{self._ports.name}: {error}, at step {self._step} of the lane, counted from 0"
                 raise BadDataError(where) from error.__cause__
             append(t)
             self._step += 1
@@ -246,7 +246,7 @@ class EnvNode:
         settings = self._settings
         return BadDataError(
             f"{self._ports.name}: {bad.field} of lane {settings.first_lane + bad.lane} of {display_name(settings.env)} "
-            f"is {bad.value} at step {self._step - settings.num_steps + bad.t} of the lane"
+            f"is {bad.value} at step {self._step - settings.num_steps + bad.t} of the lane, counted from 0"
         )
 
     def _skip(self, source: EnvSource, slot: Arrays, bad: BadNumber) -> None:

@@ -108,7 +108,7 @@ class Epochs:
             if not (yield from self._epoch(permuted, given_up)):
                 return False
             self.metrics.append(self._agreed(self.updater.metrics(), len(mine)))
-            refuse_bad_losses(self.metrics[-1], batch.update + 1)
+            refuse_bad_losses(self.metrics[-1], batch.update + 1, settings.updater.spec.policy)
             # `not <=`, because a divergence of NaN is to end the update too.
             if schedule.target_kl is not None and not self.metrics[-1]["approx_kl"] <= schedule.target_kl:
                 break

@@ -26,14 +26,14 @@ from penstock.metrics.report import (
     write_report,
 )
 from penstock.nodes.contract import Ports
+from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.record import VERDICT, begin_anew, why_done
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
 from penstock.types import Array, Arrays, Spaces
 
-__all__ = ["NOTHING_KEPT", "Keeper", "KeeperSettings"]
+__all__ = ["Keeper", "KeeperSettings"]
 
-NOTHING_KEPT = "nothing of it was kept; a smaller --lr, or rewards of a smaller scale, may help"
 OF_ITS_OWN_RUN = {"consumed_slot", "consumed_sequence", "taken", "settled", "batch", "batch_settled", "batch_applied"}
 """Arrays of a record that a resumed run does not take from its checkpoint."""
 
@@ -151,9 +151,8 @@ class Keeper:
         for spec in self._published:
             if not np.isfinite(new[spec.name]).all():
                 update = int(new["update"])
-                raise BadDataError(
-                    f"update {update} made the parameters of {spec.name} infinite or NaN; {NOTHING_KEPT}"
-                )
+                kept = nothing_kept(self._settings.spec.policy)
+                raise BadDataError(f"update {update} made the parameters of {spec.name} infinite or NaN; {kept}")
         self.enter(new)
 
     def done(self) -> bool:

@@ -1,13 +1,22 @@
-"""The metrics of an update: their names in a report, and the check that no loss is infinite or NaN."""
+"""The metrics of an update: their names in a report, and the check that no loss is infinite or NaN, with its text."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from penstock.errors import BadDataError
-from penstock.nodes.learner.keeper import NOTHING_KEPT
+from penstock.policies import PolicyGraph
 
-__all__ = ["loss_values", "refuse_bad_losses"]
+__all__ = ["loss_values", "nothing_kept", "refuse_bad_losses"]
+
+
+def nothing_kept(policy: PolicyGraph) -> str:
+    """What stands behind a line about numbers that are infinite or NaN: what became of them, and what may help."""
+    own = policy.actor.own
+    look = (
+        "" if own is None else f"see whether --model {own.reference} divides by 0 or takes a root or logarithm of 0; "
+    )
+    return f"nothing of it was kept; {look}a smaller --lr, or rewards of a smaller scale, may help"
 
 
 def loss_values(means: Mapping[str, float]) -> dict[str, float]:
@@ -15,7 +24,7 @@ def loss_values(means: Mapping[str, float]) -> dict[str, float]:
     return {f"loss/{name.removesuffix('_loss')}": mean for name, mean in means.items()}
 
 
-def refuse_bad_losses(metrics: Mapping[str, float], update: int) -> None:
+def refuse_bad_losses(metrics: Mapping[str, float], update: int, policy: PolicyGraph) -> None:
     """Check that all losses and the norm of the gradient are finite.
 
     Raises:
@@ -23,4 +32,4 @@ def refuse_bad_losses(metrics: Mapping[str, float], update: int) -> None:
     """
     for name, value in metrics.items():
         if (name.endswith("_loss") or name == "grad_norm") and not np.isfinite(value):
-            raise BadDataError(f"update {update}: {name} is {value}; {NOTHING_KEPT}")
+            raise BadDataError(f"update {update}: {name} is {value}; {nothing_kept(policy)}")

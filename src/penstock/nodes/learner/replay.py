@@ -124,7 +124,7 @@ class ReplayLearnerNode(WorkingNode):
         try:
             yield from self._steps.until(goal)
             metrics = self._steps.updater.metrics()
-            refuse_bad_losses(metrics, int(committed["update"]) + 1)
+            refuse_bad_losses(metrics, int(committed["update"]) + 1, self._settings.keeper.spec.policy)
         except BadDataError:
             self._abandon()
             raise

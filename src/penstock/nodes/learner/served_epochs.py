@@ -161,7 +161,7 @@ class ServedEpochs:
                 # A share without rows has no metrics that mean anything.
                 metrics[name] = metrics.get(name, 0.0) + (share * value if share else 0.0)
         self._sent += int(slots[0]["sent"])
-        refuse_bad_losses(metrics, batch.update + 1)
+        refuse_bad_losses(metrics, batch.update + 1, self._settings.updater.spec.policy)
         with self._ports.busy("gradient step", self._settings.open_limit_s):
             self.updater.apply(mean, batch.progress)
         for index in self._found.values():

@@ -28,6 +28,7 @@ class Settling:
         self, applier: Applier, updater: UpdaterSettings, max_lag: float, ports: Ports, open_limit_s: float
     ) -> None:
         self._applier = applier
+        self._policy = updater.spec.policy
         self._shared = updater.spec.shared()
         self._compression = compression_of(updater.compress)
         self._max_lag = max_lag
@@ -57,7 +58,7 @@ class Settling:
             new["too_old"] += 1
             return False
         metrics = metrics_in(slot)
-        refuse_bad_losses(metrics, int(new["update"]) + 1)
+        refuse_bad_losses(metrics, int(new["update"]) + 1, self._policy)
         self._lags.append(lag)
         self._metrics.append(metrics)
         with self._ports.busy("gradient step", self._open_limit_s):

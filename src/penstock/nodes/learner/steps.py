@@ -15,7 +15,7 @@ from penstock.kernels.steps import StepKeys
 from penstock.memory.table import Table
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations, demonstrated
-from penstock.nodes.learner.keeper import NOTHING_KEPT
+from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.sampling import SampleSpec, sampling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
@@ -158,7 +158,7 @@ class GradientSteps:
                 try:
                     self.done += many.learn_many(StepKeys(seed, number, beta), goal.last - self.done, goal.progress)
                 except BadDataError as error:
-                    raise BadDataError(f"{error}; {NOTHING_KEPT}") from None
+                    raise BadDataError(f"{error}; {nothing_kept(self._settings.updater.spec.policy)}") from None
             if self.done < goal.last:
                 yield None
 
@@ -196,7 +196,8 @@ class GradientSteps:
         if self.tree is not None and priorities is not None:
             ranks = np.power(per_row["priority"].astype(np.float64), priorities.alpha)
             if not np.isfinite(ranks).all():
-                raise BadDataError(f"gradient step {self.done + 1}: a priority is infinite or NaN; {NOTHING_KEPT}")
+                kept = nothing_kept(self._settings.updater.spec.policy)
+                raise BadDataError(f"gradient step {self.done + 1}: a priority is infinite or NaN; {kept}")
             rows, stamps = places["index"].copy(), places["stamp"].copy()
             self._sampling.settle()
             self._former.append((rows, stamps, self.tree.read(rows)))

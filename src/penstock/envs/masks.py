@@ -243,10 +243,13 @@ class _Form:
             what: begins an error's text.
 
         Raises:
-            BadDataError: it has another width, or holds other values than 0 and 1.
+            BadDataError: it is no array, has another width, or holds other values than 0 and 1.
         """
         parts = _parts(self.space, given, what)
-        found = np.concatenate([np.ravel(part) for part in parts]) if len(parts) > 1 else np.ravel(parts[0])
+        try:
+            found = np.concatenate([np.ravel(part) for part in parts]) if len(parts) > 1 else np.ravel(parts[0])
+        except ValueError:
+            raise BadDataError(f"{what} is no array: its rows have different lengths") from None
         if len(found) != self.width:
             raise BadDataError(f"{what} has {len(found)} elements, but the actions have {self.width} choices")
         if found.dtype.kind not in "biuf" or not ((found == 0) | (found == 1)).all():

@@ -20,8 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families as plain_met
 import penstock
 from penstock.cli import main
 from penstock.seeding import final_seed
+from penstock.serving.server.server import Certificate
 from tests.environments import BlinkEnv
-from tests.serving.server.harness import Game, frame
+from tests.serving.server.harness import Game, frame, serving
 
 SMALL = {
     "hidden_sizes": (8,),
@@ -223,6 +224,15 @@ def test_tls(runs, certificate) -> None:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             with contextlib.suppress(ConnectionResetError):
                 assert not plain.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_begins_no_tls_is_cut_off(certificate) -> None:
+    files = Certificate(*map(Path, certificate))
+    with (
+        serving(certificate=files, max_seconds=0.3) as server,
+        socket.create_connection(("127.0.0.1", server.http), timeout=120.0) as silent,
+    ):
+        assert silent.recv(100) == b""
 
 
 def test_mistakes_are_one_line(runs, certificate, tmp_path, capsys) -> None:

@@ -9,10 +9,10 @@ import time
 
 import psutil
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.serving.server.harness import REQUEST, Game, Running, frame, serving
+from tests.serving.server.harness import REQUEST, Game, Running, SecondGame, frame, serving
 
 BODY = b'{"obs": [0.1, 0.2, 0.3]}'
 INFER = b'{"inputs": [{"name": "obs", "shape": [1, 3], "datatype": "FP32", "data": [0.1, 0.2, 0.3]}]}'
@@ -104,7 +104,41 @@ def test_a_bad_head_is_one_error_and_the_end(server: Running, head: bytes, statu
         reply = whole(connection)
     assert reply.startswith(b"HTTP/1.1 %d " % status)
     assert reply.count(b"HTTP/1.1") == 1
-    assert json.loads(reply.partition(b"\r\n\r\n")[2])["error"]
+    said = json.loads(reply.partition(b"\r\n\r\n")[2])
+    # Gamecore reads one, the Open Inference Protocol the other.
+    assert said["error"] == said["detail"]
+
+
+HEADERS = b"".join(b"x%d: %b\r\n" % (number, b"y" * 1000) for number in range(100))
+
+
+def test_the_limit_of_a_head_does_not_depend_on_how_it_comes(server: Running) -> None:
+    for headers, status in ((HEADERS, 431), (HEADERS[:30_000].rpartition(b"x")[0], 200)):
+        head = b"GET /v2/health/live HTTP/1.1\r\n" + headers + b"connection: close\r\n\r\n"
+        for size in (len(head), 1000):
+            with connect(server.http) as connection, contextlib.suppress(OSError):
+                for start in range(0, len(head), size):
+                    connection.sendall(head[start : start + size])
+                assert whole(connection).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_a_trailer_is_no_header() -> None:
+    chunks = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
+    with serving(token="secret") as server, connect(server.http) as connection:
+        head = b"POST /step HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        connection.sendall(head + chunks + b"token: secret\r\n\r\n")
+        assert whole(connection).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_name_of_a_session_has_a_limit_over_http_as_well(server: Running) -> None:
+    assert post(server, "/step", b"", {"session": "a" * 257, "step-kind": "start"}) == 400
+
+
+def test_a_reply_that_never_comes_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(max_seconds=0.1) as server, connect(server.http) as connection:
+        monkeypatch.setattr(server.endpoint, "ask", lambda *_: None)
+        connection.sendall(b"POST /step HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY))
+        assert whole(connection) == b""
 
 
 def test_pipelined_http_requests_are_answered_in_order(server: Running) -> None:
@@ -234,6 +268,29 @@ values = st.recursive(
 )
 
 
+@pytest.fixture(scope="module")
+def masked():
+    with serving("masked") as running:
+        yield running
+
+
+@FUZZ
+@given(obs=st.just([0, 0, 0]) | values, mask=st.just([1, 1, 1, 1]) | values)
+@example(obs=[0, 0, 0], mask=[1, [2]])
+@example(obs=[0, [0], 0], mask=[1, 1, 1, 1])
+@example(obs=[None, True, 0], mask=[1, 1, 1, None])
+def test_fuzzed_observations_and_masks(masked: Running, obs: object, mask: object) -> None:
+    body = json.dumps({"obs": obs, "action_mask": mask}).encode()
+    assert post(masked, "/step", body) in {200, 400}
+
+
+def test_a_mask_that_is_no_array_is_a_status_over_tcp(masked: Running) -> None:
+    with SecondGame(masked.tcp) as game:
+        status, text = game.request("", "", b'{"obs": [0, 0, 0], "action_mask": [1, [2]]}')
+        assert (status, text) == (400, b"action_mask is no array: its rows have different lengths")
+        assert game.request("", "", b'{"obs": [0, 0, 0], "action_mask": [1, 1, 1, 1]}')[0] == 200
+
+
 @FUZZ
 @given(
     head=st.fixed_dictionaries(
@@ -243,7 +300,9 @@ values = st.recursive(
                 st.fixed_dictionaries(
                     {
                         "name": st.just("obs") | values,
-                        "shape": st.just([1, 3]) | values,
+                        "shape": st.just([1, 3])
+                        | st.tuples(st.sampled_from([1, True, None, 1.0, "1", [1], -1, 2**70]), st.just(3))
+                        | values,
                         "datatype": st.just("FP32") | values,
                     },
                     optional={"data": st.just([1, 2, 3]) | values, "parameters": values},

@@ -26,6 +26,13 @@ def triton(request: pytest.FixtureRequest):
     return package, connect
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """A server for requests that change nothing."""
+    with serving() as server:
+        yield server
+
+
 def inputs(package, **arrays):
     found = []
     for name, values in arrays.items():
@@ -148,7 +155,7 @@ def test_a_grpc_stream_answers_in_order() -> None:
 BAD = [
     ({"model_name": "chess"}, "there is no model 'chess'"),
     ({"model_version": "8"}, "has no version '8'"),
-    ({"shape": [1, 4]}, r"has shape \[1, 4\], wanted \[-1, 3\]"),
+    ({"shape": [1, 4]}, r"has shape \[1, 4\], wanted \[n, 3\]"),
     ({"dtype": "float64"}, "has datatype FP64, wanted FP32"),
     ({"name": "observation"}, "there is no input 'observation'"),
     ({"rows": 65}, "takes up to 64"),
@@ -243,3 +250,68 @@ def test_a_wrong_length_of_the_json_part_is_refused(length: str) -> None:
         status, reply = request(server, "POST", "/v2/models/toy/infer", b"{}", **headers)
         assert status == 400
         assert "Inference-Header-Content-Length" in json.loads(reply)["error"]
+
+
+def inferring(times: int = 1, **change: object) -> bytes:
+    """A request for one action, with something in its input changed, which may come several times."""
+    one = {"name": "obs", "shape": [1, 3], "datatype": "FP32", "data": [0, 0, 0], **change}
+    return json.dumps({"inputs": [one] * times}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (inferring(shape=[True, 3]), "input obs has shape [True, 3], wanted [n, 3]"),
+        (inferring(shape=[None, 3]), "input obs has shape [None, 3], wanted [n, 3]"),
+        (inferring(shape=[-1, 3]), "input obs has shape [-1, 3], wanted [n, 3]"),
+        (inferring(shape=[[1], 3]), "input obs has shape [[1], 3], wanted [n, 3]"),
+        (inferring(shape=[1.0, 3]), "input obs has shape [1.0, 3], wanted [n, 3]"),
+        (inferring(data=[None, 0, 0]), "the data of input obs are not 3 numbers"),
+        (inferring(parameters={"binary_data_size": True}), "binary_data_size of input 'obs' is more than"),
+        (inferring(times=2), "there are two inputs 'obs'"),
+        (inferring()[:-1] + b', "parameters": {"sequence_id": true}}', "sequence_id is neither a whole number nor"),
+        (inferring()[:-1] + b', "parameters": {"sequence_id": "%b"}}' % (b"a" * 257), "has 257 characters"),
+    ],
+)
+def test_what_json_calls_by_another_type_is_refused(plain: Running, body: bytes, text: str) -> None:
+    status, reply = request(plain, "POST", "/v2/models/toy/infer", body)
+    assert status == 400
+    assert text in json.loads(reply)["error"]
+
+
+def test_an_input_comes_once_over_grpc() -> None:
+    with serving(grpc=True) as server:
+        client = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}")
+        with pytest.raises(InferenceServerException, match="there are two inputs 'obs'"):
+            client.infer("toy", inputs(triton_grpc, obs=observations(1)) * 2)
+
+
+def test_either_header_holds_the_token_everywhere() -> None:
+    paths = (("GET", "/v2"), ("GET", "/metrics"), ("GET", "/admin/policies"), ("POST", "/step"))
+    with serving(token="secret", admin_token="secret", grpc=True) as server:
+        for headers in ({"token": "secret"}, {"authorization": "Bearer secret"}):
+            for method, path in paths:
+                assert request(server, method, path, b'{"obs": [0, 0, 0]}', **headers)[0] == 200, path
+            client = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}")
+            assert client.get_server_metadata(headers=headers).name == "penstock"
+        assert request(server, "GET", "/v2", token="other", authorization="Bearer secret")[0] == 401
+
+
+def test_an_error_that_nobody_has_foreseen_is_an_answer(
+    triton, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection goes on, and the log holds one traceback."""
+    package, _ = triton
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    with serving(grpc=True) as server:
+        port = server.http if package is triton_http else server.grpc
+        client = package.InferenceServerClient(f"127.0.0.1:{port}")
+        with monkeypatch.context() as patch:
+            patch.setattr(server.endpoint, "ask", fail)
+            with pytest.raises(InferenceServerException, match="the server failed to answer this request"):
+                client.infer("toy", inputs(package, obs=observations(1)))
+        assert client.infer("toy", inputs(package, obs=observations(1))).as_numpy("action").shape == (1, 2)
+        assert [bool(one.exc_info) for one in caplog.records if "failed" in one.getMessage()] == [True]

@@ -19,6 +19,9 @@ log = logging.getLogger("penstock.serve")
 
 PIPELINED = 64
 """Requests of one connection that are being answered before no more are read."""
+_OVERDUE = 5
+"""A reply that is due for so many times ``max_seconds`` never comes. The queue, and the workers that may die with a
+request, take less."""
 _LINGER = 1.0
 """Seconds in which a client may read the last replies and close its side."""
 
@@ -66,6 +69,8 @@ class Connection(asyncio.Protocol, ABC):
         self.peer = ""
         self.is_deaf = False
         self._replies: deque[Reply] = deque()
+        self._watched: tuple[Reply | None, float] = (None, 0.0)
+        """The reply that `sweep` saw to be next, and when it saw this first."""
         self._is_lost = False
         self._is_paused = False
         self._has_ended = False
@@ -190,6 +195,8 @@ class Connection(asyncio.Protocol, ABC):
             self.drop(f"a request has not arrived whole within {limits.max_seconds:g} s")
         elif self._unread_since is not None and now - self._unread_since > limits.max_seconds:
             self.drop(f"replies were not read for {limits.max_seconds:g} s")
+        elif self._is_overdue(now):
+            self.drop(f"a request was not answered within {_OVERDUE * limits.max_seconds:g} s")
         elif not self._replies and now - self._heard > limits.idle_seconds:
             self.finish()
 
@@ -203,6 +210,13 @@ class Connection(asyncio.Protocol, ABC):
             self.flush()
         else:
             self.finish()
+
+    def _is_overdue(self, now: float) -> bool:
+        """Whether the next reply has been due for so long that it was lost."""
+        first = self._replies[0] if self._replies else None
+        if first is None or first is not self._watched[0]:
+            self._watched = (first, now)
+        return first is not None and now - self._watched[1] > _OVERDUE * self.service.limits.max_seconds
 
     def _pace(self) -> None:
         """Read from the client only while a request would be taken."""

@@ -4,6 +4,7 @@ There is no task and no scope between a request and the batch that answers it. O
 of processor time here, and a small POST 30 to 39 us with an empty application in uvicorn over the same parser and loop.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from time import perf_counter
@@ -12,14 +13,18 @@ import httptools
 import orjson
 
 from penstock.serving.server.connection import Connection, Reply
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
 
 __all__ = ["JSON", "HttpConnection", "HttpReply", "HttpRequest", "Route"]
 
+log = logging.getLogger("penstock.serve")
+
 JSON = "application/json"
 _MAX_HEAD = 32 << 10
 """Bytes of a request line and its headers."""
+_BESIDE = 4
+"""Bytes of a header beside its name and value."""
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: ".encode() for status in HTTPStatus
 }
@@ -50,15 +55,15 @@ class HttpReply(Reply):
 
     Attributes:
         protocol: for metrics and the access log. The route sets it.
-        error_key: the key of an error's text in its JSON.
+        error_keys: of an error's text in its JSON. The route sets them; before it nobody knows who asks, so it is all.
     """
 
-    __slots__ = ("error_key", "is_last", "protocol", "what")
+    __slots__ = ("error_keys", "is_last", "protocol", "what")
 
     def __init__(self, connection: "HttpConnection", since: float, what: str, *, is_last: bool) -> None:
         super().__init__(connection, since)
         self.protocol = "http"
-        self.error_key = "error"
+        self.error_keys: tuple[str, ...] = ("error", "detail")
         self.what = what
         self.is_last = is_last
 
@@ -90,7 +95,7 @@ class HttpReply(Reply):
         more = "" if refusal.retry_after is None else f"retry-after: {refusal.retry_after}\r\n"
         if refusal.status == HTTPStatus.UNAUTHORIZED:
             more += "www-authenticate: Bearer\r\n"
-        self.send(refusal.status, JSON, orjson.dumps({self.error_key: refusal.text}), more)
+        self.send(refusal.status, JSON, orjson.dumps(dict.fromkeys(self.error_keys, refusal.text)), more)
 
 
 Route = Callable[[HttpRequest, HttpReply], None]
@@ -105,7 +110,10 @@ class HttpConnection(Connection):
         self._route = route
         self._parser = httptools.HttpRequestParser(self)
         self._head = 0
-        """Bytes of the present request's head so far."""
+        """Bytes of the present request's head so far, as they came."""
+        self._head_taken = 0
+        """Of these, the bytes of what the parser has found."""
+        self._has_head = False
         self._size = 0
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
@@ -121,11 +129,12 @@ class HttpConnection(Connection):
         except httptools.HttpParserUpgrade:
             # The request was answered as if it had not asked for that, and is the last one.
             self.is_deaf = True
+        except httptools.HttpParserCallbackError:
+            log.exception("a request of %s failed", self.peer)
+            self.drop("the server failed to read a request")
         except httptools.HttpParserError as error:
-            self._refuse(Refusal(HTTPStatus.BAD_REQUEST, f"the request is no HTTP: {type(error).__name__}"))
-        if self._head > _MAX_HEAD + len(data):
-            text = f"the head of the request has more than {_MAX_HEAD} bytes"
-            self._refuse(Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text))
+            self._refuse(Refusal(HTTPStatus.BAD_REQUEST, f"the request is no HTTP: {error}"))
+        self._check_head(self._head)
 
     # What the parser calls.
 
@@ -135,19 +144,25 @@ class HttpConnection(Connection):
         self._headers = {}
         self._parts = []
         self._size = 0
+        self._head_taken = 0
+        self._has_head = False
         self.partial_since = self.service.loop.time()
 
     def on_url(self, url: bytes) -> None:
         """A part of the URL."""
         self._url += url
+        self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header. Proxies drop names with an underscore, so both spellings are one."""
-        self._headers[name.lower().replace(b"_", b"-")] = value
+        """A header. Proxies drop names with an underscore, so both spellings are one. Trailers say nothing."""
+        self._count(len(name) + len(value) + _BESIDE)
+        if not self._has_head:
+            self._headers[name.lower().replace(b"_", b"-")] = value
 
     def on_headers_complete(self) -> None:
         """Check the size before the body is read."""
         self._head = 0
+        self._has_head = True
         length = self._headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.service.limits.max_body:
             self._refuse_size()
@@ -186,6 +201,19 @@ class HttpConnection(Connection):
             self._route(HttpRequest(method, path, self._headers, body), reply)
         except Refusal as refusal:
             reply.refused(refusal)
+        except Exception:  # the client must not wait for a reply that never comes
+            log.exception("a request of %s failed", self.peer)
+            reply.refused(FAILED)
+
+    def _count(self, size: int) -> None:
+        """So many more bytes belong to the head."""
+        self._head_taken += size
+        self._check_head(self._head_taken)
+
+    def _check_head(self, size: int) -> None:
+        if size > _MAX_HEAD:
+            text = f"the head of the request has more than {_MAX_HEAD} bytes"
+            self._refuse(Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text))
 
     def _refuse_size(self) -> None:
         limit = self.service.limits.max_body

@@ -36,6 +36,7 @@ DATATYPES: Mapping[str, str] = {
 """NumPy's names of number types, and the protocol's."""
 _DTYPES = {datatype: np.dtype(dtype).newbyteorder("<") for dtype, datatype in DATATYPES.items()}
 _MASK = "action_mask"
+_MAX_SEQUENCE = 256
 
 
 def server_metadata() -> dict[str, Any]:
@@ -156,9 +157,11 @@ class Model:
             raise _bad(f"there is no input {name[:80]!r}; the inputs are {', '.join(self._by_name)}")
         if datatype != tensor.datatype:
             raise _bad(f"input {name} has datatype {datatype[:20]}, wanted {tensor.datatype}")
-        sizes = [size for size in shape if isinstance(size, int) and size >= 0]
+        # Not `isinstance`: true and false are no sizes.
+        sizes = [size for size in shape if type(size) is int and size >= 0]
         if len(sizes) != len(shape) or len(sizes) != len(tensor.shape) or tuple(sizes[1:]) != tensor.shape[1:]:
-            raise _bad(f"input {name} has shape {list(shape)[:16]}, wanted {list(tensor.shape)}")
+            text = f"input {name} has shape {_shown(shape[:16])}, wanted {_shown(('n', *tensor.shape[1:]))}"
+            raise _bad(text)
         dtype, count = _DTYPES[datatype], math.prod(sizes)
         if isinstance(data, bytes | memoryview):
             if len(data) != count * dtype.itemsize:
@@ -193,8 +196,10 @@ class Model:
         fields, _ = self.endpoint.check(by_name(seen), mask)
         asker = _Asker(self, inference, answered, refused)
         sequence = inference.parameters.get("sequence_id", 0)
-        if not isinstance(sequence, int | str):
+        if not isinstance(sequence, int | str) or isinstance(sequence, bool):
             raise _bad("sequence_id is neither a whole number nor a text")
+        if isinstance(sequence, str) and len(sequence) > _MAX_SEQUENCE:
+            raise _bad(f"sequence_id has {len(sequence)} characters; the most is {_MAX_SEQUENCE}")
         if sequence:
             self._in_sequence(sequence, inference, fields, asker)
         else:
@@ -270,6 +275,10 @@ def _zeros(endpoint: Endpoint) -> Arrays:
 
 def _nothing() -> None:
     """A sequence's end needs no reply of its own."""
+
+
+def _shown(shape: Sequence[object]) -> str:
+    return f"[{', '.join(str(size)[:20] for size in shape)}]"
 
 
 def _bad(text: str) -> Refusal:

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-__all__ = ["Refusal"]
+__all__ = ["FAILED", "Refusal"]
 
 
 class Refusal(Exception):  # noqa: N818 - it is no error of this program
@@ -19,3 +19,7 @@ class Refusal(Exception):  # noqa: N818 - it is no error of this program
         self.status = status
         self.text = text
         self.retry_after = retry_after
+
+
+FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed to answer this request; its log says why")
+"""For an error that nobody has foreseen. Whoever answers with it has logged the error."""

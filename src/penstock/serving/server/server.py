@@ -156,7 +156,7 @@ class Server:
             elif path.startswith(f"{administration.PATH}/"):
                 administer(request, reply)
             elif path == "/metrics":
-                if not service.tokens.accept_header(request.headers.get(b"authorization", b"")):
+                if not service.tokens.accept_headers(request.headers):
                     raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
                 page, content_type = service.metrics.page(request.header(b"accept"))
                 reply.send(HTTPStatus.OK, content_type, page)
@@ -167,8 +167,12 @@ class Server:
 
     async def _listen(self, protocol: Callable[[], Connection], port: int, context: ssl.SSLContext | None) -> int:
         host, loop = self._ports.host, self._service.loop
+        # Until the handshake is over there is no connection that `_sweep` could see.
+        handshake = None if context is None else self._service.limits.max_seconds
         try:
-            listener = await loop.create_server(protocol, host, port, ssl=context, backlog=_BACKLOG)
+            listener = await loop.create_server(
+                protocol, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=_BACKLOG
+            )
         except OSError as error:
             raise ResourceError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
         self._listeners.append(listener)

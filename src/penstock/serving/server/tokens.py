@@ -1,6 +1,7 @@
 """Tokens: who may ask. Comparing takes the same time whether a token is nearly right or not at all."""
 
 import hmac
+from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.errors import ConfigError
@@ -49,7 +50,10 @@ class Tokens:
         found = [hmac.compare_digest(token, one) for one in self._accepted]
         return any(found)
 
-    def accept_header(self, authorization: bytes) -> bool:
-        """As `accept`, for the value of an ``Authorization`` header: ``Bearer TOKEN``."""
-        scheme, _, token = authorization.partition(b" ")
+    def accept_headers(self, headers: Mapping[bytes, bytes]) -> bool:
+        """As `accept`, for the headers ``token: TOKEN`` or ``authorization: Bearer TOKEN``, in small letters."""
+        token = headers.get(b"token")
+        if token:
+            return self.accept(token)
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         return self.accept(token.strip() if scheme.lower() == b"bearer" else b"")

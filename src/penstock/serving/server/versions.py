@@ -17,7 +17,7 @@ from penstock.serving.server.batcher import Ask, Asker, Batcher
 from penstock.serving.server.engines import Batch, Engine
 from penstock.serving.server.histogram import ROWS, SECONDS, Histogram
 from penstock.serving.server.limits import Limits
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.sessions import ClientSession, Sessions
 from penstock.types import Array, Arrays
 
@@ -166,6 +166,7 @@ class Version:
                 ask.asker.answered(action[start:end], self.number)
             except Exception:  # the other askers of the batch must not suffer from it
                 log.exception("an answer could not be written")
+                ask.asker.refused(FAILED)
             start = end
             if ask.session is not None:
                 ask.session.first = False

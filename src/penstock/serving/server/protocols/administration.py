@@ -38,10 +38,10 @@ class Administration:
         Raises:
             Refusal: it is not answered.
         """
-        reply.protocol = PROTOCOL
+        reply.protocol, reply.error_keys = PROTOCOL, ("error",)
         if self._tokens is None:
             raise Refusal(HTTPStatus.FORBIDDEN, "nobody administers this server; start it with --admin_token_file FILE")
-        if not self._tokens.accept_header(request.headers.get(b"authorization", b"")):
+        if not self._tokens.accept_headers(request.headers):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
         match request.path.removeprefix(PATH).strip("/").split("/"):
             case ["policies"]:

@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 
+from penstock.gamecore.frames import MAX_SESSION
 from penstock.serving.server.http import HttpReply, HttpRequest
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
@@ -24,12 +25,11 @@ class GamecoreHttp:
         Raises:
             Refusal: it is not answered.
         """
-        reply.protocol, reply.error_key = PROTOCOL, "detail"
+        reply.protocol, reply.error_keys = PROTOCOL, ("detail",)
         if request.method != "POST":
             raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{PATH} takes POST, not {request.method}")
         headers, service = request.headers, self._service
-        token = headers.get(b"token")
-        if not (service.tokens.accept(token) if token else service.tokens.accept_header(_authorization(request))):
+        if not service.tokens.accept_headers(headers):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
         kind = headers.get(b"step-kind", b"")
         if not kind:
@@ -38,6 +38,10 @@ class GamecoreHttp:
         name = headers.get(b"session") or headers.get(b"game-id")
         if not name:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the header session is missing")
+        if len(name) > MAX_SESSION:
+            raise Refusal(
+                HTTPStatus.BAD_REQUEST, f"the header session has {len(name)} bytes; the most is {MAX_SESSION}"
+            )
         self._step(kind, ("gamecore", name.decode("latin-1")), request, reply)
 
     def _step(self, kind: bytes, key: tuple[str, str], request: HttpRequest, reply: HttpReply) -> None:
@@ -57,7 +61,3 @@ class GamecoreHttp:
 def _policy(request: HttpRequest) -> str:
     """The name of the policy that a request asks for; empty: it names none."""
     return request.header(b"policy")
-
-
-def _authorization(request: HttpRequest) -> bytes:
-    return request.headers.get(b"authorization", b"")

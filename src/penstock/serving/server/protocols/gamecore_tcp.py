@@ -20,7 +20,7 @@ from penstock.serving.server.framing import (
     read_greeting,
     welcome,
 )
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
 from penstock.serving.server.sessions import SessionKey
 
@@ -183,6 +183,9 @@ class GamecoreConnection(Connection):
             self._ask(request, reply)
         except Refusal as refusal:
             reply.refused(refusal)
+        except Exception:  # the client must not wait for a reply that never comes
+            log.exception("a request of %s failed", self.peer)
+            reply.refused(FAILED)
 
     def _ask(self, request: Request, reply: _Reply) -> None:
         service = self.service

@@ -1,6 +1,7 @@
 """The Open Inference Protocol over gRPC: health, metadata, inference, and a stream of inferences."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from time import perf_counter
@@ -11,10 +12,12 @@ import grpc
 from penstock.errors import ResourceError
 from penstock.serving.server.grpc_messages import SERVICE, message
 from penstock.serving.server.inference import DATATYPES, Inference, Models, Outcome, server_metadata
-from penstock.serving.server.refusal import Refusal
+from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
 
 __all__ = ["InferenceGrpc"]
+
+log = logging.getLogger("penstock.serve")
 
 PROTOCOL = "inference-grpc"
 _CODES: Mapping[HTTPStatus, grpc.StatusCode] = {
@@ -114,6 +117,10 @@ class InferenceGrpc:
             except Refusal as refusal:
                 self._note(context, name, refusal.status, since, 0)
                 await context.abort(_CODES[refusal.status], refusal.text)
+            except Exception:  # as of other protocols, the log says more than the client is told
+                log.exception("a request of %s failed", context.peer())
+                self._note(context, name, FAILED.status, since, 0)
+                await context.abort(_CODES[FAILED.status], FAILED.text)
             self._note(context, name, HTTPStatus.OK, since, reply.ByteSize())
             return reply
 
@@ -129,8 +136,9 @@ class InferenceGrpc:
         self._service.note(protocol=PROTOCOL, peer=context.peer(), what=name, status=status, since=since, size=size)
 
     def _check_token(self, context: Any) -> None:  # noqa: ANN401
-        given = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if not self._service.tokens.accept_header(given.encode() if isinstance(given, str) else given):
+        metadata = context.invocation_metadata() or ()
+        headers = {key.encode(): value.encode() if isinstance(value, str) else value for key, value in metadata}
+        if not self._service.tokens.accept_headers(headers):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
 
     async def _live(self, request: Any) -> Any:  # noqa: ANN401, ARG002
@@ -158,6 +166,8 @@ class InferenceGrpc:
             raise Refusal(HTTPStatus.BAD_REQUEST, text)
         inputs = {}
         for place, one in enumerate(request.inputs):
+            if one.name in inputs:
+                raise Refusal(HTTPStatus.BAD_REQUEST, f"there are two inputs {one.name[:80]!r}")
             data = raw[place] if raw else list(getattr(one.contents, _CONTENTS.get(one.datatype, "fp32_contents")))
             inputs[one.name] = model.read(one.name, one.datatype, list(one.shape), data)
         parameters = {name: _value(value) for name, value in request.parameters.items()}
@@ -189,6 +199,10 @@ class InferenceGrpc:
             except Refusal as refusal:
                 status = refusal.status
                 reply.error_message = refusal.text
+                reply.infer_response.id = request.id
+            except Exception:  # the stream's other requests go on
+                log.exception("a request of %s failed", context.peer())
+                status, reply.error_message = FAILED.status, FAILED.text
                 reply.infer_response.id = request.id
             self._note(context, "ModelStreamInfer", status, since, reply.ByteSize())
             yield reply

@@ -33,13 +33,13 @@ class InferenceHttp:
         Raises:
             Refusal: it is not answered.
         """
-        reply.protocol = PROTOCOL
+        reply.protocol, reply.error_keys = PROTOCOL, ("error",)
         parts = request.path.removeprefix(PATH).strip("/").split("/")
         if parts[0] == "health":
             # Whoever watches over the server needs no token.
             self._health(parts, reply)
             return
-        if not self._service.tokens.accept_header(request.headers.get(b"authorization", b"")):
+        if not self._service.tokens.accept_headers(request.headers):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
         match parts:
             case [""]:
@@ -84,12 +84,14 @@ class InferenceHttp:
             name, size = str(given.get("name", "")), _mapping(given, "parameters").get("binary_data_size")
             data: object = given.get("data")
             if size is not None:
-                if not isinstance(size, int) or not 0 <= size <= len(binary) - place:
+                if type(size) is not int or not 0 <= size <= len(binary) - place:
                     raise _bad(f"binary_data_size of input {name[:80]!r} is more than the bytes that follow")
                 data, place = binary[place : place + size], place + size
             shape = given.get("shape")
             if not isinstance(shape, list) or data is None:
                 raise _bad(f"input {name[:80]!r} lacks its shape or its data")
+            if name in inputs:
+                raise _bad(f"there are two inputs {name[:80]!r}")
             inputs[name] = model.read(name, str(given.get("datatype", "")), shape, data)
         if place != len(binary):
             raise _bad(f"{len(binary) - place} bytes follow after the last input")

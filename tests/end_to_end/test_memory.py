@@ -71,13 +71,15 @@ def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -
     assert fingerprint(second) == reference
 
 
-@pytest.mark.parametrize(("placement", "env"), [("env", COMPOSED), ("node", BLINK)], ids=["env, composed", "node"])
-def test_no_kill_changes_the_answer(tmp_path, placement: str, env: str) -> None:
-    settings = {"env": env, "num_workers": 2, "policy_placement": placement, "save_interval": 10}
-    undisturbed = train(tmp_path / "whole", 60, **settings, runtime="inline")
+@pytest.mark.parametrize(
+    ("placement", "env", "updates"), [("env", COMPOSED, 30), ("node", BLINK, 60)], ids=["env, composed", "node"]
+)
+def test_no_kill_changes_the_answer(tmp_path, placement: str, env: str, updates: int) -> None:
+    settings = {"env": env, "num_workers": 2, "policy_placement": placement, "save_interval": updates // 6}
+    undisturbed = train(tmp_path / "whole", updates, **settings, runtime="inline")
     groups = ["env.0", "learner", "env.1", *(["policy.0"] if placement == "node" else [])]
     with killing(groups, tmp_path / "killed") as killed:
-        result = train(tmp_path / "killed", 60, **settings)
+        result = train(tmp_path / "killed", updates, **settings)
     assert len(killed) >= 2
     assert result.not_restored == 0
     assert fingerprint(result) == fingerprint(undisturbed)

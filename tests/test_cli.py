@@ -111,6 +111,25 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_continue(monkeypatch,
     assert f"penstock resume {tmp_path}" in capsys.readouterr().out
 
 
+def test_a_run_without_an_update_says_so_when_it_is_interrupted(monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("penstock.run.prepare", interrupted)
+    assert main(["train", "--env", "CartPole-v1"]) == 130
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("stopped before the first update; no run folder is kept\n", "")
+
+
+def test_a_signal_while_python_shuts_down_changes_nothing():
+    """The first callback to be registered is the last to be called."""
+    program = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT); " + (
+        "import sys; from penstock.cli import main; sys.exit(main(['--version']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_resume_and_eval_find_the_run(monkeypatch, run, capsys):
     calls = []
 

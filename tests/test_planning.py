@@ -74,24 +74,24 @@ def test_more_steps_than_a_lane_has_when_the_first_row_is_drawn_are_refused() ->
         prepared(**many)
     prepared(**many, min_rows=2000)
     with pytest.raises(
-        ConfigError, match=r"20 steps of 100 lanes are 2,000 rows, and 800 more come at a time; .* 2800"
+        ConfigError, match=r"20 steps of 100 lanes are 2,000 rows, and 800 more come at a time; .* 2,800"
     ):
         prepared(**many, min_rows=2000, capacity=2700)
 
 
 def test_a_table_that_keeps_less_than_is_drawn_from_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"--capacity 100 keeps too few rows: learning begins at 1,000 rows, .*at least 1000 must fit"
+        ConfigError, match=r"--capacity 100 keeps too few rows: learning begins at 1,000 rows, .*at least 1,000$"
     ):
         prepared(algo="dqn", capacity=100, min_rows=1000)
-    with pytest.raises(ConfigError, match=r"and rows come 512 at a time; at least 1024 must fit"):
+    with pytest.raises(ConfigError, match=r"and rows come 512 at a time; there must be room for at least 1,024"):
         prepared(algo="dqn", capacity=1000, min_rows=10, num_envs=8, num_steps=64)
 
 
 def test_a_table_of_too_few_bytes_is_refused() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"--table_bytes 20000 keeps too few rows: learning begins at 1,000 rows, .*at least 1000 must fit",
+        match=r"--table_bytes 20000 keeps too few rows: learning begins at 1,000 rows, .*at least 1,000$",
     ):
         prepared(algo="dqn", table_bytes=20_000, min_rows=1000)
     with pytest.raises(ConfigError, match=r"--mini_batch_size 6000 is more than the .* rows that --table_bytes keeps"):
@@ -101,7 +101,7 @@ def test_a_table_of_too_few_bytes_is_refused() -> None:
 
 
 def test_several_learners_need_processes_and_even_shares() -> None:
-    with pytest.raises(ConfigError, match="--num_envs 5 cannot be split evenly over --learners 2"):
+    with pytest.raises(ConfigError, match=r"--num_envs 5 cannot be split evenly .*; give --num_envs 6$"):
         prepared(learners=2, num_envs=5)
     assert prepared(learners=4, num_envs=8).config.run.num_workers == 4
     with pytest.raises(ConfigError, match="--learners 2 needs --runtime local"):
@@ -112,6 +112,33 @@ def test_several_learners_need_processes_and_even_shares() -> None:
         load(TOPOLOGIES["off_policy"]["blocking"])(
             plan(prepared(algo="dqn", learners=3, mini_batch_size=64), Path("run"), quiet=True)
         )
+
+
+def test_the_config_holds_the_rule_and_the_pace_of_several_learners() -> None:
+    run = prepared(algo="dqn", learners=2, sync_mode="non_blocking").config.run
+    assert (run.exchange, run.pace) == ("parameter_server", "async")
+    assert (prepared(learners=2).config.run.exchange, prepared(learners=2).config.run.pace) == ("allreduce", "sync")
+    assert prepared().config.run.exchange == "auto"
+
+
+def test_an_algorithm_with_a_learner_in_each_process_takes_no_rule() -> None:
+    for flag, value in (("compress", "int8"), ("exchange", "hogwild"), ("pace", "async")):
+        with pytest.raises(ConfigError, match=rf"^--{flag} {value} is for --learners, and .*; leave it out$"):
+            prepared(algo="a3c", env="CartPole-v1", **{flag: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("adam_eps", 0.0), ("layer_norm", True)])
+def test_the_setting_that_the_native_update_cannot_run_is_named(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"--algo sac with --{name} {value}; try --backend auto"):
+        prepared(algo="sac", env="Pendulum-v1", backend="fused", **{name: value})
+
+
+def test_importance_weights_and_returns_that_cannot_be_are_refused() -> None:
+    for algo in ("impala", "appo"):
+        with pytest.raises(ConfigError, match=r"--c_bar 2 is above --rho_bar 0\.5: .*; give --c_bar 0\.5 or less"):
+            prepared(algo=algo, rho_bar=0.5, c_bar=2.0)
+    with pytest.raises(ConfigError, match="--n_step 100 is more than the --learned_steps 32"):
+        prepared(algo="r2d2", env="CartPole-v1", n_step=100)
 
 
 def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,12 @@
 Imports everything on use: ``penstock --help`` loads no numpy, no torch, no gymnasium.
 """
 
+import atexit
 import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +37,8 @@ class Command(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0, 1 for a failure, 2 for a mistake of the user, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # Python ends by the signal if one comes while it shuts down, whatever the exit code is.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         # A character that the locale cannot show must not end a run.
         if hasattr(stream, "reconfigure"):
@@ -45,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(_failure(error), 2)
     except PenstockError as error:
         return _complain(_failure(error), 1)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if str(interrupt):
+            _say(str(interrupt))
         return INTERRUPTED
 
 

@@ -231,10 +231,11 @@ def _opened(processes: Processes | None, run: RunConfig) -> Iterator[Processes]:
 
 
 def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -> Result:
-    _import_ahead(config.run)
-    prepared = prepare(config, processes, given)
-    run, made = prepared.config.run, False
+    made = False
     try:
+        _import_ahead(config.run)
+        prepared = prepare(config, processes, given)
+        run = prepared.config.run
         # Another run may take the folder's name before it is made here.
         while not made:
             folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
@@ -251,7 +252,9 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
     except KeyboardInterrupt:
         if made:
             remove_if_unbegun(folder)
-        raise
+        if made and folder.path.exists():
+            raise
+        raise KeyboardInterrupt("stopped before the first update; no run folder is kept") from None
 
 
 def _resume(

@@ -189,6 +189,16 @@ def test_what_a_resume_cannot_change_is_one_line(settings, says):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_resume_with_another_rule_decides_the_pace_anew():
+    run = {"env": "X", "learners": 2, "exchange": "allreduce", "pace": "sync"}
+    alone = with_changes(from_mapping(run), {"learners": 1}).run
+    assert (alone.exchange, alone.pace) == ("auto", "auto")
+    other = with_changes(from_mapping(run), {"exchange": "parameter_server"}).run
+    assert (other.exchange, other.pace) == ("parameter_server", "auto")
+    more = with_changes(from_mapping(run), {"learners": 3}).run
+    assert (more.exchange, more.pace) == ("allreduce", "sync")
+
+
 @pytest.mark.parametrize("algo", ALGORITHMS.names())
 def test_what_lanes_count_by_and_networks_are_made_with_stays_on_a_resume(algo):
     settings = {field.name: field for field in fields_of(find_algorithm(algo).config)}

@@ -70,6 +70,20 @@ def test_returns_are_compared_at_the_step_and_at_the_second_that_both_have_reach
         assert least <= one.low < one.value < one.high <= most
 
 
+def test_steps_are_those_that_the_environments_gave_also_if_they_were_dropped(tmp_path):
+    # After 1 s: 100 rows learned. After 2 s: 200 learned, 60 + 40 dropped. So B has taken 300 steps.
+    later = update(2, [1.0], **{"rows/stale": 60.0, "rows/spoilt": 40.0})
+    judged = Report(2, 200, 2.0, {"eval/return_mean": 1.0})
+    a, b = (
+        run_of(tmp_path, "a", [update(n, [1.0]) for n in (1, 2, 3)]),
+        run_of(tmp_path, "b", [update(1), later, judged]),
+    )
+    found = compared(a, b)
+    assert [report.steps for report in found.sides[1].runs[0].reports] == [100, 300, 300]
+    assert found.measure("return_at_equal_steps").at == 300.0
+    assert [one.value for one in found.measure("steps_per_second").sides] == [100.0, 150.0]
+
+
 def test_idle_time_is_the_mean_over_nodes_of_a_kind_and_over_the_seconds_of_each_report(tmp_path):
     # env: (0.2 + 0.4) / 2 for 1 s, then (0.8 + 1.0) / 2 for 3 s: (0.3 + 2.7) / 4.
     later = update(2, [1.0], **{"idle/env.0": 0.8, "idle/env.1": 1.0})._replace(time_s=4.0)
@@ -235,6 +249,7 @@ def test_sides_that_make_no_sense_are_refused(tmp_path):
         ([a, silent], RunFolderError, "has reported no update yet"),
         ([a, fresh], RunFolderError, "no episode of run .* has ended yet"),
         ([a, "nothing"], RunFolderError, "there is no run nothing"),
+        ([f"{a},{tmp_path}", b], RunFolderError, "is a folder of runs, and commas join runs"),
     ):
         with pytest.raises(kind, match=says):
             compared(*words, log_dir=tmp_path)

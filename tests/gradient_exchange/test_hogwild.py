@@ -14,6 +14,7 @@ from penstock.types import ArraySpec
 
 STATE = (
     ArraySpec("actor", (2,), "float32"),
+    ArraySpec("target.actor", (2,), "float32"),
     ArraySpec("adam_v.actor", (2,), "float32"),
     ArraySpec("obs_mean", (1,), "float64"),
     ArraySpec("gradient_steps", (), "int64"),
@@ -117,6 +118,30 @@ def test_steps_of_two_learners_from_the_same_parameters_are_both_added(run) -> N
     team, held = parts[0]
     assert team.begin(held)
     assert held.values["actor"].tolist() == [3.0, 6.0]
+
+
+def test_of_two_copies_to_a_target_at_once_the_later_one_stays(run) -> None:
+    """From (1, 2), one goes by (3, 0) and the other by (-1, 4), and both copy: (4, 2), then (0, 6), not their sum."""
+    parts = [run.learner(number) for number in range(LEARNERS)]
+    for team, held in parts:
+        assert team.begin(held)
+    for (team, held), step in zip(parts, (vector(3.0, 0.0), vector(-1.0, 4.0)), strict=True):
+        actor = held.values["actor"] + step
+        held.values = {**held.values, "actor": actor, "target.actor": actor.copy()}
+        team.end()
+    assert run.vector["actor"].tolist() == [3.0, 6.0]
+    assert run.vector["target.actor"].tolist() == [0.0, 6.0]
+
+
+def test_steps_of_a_target_that_only_follows_are_added(run) -> None:
+    parts = [run.learner(number) for number in range(LEARNERS)]
+    for team, held in parts:
+        assert team.begin(held)
+    for team, held in parts:
+        target = held.values["target.actor"] + np.float32(0.25) * (held.values["actor"] - held.values["target.actor"])
+        held.values = {**held.values, "target.actor": target}
+        team.end()
+    assert run.vector["target.actor"].tolist() == [0.5, 1.0]
 
 
 def test_a_step_is_noted_once_with_its_metrics_and_the_bytes_that_were_added(run) -> None:

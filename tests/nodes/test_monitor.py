@@ -122,9 +122,17 @@ def test_a_restart_is_told_of_where_the_log_stands(tmp_path) -> None:
     assert "loss" not in line
 
 
-def test_time_without_new_steps_belongs_to_the_next_ones(tmp_path, monkeypatch) -> None:
-    clock = iter([0.0, 1.0, 2.0, 3.0, 4.0])
-    monkeypatch.setattr("penstock.nodes.monitor.time.monotonic", lambda: next(clock))
+def rates(node: MonitorNode, *reports: tuple[int, float]) -> list[float]:
+    """The steps per second at reports of so many steps after so many seconds of training."""
+    return [node._throughput(Report(0, steps, time_s, {}))[STEPS_PER_SECOND] for steps, time_s in reports]
+
+
+def test_time_without_new_steps_belongs_to_the_next_ones(tmp_path) -> None:
     node = opened(tmp_path, Ports())
-    rates = [node._throughput(steps)[STEPS_PER_SECOND] for steps in (10, 10, 10, 40)]
-    assert rates == [10.0, 0.0, 0.0, 10.0]
+    assert rates(node, (10, 1.0), (10, 2.0), (10, 3.0), (40, 4.0)) == [10.0, 0.0, 0.0, 10.0]
+
+
+def test_the_speed_is_by_the_time_of_the_reports_whenever_they_are_read(tmp_path) -> None:
+    opened(tmp_path, Ports())._write(Report(12, 120, 6.0, {}))
+    node = opened(tmp_path, Ports(), resumed_update=12)
+    assert rates(node, (160, 8.0), (190, 9.0), (190, 9.0)) == [20.0, 30.0, 0.0]

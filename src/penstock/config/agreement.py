@@ -6,12 +6,14 @@ from penstock.config.schema import AUTO, RunConfig
 from penstock.errors import ConfigError
 from penstock.registry import compression_of
 
-__all__ = ["HOGWILD", "SERVED", "Agreement", "agreement", "sync_mode_of"]
+__all__ = ["HANDED_ON", "HOGWILD", "SERVED", "Agreement", "agreement", "agreement_flags", "sync_mode_of"]
 
 SERVED = "parameter_server"
 HOGWILD = "hogwild"
 NO_WAITING = "async"
 """The pace of learners that wait for nothing."""
+HANDED_ON = 2
+"""Gradients that each learner may have handed on before the first of them is applied."""
 
 
 class Agreement(NamedTuple):
@@ -39,6 +41,15 @@ def sync_mode_of(run: RunConfig, natural: str) -> str:
     return "non_blocking" if run.learners > 1 and apart else natural
 
 
+def agreement_flags(run: RunConfig) -> list[str]:
+    """The given flags that say how several learners agree, with their values."""
+    return [
+        f"--{name} {getattr(run, name)}"
+        for name in ("exchange", "pace", "compress")
+        if getattr(run, name) != getattr(RunConfig, name)
+    ]
+
+
 def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     """What ``--exchange``, ``--pace`` and ``--compress`` mean for this run, whose ``sync_mode`` is settled.
 
@@ -49,13 +60,9 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     Raises:
         ConfigError: they do not go together, or not with this run.
     """
-    given = [
-        f"--{name} {getattr(run, name)}"
-        for name in ("exchange", "pace", "compress")
-        if getattr(run, name) != getattr(RunConfig, name)
-    ]
+    given = agreement_flags(run)
     if run.learners == 1 and given:
-        raise ConfigError(f"{given[0]} says how several learners agree, and there is one; give --learners as well")
+        raise ConfigError(f"{given[0]} is for several learners, and this run has one learner; give --learners as well")
     overlapping = run.sync_mode == "non_blocking"
     natural = SERVED if from_table and overlapping else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
@@ -69,6 +76,12 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     pace = paces[0] if run.pace == AUTO else run.pace
     if pace not in paces:
         raise ConfigError(f"--pace {pace} does not go with {_why_not(run, exchange, pace, paces)}")
+    if pace == "lag" and run.max_policy_lag < (least := HANDED_ON * run.learners):
+        raise ConfigError(
+            f"--pace lag with --max_policy_lag {run.max_policy_lag} would drop gradients all the time: "
+            f"{HANDED_ON} of each of {run.learners} learners may wait to be applied; give --max_policy_lag {least} or "
+            "more, or --pace async"
+        )
     if run.compress != "none":
         compression_of(run.compress)
         if exchange == "gossip":
@@ -96,4 +109,5 @@ def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...]) -
         SERVED: "learners of a table do not wait for each other",
         HOGWILD: "learners wait for nothing, and always take the latest parameters",
     }.get(exchange, "all learners meet in rounds")
-    return f"--exchange {exchange}: {why}; try {' or '.join(paces)}"
+    served = [f"--exchange {SERVED}"] if exchange in {"allreduce", "gossip"} else []
+    return f"--exchange {exchange}: {why}; try {' or '.join([*served, *(f'--pace {one}' for one in paces)])}"

@@ -77,12 +77,14 @@ class RunConfig:
         "more than 2",
         min=1,
     )
-    timesteps: int = _setting(1_000_000, "environment steps of the whole run, all lanes together", min=1)
+    timesteps: int = _setting(
+        1_000_000, "environment steps of the whole run, all lanes together, without those that are dropped", min=1
+    )
     sync_mode: str = _setting(
         AUTO,
         "blocking: collection and learning take turns (lock step), repeatable bit for bit; non_blocking: they overlap; "
-        "auto: non_blocking for impala and appo, which correct for older policies, for a3c, and where several learners "
-        "do not wait for each other (--exchange); else blocking",
+        "auto: non_blocking for impala, appo, r2d2 and a3c, and where several learners do not wait for each other "
+        "(--exchange, --pace); else blocking",
         choices=(AUTO, "blocking", "non_blocking"),
         fixed="its checkpoints hold the lanes as this mode left them",
     )
@@ -137,8 +139,8 @@ class RunConfig:
     )
     learners: int = _setting(
         1,
-        "number of learner processes; unless --exchange and --pace say otherwise, they share each minibatch with "
-        "blocking, and for algorithms that learn from a stream",
+        "number of learner processes; they share each minibatch and step together, but where learning from a table "
+        "overlaps collecting (non_blocking), each takes minibatches of its own; --exchange and --pace choose otherwise",
         min=1,
         max=12,
     )
@@ -153,8 +155,9 @@ class RunConfig:
     pace: Literal["auto", "sync", "async", "lag"] = _setting(
         AUTO,
         "when a learner takes newer parameters; sync: all wait for each other at each step; async: before each "
-        "gradient; lag: only when its own are so old that --max_policy_lag would drop the gradient; async and lag need "
-        "--sync_mode non_blocking; auto: async for parameter_server and hogwild with non_blocking, else sync",
+        "gradient; lag: only once its own are more than --max_policy_lag minus 2K gradient steps behind, because the "
+        "gradients of K learners that wait may make it 2K older; async and lag need --sync_mode non_blocking; auto: "
+        "async for parameter_server and hogwild with non_blocking, else sync",
     )
     compress: str = _setting(
         "none",

@@ -12,7 +12,7 @@ import tomli_w
 from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_algorithm
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, Value, field_table, fields_of
-from penstock.config.schema import Config, RunConfig
+from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.config.tables import as_toml
 from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError, nearest
@@ -191,7 +191,14 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
             raise ConfigError(f"{given[name].label} cannot become {shown(value)}: {why}")
     own = {field.name for field in dataclasses.fields(config.run)}
     algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
-    return Config(dataclasses.replace(config.run, **_part(values, own & values.keys())), algorithm)
+    changed = _part(values, own & values.keys())
+    return Config(dataclasses.replace(config.run, **_decided_anew(changed), **changed), algorithm)
+
+
+def _decided_anew(changed: Mapping[str, Any]) -> dict[str, str]:
+    """The settings to be decided again because they follow from one that has changed."""
+    anew = ("exchange", "pace") if changed.get("learners") == 1 else ("pace",) if "exchange" in changed else ()
+    return {name: AUTO for name in anew if name not in changed}
 
 
 def _is_table(value: object) -> bool:

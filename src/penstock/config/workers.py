@@ -25,7 +25,8 @@ def auto_num_workers(num_envs: int, cores: int, *, lock_step: bool, sharing: int
     """
     if num_envs % sharing:
         raise ConfigError(
-            f"--num_envs {num_envs} cannot be split evenly over --learners {sharing}: each owns a share of the lanes"
+            f"--num_envs {num_envs} cannot be split evenly over --learners {sharing}: each owns a share of the lanes; "
+            f"give --num_envs {-(-num_envs // sharing) * sharing}"
         )
     wanted = cores if lock_step or cores <= OVERLAP_CORES else cores - OVERLAP_CORES
     most = min(max(wanted, sharing), num_envs)

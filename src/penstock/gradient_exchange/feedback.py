@@ -2,8 +2,9 @@
 
     sent_t = C(x_t + e_t),   e_t+1 = x_t + e_t - sent_t,   e_0 = 0
 
-So nothing is lost for good. Source: Seide et al. 2014 (1-bit SGD); Karimireddy et al. 2019,
-https://arxiv.org/abs/1901.09847. Sends nothing itself.
+So the sum of what is sent follows the sum of the vectors. What becomes of it later is not fed back: a receiver that
+clips, or drops a vector for its age, loses that for good. Source: Seide et al. 2014 (1-bit SGD); Karimireddy et al.
+2019, https://arxiv.org/abs/1901.09847. Sends nothing itself.
 """
 
 from collections.abc import Mapping

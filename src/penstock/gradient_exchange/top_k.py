@@ -20,11 +20,14 @@ def build(argument: str) -> "TopK":
     """The compression that keeps this share of the numbers, as ``0.01``.
 
     Raises:
-        ValueError: the share is no number above 0 and up to 1.
+        ValueError: the share is no number above 0 and up to 0.5.
     """
     ratio = float(argument)
-    if not 0.0 < ratio <= 1.0:
-        raise ValueError(f"topk keeps a share above 0 and up to 1, not {argument}")
+    if not 0.0 < ratio <= 0.5:
+        raise ValueError(
+            f"topk keeps a share above 0 and up to 0.5, not {argument}: each number is sent with its place, so that a "
+            "larger share takes more bytes than all numbers"
+        )
     return TopK(ratio)
 
 

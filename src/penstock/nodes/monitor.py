@@ -4,7 +4,6 @@ It only reads shared memory. No node waits for it.
 """
 
 import contextlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,11 +69,9 @@ class MonitorNode:
         self._deaths = RunFolder(settings.folder).deaths
         self._previous = ports.counters()
         self._written = dict.fromkeys(_KINDS, settings.resumed_update)
-        balance = ports.balance()
-        steps = settings.resumed_steps if balance is None else max(settings.resumed_steps, balance.learned)
-        self._seen = (time.monotonic(), steps)
-        self._last = Report(settings.resumed_update, steps, 0.0, {})
+        self._last = Report(settings.resumed_update, settings.resumed_steps, 0.0, {})
         self._told = self._told_so_far()
+        self._seen = self._last.time_s, self._last.steps
 
     def ready(self) -> bool:
         """True if a report is waiting, or a node was restarted."""
@@ -90,7 +87,7 @@ class MonitorNode:
         kind = EVAL_RETURN if EVAL_RETURN in report.values else STEPS_PER_SECOND
         if kind is STEPS_PER_SECOND:
             self._last = report._replace(returns=())
-            report = report._replace(values={**report.values, **self._throughput(report.steps)})
+            report = report._replace(values={**report.values, **self._throughput(report)})
         # A report comes twice if an earlier monitor died before it released the slot, or the sender died after sending.
         if report.update > self._written[kind]:
             self._write(report)
@@ -161,11 +158,12 @@ class MonitorNode:
             self._ports.count("told_at_start", start)
         return dict(told[start - 1 :])
 
-    def _throughput(self, steps: int) -> dict[str, float]:
+    def _throughput(self, report: Report) -> dict[str, float]:
         """Steps per second and idle share of each node since the last report, and the counts of rows so far."""
-        now, counters = time.monotonic(), self._ports.counters()
-        then, before = self._seen
-        values = {STEPS_PER_SECOND: (steps - before) / max(now - then, 1e-9)}
+        counters = self._ports.counters()
+        # By the learner's clock: reports that waited for this node arrive together.
+        (then, before), (now, steps) = self._seen, (report.time_s, report.steps)
+        values = {STEPS_PER_SECOND: (steps - before) / (now - then) if now > then else 0.0}
         for node, counts in counters.items():
             past = self._previous.get(node, {})
             busy = counts["busy_ns"] - past.get("busy_ns", 0)

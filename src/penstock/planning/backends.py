@@ -3,27 +3,33 @@
 Starts nothing.
 """
 
+import contextlib
+from dataclasses import replace
+from typing import Any
+
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithm_package import (
     AlgorithmPackage,
     load_functions,
 )
 from penstock.config.agreement import sync_mode_of
+from penstock.config.fields import fields_of
 from penstock.config.resolve import Demand
 from penstock.config.schema import AUTO, Config
+from penstock.config.sources import shown
 from penstock.envs.sources import EnvProfile
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.policies.native import supports
 from penstock.registry import INFERENCE, TOPOLOGIES, UPDATES, load
-from penstock.types import BackendSpec
+from penstock.types import BackendSpec, Spaces
 
-__all__ = ["backend_of", "demand", "inference_of"]
+__all__ = ["EACH_COMPILES", "backend_of", "demand", "inference_of"]
 
 EACH_COMPILES = "actor_learners"
 """The topology with a learner in each environment process. All of these would compile the update at once."""
 
 
-def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> Demand:
+def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spaces: Spaces) -> Demand:
     """The work of an update, and its sync mode. A lower bound: convolutions use each parameter more than once."""
     steps = None
     if spec.table is not None:
@@ -35,10 +41,10 @@ def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> 
     mode = sync_mode_of(config.run, next(iter(TOPOLOGIES[spec.topology])))
     sharing = config.run.learners if spec.table is None else 1
     eager = spec.topology == EACH_COMPILES
-    return Demand(_fused_applies(config, algorithm, spec), multiplications, steps, mode, eager, sharing)
+    return Demand(_fused_applies(config, algorithm, spec, spaces), multiplications, steps, mode, eager, sharing)
 
 
-def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec) -> bool:
+def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spaces: Spaces) -> bool:
     """Whether the update can run without torch.
 
     Raises:
@@ -47,18 +53,34 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
     on_cpu = config.run.device == "cpu"
     # From a stream, the gradients do not leave the native update.
     alone = config.run.learners == 1 or spec.table is not None
-    serves = algorithm.supports is not None and bool(load_functions(algorithm.supports)(spec.policy, config.algorithm))
+    serves = _fused_serves(algorithm, spec, config.algorithm)
     name = config.run.backend
     if name != AUTO and UPDATES[name].native and not (on_cpu and serves and alone):
-        refused = (
-            f"--algo {config.run.algo} with this model and this optimizer"
-            if on_cpu
-            else f"--device {config.run.device}"
-        )
+        refused = f"--device {config.run.device}"
+        if on_cpu and not serves:
+            which = _too_much(config.algorithm, algorithm, spaces) or "this model and this optimizer"
+            refused = f"--algo {config.run.algo} with {which}"
         if on_cpu and serves:
             refused = f"--learners {config.run.learners}: its gradients do not leave the native update"
         raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
     return on_cpu and serves and alone
+
+
+def _fused_serves(algorithm: AlgorithmPackage, spec: AlgorithmSpec, settings: Any) -> bool:  # noqa: ANN401
+    """Whether the native update can run this policy with the algorithm's ``settings``."""
+    return algorithm.supports is not None and bool(load_functions(algorithm.supports)(spec.policy, settings))
+
+
+def _too_much(settings: Any, algorithm: AlgorithmPackage, spaces: Spaces) -> str:  # noqa: ANN401
+    """The one setting that the native update cannot run, as the user types it; empty if it is not one alone."""
+    for field in fields_of(type(settings)):
+        value = getattr(settings, field.name)
+        if value != field.default:
+            with contextlib.suppress(PenstockError):
+                without = replace(settings, **{field.name: field.default})
+                if _fused_serves(algorithm, load(algorithm.spec)(spaces, without), without):
+                    return f"--{field.name} {shown(value)}"
+    return ""
 
 
 def inference_of(config: Config, spec: AlgorithmSpec) -> str:

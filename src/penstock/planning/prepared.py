@@ -17,7 +17,7 @@ from penstock.algorithm_package import (
     check_learn,
     find_algorithm,
 )
-from penstock.config.agreement import agreement
+from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.resolve import available_cores, resolve
 from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.envs.given import Given, by_value, shape_of
@@ -27,7 +27,7 @@ from penstock.envs.names import display_name, reference
 from penstock.envs.sources import EnvProfile, probe
 from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
-from penstock.planning.backends import backend_of, demand, inference_of
+from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
 from penstock.planning.games import with_games
 from penstock.planning.table_size import with_checked_table
 from penstock.policies.architecture import kind_of
@@ -131,8 +131,8 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
         config = replace(config, run=replace(run, demonstrations=str(Path(run.demonstrations).resolve())))
     config, of_games = with_games(config, profile, spec.topology)
     wanted = run.threads
-    config = resolve(config, demand(config, algorithm, spec))
-    agreement(config.run, from_table=spec.table is not None)
+    _check_own_rule(config.run, spec)
+    config = _agreed(resolve(config, demand(config, algorithm, spec, profile.spaces)), spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec, profile)
     name = inference_of(config, spec)
@@ -141,6 +141,28 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     told = (*_fewer_threads(wanted, config.run), *_unused_mask(algorithm, profile), *of_games)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
+
+
+def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
+    """Check that nothing says how learners agree if the algorithm says that itself.
+
+    Raises:
+        ConfigError: a flag says it all the same.
+    """
+    given = agreement_flags(run)
+    if spec.topology == EACH_COMPILES and given:
+        raise ConfigError(
+            f"{given[0]} is for --learners, and --algo {run.algo} has a learner in each environment process, whose "
+            "gradients one node applies as they come; leave it out"
+        )
+
+
+def _agreed(config: Config, spec: AlgorithmSpec) -> Config:
+    """The config with the rule and the pace of its learners decided. One learner has none."""
+    agreed = agreement(config.run, from_table=spec.table is not None)
+    if config.run.learners == 1:
+        return config
+    return replace(config, run=replace(config.run, exchange=agreed.exchange, pace=agreed.pace))
 
 
 def _with_table(config: Config) -> Config:

@@ -92,7 +92,7 @@ def _check_table(  # noqa: PLR0917 - facts of one run
         why = f"learning begins at {schedule.min_rows:,} rows, and rows come {rows:,} at a time"
         if least == reach + rows:
             why = f"{steps} steps of {num_envs} lanes are {reach:,} rows, and {rows:,} more come at a time"
-        raise ConfigError(f"{given} keeps too few rows: {why}; at least {least} must fit")
+        raise ConfigError(f"{given} keeps too few rows: {why}; there must be room for at least {least:,}")
     if math.ceil(schedule.min_rows / rows) * rows < reach:
         raise ConfigError(
             f"--min_rows {schedule.min_rows} is too few: by then none of {num_envs} lanes has {table.n_step} steps "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from penstock.algorithm import UpdaterSettings
-from penstock.config.agreement import HOGWILD, Agreement
+from penstock.config.agreement import HANDED_ON, HOGWILD, Agreement
 from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
 from penstock.experiments.run_folder import RunFolder
@@ -318,7 +318,7 @@ def follower_names(count: int) -> tuple[str, ...]:
 
 def gradients_waiting(plan: Plan) -> int:
     """Slots of the stream of gradients: each learner fills one while the other waits."""
-    return 2 * plan.run.learners
+    return HANDED_ON * plan.run.learners
 
 
 def pull_after(plan: Plan, pace: str) -> int:
@@ -326,7 +326,7 @@ def pull_after(plan: Plan, pace: str) -> int:
 
     Gradients that wait when one is handed on are applied before it, and make it so much older.
     """
-    return max(0, plan.run.max_policy_lag - gradients_waiting(plan)) if pace == "lag" else 0
+    return plan.run.max_policy_lag - gradients_waiting(plan) if pace == "lag" else 0
 
 
 class Rule(NamedTuple):

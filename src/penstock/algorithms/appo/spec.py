@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.algorithms.impala.spec import check_weights
 from penstock.algorithms.ppo import spec as ppo
 from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
 from penstock.config.fields import BY_LANES, tunable
@@ -49,8 +50,8 @@ class APPOConfig(PPOConfig):
     )
     c_bar: float = tunable(
         1.0,
-        "largest importance weight of the rows behind it; less: the critic learns from fewer steps at a time "
-        "(usual: 1)",
+        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
+        "a time (usual: 1)",
         min=0,
     )
     adam_eps: float = tunable(
@@ -66,7 +67,9 @@ def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:
 
     Raises:
         SpaceError: penstock has no model for a space.
+        ConfigError: ``c_bar`` is above ``rho_bar``.
     """
+    check_weights(config.rho_bar, config.c_bar)
     plain = ppo.spec(spaces, config)
     return replace(
         plain,

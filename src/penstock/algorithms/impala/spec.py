@@ -11,9 +11,10 @@ from penstock.algorithms.ppo.spec import (
     policy_graph,
 )
 from penstock.config.fields import BY_LANES, tunable
+from penstock.errors import ConfigError
 from penstock.types import Arrays, ArraySpec, Spaces
 
-__all__ = ["MASKS", "IMPALAConfig", "init_state", "spec"]
+__all__ = ["MASKS", "IMPALAConfig", "check_weights", "init_state", "spec"]
 
 MASKS = True
 
@@ -61,8 +62,8 @@ class IMPALAConfig(ActorCriticConfig):
     )
     c_bar: float = tunable(
         1.0,
-        "largest importance weight of the rows behind it; less: the critic learns from fewer steps at a time "
-        "(usual: 1)",
+        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
+        "a time (usual: 1)",
         min=0,
     )
     adam_eps: float = tunable(
@@ -78,7 +79,9 @@ def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
 
     Raises:
         SpaceError: penstock has no model for a space.
+        ConfigError: ``c_bar`` is above ``rho_bar``.
     """
+    check_weights(config.rho_bar, config.c_bar)
     graph = policy_graph(spaces, config)
     lanes = max(1, config.mini_batch_size // config.num_steps)
     plain = actor_critic_spec(spaces, graph, config, Schedule(1, lanes))
@@ -93,6 +96,19 @@ def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
         minibatch=(*(name for name, _ in spaces.obs), "action", *read, *memory),
         unit="lane",
     )
+
+
+def check_weights(rho_bar: float, c_bar: float) -> None:
+    """Check the largest importance weights of V-trace.
+
+    Raises:
+        ConfigError: ``c_bar`` is above ``rho_bar``.
+    """
+    if c_bar > rho_bar:
+        raise ConfigError(
+            f"--c_bar {c_bar:g} is above --rho_bar {rho_bar:g}: V-trace (Espeholt et al. 2018) is known to converge "
+            f"for rho_bar >= c_bar only; give --c_bar {rho_bar:g} or less, or a larger --rho_bar"
+        )
 
 
 def init_state(spaces: Spaces, config: IMPALAConfig, seed: int) -> Arrays:

@@ -119,8 +119,13 @@ def spec(spaces: Spaces, config: R2D2Config) -> AlgorithmSpec:
 
     Raises:
         SpaceError: the actions are not a Discrete, or penstock has no model for the observations.
-        ConfigError: the model has no memory.
+        ConfigError: the model has no memory, or a return has more steps than a sequence has learned rows.
     """
+    if config.n_step > config.learned_steps:
+        raise ConfigError(
+            f"--n_step {config.n_step} is more than the --learned_steps {config.learned_steps} of a sequence: no "
+            "reward behind it is known; give a smaller --n_step"
+        )
     graph = policy_graph(spaces, config)
     found = off_policy_spec(spaces, config, graph, learned=(graph.actor.spec,), followed=("actor",))
     priorities = Priorities(config.priority_alpha, config.priority_beta) if config.prioritised else None

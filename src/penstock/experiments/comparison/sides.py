@@ -1,7 +1,7 @@
 """The sides of a comparison: the runs that the words of a command line name, with their config and reports."""
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from penstock.metrics.report import STEPS_PER_SECOND, Report
 __all__ = ["ComparedRun", "Side", "read_sides"]
 
 MOST = len(string.ascii_uppercase)
+_DROPPED = frozenset({"rows/stale", "rows/spoilt"})
 
 
 class ComparedRun(NamedTuple):
@@ -23,6 +24,7 @@ class ComparedRun(NamedTuple):
     path: Path
     settings: RunConfig
     reports: Sequence[Report]
+    """``steps`` of each counts the rows that were dropped as well: environments gave them all."""
 
     @property
     def last(self) -> Report:
@@ -78,7 +80,10 @@ def _folders(word: str, log_dir: str | Path) -> list[RunFolder]:
             return [RunFolder(path) for path in below]
         if "," not in word:
             raise
-    return [RunFolder.find(part, log_dir) for part in word.split(",") if part]
+    parts = [part for part in word.split(",") if part]
+    if folder := next((part for part in parts if list_runs(Path(part).expanduser())), None):
+        raise RunFolderError(f"{folder} is a folder of runs, and commas join runs; give it as a side of its own")
+    return [RunFolder.find(part, log_dir) for part in parts]
 
 
 def _read(folder: RunFolder) -> ComparedRun:
@@ -88,7 +93,16 @@ def _read(folder: RunFolder) -> ComparedRun:
         reports = []
     if not any(STEPS_PER_SECOND in report.values for report in reports):
         raise RunFolderError(f"run {folder.path} has reported no update yet")
-    return ComparedRun(folder.path, folder.read_config().run, reports)
+    return ComparedRun(folder.path, folder.read_config().run, list(_with_dropped(reports)))
+
+
+def _with_dropped(reports: Sequence[Report]) -> Iterator[Report]:
+    """The reports, with the rows dropped so far in ``steps``. Those of evaluations do not hold them."""
+    dropped = 0
+    for report in reports:
+        if _DROPPED & report.values.keys():
+            dropped = int(sum(report.values.get(name, 0.0) for name in _DROPPED))
+        yield report._replace(steps=report.steps + dropped)
 
 
 def _check_one_algorithm(side: Side) -> None:

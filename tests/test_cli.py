@@ -123,8 +123,9 @@ def test_a_run_without_an_update_says_so_when_it_is_interrupted(monkeypatch, cap
 
 def test_a_signal_while_python_shuts_down_changes_nothing():
     """The first callback to be registered is the last to be called."""
-    program = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT); " + (
-        "import sys; from penstock.cli import main; sys.exit(main(['--version']))"
+    program = (
+        "import atexit, os, signal, sys; atexit.register(os.kill, os.getpid(), signal.SIGINT); "
+        "from penstock.cli import main; sys.exit(main(['--version']))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

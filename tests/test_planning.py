@@ -42,7 +42,7 @@ def test_what_it_does_not_serve_keeps_the_general_path() -> None:
     assert found.learn() == found.algorithm.learn
     assert prepared(adam_eps=0.0, timesteps=1000).config.run.backend == "eager"
     assert prepared(optimizer="muon", timesteps=1000).config.run.backend == "eager"
-    with pytest.raises(ConfigError, match="with this model and this optimizer; try --backend auto"):
+    with pytest.raises(ConfigError, match="--algo ppo with --optimizer muon; try --backend auto"):
         prepared(optimizer="muon", backend="fused")
     with pytest.raises(ConfigError, match=r"--backend fused does not run .*; try --backend auto"):
         prepared(env=name, backend="fused")

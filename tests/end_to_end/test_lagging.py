@@ -85,7 +85,7 @@ def test_perceptrons_are_learned_by_the_native_update_where_their_gradients_may_
         assert prepared(**{**env, **settings}).config.run.backend != "fused"
     with pytest.raises(ConfigError, match="--backend fused does not run --learners 2: its gradients do not leave"):
         prepared(**env, learners=2, num_envs=4, backend="fused")
-    with pytest.raises(ConfigError, match=f"--backend fused does not run --algo {algo} with this model"):
+    with pytest.raises(ConfigError, match=f"--backend fused does not run --algo {algo} with --model gru"):
         prepared(**env, model="gru", backend="fused")
 
 

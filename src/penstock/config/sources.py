@@ -195,7 +195,7 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
     return Config(dataclasses.replace(config.run, **_decided_anew(changed), **changed), algorithm)
 
 
-def _decided_anew(changed: Mapping[str, Any]) -> dict[str, str]:
+def _decided_anew(changed: Mapping[str, Any]) -> dict[str, Any]:
     """The settings to be decided again because they follow from one that has changed."""
     anew = ("exchange", "pace") if changed.get("learners") == 1 else ("pace",) if "exchange" in changed else ()
     return {name: AUTO for name in anew if name not in changed}

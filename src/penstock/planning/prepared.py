@@ -162,7 +162,8 @@ def _agreed(config: Config, spec: AlgorithmSpec) -> Config:
     agreed = agreement(config.run, from_table=spec.table is not None)
     if config.run.learners == 1:
         return config
-    return replace(config, run=replace(config.run, exchange=agreed.exchange, pace=agreed.pace))
+    decided: dict[str, Any] = {"exchange": agreed.exchange, "pace": agreed.pace}
+    return replace(config, run=replace(config.run, **decided))
 
 
 def _with_table(config: Config) -> Config:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithms.impala.spec import check_weights
 from penstock.algorithms.ppo import spec as ppo
-from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
+from penstock.algorithms.ppo.spec import PPOConfig, check_weights, initial_arrays
 from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 

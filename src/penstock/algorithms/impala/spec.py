@@ -7,14 +7,14 @@ from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.ppo.spec import (
     ActorCriticConfig,
     actor_critic_spec,
+    check_weights,
     initial_arrays,
     policy_graph,
 )
 from penstock.config.fields import BY_LANES, tunable
-from penstock.errors import ConfigError
 from penstock.types import Arrays, ArraySpec, Spaces
 
-__all__ = ["MASKS", "IMPALAConfig", "check_weights", "init_state", "spec"]
+__all__ = ["MASKS", "IMPALAConfig", "init_state", "spec"]
 
 MASKS = True
 
@@ -96,19 +96,6 @@ def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
         minibatch=(*(name for name, _ in spaces.obs), "action", *read, *memory),
         unit="lane",
     )
-
-
-def check_weights(rho_bar: float, c_bar: float) -> None:
-    """Check the largest importance weights of V-trace.
-
-    Raises:
-        ConfigError: ``c_bar`` is above ``rho_bar``.
-    """
-    if c_bar > rho_bar:
-        raise ConfigError(
-            f"--c_bar {c_bar:g} is above --rho_bar {rho_bar:g}: V-trace (Espeholt et al. 2018) is known to converge "
-            f"for rho_bar >= c_bar only; give --c_bar {rho_bar:g} or less, or a larger --rho_bar"
-        )
 
 
 def init_state(spaces: Spaces, config: IMPALAConfig, seed: int) -> Arrays:

@@ -14,7 +14,7 @@ from penstock.algorithms.optimizer.spec import (
     optimizer_arrays,
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
-from penstock.errors import SpaceError
+from penstock.errors import ConfigError, SpaceError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic, check_network_settings
 from penstock.policies.initial import InitName
@@ -26,6 +26,7 @@ __all__ = [
     "ActorCriticConfig",
     "PPOConfig",
     "actor_critic_spec",
+    "check_weights",
     "init_state",
     "initial_arrays",
     "minibatch_units",
@@ -261,6 +262,19 @@ def actor_critic_spec(
 def init_state(spaces: Spaces, config: PPOConfig, seed: int) -> Arrays:
     """The first state: random networks that depend on ``seed``, variances 1, everything else 0."""
     return initial_arrays(spec(spaces, config), seed)
+
+
+def check_weights(rho_bar: float, c_bar: float) -> None:
+    """Check the largest importance weights of V-trace.
+
+    Raises:
+        ConfigError: ``c_bar`` is above ``rho_bar``.
+    """
+    if c_bar > rho_bar:
+        raise ConfigError(
+            f"--c_bar {c_bar:g} is above --rho_bar {rho_bar:g}: V-trace (Espeholt et al. 2018) is known to converge "
+            f"for rho_bar >= c_bar only; give --c_bar {rho_bar:g} or less, or a larger --rho_bar"
+        )
 
 
 def initial_arrays(of: AlgorithmSpec, seed: int) -> Arrays:

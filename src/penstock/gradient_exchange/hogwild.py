@@ -8,8 +8,8 @@ Source: Recht et al. 2011, https://arxiv.org/abs/1106.5730; with one optimizer f
   its step. So a step does not count exactly once. All other rules keep that promise.
 - The optimizer's arrays are overwritten, not added to: two changes of a second moment may together be below 0. So of
   steps that are taken at the same moment, Adam counts one.
-- An array that a step has made a copy of another one (a target network) is overwritten too: the sum of two copies is
-  a copy of nothing.
+- A target network ``target.X`` that a step has made a copy of X is overwritten too: the sum of two copies is a copy of
+  nothing.
 - A step that is infinite or NaN anywhere is not added.
 - Each step is noted in stream ``gradients``, and each note is settled once. So rows, rollouts and steps are counted as
   with the parameter server.
@@ -31,6 +31,9 @@ from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import Stateful, StreamApplier
 
 __all__ = ["Hogwild", "VectorOwner", "build", "build_owner"]
+
+TARGET = "target."
+"""Begins the name of the array that follows another one."""
 
 
 def build(ports: Ports, settings: UpdaterSettings, learners: int) -> "Hogwild":
@@ -126,17 +129,12 @@ class Hogwild(GradientStream):
         sent = 0
         for name, values in changed.items():
             shared = self._vector[name]
-            if name in self._overwritten or self._is_copy(name, after):
+            if name in self._overwritten or _is_copy(name, after):
                 shared[...] = values
             else:
                 np.add(shared, values - before[name], out=shared)
                 sent += values.nbytes
         return sent
-
-    def _is_copy(self, name: str, after: Mapping[str, Array]) -> bool:
-        """True if a step has made this array equal to another one, which is not the optimizer's."""
-        others = (other for other in self._before if other != name and other not in self._overwritten)
-        return any(np.array_equal(after[name], after[other]) for other in others)
 
 
 class VectorOwner:
@@ -179,3 +177,9 @@ class VectorOwner:
         for name, values in self._applier.state().items():
             if name in before and not np.array_equal(values, before[name]):
                 self._vector[name][...] = values
+
+
+def _is_copy(name: str, after: Mapping[str, Array]) -> bool:
+    """True for a target network that a step has made equal to its network."""
+    network = name.removeprefix(TARGET)
+    return network != name and network in after and np.array_equal(after[name], after[network])

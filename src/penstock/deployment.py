@@ -33,7 +33,7 @@ from penstock.serving.bundle import (
     read_bundle,
     write_bundle,
 )
-from penstock.serving.bundle.contents import PARAMETERS, PROGRAM, ports_of
+from penstock.serving.bundle.contents import PARAMETERS, PROGRAM, Port, ports_of
 from penstock.serving.bundle.sample import sample_of
 from penstock.serving.bundle.writing import check_place
 from penstock.serving.quantize import Precision, quantized
@@ -73,7 +73,7 @@ def export(
         format: what the bundle holds of ``onnx``, ``safetensors`` (the parameters by name) and ``torch`` (a program of
             ``torch.export``); ``onnx`` always.
         quantize: also make a graph in this precision, which then is the one that acts.
-        noise: the graph has the inputs ``noise`` and ``explore``, so that its actions can explore.
+        noise: the graph has the inputs ``noise`` and ``explore``, so that its actions can explore. Not with ``torch``.
         observations: how many the bundle's sample has. int8 is calibrated on them.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
@@ -83,14 +83,16 @@ def export(
         The bundle's folder.
 
     Raises:
-        UsageError: no such run, a checkpoint that cannot be used, a folder that is taken, a module of the user's own
-            that ONNX cannot express.
+        UsageError: no such run, a checkpoint that cannot be used, a folder that is taken, formats that do not fit
+            together, a module of the user's own that ONNX cannot express.
     """
     folder, out = RunFolder.open(Path(run)), Path(out)
     check_place(out)
     unknown = [name for name in format if name not in FORMATS]
     if unknown:
         raise ConfigError(f"--format {unknown[0]}: one of {', '.join(FORMATS)}")
+    if noise and "torch" in format:
+        raise ConfigError("--noise true is for onnx: the program of --format torch is greedy; leave out one of the two")
     with processes or Processes() as opened:
         trained = open_trained(opened, folder, checkpoint, given_of(env, wrap), "export")
         sample = _observed(opened, folder, trained, observations, trained.prepared.config.run.seed)
@@ -98,7 +100,7 @@ def export(
     own = graph.actor.own
     exported = b"" if own is None else load("penstock.models.own_export:exported")(own)
     model = onnx_bytes(graph, spaces, published, exported, noise=noise)
-    inputs, outputs = ports_of(graph, spaces, noise=noise)
+    inputs, outputs = _ports(trained, noise=noise)
     facts = Facts(_origin(folder, trained), __version__, quantize or "fp32", spaces, inputs, outputs)
     given = facts.filled(sample.inputs)
     files = {GRAPHS["fp32"]: model, SAMPLE: pack_sample(Sample(given, sample.outputs))}
@@ -140,7 +142,7 @@ def verify(
         processes: as in `penstock.train`.
 
     Raises:
-        UsageError: no such bundle or run, or one of the other's spaces.
+        UsageError: no such bundle or run, or one whose policy takes or gives other arrays.
     """
     found = read_bundle(Path(bundle))
     beside, reports, sample = "its own sample", [], found.sample()
@@ -149,7 +151,7 @@ def verify(
         with processes or Processes() as opened:
             name = found.facts.run["checkpoint"] if checkpoint is None else checkpoint
             trained = open_trained(opened, folder, name, given_of(env, wrap), "verify")
-            _check_spaces(found, trained, folder)
+            _check_form(found, trained, folder)
             own = trained.prepared.config.run.seed
             sample = _observed(opened, folder, trained, observations, own + 1 if seed is None else seed)
         beside = f"{folder.name}, {trained.checkpoint.name}"
@@ -219,10 +221,29 @@ def _named(graph: PolicyGraph, published: Mapping[str, Any]) -> Arrays:
     return {name: values.copy() for name, values in found.items()}
 
 
-def _check_spaces(bundle: Bundle, trained: Trained, folder: RunFolder) -> None:
-    wanted, found = repr(bundle.facts.spaces), repr(trained.prepared.profile.spaces)
+def _check_form(bundle: Bundle, trained: Trained, folder: RunFolder) -> None:
+    """Refuse a run whose policy takes or gives other arrays than the bundle."""
+    facts, spaces = bundle.facts, trained.prepared.profile.spaces
+    wanted, found = repr(facts.spaces), repr(spaces)
     if wanted != found:
         raise BundleError(f"bundle {bundle.path} is not of run {folder.name}: its spaces are {wanted}, not {found}")
+    explores = any(port.role == "noise" for port in facts.inputs)
+    sides = zip(("takes", "gives"), (facts.inputs, facts.outputs), _ports(trained, noise=explores), strict=True)
+    for verb, own, other in sides:
+        if set(own) != set(other):
+            raise BundleError(
+                f"bundle {bundle.path} is not of run {folder.name}: it {verb} {_listed(own)}; that run's policy "
+                f"{verb} {_listed(other)}"
+            )
+
+
+def _ports(trained: Trained, *, noise: bool) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """Inputs and outputs of a run's policy, as a bundle of it has them."""
+    return ports_of(trained.prepared.spec.policy, trained.prepared.profile.spaces, noise=noise)
+
+
+def _listed(ports: Sequence[Port]) -> str:
+    return ", ".join(f"{port.name} {port.dtype}{[*port.shape]}" for port in ports)
 
 
 def _of_run(trained: Trained, sample: Sample) -> Report:

@@ -80,6 +80,7 @@ def test_the_algorithm_may_be_named_in_the_file(tmp_path):
         (["--env", "X", "--num-envs", "0"], r"^--num-envs takes a whole number from 1 to 1,000,000, not 0$"),
         (["--env", "X", "--lr"], r"^--lr takes a number of at least 0, not True$"),
         (["--env", "X", "stray"], "unexpected argument 'stray'"),
+        (["--env", "X", "--distributed", "maybe"], "--distributed takes True or False, not 'maybe'"),
         (["--env", "X", "-v"], "unexpected argument '-v'"),
         (["--seed", "1"], "no environment is named"),
         (["--config"], "--config needs a value"),

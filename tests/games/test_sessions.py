@@ -337,3 +337,11 @@ def test_a_mistake_in_an_agent_ends_the_run_with_its_text():
 def test_a_wrong_agent_is_one_line(name, text):
     with pytest.raises(penstock.EnvError, match=text), rehearse(name):
         pass
+
+
+def test_the_rehearsal_of_the_docs_fills_rollouts(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "games.md").read_text()
+    (example,) = [part.partition("```")[0] for part in text.split("```python\n") if "rehearse(" in part]
+    # This agent sees one number, not four.
+    exec(example.replace("my_game:GameAgent", AGENT).replace("] * 4", "]"), {})
+    assert "'reward': array" in capsys.readouterr().out

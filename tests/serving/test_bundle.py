@@ -158,6 +158,20 @@ def test_torch_and_safetensors_hold_the_same_policy(trained, tmp_path, name: str
     assert sum(actor) == state["actor"].size
 
 
+def test_a_run_whose_policy_has_another_form_is_refused(trained, tmp_path) -> None:
+    """The spaces are the same. One has a memory, the other has none."""
+    runs = [trained(name) for name in ("ppo, box", "ppo, lstm")]
+    bundles = [penstock.export(run, tmp_path / run.name, observations=8) for run in runs]
+    for bundle, run in zip(bundles, reversed(runs), strict=True):
+        with pytest.raises(BundleError, match=r"is not of run .*; that run's policy takes obs float32\[3\]"):
+            penstock.verify(bundle, against=run, observations=8)
+
+
+def test_a_program_of_torch_does_not_explore(trained, tmp_path) -> None:
+    with pytest.raises(ConfigError, match="--noise true is for onnx"):
+        penstock.export(trained("ppo, box"), tmp_path / "policy", format=("onnx", "torch"), noise=True)
+
+
 # What int8 makes of an untrained network is close, but near ties of its preferences may turn.
 QUANTIZED = (
     "ppo, box",

@@ -32,6 +32,8 @@ class _Line(NamedTuple):
 
     positionals: list[str]
     flags: dict[str, Setting]
+    behind: dict[str, str]
+    """Words that are no values of the boolean flag before them -> that flag."""
 
 
 def config_from_arguments(argv: Sequence[str]) -> Config:
@@ -51,13 +53,17 @@ def tune_from_arguments(argv: Sequence[str]) -> tuple[TuneOptions, Config]:
     """
     table = field_table(TuneOptions)
     line = _taken_apart(argv, {**field_table(RunConfig), **table})
-    config = _config(_Line(line.positionals, {name: flag for name, flag in line.flags.items() if name not in table}))
-    return _options(TuneOptions, _Line([], {name: flag for name, flag in line.flags.items() if name in table})), config
+    config = _config(line._replace(flags={name: flag for name, flag in line.flags.items() if name not in table}))
+    own = line._replace(positionals=[], flags={name: flag for name, flag in line.flags.items() if name in table})
+    return _options(TuneOptions, own), config
 
 
 def _config(line: _Line) -> Config:
     if line.positionals:
-        raise ConfigError(f"unexpected argument {line.positionals[0]!r}; settings are written as --name value")
+        stray = line.positionals[0]
+        if stray in line.behind:
+            raise ConfigError(f"{line.behind[stray]} takes True or False, not {stray!r}")
+        raise ConfigError(f"unexpected argument {stray!r}; settings are written as --name value")
     preset: dict[str, Setting] = {}
     if "preset" in line.flags:
         preset = settings_of_file(preset_path(str(line.flags["preset"].value)))
@@ -130,7 +136,7 @@ def resume_from_arguments(argv: Sequence[str]) -> tuple[ResumeOptions, dict[str,
     own = _flags_of(ResumeOptions)
     settings = {name: flag for name, flag in line.flags.items() if name not in own}
     options = {name: flag for name, flag in line.flags.items() if name in own}
-    return _options(ResumeOptions, _Line(line.positionals, options)), settings
+    return _options(ResumeOptions, line._replace(flags=options)), settings
 
 
 def _flags_of(options: type) -> set[str]:
@@ -163,7 +169,7 @@ def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:
     """
     booleans = {name for name, field in fields.items() if field.base == "bool"}
     adding = {name for name, field in fields.items() if field.adds}
-    line = _Line([], {})
+    line = _Line([], {}, {})
     position = 0
     while position < len(argv):
         word = argv[position]
@@ -181,6 +187,8 @@ def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:
                 position += 1
             else:
                 value = "True"
+                if follows is not None and name in booleans:
+                    line.behind[follows] = spelled
                 if name in _SOURCES:
                     raise ConfigError(f"{spelled} needs a value")
         if name in adding and name in line.flags:

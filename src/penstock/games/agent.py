@@ -171,7 +171,7 @@ class Agent:
             raise BadDataError("the body is no JSON object")
         reward, terminated = given.get("reward"), given.get("terminated", False)
         if isinstance(reward, bool) or not isinstance(reward, int | float | None):
-            raise BadDataError(f"reward is {str(reward)[:40]!r}, which is no number")
+            raise BadDataError(f"reward is {orjson.dumps(reward).decode()[:40]}, which is no number")
         if not isinstance(terminated, bool):
             raise BadDataError(f"terminated is {str(terminated)[:40]!r}, which is neither true nor false")
         return Told(given.get("obs"), reward, terminated, given.get("action_mask"))

@@ -52,7 +52,7 @@ def _one(text: str, fields: Mapping[str, Field]) -> Search:
     name, equals, rest = text.partition("=")
     name = name.strip().replace("-", "_")
     kind, colon, values = rest.partition(":")
-    if not equals or not colon or kind not in _KINDS:
+    if not equals or not colon or kind not in _KINDS or not values.strip():
         raise ConfigError(f"--search {text}: write NAME={_FORM}")
     if name not in fields:
         raise ConfigError(f"--search {text}: unknown setting {name}{nearest(name, fields)}")

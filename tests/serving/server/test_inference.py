@@ -1,5 +1,6 @@
 """The Open Inference Protocol: against ``tritonclient`` as it is, and requests written by hand."""
 
+import gzip
 import http.client
 import json
 
@@ -88,6 +89,26 @@ def test_tritonclient_sends_json_and_reads_json() -> None:
         wanted = [triton_http.InferRequestedOutput("action", binary_data=False)]
         result = client.infer("toy", [one], outputs=wanted)
         np.testing.assert_array_equal(result.as_numpy("action"), policy_of("plain")(obs))
+
+
+@pytest.mark.parametrize("packed", ["gzip", "deflate"])
+def test_tritonclient_packs_its_requests(packed: str) -> None:
+    obs = observations(3)
+    with serving(max_body=4096) as server:
+        client = triton_http.InferenceServerClient(f"127.0.0.1:{server.http}")
+        result = client.infer("toy", inputs(triton_http, obs=obs), request_compression_algorithm=packed)
+        np.testing.assert_array_equal(result.as_numpy("action"), policy_of("plain")(obs))
+        whole = gzip.compress(b" " * 4097)
+        for body, encoding, status in (
+            (whole, "gzip", 413),
+            (whole[:-1], "gzip", 413),
+            (gzip.compress(b"{}")[:-1], "gzip", 400),
+            (gzip.compress(b"{}") + b"x", "gzip", 400),
+            (b"{}", packed, 400),
+            (b"{}", "br", 415),
+        ):
+            headers = {"content-encoding": encoding}
+            assert request(server, "POST", "/v2/models/toy/infer", body, **headers)[0] == status
 
 
 def test_fields_and_masks_are_inputs_and_parts_of_actions_are_outputs(triton) -> None:

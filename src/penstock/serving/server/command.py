@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.config.commands import NAME_PATTERN, BenchServeOptions, ServeOptions
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, RunFolderError
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.run_folder import RunFolder
 from penstock.registry import load
@@ -58,6 +58,11 @@ def named(policies: Sequence[str], name: str) -> dict[str, str]:
     is_used = False
     for given in policies:
         before, equals, after = given.partition("=")
+        if equals and after and before and "/" not in before and re.fullmatch(NAME_PATTERN, before) is None:
+            raise ConfigError(
+                f"{before[:80]!r} is no name of a policy: it holds letters, digits, _, . and -, 100 at most; a folder "
+                f"whose name has a = is written ./{given}"
+            )
         has_name = bool(equals and after) and re.fullmatch(NAME_PATTERN, before) is not None
         own, place = (before, after) if has_name else (name, given)
         is_used = is_used or not has_name
@@ -74,7 +79,10 @@ def _source(place: str, options: ServeOptions, loader: str) -> Source:
     folder = Path(place)
     if is_bundle(folder):
         return Source(loader, str(folder), None, _version_of_bundle(folder, options))
-    folder = RunFolder.find(place, options.log_dir).path
+    try:
+        folder = RunFolder.find(place, options.log_dir).path
+    except RunFolderError as error:
+        raise RunFolderError(f"{error}; and {place} is no bundle, the folder that penstock export writes") from None
     return Source.of_checkpoint(loader, str(folder), find_checkpoint(folder, options.checkpoint).name)
 
 
@@ -83,7 +91,7 @@ def bench(options: BenchServeOptions) -> str:
 
     Raises:
         UsageError: the URL, the policy's name or the token cannot be used.
-        ResourceError: the server cannot be reached.
+        ResourceError: the server cannot be reached, or answers no tick.
     """
     _check_installed(_PACKAGES)
     token = "" if options.token_file is None else Tokens.read(options.token_file, "--token_file").first
@@ -115,6 +123,11 @@ def _check_together(options: ServeOptions) -> None:
         raise ConfigError(
             f"--follow serves the newest checkpoint; leave out --checkpoint {options.checkpoint}, or give --canary"
         )
+    ports = {"--port": options.port, "--tcp_port": options.tcp_port, "--grpc_port": options.grpc_port}
+    for port in ports.values():
+        same = [other for other, taken in ports.items() if port and taken == port]
+        if len(same) > 1:
+            raise ConfigError(f"{same[0]} and {same[1]} are both {port}; give each a port of its own")
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls_cert and --tls_key belong together; give both, or neither")
     if options.balance != ServeOptions.balance and options.workers < 2:

@@ -5,6 +5,7 @@ of processor time here, and a small POST 30 to 39 us with an empty application i
 """
 
 import logging
+import zlib
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from time import perf_counter
@@ -25,6 +26,9 @@ _MAX_HEAD = 32 << 10
 """Bytes of a request line and its headers."""
 _BESIDE = 4
 """Bytes of a header beside its name and value."""
+_PACKED = frozenset({b"gzip", b"deflate"})
+_EITHER = zlib.MAX_WBITS | 32
+"""Tells zlib to find out which of the two a body is."""
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: ".encode() for status in HTTPStatus
 }
@@ -189,21 +193,40 @@ class HttpConnection(Connection):
             return
         method = self._parser.get_method().decode("latin-1")
         path = self._url.partition(b"?")[0].decode("latin-1")
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         is_last = self._parser.should_upgrade() or not self._parser.should_keep_alive()
         reply = HttpReply(self, perf_counter(), f"{method} {path}", is_last=is_last)
         self.expect(reply)
-        if b"content-encoding" in self._headers:
-            text = "send the body without a content-encoding"
-            reply.refused(Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text))
-            return
         try:
-            self._route(HttpRequest(method, path, self._headers, body), reply)
+            self._route(HttpRequest(method, path, self._headers, self._body()), reply)
         except Refusal as refusal:
             reply.refused(refusal)
         except Exception:  # the client must not wait for a reply that never comes
             log.exception("a request of %s failed", self.peer)
             reply.refused(FAILED)
+
+    def _body(self) -> bytes:
+        """The body, unpacked.
+
+        Raises:
+            Refusal: it is packed in another way than its header says (400) or than is known here (415), or it is too
+                large once it is unpacked (413).
+        """
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        encoding = self._headers.get(b"content-encoding", b"identity").lower()
+        if encoding == b"identity":
+            return body
+        if encoding not in _PACKED:
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content-encoding is none of identity, gzip and deflate")
+        unpacking, limit = zlib.decompressobj(_EITHER), self.service.limits.max_body
+        try:
+            unpacked = unpacking.decompress(body, limit + 1)
+        except zlib.error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the body is not packed as its content-encoding says") from None
+        if len(unpacked) > limit:
+            raise self._too_large()
+        if not unpacking.eof or unpacking.unused_data:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the packed body is not whole, or bytes follow it")
+        return unpacked
 
     def _count(self, size: int) -> None:
         """So many more bytes belong to the head."""
@@ -216,9 +239,11 @@ class HttpConnection(Connection):
             self._refuse(Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text))
 
     def _refuse_size(self) -> None:
-        limit = self.service.limits.max_body
-        text = f"the body has more than {limit} bytes (--max_body)"
-        self._refuse(Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text))
+        self._refuse(self._too_large())
+
+    def _too_large(self) -> Refusal:
+        text = f"the body has more than {self.service.limits.max_body} bytes (--max_body)"
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what is no whole request, then close."""

@@ -15,7 +15,7 @@ from penstock.serving.server.codecs import by_name
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.refusal import Refusal
-from penstock.types import Array, Arrays, Composite
+from penstock.types import Array, Arrays, Composite, Discrete
 
 __all__ = ["DATATYPES", "Inference", "Model", "Models", "Outcome", "Tensor", "server_metadata"]
 
@@ -139,6 +139,11 @@ class Model:
         }
         versions = [number for number, version in self.endpoint.versions.items() if not version.is_retired]
         return {"name": self.name, "versions": versions, "platform": "penstock", **tensors}
+
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """Least and largest value of each input that is a choice."""
+        seen = self.endpoint.policy.spaces.seen
+        return {name: (space.start, space.start + space.n - 1) for name, space in seen if isinstance(space, Discrete)}
 
     def read(self, name: str, datatype: str, shape: Sequence[object], data: object) -> Array:
         """An input tensor of a request.

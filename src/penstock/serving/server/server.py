@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,13 +65,14 @@ class Certificate:
         for flag, path in (("--tls_cert", self.chain), ("--tls_key", self.key)):
             if not path.is_file():
                 raise ConfigError(f"{flag} {path} is no file")
+        named = f"--tls_cert {self.chain} and --tls_key {self.key}"
         try:
             context.load_cert_chain(self.chain, self.key)
-        except (ssl.SSLError, OSError) as error:
-            why = getattr(error, "reason", None) or error.strerror or error
-            raise ConfigError(
-                f"--tls_cert {self.chain} and --tls_key {self.key} are no certificate with its private key: {why}"
-            ) from error
+        except ssl.SSLError as error:
+            why = "they do not belong together" if error.reason == "KEY_VALUES_MISMATCH" else "give two files in PEM"
+            raise ConfigError(f"{named} are no certificate with its private key: {why}") from error
+        except OSError as error:
+            raise ConfigError(f"{named} cannot be read: {error.strerror or error}") from error
         return context
 
 
@@ -114,9 +116,11 @@ class Server:
         route = self._route()
         ports = self._ports
         try:
-            opened = {"http": await self._listen(lambda: HttpConnection(service, route), ports.http, context)}
+            opened = {"http": await self._listen(lambda: HttpConnection(service, route), "--port", ports.http, context)}
             if ports.tcp is not None:
-                opened["tcp"] = await self._listen(lambda: GamecoreConnection(service), ports.tcp, context)
+                opened["tcp"] = await self._listen(
+                    lambda: GamecoreConnection(service), "--tcp_port", ports.tcp, context
+                )
             grpc: InferenceGrpc | None = None
             if ports.grpc is not None:
                 # Imported on use: it takes 0.1 s, and most servers have no gRPC.
@@ -165,7 +169,9 @@ class Server:
 
         return route
 
-    async def _listen(self, protocol: Callable[[], Connection], port: int, context: ssl.SSLContext | None) -> int:
+    async def _listen(
+        self, protocol: Callable[[], Connection], flag: str, port: int, context: ssl.SSLContext | None
+    ) -> int:
         host, loop = self._ports.host, self._service.loop
         # Until the handshake is over there is no connection that `_sweep` could see.
         handshake = None if context is None else self._service.limits.max_seconds
@@ -174,7 +180,10 @@ class Server:
                 protocol, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=_BACKLOG
             )
         except OSError as error:
-            raise ResourceError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+            # The text of asyncio's own error repeats the address.
+            why = os.strerror(error.errno) if error.errno else error
+            text = f"cannot listen on {host}:{port}: {why}; give another {flag}, or 0 for a free one"
+            raise ResourceError(text) from None
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])
 

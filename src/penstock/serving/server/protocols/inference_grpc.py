@@ -99,7 +99,9 @@ class InferenceGrpc:
             else:
                 bound = self._server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
         except RuntimeError:
-            raise ResourceError(f"cannot listen on {address}: the port is in use or not allowed") from None
+            raise ResourceError(
+                f"cannot listen on {address}: the port is in use or not allowed; give another --grpc_port"
+            ) from None
         await self._server.start()
         return int(bound)
 

@@ -67,7 +67,8 @@ class InferenceHttp:
     def _of_model(self, model: Model, version: str, request: HttpRequest, rest: list[str], reply: HttpReply) -> None:
         match rest:
             case []:
-                reply.send_json(model.metadata())
+                ranges = model.ranges()
+                reply.send_json(model.metadata() | ({"parameters": {"ranges": ranges}} if ranges else {}))
             case ["ready"]:
                 self._ready(reply, ready=model.endpoint.is_ready and not self._service.is_ending)
             case ["infer"]:

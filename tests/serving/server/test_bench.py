@@ -1,0 +1,28 @@
+"""``penstock bench-serve``: what it sends fits the policy, and what fails is said."""
+
+import pytest
+
+from penstock.errors import ResourceError
+from penstock.serving.server.bench import Load, Measured, measure
+from tests.serving.server.harness import Running, serving
+
+
+def measured(server: Running, codec: str = "json", *, tcp: bool = False) -> Measured:
+    port = server.tcp if tcp else None
+    return measure(Load(f"http://127.0.0.1:{server.http}", "toy", 2, 0.5, port, codec, ""))
+
+
+def test_choices_that_do_not_begin_at_0_are_sent_in_their_range() -> None:
+    with serving("nested") as server:
+        found = measured(server)
+        assert found.ticks
+        assert (found.failures, found.reason) == (0, "")
+        assert not len(server.endpoint.sessions)
+
+
+@pytest.mark.parametrize(("tcp", "why"), [(False, "400: the body is no JSON"), (True, "closed the connection")])
+def test_a_server_that_answers_no_tick_is_an_error_with_its_reason(tcp: bool, why: str) -> None:
+    with serving() as server:
+        with pytest.raises(ResourceError, match=f"has answered no tick: .*{why}"):
+            measured(server, "raw", tcp=tcp)
+        assert not len(server.endpoint.sessions)

@@ -43,6 +43,14 @@ def test_gathers_by_flat_row(batch):
     assert out["weight"][0].tolist() == [1.0, 1.0]
 
 
+def test_a_target_of_another_shape_is_refused_and_not_repeated(batch):
+    def flat(rollout):
+        return {"twice": rollout["reward"][:1]}
+
+    with pytest.raises(ValueError, match=r"target twice has the shape \(1, 2\); its spec says \(4, 2\)"):
+        batch.prepare([0], flat)
+
+
 def test_padding_repeats_the_first_row(batch):
     batch.prepare([1], double)
     out = batch.buffers(3)

@@ -46,9 +46,16 @@ class Rows:
         """Rows of a slot that can be learned from: all except the bootstrap rows."""
 
     def prepare(self, slot: int, targets: Callable[[Arrays], Mapping[str, Array]]) -> None:
-        """Compute the targets of one slot from its rollout."""
+        """Compute the targets of one slot from its rollout.
+
+        Raises:
+            ValueError: a target has another shape than the algorithm's spec says.
+        """
         rollout = self.rollout(slot)
         for name, values in targets(rollout).items():
+            if np.shape(values) != rollout[name].shape:
+                shapes = f"{np.shape(values)}; its spec says {rollout[name].shape}"
+                raise ValueError(f"the algorithm's target {name} has the shape {shapes}")
             rollout[name][...] = values
 
     def rollout(self, slot: int) -> Arrays:

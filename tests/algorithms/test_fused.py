@@ -79,7 +79,8 @@ LAGGING = {
 @pytest.mark.parametrize("algo", LAGGING)
 def test_a_batch_of_an_older_policy_teaches_what_the_general_path_learns_from_it(algo, task, settings):
     native, general, spec_of, kind = LAGGING[algo]
-    config = kind(num_steps=12, hidden_sizes=(8,), mini_batch_size=24, rho_bar=0.9, gae_lambda=0.9, **settings)
+    bounds = {"rho_bar": 0.9, "c_bar": 0.8, "gae_lambda": 0.9}
+    config = kind(num_steps=12, hidden_sizes=(8,), mini_batch_size=24, **bounds, **settings)
     algorithm, described = general.build(task.spaces, config), spec_of(task.spaces, config)
     arrays = allocate(task.spaces, described, config.num_steps, 4)
     generator = np.random.default_rng(0)

@@ -111,6 +111,7 @@ def test_pictures_and_several_actions_are_learned_from(tmp_path, algo: str) -> N
     """An image network, and a minibatch in two parts."""
     values = {"env": "tests.end_to_end.test_learning:PictureEnv", "algo": algo, "num_steps": 16, "timesteps": 6_000}
     rest = {"lr": 1e-3, "gamma": 0.0, "mini_batch_size": 64, "accumulate": 2, "log_dir": str(tmp_path)}
+    rest |= {"impala": {}, "appo": {"epochs": 4, "adam_eps": 1e-3}}[algo]
     result = penstock.train({**values, **rest, "runtime": "inline", "backend": "eager", "eval_episodes": 5}, quiet=True)
     assert result.evaluation is not None
     assert result.evaluation.mean_return > 7.5  # 2.5 without looking
@@ -119,7 +120,7 @@ def test_pictures_and_several_actions_are_learned_from(tmp_path, algo: str) -> N
 @pytest.mark.parametrize(("algo", "timesteps"), [("impala", 40_000), ("appo", 40_000)])
 def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str, timesteps: int) -> None:
     values = {"env": "tests.environments:BlinkEnv", "model": "lstm", "memory_size": 8, "hidden_sizes": (8,)}
-    rates = {"impala": {"lr": 5e-3}, "appo": {"lr": 3e-3, "num_steps": 32}}[algo]
+    rates = {"impala": {"lr": 5e-3}, "appo": {"lr": 3e-3, "num_steps": 32, "mini_batch_size": 256, "epochs": 4}}[algo]
     rest = {"algo": algo, "num_envs": 16, "timesteps": timesteps, "log_dir": str(tmp_path), "backend": "eager"}
     result = penstock.train({**values, **rest, **rates, "eval_episodes": 40}, quiet=True)
     assert result.evaluation is not None

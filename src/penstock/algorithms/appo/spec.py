@@ -18,28 +18,10 @@ class APPOConfig(PPOConfig):
     """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace."""
 
     num_steps: int = tunable(
-        128,
-        "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 512)",
+        1024,
+        "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 2048)",
         min=1,
         fixed=BY_LANES,
-    )
-    mini_batch_size: int = tunable(
-        256,
-        "rows of one gradient step; fewer: noisier steps and slower updates; with a memory "
-        "max(1, mini_batch_size // num_steps) whole lanes (usual: 64 to 4096)",
-        min=1,
-    )
-    lr: float = tunable(
-        1e-3,
-        "step size of the optimizer; too large: the policy collapses; too small: learning is slow "
-        "(usual: 1e-4 to 3e-3)",
-        min=0,
-    )
-    epochs: int = tunable(
-        4,
-        "passes over each batch; more: learns more from each row, but the policy moves further from the one that "
-        "acted (usual: 1 to 10)",
-        min=1,
     )
     rho_bar: float = tunable(
         1.0,
@@ -51,12 +33,6 @@ class APPOConfig(PPOConfig):
         1.0,
         "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
         "a time (usual: 1)",
-        min=0,
-    )
-    adam_eps: float = tunable(
-        1e-3,
-        "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny, so that a policy without "
-        "much left to learn stays what it is (usual: 1e-5 to 1e-2)",
         min=0,
     )
 

@@ -237,5 +237,6 @@ def test_game(tmp_path):
 
 def test_every_example_is_tested():
     tested = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    tested |= {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
     examples = [path for path in (ROOT / "examples").iterdir() if not path.name.startswith("__")]
     assert {path.stem for path in examples} <= tested

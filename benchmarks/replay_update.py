@@ -25,7 +25,7 @@ from benchmarks.peak import operations_per_second
 from benchmarks.timing import Contestant, compare
 from penstock.algorithm import UpdaterSettings
 from penstock.algorithm_package import find_algorithm
-from penstock.algorithms.off_policy.spec import critic_network
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.kernels.steps import StepKeys
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table

@@ -127,7 +127,7 @@ def test_an_algorithm_with_a_learner_in_each_process_takes_no_rule() -> None:
             prepared(algo="a3c", env="CartPole-v1", **{flag: value})
 
 
-@pytest.mark.parametrize(("name", "value"), [("adam_eps", 0.0), ("layer_norm", True)])
+@pytest.mark.parametrize(("name", "value"), [("adam_eps", 0.0), ("layer_norm", True), ("critic_dropout", 0.01)])
 def test_the_setting_that_the_native_update_cannot_run_is_named(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"--algo sac with --{name} {value}; try --backend auto"):
         prepared(algo="sac", env="Pendulum-v1", backend="fused", **{name: value})

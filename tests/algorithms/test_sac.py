@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks
-from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.sac import learn, spec
 from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy

@@ -7,8 +7,8 @@ import torch
 
 from penstock.algorithms.ddpg import learn as ddpg_learn
 from penstock.algorithms.ddpg import spec as ddpg_spec
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks
-from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.td3 import learn, spec
 from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy

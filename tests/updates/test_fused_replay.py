@@ -31,6 +31,7 @@ CASES = {
         CONTINUOUS,
         {"hidden_sizes": (20, 64, 100), "lr_schedule": "linear", "target_entropy": 1.5},
     ),
+    "sac, delayed actor": ("sac", CONTINUOUS, {"policy_delay": 3}),
     "dsac": ("dsac", CONTINUOUS, {}),
     "dsac, narrow bound, fixed temperature": (
         "dsac",

@@ -174,13 +174,14 @@ NoiseKeys keys_of(const std::vector<std::uint64_t>& seeds, std::int64_t first_ro
 PyReplayUpdate* soft_actor_critic(const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
                                   const std::vector<LayerTuple>& critic, int critics, std::int32_t action,
                                   double log_std_min, double log_std_max, bool learns_temperature, double target_entropy,
-                                  double tau, const std::vector<std::uint64_t>& seeds, std::int64_t first_row,
-                                  const OptimizerTuple& optimizer, const std::optional<std::string>& level_name) {
-    require(seeds.size() == 2, "there are two noise inputs");
+                                  double tau, std::int64_t policy_delay, const std::vector<std::uint64_t>& seeds,
+                                  std::int64_t first_row, const OptimizerTuple& optimizer,
+                                  const std::optional<std::string>& level_name) {
+    require(seeds.size() == 2 && policy_delay > 0, "there are two noise inputs, and policy_delay is at least 1");
     return new PyReplayUpdate(std::make_unique<SoftActorCritic>(
         encodings_of(encoding), ActorCriticShapes{layers_of(actor), layers_of(critic), critics, action, false},
-        SoftSettings{log_std_min, log_std_max, learns_temperature, target_entropy, tau}, keys_of(seeds, first_row), optimizer_of(optimizer),
-        level_or_best(level_name)));
+        SoftSettings{log_std_min, log_std_max, learns_temperature, target_entropy, tau}, policy_delay, keys_of(seeds, first_row),
+        optimizer_of(optimizer), level_or_best(level_name)));
 }
 
 PyReplayUpdate* distributional_actor_critic(const std::vector<EncodingTuple>& encoding, const std::vector<LayerTuple>& actor,
@@ -243,7 +244,7 @@ void bind_replay(nb::module_& module) {
         .def("put_gradient", &PyReplayUpdate::put_gradient, "name"_a, "values"_a)
         .def("metrics", &PyReplayUpdate::metrics);
     module.def("soft_actor_critic", &soft_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a, "action"_a,
-               "log_std_min"_a, "log_std_max"_a, "learns_temperature"_a, "target_entropy"_a, "tau"_a, "seeds"_a,
+               "log_std_min"_a, "log_std_max"_a, "learns_temperature"_a, "target_entropy"_a, "tau"_a, "policy_delay"_a, "seeds"_a,
                "first_row"_a, "optimizer"_a, "level"_a = nb::none());
     module.def("distributional_actor_critic", &distributional_actor_critic, "encoding"_a, "actor"_a, "critic"_a, "critics"_a,
                "action"_a, "log_std_min"_a, "log_std_max"_a, "learns_temperature"_a, "target_entropy"_a, "tau"_a,

@@ -5,9 +5,10 @@
 namespace penstock::kernels {
 
 SoftActorCritic::SoftActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes,
-                                 const SoftSettings& settings, NoiseKeys keys, const Optimizer& optimizer, const Level& level)
+                                 const SoftSettings& settings, std::int64_t policy_delay, NoiseKeys keys, const Optimizer& optimizer,
+                                 const Level& level)
     : ActorCritics(std::move(encoding), shapes, std::move(keys), optimizer, level), tau_(settings.tau),
-      soft_(*this, settings, 1) {}
+      soft_(*this, settings, policy_delay) {}
 
 void SoftActorCritic::critic_gradient(const Part& part, int side, Workspace& work) {
     const Squashed& chosen = soft_.choose(minibatch_.next, actor_.weights(0), kCritic, part, work).sample;

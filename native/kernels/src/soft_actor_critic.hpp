@@ -11,7 +11,7 @@ namespace penstock::kernels {
 class SoftActorCritic final : public ActorCritics {
 public:
     SoftActorCritic(std::vector<Encoding> encoding, const ActorCriticShapes& shapes, const SoftSettings& settings,
-                    NoiseKeys keys, const Optimizer& optimizer, const Level& level);
+                    std::int64_t policy_delay, NoiseKeys keys, const Optimizer& optimizer, const Level& level);
 
 protected:
     void critic_gradient(const Part& part, int side, Workspace& work) override;

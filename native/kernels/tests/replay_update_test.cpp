@@ -80,7 +80,7 @@ std::unique_ptr<ReplayUpdate> make(const std::string& name, const Optimizer& opt
     const ActorCriticShapes shapes{mlp(kFeatures, deterministic ? kActions : 2 * kActions),
                                    mlp(kFeatures + kActions, returns ? 2 : 1), 2, kActions, !soft};
     const SoftSettings settings{-20.0, 2.0, true, -2.0, 0.01};
-    if (soft) return std::make_unique<SoftActorCritic>(encoding, shapes, settings, NoiseKeys{{1, 2}, 0}, optimizer, level);
+    if (soft) return std::make_unique<SoftActorCritic>(encoding, shapes, settings, 2, NoiseKeys{{1, 2}, 0}, optimizer, level);
     if (returns)
         return std::make_unique<DistributionalActorCritic>(encoding, shapes, settings,
                                                            ReturnSettings{2, 3.0, name == "refined returns"},

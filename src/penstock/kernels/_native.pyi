@@ -283,6 +283,7 @@ def soft_actor_critic(
     learns_temperature: bool,
     target_entropy: float,
     tau: float,
+    policy_delay: int,
     seeds: Sequence[int],
     first_row: int,
     optimizer: tuple[str, float, float, float],

@@ -68,6 +68,7 @@ class SoftActorCritic:
     learns_temperature: bool
     target_entropy: float
     tau: float
+    policy_delay: int
     optimizer: Optimizer
 
 
@@ -98,6 +99,7 @@ def soft_actor_critic(
         settings.learns_temperature,
         settings.target_entropy,
         settings.tau,
+        settings.policy_delay,
         noise.seeds,
         noise.first_row,
         settings.optimizer,
@@ -112,7 +114,6 @@ class DistributionalActorCritic:
 
     soft: SoftActorCritic
     """Those that are SAC's."""
-    policy_delay: int
     bound: float
     """Largest distance of a sampled return from its mean: in units of returns; if ``refined``, in mean deviations."""
     refined: bool
@@ -143,7 +144,7 @@ def distributional_actor_critic(
         soft.learns_temperature,
         soft.target_entropy,
         soft.tau,
-        settings.policy_delay,
+        soft.policy_delay,
         settings.bound,
         settings.refined,
         noise.seeds,

@@ -107,11 +107,18 @@ class Ensemble:
         """Number of networks."""
         self._forward = Forward(network, encoding)
 
-    def __call__(self, flat: Tensor, features: Tensor | Mapping[str, Tensor]) -> Tensor:
-        """Outputs ``[count, n, k]`` for ``flat`` ``[count * num_parameters]`` and features ``[n, ...]``."""
-        inputs = self._forward.inputs(features)
-        return torch.stack([self._forward.run(part, inputs).output for part in flat.chunk(self.count)])
+    def __call__(self, flat: Tensor, features: Tensor | Mapping[str, Tensor], noise: Sequence[Tensor] = ()) -> Tensor:
+        """Outputs ``[count, n, k]`` for ``flat`` ``[count * num_parameters]`` and features ``[n, ...]``.
 
-    def first(self, flat: Tensor, features: Tensor | Mapping[str, Tensor]) -> Tensor:
-        """Outputs ``[n, k]`` of the first network."""
-        return self._forward(flat.chunk(self.count)[0], features).output
+        ``noise`` is that of dropout, ``[n, count, size]`` each; empty: nothing is dropped.
+        """
+        inputs = self._forward.inputs(features)
+        outputs = [
+            self._forward.run(part, inputs, noise=[values[:, number] for values in noise]).output
+            for number, part in enumerate(flat.chunk(self.count))
+        ]
+        return torch.stack(outputs)
+
+    def first(self, flat: Tensor, features: Tensor | Mapping[str, Tensor], noise: Sequence[Tensor] = ()) -> Tensor:
+        """Outputs ``[n, k]`` of the first network. ``noise`` is as for a call."""
+        return self._forward(flat.chunk(self.count)[0], features, noise=[values[:, 0] for values in noise]).output

@@ -42,7 +42,7 @@ def update(
 ) -> FusedReplayUpdate:
     """The native gradient steps of one learner. The last arguments are as in `DistributionalActorCritic`."""
     layers = learned_layers(graph, return_network(graph, config), critics)
-    settings = DistributionalActorCritic(settings_of(graph, config), config.policy_delay, bound, refined)
+    settings = DistributionalActorCritic(settings_of(graph, config), bound, refined)
     noise = NoiseKeys([phase_seed(seed, phase, place) for phase, place in NOISE], first_row)
     step_sizes = rates(config, config.lr, config.critic_lr, config.temperature_lr)
     return distributional_actor_critic(layers, settings, step_sizes, noise)

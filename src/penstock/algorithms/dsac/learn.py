@@ -16,7 +16,7 @@ Deviations:
 Functions here know no process, environment, loop or device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -76,8 +76,9 @@ def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
 
 
 def critic_noise(of: Networks) -> tuple[tuple[str, NoiseSpec], ...]:
-    """The noise that samples the next action, and the noise that samples its return."""
-    return (("next_action", of.policy.graph.head.noise), ("next_return", NoiseSpec("normal", ())))
+    """The noise that samples the next action, the noise that samples its return, and that of dropout."""
+    sampling = (("next_action", of.policy.graph.head.noise), ("next_return", NoiseSpec("normal", ())))
+    return (*sampling, *of.dropout("next_value"), *of.dropout("value"))
 
 
 def actor_phase(of: Networks, config: DistributionalConfig) -> Phase:
@@ -87,13 +88,15 @@ def actor_phase(of: Networks, config: DistributionalConfig) -> Phase:
         partial(actor_gradients, of, config),
         partial(delayed_update, of.layouts(), config),
         every=config.policy_delay,
-        noise=(("action", of.policy.graph.head.noise),),
+        noise=(("action", of.policy.graph.head.noise), *of.dropout("value")),
     )
 
 
-def returns_of(of: Networks, state: Tensors, name: str, obs: Tensors, action: Tensor) -> Returns:
+def returns_of(  # noqa: PLR0917 - as the mathematics reads
+    of: Networks, state: Tensors, name: str, obs: Tensors, action: Tensor, dropped: Sequence[Tensor] = ()
+) -> Returns:
     """The distributions of returns that the critics of the vector ``name`` give."""
-    outputs = of.values(state, name, obs, action)
+    outputs = of.values(state, name, obs, action, dropped)
     return Returns(outputs[:, :, 0], functional.softplus(outputs[:, :, 1]))
 
 
@@ -106,7 +109,7 @@ def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tenso
     """``y`` of the module's docstring: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
     action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
-    returns = returns_of(of, state, "target.critic", obs, action)
+    returns = returns_of(of, state, "target.critic", obs, action, of.dropped(noise, "next_value"))
     soft = sampled_return(returns, noise["next_return"])[0] - state["log_alpha"].exp() * log_prob
     target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
     return target
@@ -133,7 +136,7 @@ def critic_gradients(of: Networks, config: DSACConfig, state: Tensors, minibatch
         target = critic_target(of, state, minibatch, noise)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Returns]:
-        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"])
+        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"], of.dropped(noise, "value"))
         mean = returns.mean.detach()
         bounded = mean + (target - mean).clamp(-config.bound, config.bound)
         return (return_terms(returns, target, bounded) @ share).sum(), returns

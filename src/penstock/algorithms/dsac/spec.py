@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithms.off_policy.spec import critic_network, initial_arrays, off_policy_spec, stacked
+from penstock.algorithms.off_policy.critics import critic_network
+from penstock.algorithms.off_policy.spec import initial_arrays, off_policy_spec, stacked
 from penstock.algorithms.sac.spec import LOG_ALPHA, EntropyConfig, policy_graph, with_temperature
 from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.policies import Network, PolicyGraph

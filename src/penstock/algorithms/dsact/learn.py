@@ -78,7 +78,7 @@ def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tens
     """``y_q`` and ``y_z``, both from the critic with the smallest mean."""
     obs = next_obs(of.policy, minibatch)
     action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
-    returns = returns_of(of, state, "target.critic", obs, action)
+    returns = returns_of(of, state, "target.critic", obs, action, of.dropped(noise, "next_value"))
     smallest = returns.mean.argmin(0, keepdim=True)
     least = Returns(*(part.gather(0, smallest) for part in returns))
     bonus = state["log_alpha"].exp() * log_prob
@@ -100,7 +100,7 @@ def critic_gradients(
     bound = (config.bound_scale * state["mean_deviation"]).unsqueeze(1)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Returns]:
-        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"])
+        returns = returns_of(of, leaves, "critic", minibatch, minibatch["action"], of.dropped(noise, "value"))
         mean = returns.mean.detach()
         bounded = mean + torch.minimum(torch.maximum(target.sampled - mean, -bound), bound)
         terms = return_terms(returns, target.expected, bounded) @ share

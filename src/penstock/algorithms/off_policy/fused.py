@@ -5,7 +5,8 @@ Imports no torch. Knows no loss.
 
 from collections.abc import Callable, Sequence
 
-from penstock.algorithms.off_policy.spec import ReplayConfig, critic_network
+from penstock.algorithms.off_policy.critics import critic_network
+from penstock.algorithms.off_policy.spec import ContinuousConfig, ReplayConfig
 from penstock.algorithms.optimizer.fused import steps_natively
 from penstock.kernels.replay_update import LearnedLayers
 from penstock.policies import Network, PolicyGraph
@@ -14,7 +15,7 @@ from penstock.policies.native import layers_of, layout_of, supports_learning
 __all__ = ["learned_layers", "rates", "supports"]
 
 
-def supports(graph: PolicyGraph, config: ReplayConfig) -> bool:
+def supports(graph: PolicyGraph, config: ContinuousConfig) -> bool:
     """True if the native update can train an actor, and critics of observation and action, with ``config``."""
     return steps_natively(config) and supports_learning(graph, critic_network(graph, config))
 

@@ -3,7 +3,7 @@
 Pure functions on named tensors. Knows no loss.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from penstock.ops.optimizers import polyak
 from penstock.policies.encoding import ACTION
-from penstock.types import Arrays, Spaces
+from penstock.types import Arrays, NoiseSpec, Spaces
 
 __all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "next_obs", "stepped"]
 
@@ -34,9 +34,23 @@ class Networks(NamedTuple):
         actor = layout_of(self.policy.graph.actor)
         return {"actor": actor, "critic": layout_of(critics.network, critics.count), "log_alpha": NUMBERS}
 
-    def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor) -> Tensor:
-        """The outputs of the critics of the vector ``name``: ``[critics, n, outputs]``."""
-        return self.critics(state[name], critic_input(self.policy, state, obs, action))
+    def dropout(self, use: str) -> tuple[tuple[str, NoiseSpec], ...]:
+        """Names and specs of the noise of the critics' dropout, for one use of them in a phase; empty without it.
+
+        Each use, and each critic in it, drops other outputs.
+        """
+        sizes = (part.shape for part in self.critics.network.dropout)
+        return tuple(
+            (f"{use}.{number}", NoiseSpec("uniform", (self.critics.count, *size))) for number, size in enumerate(sizes)
+        )
+
+    def dropped(self, noise: Tensors, use: str) -> list[Tensor]:
+        """The noise of dropout for this use among the noise of a phase: ``[m, critics, size]`` each."""
+        return [noise[name] for name, _ in self.dropout(use)]
+
+    def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor, dropped: Sequence[Tensor] = ()) -> Tensor:
+        """The outputs of the critics of the vector ``name``: ``[critics, n, outputs]``. ``dropped``: see there."""
+        return self.critics(state[name], critic_input(self.policy, state, obs, action), dropped)
 
 
 def algorithm_of(policy: Policy, spaces: Spaces, init_state: Callable[[int], Arrays], *phases: Phase) -> Algorithm:

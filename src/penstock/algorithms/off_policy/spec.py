@@ -15,9 +15,8 @@ from penstock.algorithms.optimizer.spec import (
     optimizer_arrays,
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
-from penstock.policies import Branch, Linear, Network, PolicyGraph
-from penstock.policies.architecture import ActivationName, Body, mlp
-from penstock.policies.encoding import ACTION
+from penstock.policies import Network, PolicyGraph
+from penstock.policies.architecture import ActivationName, Body
 from penstock.policies.initial import InitName
 from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS
 from penstock.types import Arrays, ArraySpec, Spaces
@@ -28,10 +27,7 @@ __all__ = [
     "ReplayConfig",
     "SequenceConfig",
     "body_of",
-    "critic_network",
-    "critic_of_features",
     "initial_arrays",
-    "memory_network",
     "off_policy_spec",
     "over_sequences",
     "stacked",
@@ -164,6 +160,21 @@ class ContinuousConfig(ReplayConfig):
         min=0,
         max=1,
     )
+    critic_layer_norm: bool = tunable(
+        False,
+        "normalise the outputs of each hidden layer of the critics, but not of the actor; values stay bounded where "
+        "updates_per_step is high, but a step takes longer",
+        fixed=BY_NETWORKS,
+    )
+    critic_dropout: float = tunable(
+        0.0,
+        "share of the critics' hidden outputs that count as 0 while learning; more: less overfitting where "
+        "updates_per_step is high, but blurred values (usual: 0 to 0.1)",
+        min=0,
+        max=0.9,
+        fixed=BY_NETWORKS,
+    )
+    """The usual values are those of Hiraoka et al. 2022, which calls the two settings together DroQ."""
 
 
 def off_policy_spec(
@@ -242,33 +253,6 @@ def _optimizer_arrays(config: ReplayConfig, vector: ArraySpec) -> tuple[ArraySpe
 def body_of(config: ReplayConfig) -> Body:
     """The layers that ``config`` asks for."""
     return Body(config.model, config.hidden_sizes, config.activation, layer_norm=config.layer_norm, init=config.init)
-
-
-def critic_network(graph: PolicyGraph, config: ReplayConfig, outputs: int = 1) -> Network:
-    """A network of what the actor sees, and of an action beside it: a perceptron behind the actor's branches."""
-    size = graph.head.noise.shape[0]
-    inputs = size + graph.features
-    branches: tuple[Branch, ...] = ()
-    if graph.actor.branches:
-        branches = (*graph.actor.branches, Branch((ACTION,), (), size))
-        inputs = sum(branch.features for branch in branches)
-    layers = mlp(inputs, config.hidden_sizes, outputs, config.activation, 1.0, layer_norm=config.layer_norm)
-    return Network("critic", layers, branches=branches, init=config.init)
-
-
-def memory_network(graph: PolicyGraph) -> Network:
-    """A network of what the actor sees, up to its memory: the actor without its last layer."""
-    return replace(graph.actor, name="memory", layers=graph.actor.layers[:-1])
-
-
-def critic_of_features(graph: PolicyGraph, config: ReplayConfig) -> Network:
-    """A perceptron of what a `memory_network` remembers, and of an action beside it."""
-    last = graph.actor.layers[-1]
-    if not isinstance(last, Linear):
-        raise TypeError(f"the actor ends in {last}, not in a Linear")
-    inputs = last.inputs + graph.head.noise.shape[0]
-    layers = mlp(inputs, config.hidden_sizes, 1, config.activation, 1.0, layer_norm=config.layer_norm)
-    return Network("critic", layers, init=config.init)
 
 
 def stacked(name: str, network: Network, count: int) -> ArraySpec:

@@ -6,8 +6,8 @@ Imports no torch. Does not run images, branches and layer norm: those run ``lear
 from functools import partial
 
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.fused import learned_layers, rates, supports
-from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.optimizer.fused import native_optimizer
 from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, init_state, policy_graph
 from penstock.kernels.replay_update import NoiseKeys, SoftActorCritic, soft_actor_critic
@@ -39,5 +39,11 @@ def settings_of(graph: PolicyGraph, config: EntropyConfig) -> SoftActorCritic:
         raise TypeError(f"the policy's head is {head}, not a SquashedGaussian")
     entropy = -float(head.size) if config.target_entropy == "auto" else config.target_entropy
     return SoftActorCritic(
-        head.log_std_min, head.log_std_max, config.temperature == "auto", entropy, config.tau, native_optimizer(config)
+        head.log_std_min,
+        head.log_std_max,
+        config.temperature == "auto",
+        entropy,
+        config.tau,
+        config.policy_delay,
+        native_optimizer(config),
     )

@@ -17,7 +17,7 @@ With a memory (``model`` lstm or gru) the update is that of ``recurrent.py``.
 Functions here know no process, environment, loop or device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
-from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac import recurrent
 from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph, init_state
@@ -70,13 +70,14 @@ def build(spaces: Spaces, config: SACConfig) -> Algorithm:
         "critic",
         partial(critic_gradients, of),
         partial(critic_update, layouts, config),
-        noise=(("next_action", noise),),
+        noise=(("next_action", noise), *of.dropout("next_value"), *of.dropout("value")),
     )
     actor = Phase(
         "actor",
         partial(actor_gradients, of, config),
         partial(actor_update, layouts, config),
-        noise=(("action", noise),),
+        every=config.policy_delay,
+        noise=(("action", noise), *of.dropout("value")),
     )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
 
@@ -89,20 +90,24 @@ def sampled(policy: Policy, state: Tensors, obs: Tensors, noise: Tensor) -> Samp
     return Sample(*squashed(head, policy.output(state, obs)).sample_with_log_prob(noise))
 
 
-def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> Tensor:
+def critic_target(
+    of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor, dropped: Sequence[Tensor] = ()
+) -> Tensor:
     """``y`` of equation 5: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
     action, log_prob = sampled(of.policy, state, obs, noise)
-    values = of.values(state, "target.critic", obs, action).squeeze(2)
+    values = of.values(state, "target.critic", obs, action, dropped).squeeze(2)
     soft = values.amin(0) - state["log_alpha"].exp() * log_prob
     target: Tensor = minibatch["reward"] + minibatch["discount"] * soft
     return target
 
 
-def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def critic_loss(
+    of: Networks, state: Tensors, minibatch: Tensors, target: Tensor, dropped: Sequence[Tensor] = ()
+) -> tuple[Tensor, dict[str, Tensor]]:
     """``sum_i J_Q(theta_i)`` over the rows of a minibatch, and its metrics."""
     share = share_of(minibatch["weight"])
-    values = of.values(state, "critic", minibatch, minibatch["action"]).squeeze(2)
+    values = of.values(state, "critic", minibatch, minibatch["action"], dropped).squeeze(2)
     loss = 0.5 * ((values - target).square() @ share).sum()
     return loss, {"value_loss": loss.detach(), "mean_value": (values.detach() @ share).mean()}
 
@@ -110,8 +115,9 @@ def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor
 def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The gradient of ``J_Q`` with respect to all critics."""
     with torch.no_grad():
-        target = critic_target(of, state, minibatch, noise["next_action"])
-    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target), state, ["critic"])
+        target = critic_target(of, state, minibatch, noise["next_action"], of.dropped(noise, "next_value"))
+    dropped = of.dropped(noise, "value")
+    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"])
     return Gradients(found, metrics, {})
 
 
@@ -121,12 +127,14 @@ def critic_update(layouts: Mapping[str, Layout], config: SACConfig, state: Tenso
     return changed | followed(state, "critic", changed["critic"], config.tau)
 
 
-def actor_loss(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def actor_loss(
+    of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor, dropped: Sequence[Tensor] = ()
+) -> tuple[Tensor, dict[str, Tensor]]:
     """``J_pi`` of equation 9 over the rows of a minibatch, and its metrics. The entropy is that of the samples."""
     share = share_of(minibatch["weight"])
     action, log_prob = sampled(of.policy, state, minibatch, noise)
     # The first output is the value. DSAC's critics have a second output.
-    values = of.values(state, "critic", minibatch, action)[:, :, 0]
+    values = of.values(state, "critic", minibatch, action, dropped)[:, :, 0]
     loss = torch.dot(share, state["log_alpha"].exp() * log_prob - values.amin(0))
     return loss, {"policy_loss": loss.detach(), "entropy": -torch.dot(share, log_prob.detach())}
 
@@ -135,7 +143,12 @@ def actor_gradients(
     of: Networks, config: EntropyConfig, state: Tensors, minibatch: Tensors, noise: Tensors
 ) -> Gradients:
     """The gradients of ``J_pi`` and, where the temperature is learned, of ``J(alpha)``."""
-    found, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch, noise["action"]), state, ["actor"])
+    dropped = of.dropped(noise, "value")
+
+    def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return actor_loss(of, leaves, minibatch, noise["action"], dropped)
+
+    found, metrics = gradients_of(loss, state, ["actor"])
     found |= temperature_gradient(config, metrics["entropy"], noise["action"].shape[1])
     metrics["temperature"] = state["log_alpha"].exp().squeeze(0)
     return Gradients(found, metrics, {})

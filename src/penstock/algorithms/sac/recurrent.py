@@ -12,7 +12,7 @@ before the sequence it has from the burn-in.
 Functions here know no process, environment, loop or device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.off_policy.critics import critic_of_features, memory_network
 from penstock.algorithms.off_policy.learn import algorithm_of, followed, stepped
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
-from penstock.algorithms.off_policy.spec import critic_of_features, memory_network
 from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
 from penstock.algorithms.sac.spec import SACConfig, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
@@ -46,6 +46,16 @@ class Networks(NamedTuple):
     """Width of each array of the critics' carry."""
     config: SACConfig
 
+    def dropout(self, use: str) -> tuple[tuple[str, NoiseSpec], ...]:
+        """Names and specs of the noise of the critics' dropout, for one use of them in a phase; empty without it."""
+        shape = (self.config.learned_steps + 1, self.critics.count)
+        sizes = (part.shape for part in self.critics.network.dropout)
+        return tuple((f"{use}.{number}", NoiseSpec("uniform", (*shape, *size))) for number, size in enumerate(sizes))
+
+    def dropped(self, noise: Tensors, use: str) -> list[Tensor]:
+        """The noise of dropout for this use among the noise of a phase: ``[m n, critics, size]`` each."""
+        return [noise[name].flatten(0, 1) for name, _ in self.dropout(use)]
+
 
 def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
     """SAC on ``spaces`` as pure functions, for a policy with memory."""
@@ -58,10 +68,17 @@ def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
         "log_alpha": NUMBERS,
     }
     critic = Phase(
-        "critic", partial(critic_gradients, of), partial(critic_update, layouts, config), noise=(("action", noise),)
+        "critic",
+        partial(critic_gradients, of),
+        partial(critic_update, layouts, config),
+        noise=(("action", noise), *of.dropout("next_value"), *of.dropout("value")),
     )
     actor = Phase(
-        "actor", partial(actor_gradients, of), partial(actor_update, layouts, config), noise=(("action", noise),)
+        "actor",
+        partial(actor_gradients, of),
+        partial(actor_update, layouts, config),
+        every=config.policy_delay,
+        noise=(("action", noise), *of.dropout("value")),
     )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config), critic, actor)
 
@@ -84,12 +101,14 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
     with torch.no_grad():
         action, log_prob = sampled(of, state["actor"], minibatch, noise["action"])
         seen = remembered(of, state["target.memory"], minibatch)
-        soft = values(of, state["target.critic"], seen, action).amin(0) - state["log_alpha"].exp() * log_prob
+        following = values(of, state["target.critic"], seen, action, of.dropped(noise, "next_value"))
+        soft = following.amin(0) - state["log_alpha"].exp() * log_prob
         reward, terminated, valid = (rows[name][:, :-1] for name in ("reward", "terminated", "valid"))
         target = n_step_returns(reward, terminated, valid, soft, gamma=of.config.gamma, n_step=1)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        found = values(of, leaves["critic"], remembered(of, leaves["memory"], minibatch), rows["action"])[:, :, :-1]
+        seen = remembered(of, leaves["memory"], minibatch)
+        found = values(of, leaves["critic"], seen, rows["action"], of.dropped(noise, "value"))[:, :, :-1]
         return 0.5 * ((found - target).square() * share).sum(), found.detach()
 
     gradient, judged = gradients_of(loss, state, ["memory", "critic"])
@@ -114,7 +133,8 @@ def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Ten
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         action, log_prob = sampled(of, leaves["actor"], minibatch, noise["action"])
-        each = state["log_alpha"].exp() * log_prob - values(of, state["critic"], seen, action).amin(0)
+        judged = values(of, state["critic"], seen, action, of.dropped(noise, "value"))
+        each = state["log_alpha"].exp() * log_prob - judged.amin(0)
         return (each[:, :-1] * share).sum(), -(log_prob.detach()[:, :-1] * share).sum()
 
     found, entropy = gradients_of(loss, state, ["actor"])
@@ -160,8 +180,11 @@ def remembered(of: Networks, parameters: Tensor, minibatch: Tensors) -> Tensor:
     return run(parameters, rows)[0].view(*rows["first"].shape, -1)
 
 
-def values(of: Networks, parameters: Tensor, seen: Tensor, action: Tensor) -> Tensor:
-    """The critics' values ``[critics, m, n]`` of what is `remembered` and of actions ``[m, n, ...]``."""
+def values(of: Networks, parameters: Tensor, seen: Tensor, action: Tensor, dropped: Sequence[Tensor] = ()) -> Tensor:
+    """The critics' values ``[critics, m, n]`` of what is `remembered` and of actions ``[m, n, ...]``.
+
+    ``dropped`` is the noise of dropout; empty: nothing is dropped.
+    """
     count, rows = seen.shape[:2]
     x = torch.cat([seen.flatten(0, 1), action.reshape(count * rows, -1)], 1)
-    return of.critics(parameters, x).view(-1, count, rows)
+    return of.critics(parameters, x, dropped).view(-1, count, rows)

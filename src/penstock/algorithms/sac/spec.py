@@ -7,14 +7,12 @@ from typing import Literal
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.algorithms.off_policy.critics import critic_network, critic_of_features, memory_network
 from penstock.algorithms.off_policy.spec import (
     ContinuousConfig,
     SequenceConfig,
     body_of,
-    critic_network,
-    critic_of_features,
     initial_arrays,
-    memory_network,
     off_policy_spec,
     over_sequences,
     stacked,
@@ -62,6 +60,12 @@ class EntropyConfig(ContinuousConfig):
         "auto",
         "entropy in nats that a learned temperature aims at; higher: explores more; auto: -1 for each element of an "
         "action",
+    )
+    policy_delay: int = tunable(
+        1,
+        "steps of the critics for each step of actor and temperature; more: the actor takes fewer steps where "
+        "updates_per_step is high (usual: 1; as many as updates_per_step)",
+        min=1,
     )
 
 

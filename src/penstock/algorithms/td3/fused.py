@@ -6,8 +6,8 @@ Imports no torch. Does not run images, branches and layer norm: those run ``lear
 from functools import partial
 
 from penstock.algorithm import FusedReplay, FusedReplayUpdate
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.fused import learned_layers, rates, supports
-from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.optimizer.fused import native_optimizer
 from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
 from penstock.kernels.replay_update import DeterministicActorCritic, NoiseKeys, deterministic_actor_critic

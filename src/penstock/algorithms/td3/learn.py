@@ -10,15 +10,15 @@ Deviations: the number of critics is a setting. A time limit bootstraps from the
 Functions here know no process, environment, loop or device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks, algorithm_of, critic_input, followed, next_obs, stepped
-from penstock.algorithms.off_policy.spec import critic_network
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
 from penstock.models.forward import Ensemble
@@ -38,32 +38,42 @@ def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorith
         "critic",
         partial(critic_gradients, of, config),
         partial(critic_update, of.layouts(), config),
-        noise=(("smoothing", graph.head.noise),),
+        noise=(("smoothing", graph.head.noise), *of.dropout("next_value"), *of.dropout("value")),
     )
     actor = Phase(
         "actor",
         partial(actor_gradients, of),
         partial(actor_update, of.layouts(), config),
         every=config.policy_delay,
+        noise=of.dropout("value"),
     )
     return algorithm_of(of.policy, spaces, partial(init_state, spaces, config, algorithm=algorithm), critic, actor)
 
 
-def critic_target(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensor) -> Tensor:
+def critic_target(  # noqa: PLR0917 - as the mathematics reads
+    of: Networks,
+    config: TD3Config,
+    state: Tensors,
+    minibatch: Tensors,
+    noise: Tensor,
+    dropped: Sequence[Tensor] = (),
+) -> Tensor:
     """``y`` of equation 10, with the smoothed action of equation 14: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
     clip = config.smoothing_clip
     action = torch.tanh(of.policy.output({"actor": state["target.actor"]}, obs))
     action = (action + (config.smoothing * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)
-    values = of.values(state, "target.critic", obs, action).squeeze(2)
+    values = of.values(state, "target.critic", obs, action, dropped).squeeze(2)
     target: Tensor = minibatch["reward"] + minibatch["discount"] * values.amin(0)
     return target
 
 
-def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def critic_loss(
+    of: Networks, state: Tensors, minibatch: Tensors, target: Tensor, dropped: Sequence[Tensor] = ()
+) -> tuple[Tensor, dict[str, Tensor]]:
     """``sum_i L(theta_i)`` over the rows of a minibatch, and its metrics."""
     share = share_of(minibatch["weight"])
-    values = of.values(state, "critic", minibatch, minibatch["action"]).squeeze(2)
+    values = of.values(state, "critic", minibatch, minibatch["action"], dropped).squeeze(2)
     loss = ((values - target).square() @ share).sum()
     return loss, {"value_loss": loss.detach(), "mean_value": (values.detach() @ share).mean()}
 
@@ -71,8 +81,9 @@ def critic_loss(of: Networks, state: Tensors, minibatch: Tensors, target: Tensor
 def critic_gradients(of: Networks, config: TD3Config, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The gradient of the critics' loss with respect to all critics."""
     with torch.no_grad():
-        target = critic_target(of, config, state, minibatch, noise["smoothing"])
-    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target), state, ["critic"])
+        target = critic_target(of, config, state, minibatch, noise["smoothing"], of.dropped(noise, "next_value"))
+    dropped = of.dropped(noise, "value")
+    found, metrics = gradients_of(lambda leaves: critic_loss(of, leaves, minibatch, target, dropped), state, ["critic"])
     return Gradients(found, metrics, {})
 
 
@@ -81,18 +92,20 @@ def critic_update(layouts: Mapping[str, Layout], config: TD3Config, state: Tenso
     return stepped(layouts, config, state, "critic", found["critic"], config.critic_lr)
 
 
-def actor_loss(of: Networks, state: Tensors, minibatch: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
+def actor_loss(
+    of: Networks, state: Tensors, minibatch: Tensors, dropped: Sequence[Tensor] = ()
+) -> tuple[Tensor, dict[str, Tensor]]:
     """``J(phi)`` over the rows of a minibatch, and its metrics."""
     action = torch.tanh(of.policy.output(state, minibatch))
-    values = of.critics.first(state["critic"], critic_input(of.policy, state, minibatch, action)).squeeze(1)
+    values = of.critics.first(state["critic"], critic_input(of.policy, state, minibatch, action), dropped).squeeze(1)
     loss = -torch.dot(share_of(minibatch["weight"]), values)
     return loss, {"policy_loss": loss.detach()}
 
 
 def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
     """The deterministic policy gradient."""
-    del noise
-    found, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch), state, ["actor"])
+    dropped = of.dropped(noise, "value")
+    found, metrics = gradients_of(lambda leaves: actor_loss(of, leaves, minibatch, dropped), state, ["actor"])
     return Gradients(found, metrics, {})
 
 

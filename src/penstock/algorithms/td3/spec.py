@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
+from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.spec import (
     ContinuousConfig,
     body_of,
-    critic_network,
     initial_arrays,
     off_policy_spec,
     stacked,

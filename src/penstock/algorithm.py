@@ -61,6 +61,8 @@ class ReplaySchedule:
     """Rows in the table before the first gradient step."""
     reuse: float
     """If rows are slow to come in non-blocking mode, the learner takes up to so many times the gradient steps due."""
+    reset_every: int = 0
+    """Gradient steps after which all networks and their optimizers begin anew; 0: never."""
 
     def progress(self, gradient_steps: int, timesteps: int) -> float:
         """Progress of a run in [0, 1], computed from its gradient steps only."""

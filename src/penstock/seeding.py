@@ -13,6 +13,7 @@ __all__ = [
     "final_seed",
     "part_seed",
     "phase_seed",
+    "reset_seed",
     "validation_seed",
     "warmup_seed",
 ]
@@ -61,6 +62,11 @@ def phase_seed(seed: int, phase: int, index: int) -> int:
 def part_seed(seed: int, part: int) -> int:
     """The seed of one part of composed noise, in ``[0, 2**64)``. The first part has the seed itself."""
     return _mix(_mix(_mix(_mix(seed & _MASK))) ^ part) if part else seed
+
+
+def reset_seed(seed: int, number: int) -> int:
+    """The seed of the networks that a run has from its reset ``number`` on, in ``[0, 2**64)``."""
+    return _mix(_mix(~seed & _MASK) ^ number)
 
 
 def warmup_seed(seed: int) -> int:

@@ -98,7 +98,11 @@ class PolicyGraph:
 
     def published(self) -> tuple[ArraySpec, ...]:
         """Specs of the published record: parameters, then statistics."""
-        specs = [network.spec for network in self.networks]
+        return (*(network.spec for network in self.networks), *self.statistics())
+
+    def statistics(self) -> tuple[ArraySpec, ...]:
+        """Specs of the running statistics; empty if nothing is normalised."""
+        specs: list[ArraySpec] = []
         if self.normalize_obs:
             specs += [
                 ArraySpec("obs_mean", (self.features,), "float64"),

@@ -5,6 +5,7 @@ If cores are short, the learner goes first, as with a stream. Several learners d
 """
 
 from penstock.config.agreement import Agreement, agreement
+from penstock.errors import ConfigError
 from penstock.nodes.learner import FollowerSettings, ParameterSettings, parameter_record_specs
 from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
@@ -41,12 +42,17 @@ def build(plan: Plan) -> Program:
 
 def _apart(plan: Plan, agreed: Agreement) -> Program:
     run, spec = plan.run, plan.learning.spec
+    schedule, _ = spec.replay()
+    if schedule.reset_every:
+        raise ConfigError(
+            f"--reset_every {schedule.reset_every} needs learners that count steps together: with --learners "
+            f"{run.learners} give --exchange allreduce"
+        )
     learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.update
     finder = required(plan, update.finder if rule.owner is None else update.replay)
     applier = required(plan, update.applier)
     behind = pull_after(plan, agreed.pace)
     steps = [step_settings(plan, number, 1, finder, rule.team, pull_after=behind) for number in range(run.learners)]
-    schedule, _ = spec.replay()
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
         keeper_settings(plan), applier, steps[0].updater, limits, rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner

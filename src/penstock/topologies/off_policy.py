@@ -74,7 +74,7 @@ def replayed(
     limits = limiter(plan, reuse)
     settings = (
         ReplayLearnerSettings(keeper_settings(plan), steps[0], limits, order),
-        *(ReplicaSettings(own, plan.learning.initial, plan.checkpoint) for own in steps[1:]),
+        *(ReplicaSettings(own, plan.checkpoint) for own in steps[1:]),
     )
     together: tuple[Edge, ...] = ()
     if run.learners > 1:
@@ -159,7 +159,8 @@ def step_settings(
 ) -> StepSettings:
     """Settings of one learner's gradient steps; ``sharing`` learners share each minibatch."""
     updater = updater_settings(plan, learner, sharing, pull_after=pull_after)
-    return StepSettings(update, updater, plan.run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
+    initial = plan.learning.initial
+    return StepSettings(update, updater, initial, plan.run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
 
 
 def minibatch(plan: Plan, sharing: int) -> Minibatch:

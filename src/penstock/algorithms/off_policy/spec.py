@@ -64,6 +64,12 @@ class ReplayConfig(OptimizerConfig):
         "they are idle less, but overfit to old rows (usual: 1 to 8)",
         min=1,
     )
+    reset_every: int = tunable(
+        0,
+        "gradient steps after which all networks and their optimizers begin anew, from the same table; forgets what "
+        "was overfitted where updates_per_step is high, but the policy is bad for a while; 0: never (usual: 200,000)",
+        min=0,
+    )
     mini_batch_size: int = tunable(
         256, "rows of one gradient step; fewer: noisier, but cheaper steps (usual: 32 to 1024)", min=1
     )
@@ -218,7 +224,9 @@ def off_policy_spec(
         ),
         targets=(),
         minibatch=(*fields, *(f"next.{name}" for name in fields), "action", "reward", "discount"),
-        schedule=ReplaySchedule(config.mini_batch_size, config.updates_per_step, config.min_rows, config.reuse),
+        schedule=ReplaySchedule(
+            config.mini_batch_size, config.updates_per_step, config.min_rows, config.reuse, config.reset_every
+        ),
         table=TableSpec(config.capacity, config.gamma),
         warmup=config.min_rows,
         optimizer=tuple(part.name for part in optimizer),

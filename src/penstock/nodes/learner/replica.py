@@ -24,8 +24,6 @@ class ReplicaSettings:
     """What one ReplicaNode learns."""
 
     steps: StepSettings
-    initial: str
-    """``module:init_state`` of the algorithm: makes the first state, without torch."""
     checkpoint: Path | None
     """Begin with the state of this checkpoint instead. All learners that found a team begin with the same state."""
 
@@ -63,7 +61,7 @@ class ReplicaNode(WorkingNode):
         settings, updater = self._settings, self._settings.steps.updater
         if settings.checkpoint is not None:
             return load_checkpoint(settings.checkpoint).arrays
-        state: Arrays = load(settings.initial)(updater.spaces, updater.config, updater.seed)
+        state: Arrays = load(settings.steps.initial)(updater.spaces, updater.config, updater.seed)
         return state
 
     def _learn(self) -> Work:

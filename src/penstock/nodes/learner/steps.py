@@ -16,6 +16,7 @@ from penstock.memory.table import Table
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.demonstrations import DemonstrationSettings, WithDemonstrations, demonstrated
 from penstock.nodes.learner.losses import nothing_kept
+from penstock.nodes.learner.resets import Resets
 from penstock.nodes.learner.sampling import SampleSpec, sampling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
@@ -36,6 +37,8 @@ class StepSettings:
     """``module:build_replay`` of the updater, or ``module:build_finder`` if it hands gradients on."""
     updater: UpdaterSettings
     """Its schedule's minibatch is this learner's share."""
+    initial: str
+    """``module:init_state`` of the algorithm: makes the first state, without torch."""
     learners: int
     """Number of learners; ``updater.learner`` is the index of this one."""
     team: str | None
@@ -94,6 +97,7 @@ class GradientSteps:
             places = {name: np.zeros(size, np.int64) for name in ("index", "stamp")}
             self._draws = self.updater.draw_from(sampler, places, self.tree, alpha)
         self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
+        self._resets = Resets(settings.initial, settings.updater)
         self.done = 0
         self._former: list[tuple[Array, Array, Array]] = []
         """Priorities that this turn has changed: rows, their stamps, the priorities before."""
@@ -141,6 +145,7 @@ class GradientSteps:
             then = wanted._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
             sampled = self._sampling.take(wanted, then)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
+                self._reset()
                 self._rank(sampled.places, self.updater.learn(sampled.rows, goal.progress))
             self.done += 1
             if self._team is not None:
@@ -155,12 +160,22 @@ class GradientSteps:
         while self.done < goal.last and not self._ports.stopping():
             seed, number = self._key(self.done)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
+                self._reset()
+                most = self._resets.until(self.done, goal.last)
                 try:
-                    self.done += many.learn_many(StepKeys(seed, number, beta), goal.last - self.done, goal.progress)
+                    self.done += many.learn_many(StepKeys(seed, number, beta), most, goal.progress)
                 except BadDataError as error:
                     raise BadDataError(f"{error}; {nothing_kept(self._settings.updater.spec.policy)}") from None
             if self.done < goal.last:
                 yield None
+
+    def _reset(self) -> None:
+        """Let the networks begin anew if the next gradient step is the first one behind a reset.
+
+        All learners of a team count the same steps, so all have the same networks again.
+        """
+        if self._resets.due(self.done):
+            self.updater.load(self._resets.state(self.done))
 
     def take_back(self) -> None:
         """Undo this turn's changes of priorities. No other process may change priorities meanwhile."""

@@ -4,10 +4,10 @@
     python -m benchmarks.learning.broad --runs 3 LunarLander-v3 Acrobot-v1      # at most three runs, of these tasks
     python -m benchmarks.learning.broad --page                 # writes only the page
 
-`broad.toml` lists tasks, algorithms and steps. All runs take several nights of two cores, so each is a result of its
-own, `results/broad/<task>/<algorithm>-<side>-<seed>.json`, and one that is there is not repeated. Seeds are the
-outer loop: every task is seen once before any is seen twice. After each run the page is written anew:
-`results/broad/README.md` and `curves.png` (`broad_page.py`).
+`broad.toml` lists tasks, algorithms and steps, `broad_plan.py` the runs in their order. All of them take several
+nights of two cores, so each is a result of its own, `results/broad/<task>/<algorithm>-<side>-<seed>.json`, and one
+that is there is not repeated. Seeds are the outer loop: every task is seen once before any is seen twice. After each
+run the page is written anew: `results/broad/README.md` and `curves.png` (`broad_page.py`).
 
 Needs `penstock[box2d,learn,mujoco]`. The peer's environment is made by itself.
 """
@@ -15,61 +15,12 @@ Needs `penstock[box2d,learn,mujoco]`. The peer's environment is made by itself.
 import argparse
 import sys
 import time
-import tomllib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.learning.beside import train_ours, train_theirs
 from benchmarks.learning.broad_page import write_page
-from benchmarks.learning.pairs import OURS, PEER, Pair, at_defaults
-from benchmarks.learning.run import HERE
+from benchmarks.learning.broad_plan import RESULTS, Run, runs, tasks
+from benchmarks.learning.pairs import OURS
 from benchmarks.record import destination, write
-
-RESULTS = HERE / "results/broad"
-SEEDS = 3
-THREE_SEEDS = frozenset({"dqn", "ppo", "sac", "td3"})
-"""Algorithms of which all seeds are trained. The others are trained with seed 0."""
-OF_PEER = frozenset({"a2c", "ddpg", "dqn", "ppo", "sac", "td3"})
-"""Algorithms that stable-baselines3 has, too."""
-
-Tasks = Mapping[str, Mapping[str, int]]
-"""Task -> algorithm -> steps."""
-
-
-class Run(NamedTuple):
-    """One training of either side."""
-
-    task: str
-    algo: str
-    timesteps: int
-    side: str
-    seed: int
-
-    def path(self) -> Path:
-        """Where its result stands."""
-        folder = self.task.rpartition(":")[2].replace("/", "-")
-        return RESULTS / folder / f"{self.algo}-{self.side}-{self.seed}.json"
-
-    def pair(self) -> Pair:
-        """The settings of both sides."""
-        return at_defaults(self.algo, self.task, self.timesteps, environment="sb3-broad")
-
-
-def tasks() -> Tasks:
-    """What `broad.toml` lists."""
-    return tomllib.loads((HERE / "broad.toml").read_text("utf-8"))
-
-
-def runs(listed: Tasks) -> Iterator[Run]:
-    """All runs, in the order in which they are taken."""
-    for seed in range(SEEDS):
-        for task, algorithms in listed.items():
-            for algo, timesteps in algorithms.items():
-                if seed and algo not in THREE_SEEDS:
-                    continue
-                for side in (OURS, PEER) if algo in OF_PEER else (OURS,):
-                    yield Run(task, algo, timesteps, side, seed)
 
 
 def train(run: Run) -> None:

@@ -6,11 +6,12 @@ Trains nothing. An interval is a percentile bootstrap of the mean over seeds; wi
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.learning.broad_plan import Run
 from benchmarks.learning.pairs import OURS, PEER
 from benchmarks.plots import COLORS
 from penstock.experiments.comparison.bootstrap import Estimate, estimate
@@ -29,20 +30,6 @@ HEAD = """# Every algorithm at its defaults, on tasks that nobody tuned for
 - Both sides play the same number of steps, each at its own defaults, on one torch thread.
 
 """
-
-
-class Planned(Protocol):
-    """A run that is there or still open: what `benchmarks.learning.broad` calls a run."""
-
-    task: str
-    algo: str
-    timesteps: int
-    side: str
-    seed: int
-
-    def path(self) -> Path:
-        """Where its result stands."""
-        ...
 
 
 class Row(NamedTuple):
@@ -66,7 +53,7 @@ class Row(NamedTuple):
         return len(means) == 2 and bool(means[OURS] < means[PEER])
 
 
-def rows(planned: Sequence[Planned]) -> list[Row]:
+def rows(planned: Sequence[Run]) -> list[Row]:
     """One row for each algorithm on each task, in the order of the first runs."""
     found: dict[tuple[str, str], Row] = {}
     for run in planned:
@@ -104,7 +91,7 @@ def text(listed: Sequence[Row]) -> str:
     return HEAD + "\n".join(lines) + "\n\n![Return over steps](curves.png)\n"
 
 
-def write_page(folder: Path, planned: Sequence[Planned]) -> None:
+def write_page(folder: Path, planned: Sequence[Run]) -> None:
     """Write ``README.md`` and ``curves.png`` into a folder."""
     listed = rows(planned)
     folder.mkdir(parents=True, exist_ok=True)

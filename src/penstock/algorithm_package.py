@@ -29,6 +29,7 @@ __all__ = [
     "ActionKind",
     "AlgorithmPackage",
     "algorithms_for",
+    "algorithms_that",
     "algorithms_with",
     "check_actions",
     "check_learn",
@@ -117,20 +118,20 @@ def algorithms_for(kind: ActionKind | None = None, *, masks: bool = False) -> st
         kind: of the actions; ``None``: any kind.
         masks: only those that use action masks.
     """
-    return _names(lambda found: (kind is None or kind in found.actions) and (found.masks or not masks))
+    return algorithms_that(lambda found: (kind is None or kind in found.actions) and (found.masks or not masks))
 
 
 def algorithms_with(setting: str) -> str:
     """The names of the algorithms that have a setting of this name, for a sentence; empty if none has."""
-    return _names(lambda found: setting in {field.name for field in dataclasses.fields(found.config)})
+    return algorithms_that(lambda found: setting in {field.name for field in dataclasses.fields(found.config)})
 
 
-def _names(wanted: Callable[[AlgorithmPackage], bool]) -> str:
-    """The names of the registered algorithms that are wanted."""
+def algorithms_that(wanted: Callable[[AlgorithmPackage], bool]) -> str:
+    """The names of the registered algorithms that are wanted, for a sentence; empty if none is."""
     names = []
     for name in ALGORITHMS.names():
         # Do not recommend an installed algorithm that is broken.
-        with contextlib.suppress(ConfigError):
+        with contextlib.suppress(UsageError):
             if wanted(find_algorithm(name)):
                 names.append(name)
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -399,7 +399,7 @@ def _command_help(name: str, argv: Sequence[str]) -> str:
         "verify": " BUNDLE",
         "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",
         "bench-serve": " URL",
-        **dict.fromkeys(("resume", "eval", "export", "models", "trace"), " RUN"),
+        **dict.fromkeys(("resume", "eval", "export", "models", "retrain", "trace"), " RUN"),
     }.get(name, "")
     head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
     width = shutil.get_terminal_size().columns

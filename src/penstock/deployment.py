@@ -11,6 +11,7 @@ from typing import Any
 import safetensors.numpy
 
 from penstock import __version__
+from penstock.config.commands import FORMATS, ExportOptions, VerifyOptions
 from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError
@@ -42,9 +43,8 @@ from penstock.topologies.training import OPEN_LIMIT_S
 from penstock.trained import Trained, open_trained, policy_of
 from penstock.types import Arrays, EnvFactory, EnvRecipe
 
-__all__ = ["FORMATS", "export", "verify"]
+__all__ = ["export", "verify"]
 
-FORMATS = ("onnx", "safetensors", "torch")
 LANES = 8
 """Environments that are played side by side for observations, so that not all are of one episode."""
 PLAY_LIMIT_S = 600.0
@@ -56,10 +56,10 @@ def export(
     out: Path | str,
     *,
     checkpoint: str | None = None,
-    format: Sequence[str] = ("onnx",),  # noqa: A002 - as the flag
+    format: Sequence[str] = ExportOptions.format,  # noqa: A002 - as the flag
     quantize: Precision | None = None,
     noise: bool = False,
-    observations: int = 256,
+    observations: int = ExportOptions.observations,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,
     processes: Processes | None = None,
@@ -121,7 +121,7 @@ def verify(
     checkpoint: str | None = None,
     limits: Limits = EXACT,
     quantized_limits: Limits = QUANTIZED,
-    observations: int = 1000,
+    observations: int = VerifyOptions.observations,
     seed: int | None = None,
     env: EnvFactory | None = None,
     wrap: Sequence[Any] | None = None,

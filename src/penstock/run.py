@@ -144,7 +144,7 @@ def resume(
 def evaluate(
     run: Path | str,
     *,
-    episodes: int = 100,
+    episodes: int = RunConfig.eval_episodes,
     checkpoint: str | None = None,
     seed: int | None = None,
     env: EnvFactory | None = None,

@@ -7,9 +7,9 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from benchmarks.learning import broad
-from benchmarks.learning.broad import Run, runs
+from benchmarks.learning import broad_plan
 from benchmarks.learning.broad_page import rows, text, write_page
+from benchmarks.learning.broad_plan import Run, runs, tasks
 from benchmarks.learning.pairs import OURS, PEER
 
 TASKS = {"A-v0": {"ppo": 1000, "impala": 500}, "B-v0": {"sac": 2000}}
@@ -25,19 +25,19 @@ def test_every_task_is_seen_once_before_any_is_seen_twice() -> None:
 
 
 def test_every_run_has_a_result_of_its_own() -> None:
-    listed = list(runs(broad.tasks()))
+    listed = list(runs(tasks()))
     assert len({run.path() for run in listed}) == len(listed)
 
 
 def test_every_listed_task_that_gymnasium_has_exists() -> None:
-    for task in broad.tasks():
+    for task in tasks():
         if ":" not in task:
             assert task in gymnasium.registry
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(broad, "RESULTS", tmp_path)
+    monkeypatch.setattr(broad_plan, "RESULTS", tmp_path)
     return tmp_path
 
 

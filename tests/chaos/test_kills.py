@@ -1,6 +1,5 @@
 """Processes of real runs are killed at random moments. In lock step the result does not change."""
 
-import hashlib
 import json
 import random
 import time
@@ -10,10 +9,9 @@ import psutil
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.children import killing, of_group
+from tests.fingerprints import fingerprint
 
 SETTINGS = {"num_steps": 64, "epochs": 3, "mini_batch_size": 64, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 64 * 4
@@ -32,14 +30,6 @@ def find(group: str, limit_s: float = 60.0) -> psutil.Process | None:
 
 def train(log_dir: Path, updates: int, **settings: object) -> Result:
     return penstock.train({**SETTINGS, "log_dir": str(log_dir), "timesteps": updates * BATCH, **settings}, quiet=True)
-
-
-def fingerprint(result: Result) -> dict[str, str]:
-    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
-    # Where in a log's ring an episode lies and how long the run took are no part of the answer.
-    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
-    apart = ("consumed", "elapsed")
-    return {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in arrays.items() if not k.startswith(apart)}
 
 
 def lines(result: Result) -> list[dict]:

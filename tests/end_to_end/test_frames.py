@@ -1,6 +1,5 @@
 """A table stores stacks of frames as single frames. Sampled stacks are the same as the environment's."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from penstock.replay.sampler import Sampler
 from penstock.run import Result
 from penstock.types import Array, Box, Discrete, Spaces, Stack
 from tests.children import killing
+from tests.fingerprints import fingerprint
 from tests.replay.world import aligned_bytes
 
 NUM_ENVS, STEPS = 4, 8
@@ -50,15 +50,6 @@ def table_of(result: Result) -> dict[str, Array]:
     table = load_table(find_checkpoint(result.run_folder))
     assert table is not None
     return table
-
-
-def fingerprint(result: Result) -> dict[str, str]:
-    arrays = dict(load_checkpoint(find_checkpoint(result.run_folder)).arrays)
-    arrays |= {f"table.{name}": values for name, values in table_of(result).items()}
-    # Where in a log's ring an episode lies, how long the run took: no part of the answer.
-    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
-    arrays["taken"] = arrays["taken"].max()
-    return {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in arrays.items() if not k.startswith("elapsed")}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Learning from a table gives one answer: on any number of workers, after a resume, after a death."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from penstock.nodes.learner.steps import GradientSteps
 from penstock.run import Result
 from penstock.updates.fused.replay import FusedLearner
 from tests.children import killing
+from tests.fingerprints import fingerprint
 
 TURN = 16 * 4
 OTHER = "MountainCarContinuous-v0"
@@ -49,16 +49,6 @@ def backend(request: pytest.FixtureRequest) -> str:
 def train(log_dir: Path, turns: int, **settings: object) -> Result:
     values = {**SMALL, "runtime": "inline", "log_dir": str(log_dir), "timesteps": turns * TURN, **settings}
     return penstock.train(values, quiet=True)
-
-
-def fingerprint(result: Result) -> dict[str, str]:
-    path = find_checkpoint(result.run_folder)
-    arrays = {**load_checkpoint(path).arrays, **{f"table.{k}": v for k, v in (load_table(path) or {}).items()}}
-    # Where in a log's ring an episode lies, how long the run took: no part of the answer.
-    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
-    arrays["taken"] = arrays["taken"].max()
-    apart = ("elapsed",)
-    return {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in arrays.items() if not k.startswith(apart)}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Resumed equals uninterrupted, bit for bit, in lock step, where episodes can be restored; else the run says so."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.environments import TargetEnv
+from tests.fingerprints import fingerprint
 
 SMALL = {"num_steps": 24, "epochs": 2, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 24 * 4
@@ -19,14 +19,6 @@ BATCH = 24 * 4
 def train(log_dir: Path, updates: int, **settings: object) -> Result:
     values = {**SMALL, "runtime": "inline", "log_dir": str(log_dir), "timesteps": updates * BATCH, **settings}
     return penstock.train(values, quiet=True)
-
-
-def fingerprint(result: Result) -> dict[str, str]:
-    arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
-    # Where in a log's ring an episode lies and how long the run took are no part of the answer.
-    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
-    apart = ("consumed", "elapsed")
-    return {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in arrays.items() if not k.startswith(apart)}
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "tests.environments:DictEnv"])

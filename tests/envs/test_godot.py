@@ -14,12 +14,7 @@ import penstock
 from penstock.doubles import FakeGodot
 from penstock.envs.godot import agents_at
 from penstock.errors import EnvError, SpaceError
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from tests.ports import free_port
 
 
 def test_agents_are_lanes_and_their_ends_are_terminations() -> None:

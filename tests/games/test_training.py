@@ -13,19 +13,13 @@ import penstock
 from penstock.experiments.checkpoints import list_checkpoints
 from penstock.experiments.run_folder import RunFolder
 from tests.children import killing
+from tests.ports import free_port
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "game"))
 
 import cart_game
 
 AGENT = "gamecore://tests.games.agents:Cart"
-
-
-def free_port() -> int:
-    """A port that nothing listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -434,6 +434,21 @@ def outputs_for(graph, n):
     return {name: known[name] for name in graph.outputs}
 
 
+def acted(policy, graph, obs, noise, explore):
+    """What a backend or a kernel answers."""
+    out = outputs_for(graph, len(explore))
+    policy.act({**obs, "noise": noise, "explore": explore}, out)
+    return out
+
+
+def build_policy(graph, config):
+    """An algorithm of which only ``act`` is there, on a graph that stands where the spaces would."""
+    from penstock.algorithm import Algorithm
+    from penstock.models.policy import Policy
+
+    return Algorithm(dict, Policy(graph).act, dict, dict, ())
+
+
 FLAT = (Encoding("obs", "flat", 3),)
 DISCRETE = (Encoding("obs", "one_hot", 5, 2),)
 DICT = (Encoding("obs.a", "flat", 4), Encoding("obs.b", "one_hot", 3, -1), Encoding("obs.c", "flat", 1))

@@ -31,6 +31,7 @@ from penstock.policies.native import supports
 from penstock.policies.stacks import hidden, transformer
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
 from tests.inference import reference
+from tests.inference.reference import acted
 
 EVERY = reference.GRAPHS | reference.COMPOSED | reference.IMAGES | reference.BRANCHED
 
@@ -38,12 +39,6 @@ EVERY = reference.GRAPHS | reference.COMPOSED | reference.IMAGES | reference.BRA
 def agree(out, expected, tolerance=1e-5):
     for name, values in out.items():
         np.testing.assert_allclose(values.reshape(expected[name].shape), expected[name], rtol=tolerance, atol=tolerance)
-
-
-def acted(backend, graph, obs, noise, explore):
-    out = reference.outputs_for(graph, len(explore))
-    backend.act({**obs, "noise": noise, "explore": explore}, out)
-    return out
 
 
 def agrees_with_the_reference(build, graph, n):
@@ -343,14 +338,6 @@ def test_torch_agrees_with_the_others_on_ppo(action, image):
         agree(acted(backend, graph, rows, noise, explore), reference.act(graph, published, rows, noise, explore))
 
 
-def build_policy(graph, config):
-    """An algorithm of which only ``act`` is there, on a graph that stands where the spaces would."""
-    from penstock.algorithm import Algorithm
-    from penstock.models.policy import Policy
-
-    return Algorithm(dict, Policy(graph).act, dict, dict, ())
-
-
 @pytest.mark.parametrize("n", [1, 7])
 @pytest.mark.parametrize("name", EVERY)
 def test_torch_agrees_with_the_reference(name, n):
@@ -358,7 +345,7 @@ def test_torch_agrees_with_the_reference(name, n):
     published = reference.record(graph, generator)
     obs, noise = reference.observations(graph, generator, n), reference.noise_of(graph, generator, n)
     explore = generator.uniform(0.0, 1.0, n).astype(np.float32)
-    backend = torch_backend.build(f"{__name__}:build_policy", graph, None)
+    backend = torch_backend.build("tests.inference.reference:build_policy", graph, None)
     backend.load(published)
     agree(acted(backend, graph, obs, noise, explore), reference.act(graph, published, obs, noise, explore))
 

@@ -12,18 +12,10 @@ from tests.inference import reference
 STEPS, LANES = 6, 5
 
 
-def build_policy(graph, config):
-    """An algorithm of which only ``act`` is there, on a graph that stands where the spaces would."""
-    from penstock.algorithm import Algorithm
-    from penstock.models.policy import Policy
-
-    return Algorithm(dict, Policy(graph).act, dict, dict, ())
-
-
 BACKENDS = {
     "native": native.build,
     "onnx": onnx.build,
-    "torch": lambda graph: torch_backend.build(f"{__name__}:build_policy", graph, None),
+    "torch": lambda graph: torch_backend.build("tests.inference.reference:build_policy", graph, None),
 }
 
 WITH_VALUE = [*itertools.product((name for name, graph in reference.MEMORIES.items() if graph.gives_value), BACKENDS)]

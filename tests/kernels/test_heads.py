@@ -15,7 +15,8 @@ from penstock.policies import (
 )
 from penstock.policies.native import layout_of, supports
 from tests.inference import reference
-from tests.kernels.test_policy import acted, loaded
+from tests.inference.reference import acted
+from tests.kernels.test_policy import loaded
 
 
 @pytest.mark.parametrize("name", ["squashed", "deterministic", "values"])
@@ -45,7 +46,7 @@ def test_epsilon_greedy_takes_the_first_of_equals_and_never_more_than_there_are(
     below_one = 1.0 - 2.0**-24
     noise = np.array([[0.49, 0.34], [0.5, 0.34], [0.0, below_one], [0.0, np.nan], [0.0, 2.0], [0.0, -1.0]], np.float32)
     explore = np.array([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], np.float32)
-    out = acted(graph, kernel, {"obs": np.ones((6, 3), np.float32)}, noise, explore)
+    out = acted(kernel, graph, {"obs": np.ones((6, 3), np.float32)}, noise, explore)
     assert out["action"].tolist() == [1, 0, 2, 0, 2, 0]
     assert out["q"].tolist() == [[4.0, 1.0, 4.0]] * 6
 
@@ -55,7 +56,7 @@ def test_a_squashed_action_stays_inside_whatever_its_outputs():
     kernel = PolicyKernel(layout_of(graph))
     kernel.load({"actor": np.array([0.0] * 12 + [1e30, -1e30, 1e30, -1e30], np.float32)})
     out = acted(
-        graph, kernel, {"obs": np.ones((1, 3), np.float32)}, np.full((1, 2), 5.0, np.float32), np.ones(1, np.float32)
+        kernel, graph, {"obs": np.ones((1, 3), np.float32)}, np.full((1, 2), 5.0, np.float32), np.ones(1, np.float32)
     )
     assert out["action"].tolist() == [[1.0, -1.0]]
 

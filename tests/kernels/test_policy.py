@@ -18,6 +18,7 @@ from penstock.policies import (
 from penstock.policies.native import layout_of
 from penstock.types import Box, Discrete
 from tests.inference import reference
+from tests.inference.reference import acted
 
 
 def loaded(graph, level=None, seed=0):
@@ -27,12 +28,6 @@ def loaded(graph, level=None, seed=0):
     return kernel, published
 
 
-def acted(graph, kernel, obs, noise, explore):
-    out = reference.outputs_for(graph, len(explore))
-    kernel.act({**obs, "noise": noise, "explore": explore}, out)
-    return out
-
-
 @pytest.mark.parametrize("level", levels())
 @pytest.mark.parametrize("name", reference.GRAPHS)
 def test_a_row_does_not_depend_on_how_many_are_in_the_call(name, level):
@@ -40,11 +35,11 @@ def test_a_row_does_not_depend_on_how_many_are_in_the_call(name, level):
     kernel, _ = loaded(graph, level)
     obs, noise = reference.observations(graph, generator, 70), reference.noise_of(graph, generator, 70)
     explore = np.ones(70, np.float32)
-    whole = acted(graph, kernel, obs, noise, explore)
+    whole = acted(kernel, graph, obs, noise, explore)
     for n in range(1, 71):
         first = (70 - n) // 2
         rows = slice(first, first + n)
-        part = acted(graph, kernel, {field: values[rows] for field, values in obs.items()}, noise[rows], explore[rows])
+        part = acted(kernel, graph, {field: values[rows] for field, values in obs.items()}, noise[rows], explore[rows])
         for output, values in part.items():
             np.testing.assert_array_equal(values, whole[output][rows])
 
@@ -103,7 +98,7 @@ def test_every_level_agrees_with_float64(name, level):
     obs, noise = reference.observations(graph, generator, 70), reference.noise_of(graph, generator, 70)
     explore = generator.uniform(0.0, 1.0, 70).astype(np.float32)
     expected = reference.act(graph, published, obs, noise, explore)
-    for output, values in acted(graph, kernel, obs, noise, explore).items():
+    for output, values in acted(kernel, graph, obs, noise, explore).items():
         np.testing.assert_allclose(values, expected[output], rtol=1e-5, atol=1e-5)
 
 
@@ -116,7 +111,7 @@ def test_layers_of_any_width(inputs, width):
     obs = {"obs": generator.normal(size=(5, inputs)).astype(np.float32)}
     noise = reference.noise_of(graph, generator, 5)
     expected = reference.act(graph, published, obs, noise, np.ones(5))
-    for output, values in acted(graph, kernel, obs, noise, np.ones(5, np.float32)).items():
+    for output, values in acted(kernel, graph, obs, noise, np.ones(5, np.float32)).items():
         np.testing.assert_allclose(values, expected[output], rtol=1e-5, atol=1e-5 * width)
 
 
@@ -128,7 +123,7 @@ def test_observations_of_any_number_type(dtype):
     noise = np.zeros((2, 1), np.float32)
     expected = reference.act(graph, published, obs, noise, np.ones(2))
     np.testing.assert_allclose(
-        acted(graph, kernel, obs, noise, np.ones(2, np.float32))["value"], expected["value"], rtol=1e-5
+        acted(kernel, graph, obs, noise, np.ones(2, np.float32))["value"], expected["value"], rtol=1e-5
     )
 
 
@@ -136,7 +131,7 @@ def test_outputs_are_written_in_place_into_rows_of_a_larger_array():
     graph, generator = reference.GRAPHS["gaussian, six actions, normalised"], np.random.default_rng(0)
     kernel, _ = loaded(graph)
     obs, noise = reference.observations(graph, generator, 4), reference.noise_of(graph, generator, 4)
-    expected = acted(graph, kernel, obs, noise, np.ones(4, np.float32))
+    expected = acted(kernel, graph, obs, noise, np.ones(4, np.float32))
     big = {"action": np.zeros((4, 3, 6), np.float32), "value": np.zeros((4, 5), np.float32)}
     kernel.act(
         {**obs, "noise": noise, "explore": np.ones(4, np.float32)},
@@ -163,7 +158,7 @@ def test_any_output_may_be_absent(name, wanted):
     graph, generator = reference.GRAPHS[name], np.random.default_rng(0)
     kernel, _ = loaded(graph)
     obs, noise = reference.observations(graph, generator, 4), reference.noise_of(graph, generator, 4)
-    whole = acted(graph, kernel, obs, noise, np.ones(4, np.float32))
+    whole = acted(kernel, graph, obs, noise, np.ones(4, np.float32))
     out = {output: np.zeros_like(whole[output]) for output in wanted}
     kernel.act({**obs, "noise": noise, "explore": np.ones(4, np.float32)}, out)
     for output in wanted:
@@ -211,7 +206,7 @@ def test_a_bound_policy_does_what_act_noise_and_to_environment_do(name, lanes):
     for t in range(3):
         bound.act(t, 100 + t)
         noise = generate(graph.head.noise, 77, numbers, 100 + t)
-        expected = acted(graph, kernel, rows[t], noise, np.ones(lanes, np.float32))
+        expected = acted(kernel, graph, rows[t], noise, np.ones(lanes, np.float32))
         for output, values in expected.items():
             np.testing.assert_array_equal(out[output][t], values)
         np.testing.assert_array_equal(
@@ -219,7 +214,7 @@ def test_a_bound_policy_does_what_act_noise_and_to_environment_do(name, lanes):
         )
     if graph.gives_value:
         bound.value(3)
-        expected = acted(graph, kernel, rows[3], np.zeros_like(noise), np.ones(lanes, np.float32))
+        expected = acted(kernel, graph, rows[3], np.zeros_like(noise), np.ones(lanes, np.float32))
         np.testing.assert_array_equal(out["value"][3], expected["value"])
     assert not out["action"][3].any()
 
@@ -311,13 +306,13 @@ def test_log_probabilities_of_extreme_logits(scale):
     actor = np.array([1.0, 0.0, -1.0, 0.0, 0.0, 0.0], np.float32)
     kernel.load({"actor": actor, "critic": np.zeros(2, np.float32)})
     out = acted(
-        graph, kernel, {"obs": np.array([[scale]], np.float32)}, np.zeros((1, 3), np.float32), np.ones(1, np.float32)
+        kernel, graph, {"obs": np.array([[scale]], np.float32)}, np.zeros((1, 3), np.float32), np.ones(1, np.float32)
     )
     assert out["action"][0] == (0 if scale > 0 else 2)
     assert out["log_prob"][0] == 0.0
     # Noise that forces the middle action: its log-probability is -10,000, not minus infinity.
     noise = np.array([[0.0, 1e6, 0.0]], np.float32)
-    out = acted(graph, kernel, {"obs": np.array([[scale]], np.float32)}, noise, np.ones(1, np.float32))
+    out = acted(kernel, graph, {"obs": np.array([[scale]], np.float32)}, noise, np.ones(1, np.float32))
     assert out["action"][0] == 1
     assert out["log_prob"][0] == -1e4
 
@@ -338,10 +333,10 @@ def test_numbers_that_are_not_numbers_do_not_crash_and_stay_in_their_row(name, b
     graph, generator = reference.GRAPHS[name], np.random.default_rng(0)
     kernel, _ = loaded(graph)
     obs, noise = reference.observations(graph, generator, 5), reference.noise_of(graph, generator, 5)
-    clean = acted(graph, kernel, obs, noise, np.ones(5, np.float32))
+    clean = acted(kernel, graph, obs, noise, np.ones(5, np.float32))
     field = next(part.field for part in graph.encoding if part.kind == "flat")
     obs[field][2] = bad
-    out = acted(graph, kernel, obs, noise, np.ones(5, np.float32))
+    out = acted(kernel, graph, obs, noise, np.ones(5, np.float32))
     for output, values in out.items():
         np.testing.assert_array_equal(np.delete(values, 2, 0), np.delete(clean[output], 2, 0))
     if isinstance(graph.head, Categorical | EpsilonGreedy):
@@ -358,7 +353,7 @@ def test_a_discrete_observation_outside_its_space_is_all_zero():
     obs, noise = {"obs": np.array([1, 7, -(2**62)])}, np.zeros((3, 7), np.float32)
     expected = reference.act(graph, published, obs, noise, np.ones(3))
     np.testing.assert_allclose(
-        acted(graph, kernel, obs, noise, np.ones(3, np.float32))["value"], expected["value"], rtol=1e-5
+        acted(kernel, graph, obs, noise, np.ones(3, np.float32))["value"], expected["value"], rtol=1e-5
     )
 
 

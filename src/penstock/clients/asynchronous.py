@@ -5,16 +5,14 @@ import contextlib
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from penstock.clients.blocking import PAUSES_S
 from penstock.clients.frames import FrameWire, Greeting
+from penstock.clients.session import GameSession
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
-    Address,
     BaseMissingError,
     EpisodeLostError,
     RefusedError,
     Wire,
-    checked_version,
     closed,
     decoded,
     encoded,
@@ -34,31 +32,10 @@ class _Line(NamedTuple):
     wire: Wire
 
 
-class AsyncGameClient:
+class AsyncGameClient(GameSession):
     """One agent of a game. Arguments and errors are those of `penstock.clients.GameClient`."""
 
-    def __init__(
-        self,
-        url: str,
-        session: str,
-        *,
-        policy: str = "",
-        token: str = "",
-        timeout: float = 60.0,
-        patience: float = 60.0,
-        version: int | None = None,
-        delta: bool = False,
-    ) -> None:
-        self._address = Address.read(url)
-        self._session = session
-        self._token = token
-        self._policy = policy
-        self._timeout = timeout
-        self._patience = patience
-        self._version = checked_version(self._address, version, delta=delta)
-        self._delta = delta
-        self._line: _Line | None = None
-        self._is_open = False
+    _line: _Line | None = None
 
     async def start(self, body: bytes = b"") -> None:
         """Begin an episode, as `GameClient.start`."""
@@ -71,14 +48,7 @@ class AsyncGameClient:
                     await self.send("stop", b"")
                 await self.send("start", body)
             except (RefusedError, EpisodeLostError) as error:
-                if isinstance(error, RefusedError):
-                    # The episode before was lost with its connection, and the server still has it.
-                    self._is_open = error.status == 409
-                    if not (error.may_retry or error.status in {404, 409}):
-                        raise
-                if loop.time() > until:
-                    raise
-                await asyncio.sleep(0.0 if self._is_open else PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+                await asyncio.sleep(self._pause_after(error, tries, is_late=loop.time() > until))
                 tries += 1
             else:
                 self._is_open = True

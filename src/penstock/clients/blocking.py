@@ -7,14 +7,13 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from penstock.clients.frames import FrameWire, Greeting
+from penstock.clients.session import GameSession
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
-    Address,
     BaseMissingError,
     EpisodeLostError,
     RefusedError,
     Wire,
-    checked_version,
     closed,
     decoded,
     encoded,
@@ -23,8 +22,6 @@ from penstock.clients.wire import (
 
 __all__ = ["GameClient"]
 
-PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Between tries to begin an episode."""
 _CHUNK = 1 << 16
 
 
@@ -35,46 +32,15 @@ class _Line(NamedTuple):
     wire: Wire
 
 
-class GameClient:
+class GameClient(GameSession):
     """One agent of a game, in one thread.
 
     - `start` connects if need be, and tries again while the server is away or full.
     - `tick` and `stop` do not try again: nobody knows whether a request whose reply is lost was taken. They raise
       `EpisodeLostError`, and the next `start` begins a new episode. What was answered before is not lost.
-
-    Args:
-        url: ``tcp://localhost:8001`` or ``http://localhost:8000``.
-        session: name of the session: ``<game>-agent-<agent>``, or any other. Two clients need two names.
-        policy: name of the policy, of a server that has several; left out: its first one.
-        token: for a server that wants one.
-        timeout: longest time for one reply, in seconds.
-        patience: how long `start` tries, in seconds.
-        version: of Gamecore over TCP. ``None``: 2 if the server speaks it, else 1.
-        delta: send of each tick only what changed since the one before. For large bodies; needs version 2.
     """
 
-    def __init__(
-        self,
-        url: str,
-        session: str,
-        *,
-        policy: str = "",
-        token: str = "",
-        timeout: float = 60.0,
-        patience: float = 60.0,
-        version: int | None = None,
-        delta: bool = False,
-    ) -> None:
-        self._address = Address.read(url)
-        self._session = session
-        self._token = token
-        self._policy = policy
-        self._timeout = timeout
-        self._patience = patience
-        self._version = checked_version(self._address, version, delta=delta)
-        self._delta = delta
-        self._line: _Line | None = None
-        self._is_open = False
+    _line: _Line | None = None
 
     def start(self, body: bytes = b"") -> None:
         """Begin an episode. One that is still open on the server ends as truncated.
@@ -91,14 +57,7 @@ class GameClient:
                     self.send("stop", b"")
                 self.send("start", body)
             except (RefusedError, EpisodeLostError) as error:
-                if isinstance(error, RefusedError):
-                    # The episode before was lost with its connection, and the server still has it.
-                    self._is_open = error.status == 409
-                    if not (error.may_retry or error.status in {404, 409}):
-                        raise
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.0 if self._is_open else PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+                time.sleep(self._pause_after(error, tries, is_late=time.monotonic() > until))
                 tries += 1
             else:
                 self._is_open = True

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.config.fields import Value
+from penstock.config.schema import RunConfig
 
 __all__ = [
+    "FORMATS",
     "NAME_PATTERN",
     "BenchServeOptions",
     "CompareOptions",
@@ -24,6 +26,8 @@ __all__ = [
 _LOGS = "./logs"
 NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
 """Names of served policies."""
+FORMATS = ("onnx", "safetensors", "torch")
+"""What a bundle may hold."""
 
 
 def _option(default: Value, text: str, **bounds: Value) -> Any:  # noqa: ANN401  (a field stands for its value)
@@ -117,7 +121,7 @@ class EvalOptions:
     """Options of ``penstock eval``."""
 
     run: str = _run()
-    episodes: int = _option(100, "greedy episodes to play", min=1)
+    episodes: int = _option(RunConfig.eval_episodes, "greedy episodes to play", min=1)
     checkpoint: str | None = _checkpoint()
     seed: int | None = _option(None, "seed of the episodes; left out: the run's seed", min=0, max=2**63 - 1)
     json: bool = _option(False, "print the result as one JSON object")
@@ -183,7 +187,7 @@ class ExportOptions:
         ("onnx",),
         "what the bundle holds besides the graph in onnx: safetensors, the parameters by name; torch, a program of "
         "torch.export",
-        choices=("onnx", "safetensors", "torch"),
+        choices=FORMATS,
         adds=True,
     )
     quantize: str | None = _option(

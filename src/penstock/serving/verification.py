@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.config.commands import VerifyOptions
 from penstock.serving.bundle import Port, Sample
 from penstock.serving.policy import Policy
 from penstock.types import Array, Arrays, Box, Composite, Leaf, Spaces
@@ -29,9 +30,9 @@ class Limits:
     """Largest error of a number in the action, as a share of its range."""
 
 
-EXACT = Limits(1.0, 1e-4)
+EXACT = Limits(VerifyOptions.agreement, VerifyOptions.error)
 """What a graph in float32 must keep to."""
-QUANTIZED = Limits(0.99, 0.02)
+QUANTIZED = Limits(VerifyOptions.quantized_agreement, VerifyOptions.quantized_error)
 """What a graph in int8 or fp16 must keep to."""
 
 

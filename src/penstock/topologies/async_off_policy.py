@@ -19,6 +19,7 @@ from penstock.topologies.training import (
     gradients_waiting,
     keeper_settings,
     learner_imports,
+    learner_nodes,
     pull_after,
     required,
     rule_of,
@@ -53,6 +54,7 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
     applier = required(plan, update.applier)
     behind = pull_after(plan, agreed.pace)
     steps = [step_settings(plan, number, 1, finder, rule.team, pull_after=behind) for number in range(run.learners)]
+    followers = [FollowerSettings(own, run.timesteps) for own in steps]
     limits = limiter(plan, schedule.reuse)
     parameter = ParameterSettings(
         keeper_settings(plan), applier, steps[0].updater, limits, rule.max_gradient_lag, OPEN_LIMIT_S, rule.owner
@@ -62,18 +64,7 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
         parameter_record_specs(spec, run.num_envs, plan.num_workers, run.learners, shaped=plan.shaped),
         (
             NodeSpec("learner", "parameter", parameter, group="learner", imports=learner_imports(plan)),
-            *(
-                NodeSpec(
-                    name,
-                    "follower",
-                    FollowerSettings(own, run.timesteps),
-                    group=name,
-                    threads=plan.learner_threads,
-                    minibatch=minibatch(plan, 1),
-                    imports=learner_imports(plan),
-                )
-                for name, own in zip(learners, steps, strict=True)
-            ),
+            *learner_nodes(plan, learners, ["follower"] * run.learners, followers, minibatch(plan, 1)),
         ),
         None,
         NICENESS,

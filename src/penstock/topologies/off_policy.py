@@ -18,7 +18,7 @@ from penstock.nodes.learner import (
     replay_record_specs,
 )
 from penstock.nodes.learner.sampling import buffer_count
-from penstock.program.graph import Board, Edge, Minibatch, NodeSpec, Program, Rounds, Table
+from penstock.program.graph import Board, Edge, Minibatch, Program, Rounds, Table
 from penstock.program.plan import Plan
 from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents_bytes
@@ -30,8 +30,8 @@ from penstock.topologies.training import (
     activation_bytes,
     env_names,
     keeper_settings,
-    learner_imports,
     learner_names,
+    learner_nodes,
     part_rows,
     required,
     updater_settings,
@@ -88,18 +88,7 @@ def replayed(
         # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
         table(plan, learners, limits, ahead=1 if order == "by_lane" else slots_ahead(plan, limits)),
         replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
-        tuple(
-            NodeSpec(
-                name,
-                kind,
-                own,
-                group=name,
-                threads=plan.learner_threads,
-                minibatch=minibatch(plan, run.learners),
-                imports=learner_imports(plan),
-            )
-            for name, kind, own in zip(learners, kinds, settings, strict=True)
-        ),
+        learner_nodes(plan, learners, kinds, settings, minibatch(plan, run.learners)),
         max_lag,
         niceness,
         together,

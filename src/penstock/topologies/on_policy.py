@@ -12,7 +12,7 @@ from penstock.nodes.learner import (
     batch_specs,
     record_specs,
 )
-from penstock.program.graph import Board, Edge, NodeSpec, Program, Rounds, Stream
+from penstock.program.graph import Board, Edge, Program, Rounds, Stream
 from penstock.program.plan import Plan
 from penstock.topologies import served
 from penstock.topologies.training import (
@@ -20,8 +20,8 @@ from penstock.topologies.training import (
     Pattern,
     env_names,
     keeper_settings,
-    learner_imports,
     learner_names,
+    learner_nodes,
     rollout_arrays,
     stream_minibatch,
     updater_settings,
@@ -60,18 +60,7 @@ def streamed(
     pattern = Pattern(
         Stream("rollouts", env_names(plan), learners[:1], rollout_arrays(plan), slots, "wait", viewers=learners[1:]),
         record_specs(plan.learning.spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
-        tuple(
-            NodeSpec(
-                name,
-                kind,
-                own,
-                group=name,
-                threads=plan.learner_threads,
-                minibatch=stream_minibatch(plan, run.learners),
-                imports=learner_imports(plan),
-            )
-            for name, kind, own in zip(learners, kinds, (first, *others), strict=True)
-        ),
+        learner_nodes(plan, learners, kinds, (first, *others), stream_minibatch(plan, run.learners)),
         max_lag,
         niceness,
         together,

@@ -34,6 +34,7 @@ from penstock.topologies.training import (
     gradients_waiting,
     keeper_settings,
     learner_imports,
+    learner_nodes,
     pull_after,
     required,
     rollout_arrays,
@@ -69,17 +70,8 @@ def together(
         record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         (
             NodeSpec("learner", "learner", first, group="learner", imports=learner_imports(plan)),
-            *(
-                NodeSpec(
-                    name,
-                    "batch_follower",
-                    follower,
-                    group=name,
-                    threads=plan.learner_threads,
-                    minibatch=stream_minibatch(plan, run.learners),
-                    imports=learner_imports(plan),
-                )
-                for name, follower in zip(learners, settings, strict=True)
+            *learner_nodes(
+                plan, learners, ["batch_follower"] * run.learners, settings, stream_minibatch(plan, run.learners)
             ),
         ),
         max_lag,
@@ -133,18 +125,7 @@ def apart(plan: Plan, agreed: Agreement, *, slots: int, niceness: int) -> Progra
         shared_record_specs(spec, run.num_envs, run.learners, rollouts, shaped=plan.shaped),
         (
             NodeSpec("learner", "shared_parameter", first, group="learner", imports=learner_imports(plan)),
-            *(
-                NodeSpec(
-                    name,
-                    "stream_follower",
-                    follower,
-                    group=name,
-                    threads=plan.learner_threads,
-                    minibatch=stream_minibatch(plan, 1),
-                    imports=learner_imports(plan),
-                )
-                for name, follower in zip(learners, settings, strict=True)
-            ),
+            *learner_nodes(plan, learners, ["stream_follower"] * run.learners, settings, stream_minibatch(plan, 1)),
         ),
         None,
         niceness,

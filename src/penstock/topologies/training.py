@@ -9,6 +9,7 @@ Environment nodes run the policy themselves, or ask policy nodes (``policy_place
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -62,6 +63,7 @@ __all__ = [
     "keeper_settings",
     "learner_imports",
     "learner_names",
+    "learner_nodes",
     "part_rows",
     "policy_imports",
     "pull_after",
@@ -286,6 +288,24 @@ def learner_names(count: int) -> tuple[str, ...]:
 def learner_imports(plan: Plan) -> tuple[str, ...]:
     """Modules of a learner process that take seconds to import: torch and its compiler."""
     return () if plan.learning.update.native else _imports(plan.run, plan.learning.update.stream)
+
+
+def learner_nodes(
+    plan: Plan, names: Sequence[str], kinds: Sequence[str], settings: Sequence[object], memory: Minibatch
+) -> tuple[NodeSpec, ...]:
+    """Nodes that compute gradients, each in a process of its own. ``memory`` is what one of them needs."""
+    return tuple(
+        NodeSpec(
+            name,
+            kind,
+            own,
+            group=name,
+            threads=plan.learner_threads,
+            minibatch=memory,
+            imports=learner_imports(plan),
+        )
+        for name, kind, own in zip(names, kinds, settings, strict=True)
+    )
 
 
 def policy_imports(run: RunConfig, inference: BackendSpec) -> tuple[str, ...]:

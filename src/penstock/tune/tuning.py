@@ -11,6 +11,7 @@ from typing import Any, Literal
 import ray.tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 
+from penstock.config.commands import TuneOptions
 from penstock.config.fields import field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, shown
@@ -51,10 +52,10 @@ def tune(
     search: Sequence[Search],
     *,
     samples: int,
-    scheduler: Scheduler = "asha",
+    scheduler: Scheduler = TuneOptions.scheduler,
     at_once: int | None = None,
     address: str | None = None,
-    name: str = "tune",
+    name: str = TuneOptions.name,
     told: Callable[[str], None] | None = None,
 ) -> list[Trial]:
     """Train ``samples`` runs with searched settings, as many at once as there are cores.

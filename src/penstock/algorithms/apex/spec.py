@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.dqn.spec import QConfig, policy_graph, q_spec
+from penstock.algorithms.off_policy.exploration import LadderConfig
 from penstock.algorithms.off_policy.spec import MOST_UPDATES, initial_arrays
 from penstock.config.fields import BY_LANES, BY_PRIORITIES, tunable
-from penstock.policies.exploration import Ladder
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = ["ACTIONS", "MASKS", "ApexConfig", "init_state", "spec"]
@@ -16,7 +16,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApexConfig(QConfig):
+class ApexConfig(LadderConfig, QConfig):
     """Hyper-parameters of Ape-X.
 
     Exploration, priorities and ``n_step`` are those of Horgan et al. 2018. The other defaults are not: the paper's
@@ -53,18 +53,6 @@ class ApexConfig(QConfig):
         "sample rows with a large error of their value more often; False: sample all rows equally often",
         fixed=BY_PRIORITIES,
     )
-    epsilon_base: float = tunable(
-        0.4,
-        "probability of a random action in the first lane; lane i of N has base^(1 + power i / (N - 1)) "
-        "(usual: 0.2 to 0.6)",
-        min=0,
-        max=1,
-    )
-    epsilon_power: float = tunable(
-        7.0,
-        "how much less the last lane explores than the first; its probability is base^(1 + power) (usual: 3 to 10)",
-        min=0,
-    )
 
 
 def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
@@ -75,7 +63,7 @@ def spec(spaces: Spaces, config: ApexConfig) -> AlgorithmSpec:
         ConfigError: atoms without a range, or a range without atoms.
     """
     graph = policy_graph(spaces, config, "apex")
-    found = q_spec(spaces, config, graph, Ladder(config.epsilon_base, config.epsilon_power))
+    found = q_spec(spaces, config, graph, config.ladder())
     # With atoms, a learner's priorities are divergences of distributions. Acting gives only the means of these
     # distributions, so rows begin with the largest priority so far.
     if not config.prioritised or config.atoms > 1:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.ppo import spec as ppo
-from penstock.algorithms.ppo.spec import PPOConfig, check_weights, initial_arrays
+from penstock.algorithms.ppo.spec import CorrectedConfig, PPOConfig, initial_arrays
 from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
@@ -14,7 +14,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class APPOConfig(PPOConfig):
+class APPOConfig(CorrectedConfig, PPOConfig):
     """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace."""
 
     num_steps: int = tunable(
@@ -22,18 +22,6 @@ class APPOConfig(PPOConfig):
         "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 2048)",
         min=1,
         fixed=BY_LANES,
-    )
-    rho_bar: float = tunable(
-        1.0,
-        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
-        "(usual: 1 to 4)",
-        min=1e-3,
-    )
-    c_bar: float = tunable(
-        1.0,
-        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
-        "a time (usual: 1)",
-        min=0,
     )
 
 
@@ -44,7 +32,7 @@ def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:
         SpaceError: penstock has no model for a space.
         ConfigError: ``c_bar`` is above ``rho_bar``.
     """
-    check_weights(config.rho_bar, config.c_bar)
+    config.check_weights()
     plain = ppo.spec(spaces, config)
     return replace(
         plain,

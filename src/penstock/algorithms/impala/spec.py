@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.ppo.spec import (
     ActorCriticConfig,
+    CorrectedConfig,
     actor_critic_spec,
-    check_weights,
     initial_arrays,
     policy_graph,
 )
@@ -20,7 +20,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(ActorCriticConfig):
+class IMPALAConfig(CorrectedConfig, ActorCriticConfig):
     """Hyper-parameters of IMPALA. It learns from each short batch once, whichever policy collected it."""
 
     clip_apart: ClassVar[bool] = True
@@ -54,18 +54,6 @@ class IMPALAConfig(ActorCriticConfig):
         min=0,
         max=1,
     )
-    rho_bar: float = tunable(
-        1.0,
-        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
-        "(usual: 1 to 4)",
-        min=1e-3,
-    )
-    c_bar: float = tunable(
-        1.0,
-        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
-        "a time (usual: 1)",
-        min=0,
-    )
     adam_eps: float = tunable(
         1e-3,
         "with adam, adamw and muon: epsilon; larger: smaller steps where gradients are tiny, so that a policy without "
@@ -81,7 +69,7 @@ def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
         SpaceError: penstock has no model for a space.
         ConfigError: ``c_bar`` is above ``rho_bar``.
     """
-    check_weights(config.rho_bar, config.c_bar)
+    config.check_weights()
     graph = policy_graph(spaces, config)
     lanes = max(1, config.mini_batch_size // config.num_steps)
     plain = actor_critic_spec(spaces, graph, config, Schedule(1, lanes))

@@ -24,9 +24,9 @@ from penstock.types import Arrays, ArraySpec, Spaces
 __all__ = [
     "MASKS",
     "ActorCriticConfig",
+    "CorrectedConfig",
     "PPOConfig",
     "actor_critic_spec",
-    "check_weights",
     "init_state",
     "initial_arrays",
     "minibatch_units",
@@ -160,6 +160,36 @@ class ActorCriticConfig(OptimizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CorrectedConfig:
+    """Hyper-parameters of algorithms that correct for older policies by V-trace."""
+
+    rho_bar: float = tunable(
+        1.0,
+        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
+        "(usual: 1 to 4)",
+        min=1e-3,
+    )
+    c_bar: float = tunable(
+        1.0,
+        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
+        "a time (usual: 1)",
+        min=0,
+    )
+
+    def check_weights(self) -> None:
+        """Check the largest importance weights.
+
+        Raises:
+            ConfigError: ``c_bar`` is above ``rho_bar``.
+        """
+        if self.c_bar > self.rho_bar:
+            raise ConfigError(
+                f"--c_bar {self.c_bar:g} is above --rho_bar {self.rho_bar:g}: V-trace (Espeholt et al. 2018) is known "
+                f"to converge for rho_bar >= c_bar only; give --c_bar {self.rho_bar:g} or less, or a larger --rho_bar"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PPOConfig(ActorCriticConfig):
     """Hyper-parameters of PPO."""
 
@@ -262,19 +292,6 @@ def actor_critic_spec(
 def init_state(spaces: Spaces, config: PPOConfig, seed: int) -> Arrays:
     """The first state: random networks that depend on ``seed``, variances 1, everything else 0."""
     return initial_arrays(spec(spaces, config), seed)
-
-
-def check_weights(rho_bar: float, c_bar: float) -> None:
-    """Check the largest importance weights of V-trace.
-
-    Raises:
-        ConfigError: ``c_bar`` is above ``rho_bar``.
-    """
-    if c_bar > rho_bar:
-        raise ConfigError(
-            f"--c_bar {c_bar:g} is above --rho_bar {rho_bar:g}: V-trace (Espeholt et al. 2018) is known to converge "
-            f"for rho_bar >= c_bar only; give --c_bar {rho_bar:g} or less, or a larger --rho_bar"
-        )
 
 
 def initial_arrays(of: AlgorithmSpec, seed: int) -> Arrays:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
 from penstock.algorithms.dqn.spec import ValueConfig
+from penstock.algorithms.off_policy.exploration import LadderConfig
 from penstock.algorithms.off_policy.spec import (
     MOST_UPDATES,
     SequenceConfig,
@@ -17,7 +18,6 @@ from penstock.config.fields import BY_LANES, BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import check_network_settings, q_network
-from penstock.policies.exploration import Ladder
 from penstock.policies.trunk import MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, Spaces
 
@@ -28,7 +28,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class R2D2Config(SequenceConfig, ValueConfig):
+class R2D2Config(LadderConfig, SequenceConfig, ValueConfig):
     """Hyper-parameters of R2D2.
 
     The paper's are for 256 actors and billions of frames of Atari: sequences of 80 rows behind a burn-in of 40,
@@ -100,18 +100,6 @@ class R2D2Config(SequenceConfig, ValueConfig):
         min=1,
         fixed=BY_NETWORKS,
     )
-    epsilon_base: float = tunable(
-        0.4,
-        "probability of a random action in the first lane; lane i of N has base^(1 + power i / (N - 1)) "
-        "(usual: 0.2 to 0.6)",
-        min=0,
-        max=1,
-    )
-    epsilon_power: float = tunable(
-        7.0,
-        "how much less the last lane explores than the first; its probability is base^(1 + power) (usual: 3 to 10)",
-        min=0,
-    )
 
 
 def spec(spaces: Spaces, config: R2D2Config) -> AlgorithmSpec:
@@ -134,7 +122,7 @@ def spec(spaces: Spaces, config: R2D2Config) -> AlgorithmSpec:
         found,
         table=TableSpec(config.capacity, config.gamma, priorities=priorities, reward_limit=limit),
         minibatch=("importance",) if config.prioritised else (),
-        explore=Ladder(config.epsilon_base, config.epsilon_power),
+        explore=config.ladder(),
         warmup=0,
     )
     return over_sequences(found, spaces, config, "async_off_policy")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.algorithm_package import load_functions
+from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import whole_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.contract import Exchange, HandOn
@@ -20,7 +20,7 @@ __all__ = ["build_applier", "build_finder", "build_replay"]
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
     """The updater of a learner from a table; ``exchange`` is how it agrees with other learners, if there are any."""
-    algorithm, rows = _algorithm(settings), _rows(settings)
+    algorithm, rows = algorithm_of(settings), _rows(settings)
     stepper = _stepper(settings, algorithm, rows)
     if exchange is None and settings.accumulate == 1:
         stepper.prepare_steps()
@@ -31,7 +31,7 @@ def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) ->
 
 def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
     """The updater of a learner that hands its gradients on. All phases that are due are one library."""
-    algorithm, rows = _algorithm(settings), _rows(settings)
+    algorithm, rows = algorithm_of(settings), _rows(settings)
     stepper = _stepper(settings, algorithm, rows)
     stepper.prepare_finds()
     return Finder(stepper, _inbox(settings, algorithm, rows), hand_on)
@@ -39,7 +39,7 @@ def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
 
 def build_applier(settings: UpdaterSettings) -> Applier:
     """The applier of gradients that other learners have computed: one library for each phase."""
-    stepper = _stepper(settings, _algorithm(settings), _rows(settings))
+    stepper = _stepper(settings, algorithm_of(settings), _rows(settings))
     stepper.prepare_applies()
     return Applier(stepper)
 
@@ -51,12 +51,6 @@ def _rows(settings: UpdaterSettings) -> dict[str, Tensor]:
         spec.name: torch.zeros((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device)
         for spec in settings.spec.sampled(settings.spaces)
     }
-
-
-def _algorithm(settings: UpdaterSettings) -> Algorithm:
-    torch.set_num_threads(settings.threads)
-    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
-    return algorithm
 
 
 def _stepper(settings: UpdaterSettings, algorithm: Algorithm, rows: dict[str, Tensor]) -> CompiledStepper:

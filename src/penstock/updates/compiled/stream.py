@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.algorithm_package import load_functions
 from penstock.types import Array
 from penstock.updates.batch import batch_of
+from penstock.updates.building import algorithm_of
 from penstock.updates.compiled.program import whole_of
 from penstock.updates.compiled.stepper import CompiledStepper
 from penstock.updates.contract import Exchange, HandOn
@@ -21,7 +21,7 @@ def build(
     settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exchange | None = None
 ) -> "CompiledUpdater | CompiledParts":
     """The updater of a learner from a stream; as `penstock.registry.UpdateBackend.stream`."""
-    algorithm = _algorithm(settings)
+    algorithm = algorithm_of(settings)
     if settings.accumulate == 1 and exchange is None:
         return CompiledUpdater(algorithm, settings, arrays)
     return CompiledParts(algorithm, settings, arrays, exchange)
@@ -29,7 +29,7 @@ def build(
 
 def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFinder:
     """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
-    algorithm = _algorithm(settings)
+    algorithm = algorithm_of(settings)
     finder = StreamFinder(algorithm, batch_of(settings, arrays), settings, hand_on)
     stepper = CompiledStepper(algorithm.phases, settings, finder.part(_size(settings)), dict)
     stepper.prepare_finds()
@@ -39,18 +39,12 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
     """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
-    algorithm = _algorithm(settings)
+    algorithm = algorithm_of(settings)
     applier = StreamApplier(algorithm, batch_of(settings, arrays))
     stepper = CompiledStepper(algorithm.phases, settings, applier.part(_size(settings)), dict)
     stepper.prepare_applies()
     applier.hold(stepper)
     return applier
-
-
-def _algorithm(settings: UpdaterSettings) -> Algorithm:
-    torch.set_num_threads(settings.threads)
-    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
-    return algorithm
 
 
 def _size(settings: UpdaterSettings) -> int:

@@ -3,7 +3,7 @@
 import torch
 
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.algorithm_package import load_functions
+from penstock.updates.building import algorithm_of
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.inbox import Inbox
@@ -14,25 +14,19 @@ __all__ = ["build_applier", "build_finder", "build_replay"]
 
 def build_replay(settings: UpdaterSettings, exchange: Exchange | None = None) -> Learner:
     """The updater of a learner from a table; ``exchange`` is how it agrees with other learners, if there are any."""
-    algorithm = _algorithm(settings)
+    algorithm = algorithm_of(settings)
     return Learner(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), exchange)
 
 
 def build_finder(settings: UpdaterSettings, hand_on: HandOn) -> Finder:
     """The updater of a learner that hands its gradients on."""
-    algorithm = _algorithm(settings)
+    algorithm = algorithm_of(settings)
     return Finder(EagerStepper(algorithm.phases, settings), _inbox(settings, algorithm), hand_on)
 
 
 def build_applier(settings: UpdaterSettings) -> Applier:
     """The applier of gradients that other learners have computed."""
-    return Applier(EagerStepper(_algorithm(settings).phases, settings))
-
-
-def _algorithm(settings: UpdaterSettings) -> Algorithm:
-    torch.set_num_threads(settings.threads)
-    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
-    return algorithm
+    return Applier(EagerStepper(algorithm_of(settings).phases, settings))
 
 
 def _inbox(settings: UpdaterSettings, algorithm: Algorithm) -> Inbox:

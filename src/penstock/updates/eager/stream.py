@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 
-import torch
-
 from penstock.algorithm import Algorithm, UpdaterSettings
-from penstock.algorithm_package import load_functions
 from penstock.types import Array
 from penstock.updates.batch import batch_of
+from penstock.updates.building import algorithm_of
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.eager.stepper import EagerStepper
 from penstock.updates.stream_learning import StreamApplier, StreamFinder, StreamLearner
@@ -17,12 +15,12 @@ __all__ = ["EagerUpdater", "build", "build_stream_applier", "build_stream_finder
 
 def build(settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exchange | None = None) -> "EagerUpdater":
     """The updater of a learner from a stream; as `penstock.registry.UpdateBackend.stream`."""
-    return EagerUpdater(_algorithm(settings), settings, arrays, exchange)
+    return EagerUpdater(algorithm_of(settings), settings, arrays, exchange)
 
 
 def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> StreamFinder:
     """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
-    algorithm = _algorithm(settings)
+    algorithm = algorithm_of(settings)
     finder = StreamFinder(algorithm, batch_of(settings, arrays), settings, hand_on)
     finder.hold(EagerStepper(algorithm.phases, settings))
     return finder
@@ -30,16 +28,10 @@ def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], 
 
 def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> StreamApplier:
     """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
-    algorithm = _algorithm(settings)
+    algorithm = algorithm_of(settings)
     applier = StreamApplier(algorithm, batch_of(settings, arrays))
     applier.hold(EagerStepper(algorithm.phases, settings, applier.part(1)))
     return applier
-
-
-def _algorithm(settings: UpdaterSettings) -> Algorithm:
-    torch.set_num_threads(settings.threads)
-    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
-    return algorithm
 
 
 class EagerUpdater(StreamLearner):

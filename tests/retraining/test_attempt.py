@@ -184,13 +184,16 @@ REPLAY = {name: SMALL[name] for name in ("num_steps", "capacity", "min_rows", "m
     [
         (
             {"algo": "ppo", "num_steps": 32, "mini_batch_size": 32},
-            "ppo learns from rollouts of its present policy, and kept episodes are of others; dqn",
+            "and kept episodes are of others; at their defaults dqn or apex can",
         ),
         (
             {**REPLAY, "algo": "r2d2", "memory_size": 4, "burn_in": 0, "learned_steps": 4},
             "r2d2 learns with a memory here",
         ),
-        ({**REPLAY, "algo": "dqn", "reward": "tests.test_retraining:nothing"}, "the run has learned from a --reward"),
+        (
+            {**REPLAY, "algo": "dqn", "reward": "tests.retraining.test_attempt:nothing"},
+            "the run has learned from a --reward",
+        ),
     ],
 )
 def test_a_run_that_cannot_learn_from_kept_episodes_is_refused(tmp_path, settings, text: str) -> None:

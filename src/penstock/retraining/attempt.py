@@ -1,0 +1,155 @@
+"""One attempt to go on with a run's policy: look, learn, try, judge, publish. `retrain` has the steps in order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.config.commands import RetrainOptions
+from penstock.envs.given import given_of
+from penstock.errors import ConfigError
+from penstock.experiments.best import prune_checkpoints
+from penstock.experiments.checkpoints import load_checkpoint, load_table, save_checkpoint
+from penstock.experiments.run_folder import RunFolder
+from penstock.processes.starts import Processes
+from penstock.retraining.estimate import estimated_return
+from penstock.retraining.kept import LEAST_HELD_OUT, Kept, read_kept
+from penstock.retraining.learning import learned_from
+from penstock.retraining.suitable import action_space
+from penstock.serving.server.acceptance import fault_of
+from penstock.trained import Trained, open_trained, policy_of
+from penstock.types import Arrays, Box, Discrete, EnvFactory
+
+__all__ = ["Retrained", "retrain"]
+
+_LEARNED_FROM = "retrained_from_episode"
+"""Fact of a checkpoint's manifest: the newest episode that it was learned from."""
+_OF_THE_FILE = frozenset({"format", "created", "files", "update", "evaluation_asked", "return_mean"})
+"""Facts of a manifest that a new version does not take over."""
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """What became of one attempt."""
+
+    version: str | None
+    """Name of the checkpoint that was published; ``None``: the present version stays."""
+    text: str
+    """What was found, and why, in one line."""
+    newest: int
+    """Number of the newest episode that was looked at; 0: there is none."""
+    drift: float | None = None
+    """How far the new episodes differ from those that the present version has learned from; ``None``: unknown."""
+    before: float | None = None
+    """Estimated return of the present version on held-out episodes; ``None``: no estimate was made."""
+    after: float | None = None
+    """The same of the new version."""
+
+
+def retrain(
+    run: Path | str,
+    *,
+    experience: Path | str,
+    drift: float = RetrainOptions.drift,
+    held_out: float = RetrainOptions.held_out,
+    epochs: float = RetrainOptions.epochs,
+    after: int = 0,
+    env: EnvFactory | None = None,
+    wrap: Sequence[Any] | None = None,
+    processes: Processes | None = None,
+) -> Retrained:
+    """Learn from kept episodes, and publish a new version of the run if it is no worse on held-out ones.
+
+    The new version is a checkpoint. A server with ``--follow`` takes it.
+
+    Args:
+        run: the run folder. It must not be training. The algorithm must learn off policy, from single rows.
+        experience: folder of kept episodes (``penstock serve --collect``, ``--keep_episodes``).
+        drift: learn only if observations or rewards differ so much from those learned from before, see
+            `penstock.ops.offline.largest_shift`; 0: whenever there is a new episode.
+        held_out: share of the episodes that nothing is learned from, in (0, 0.5]. Which they are does not change.
+        epochs: how often each step is learned from, on average.
+        after: episodes up to this number are not new: an earlier attempt has looked at them.
+        env: a callable that makes an environment, if the run's environment has no name.
+        wrap: the run's wrappers, if one of them has no name.
+        processes: as in `penstock.train`.
+
+    Raises:
+        UsageError: no such run or folder; an algorithm that cannot learn from kept episodes; another process writes the
+            run.
+        BadDataError: learning ended in numbers that are infinite or NaN. Nothing is published.
+    """
+    folder, place = RunFolder.open(Path(run)), Path(experience)
+    if not place.is_dir():
+        raise ConfigError(f"--experience {place} is no folder; penstock serve --collect makes one for each policy")
+    with folder.claim(), processes or Processes() as opened:
+        trained = open_trained(opened, folder, None, given_of(env, wrap), "retrain")
+        space = action_space(trained.prepared)
+        kept = read_kept(place, trained.prepared.profile.spaces, held_out)
+        attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, kept)
+        found = _look(attempt, after, drift)
+        return found if found.text else _learn(attempt, epochs, found)
+
+
+class _Attempt(NamedTuple):
+    """A run that no other process writes meanwhile, and the episodes that it may learn from."""
+
+    folder: RunFolder
+    trained: Trained
+    """The present version."""
+    manifest: Mapping[str, Any]
+    """Of the present version."""
+    space: Box | Discrete
+    kept: Kept
+
+    def stays(self, found: Retrained, why: str) -> Retrained:
+        """The outcome that nothing is published."""
+        return replace(found, text=f"{self.trained.checkpoint.name} stays: {why}")
+
+
+def _look(attempt: _Attempt, after: int, drift: float) -> Retrained:
+    """Look whether there is enough to learn from. The text says what is missing; it is empty if nothing is."""
+    kept, since = attempt.kept, int(attempt.manifest.get(_LEARNED_FROM, 0))
+    found = Retrained(None, "", kept.newest)
+    new = kept.since(max(since, after))
+    if not new:
+        return attempt.stays(found, "no new episodes")
+    if not kept.suffice():
+        return attempt.stays(found, f"{len(kept.held_out)} of {LEAST_HELD_OUT} held-out episodes are there yet")
+    shift = kept.shift_since(since)
+    found = replace(found, drift=shift)
+    if shift is not None and shift < drift:
+        return attempt.stays(found, f"{new} new episodes differ by {shift:.3f}, less than {drift:g}")
+    return found
+
+
+def _learn(attempt: _Attempt, epochs: float, found: Retrained) -> Retrained:
+    """Learn, try the result, judge it, and publish it."""
+    prepared, present, kept = attempt.trained.prepared, attempt.trained.arrays, attempt.kept
+    learned = learned_from([*kept.learned.values()], prepared, present, attempt.space, epochs)
+    fault = fault_of(policy_of(prepared, learned.arrays))
+    if fault:
+        return attempt.stays(found, f"the new version {fault}")
+    held_out = [*kept.held_out.values()]
+    before, after = (estimated_return(prepared, state, attempt.space, held_out) for state in (present, learned.arrays))
+    found = replace(found, before=before, after=after)
+    compared = f"estimated return on {len(held_out)} held-out episodes {after:,.4g}, before {before:,.4g}"
+    if after < before:
+        return attempt.stays(found, f"the new version is worse: {compared}")
+    version = _publish(attempt, learned.arrays)
+    steps = f"learned from {len(kept.learned)} episodes, {learned.gradient_steps:,} gradient steps"
+    return replace(found, version=version, text=f"{version} published: {steps}; {compared}")
+
+
+def _publish(attempt: _Attempt, arrays: Arrays) -> str:
+    """Write a new version as the run's next checkpoint, and give its name."""
+    facts = {key: value for key, value in attempt.manifest.items() if key not in _OF_THE_FILE}
+    update = int(attempt.manifest["update"]) + 1
+    own = {"update": update, "return_mean": None, "evaluation_asked": False, _LEARNED_FROM: attempt.kept.newest}
+    arrays = {**arrays, "update": np.array(update, np.int64)}
+    path = save_checkpoint(attempt.folder.path, arrays, {**facts, **own}, load_table(attempt.trained.checkpoint))
+    run = attempt.trained.prepared.config.run
+    prune_checkpoints(attempt.folder.path, run.keep_checkpoints, run.keep_every)
+    return path.name

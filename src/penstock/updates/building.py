@@ -1,0 +1,15 @@
+"""Builds the torch functions of an updater's algorithm. Holds no state."""
+
+import torch
+
+from penstock.algorithm import Algorithm, UpdaterSettings
+from penstock.algorithm_package import load_functions
+
+__all__ = ["algorithm_of"]
+
+
+def algorithm_of(settings: UpdaterSettings) -> Algorithm:
+    """The algorithm's functions. From now on torch computes with as many threads as the settings say."""
+    torch.set_num_threads(settings.threads)
+    algorithm: Algorithm = load_functions(settings.learn)(settings.spaces, settings.config)
+    return algorithm

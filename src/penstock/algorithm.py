@@ -178,18 +178,23 @@ class AlgorithmSpec:
         its first row are ``[...]``. Rows that are not ``valid`` carry no transition. The row behind a truncated one is
         such a row: it has the episode's last observation.
         """
+        known, sequences = self.known_to_table(spaces), None if self.table is None else self.table.sequences
+        weight = ArraySpec("weight", () if sequences is None else (sequences.length,), "float32")
+        return (*(known[name] for name in self.minibatch), weight)
+
+    def known_to_table(self, spaces: Spaces) -> dict[str, ArraySpec]:
+        """The fields that ``minibatch`` may name of a unit that is sampled from a table; see `sampled`."""
         if self.table is not None and self.table.sequences is not None:
-            return self._sequence(spaces, self.table.sequences.length)
-        known = {
+            return self._of_sequence(spaces, self.table.sequences.length)
+        return {
             **{spec.name: spec for spec in spaces.obs_specs()},
             **{f"next.{s.name}": replace(s, name=f"next.{s.name}") for s in spaces.obs_specs()},
             "action": spaces.action_spec(),
             **{name: ArraySpec(name, (), "float32") for name in ("reward", "discount", "importance")},
             **{spec.name: spec for spec in self.row},
         }
-        return (*(known[name] for name in self.minibatch), ArraySpec("weight", (), "float32"))
 
-    def _sequence(self, spaces: Spaces, length: int) -> tuple[ArraySpec, ...]:
+    def _of_sequence(self, spaces: Spaces, length: int) -> dict[str, ArraySpec]:
         flags = ("terminated", "truncated", "valid", "first")
         rows = (
             *spaces.obs_specs(),
@@ -199,8 +204,7 @@ class AlgorithmSpec:
             *self.row,
         )
         known = {spec.name: spec.within(length + 1) for spec in rows}
-        known |= {spec.name: spec for spec in (*self.policy.carry, ArraySpec("importance", (), "float32"))}
-        return (*(known[name] for name in self.minibatch), ArraySpec("weight", (length,), "float32"))
+        return known | {spec.name: spec for spec in (*self.policy.carry, ArraySpec("importance", (), "float32"))}
 
 
 class Gradients(NamedTuple):

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from penstock.errors import ConfigError, SpaceError, UsageError
+from penstock.errors import ConfigError, SpaceError, UsageError, either
 from penstock.registry import ALGORITHMS, load, search_working_directory
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "check_learn",
     "find_algorithm",
     "load_functions",
+    "ships",
 ]
 
 ActionKind: TypeAlias = Literal["discrete", "bounded", "unbounded", "multi_discrete", "composite"]
@@ -111,6 +112,11 @@ def find_algorithm(name: str) -> AlgorithmPackage:
     )
 
 
+def ships(algorithm: AlgorithmPackage) -> bool:
+    """Whether penstock brings the algorithm. Its own tests have tried those; a user's is tried before each run."""
+    return algorithm.package.startswith("penstock.algorithms.")
+
+
 def algorithms_for(kind: ActionKind | None = None, *, masks: bool = False) -> str:
     """The names of the algorithms that serve such actions, for a sentence: "ppo, a2c or sac".
 
@@ -134,7 +140,7 @@ def algorithms_that(wanted: Callable[[AlgorithmPackage], bool]) -> str:
         with contextlib.suppress(UsageError):
             if wanted(find_algorithm(name)):
                 names.append(name)
-    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return either(names)
 
 
 def check_actions(name: str, serves: tuple[ActionKind, ...], kind: ActionKind) -> None:

@@ -14,7 +14,7 @@ from penstock import __version__
 from penstock.config.commands import FORMATS, ExportOptions, VerifyOptions
 from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
-from penstock.errors import BundleError, ConfigError
+from penstock.errors import BundleError, ConfigError, EnvError
 from penstock.experiments.run_folder import RunFolder
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
@@ -185,7 +185,8 @@ def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: i
     )
     asked = settings, trained.published, rows, PLAY_LIMIT_S
     if RUNTIMES[run.runtime].processes:
-        errand = Errand("player", "penstock.nodes.evaluation:record", profile.name, "played", "playing")
+        subject = f"environment {profile.name}"
+        errand = Errand("player", "penstock.nodes.evaluation:record", subject, "played", "playing", EnvError)
         recorded: Arrays = call_apart(processes, errand, 2 * OPEN_LIMIT_S + PLAY_LIMIT_S, *asked)
     else:
         recorded = record(*asked)

@@ -17,7 +17,7 @@ PenstockError
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     "BadDataError",
@@ -34,6 +34,7 @@ __all__ = [
     "RunFolderError",
     "SpaceError",
     "UsageError",
+    "either",
     "nearest",
 ]
 
@@ -126,6 +127,11 @@ class BadDataError(PenstockError):
 
 class ResourceError(PenstockError):
     """A limit of this machine or of a structure was reached; the text names it."""
+
+
+def either(names: Sequence[str]) -> str:
+    """Names for a sentence: "a, b or c"; empty if there are none."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:

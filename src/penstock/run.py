@@ -37,7 +37,7 @@ from penstock.notes import (
     table_differences,
     table_in_file,
 )
-from penstock.planning import Prepared, check_fits, plan, prepare
+from penstock.planning import Prepared, check_fits, check_functions, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.machine import check_machine, shared_memory
 from penstock.processes.starts import Processes
@@ -235,6 +235,7 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
     try:
         _import_ahead(config.run)
         prepared = prepare(config, processes, given)
+        check_functions(prepared, processes)
         run = prepared.config.run
         # Another run may take the folder's name before it is made here.
         while not made:
@@ -263,6 +264,7 @@ def _resume(
     _import_ahead(config.run)
     with asking_for_objects(folder, config.run, given, "resume"):
         prepared = prepare(config, processes, given)
+        check_functions(prepared, processes)
         begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())
         check_fits(prepared, begin)
         the_plan = plan(prepared, folder.path, quiet=quiet, begin=begin)

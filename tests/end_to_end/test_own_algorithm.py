@@ -84,12 +84,6 @@ def test_auto_is_the_first_sync_mode_of_the_topology(tmp_path, package):
     assert 'sync_mode = "non_blocking"' in (folder / "config.toml").read_text()
 
 
-def test_a_topology_that_is_not_there_is_refused(tmp_path, package):
-    name = package("ppo", "learn", spec=ASYNC.replace("async_on_policy", "on_polcy"))
-    with pytest.raises(ConfigError, match="unknown topology 'on_polcy'; did you mean on_policy"):
-        trained(tmp_path, algo=name)
-
-
 def test_a_spec_that_gives_something_else_is_refused(tmp_path, package):
     name = package("ppo", "learn", spec=ASYNC.replace("return replace", "return None and replace"))
     with pytest.raises(ConfigError, match=r"algorithm theirs: theirs.spec:spec gives NoneType, no AlgorithmSpec"):

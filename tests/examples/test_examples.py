@@ -177,7 +177,7 @@ def test_own_algorithm_is_helped_with_and_refused_like_the_others(penstock):
 def test_own_algorithm_says_in_one_line_that_its_learn_cannot_be_imported(penstock, tmp_path):
     learn = tmp_path / "my_package" / "my_algorithm" / "learn.py"
     learn.write_text(f"import no_such_module\n{learn.read_text()}")
-    said = penstock("train --env CartPole-v1 --algo my_package.my_algorithm --timesteps 1_024", 1)
+    said = penstock("train --env CartPole-v1 --algo my_package.my_algorithm --timesteps 1_024", 2)
     (line,) = [line for line in said.splitlines() if line.startswith("penstock: error:")]
     assert "ModuleNotFoundError: No module named 'no_such_module' (" in line
     assert "Traceback" not in said
@@ -201,11 +201,12 @@ def test_own_algorithm_is_short():
 
 def test_own_algorithm_that_fails_in_every_update_ends_its_run(penstock, tmp_path):
     learn = tmp_path / "my_package" / "my_algorithm" / "learn.py"
-    failing = "statistics=lambda state, rollout: {}[0],"
+    # A dry run has no rewards, so it is not seen there.
+    failing = "statistics=lambda state, rollout: {0: {}}[int(rollout['reward'].any())],"
     learn.write_text(learn.read_text().replace("statistics=lambda state, rollout: {},", failing))
     said = penstock("train --env CartPole-v1 --algo my_package.my_algorithm --timesteps 1_024 --max_restarts 1", 1)
     assert "learner was started 1 time more, without any progress; at last:" in said
-    assert "KeyError: 0" in said
+    assert "KeyError: 1" in said
 
 
 def test_game(tmp_path):

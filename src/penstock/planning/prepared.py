@@ -16,6 +16,7 @@ from penstock.algorithm_package import (
     check_actions,
     check_learn,
     find_algorithm,
+    ships,
 )
 from penstock.config.agreement import agreement, agreement_flags
 from penstock.config.resolve import available_cores, resolve
@@ -29,6 +30,7 @@ from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
 from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
 from penstock.planning.games import with_games
+from penstock.planning.specs import spec_of
 from penstock.planning.table_size import with_checked_table
 from penstock.policies.architecture import kind_of
 from penstock.policies.description import inlined
@@ -181,9 +183,7 @@ def _spec(config: Config, algorithm: AlgorithmPackage, profile: EnvProfile) -> A
         UsageError: it does not support the spaces, or its package gives no spec.
     """
     check_actions(algorithm.name, algorithm.actions, kind_of(profile.spaces.action))
-    spec = load(algorithm.spec)(profile.spaces, config.algorithm)
-    if not isinstance(spec, AlgorithmSpec):
-        raise ConfigError(f"algorithm {algorithm.name}: {algorithm.spec} gives {type(spec).__name__}, no AlgorithmSpec")
+    spec = spec_of(algorithm, profile.spaces, config.algorithm)
     if spec.unit == "lane" and spec.table is None:
         # A batch has num_envs lanes. More in a minibatch would only be padding, which costs as much as rows.
         lanes = min(spec.schedule.mini_batch_size, config.run.num_envs)
@@ -199,6 +199,8 @@ def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str,
     does = "does not see it" if profile.unused_mask == IN_INFO else "sees it as a part of the observation"
     if not profile.spaces.action.choices:
         return (f"{profile.name} gives an action mask, but its actions have no choices: {algorithm.name} {does}",)
+    if not ships(algorithm):
+        others += f"; or write MASKS = True into {algorithm.package}.spec, once it uses spaces.mask"
     return (
         f"{profile.name} gives an action mask, but {algorithm.name} uses none and {does}; to have it used: {others}",
     )

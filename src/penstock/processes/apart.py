@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from penstock.errors import EnvError, NodeError, PenstockError
+from penstock.errors import NodeError, PenstockError, UsageError
 from penstock.processes.command import in_a_file
 from penstock.processes.contract import ERRAND
 from penstock.processes.starts import Processes
@@ -26,12 +26,16 @@ class Errand(NamedTuple):
     """Name of the process."""
     function: str
     """``module:function``."""
-    env: str
-    """Name of the environment that it makes."""
+    subject: str
+    """What it is about, such as ``environment Pendulum-v1``."""
     cannot: str
-    """What it does with the environment, after "cannot be"."""
+    """What it does with the subject, after "cannot be"."""
     takes: str
     """The same, before "takes more than .. s"."""
+    error: type[UsageError]
+    """Raised if its process ends by a signal, or takes too long."""
+    imports: tuple[str, ...] = ()
+    """Modules of its process that take long to import, as for `Processes.run`."""
 
 
 def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: object, **named: object) -> Any:  # noqa: ANN401
@@ -46,12 +50,12 @@ def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: obj
 
     Raises:
         PenstockError: what the function raised.
-        EnvError: its process was ended by a signal, or takes too long.
+        UsageError: its process was ended by a signal, or takes too long: ``errand.error``.
         NodeError: something else failed; it holds the process's own traceback.
     """
     told = in_a_file(pickle.dumps(sys.path) + pickle.dumps((errand.function, given, named)))
     try:
-        processes.run(errand.name, ERRAND, (), (told,), threads=1)
+        processes.run(errand.name, ERRAND, (), (told,), threads=1, imports=errand.imports)
         _await_end(processes, errand, limit_s)
         with os.fdopen(os.dup(told), "rb") as file:
             file.seek(0)
@@ -60,7 +64,7 @@ def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: obj
         processes.clear()
         os.close(told)
     if not answer:
-        raise NodeError(errand.name, f"environment {errand.env} ended its process")
+        raise NodeError(errand.name, f"{errand.subject} ended its process")
     found = pickle.loads(answer)
     if isinstance(found, PenstockError):
         raise found
@@ -73,9 +77,9 @@ def _await_end(processes: Processes, errand: Errand, limit_s: float) -> None:
     while not (ended := processes.exits()):
         processes.wait(1.0)
         if time.monotonic() - begun > limit_s:
-            raise EnvError(f"{errand.takes} environment {errand.env} takes more than {limit_s:g} s")
+            raise errand.error(f"{errand.takes} {errand.subject} takes more than {limit_s:g} s")
     if ended[0].status < 0:
         why = signal.Signals(-ended[0].status).name
-        raise EnvError(f"environment {errand.env} cannot be {errand.cannot}: it ended its process by {why}")
+        raise errand.error(f"{errand.subject} cannot be {errand.cannot}: it ended its process by {why}")
     if ended[0].status:
-        raise NodeError(errand.name, ended[0].detail or f"environment {errand.env} ended its process")
+        raise NodeError(errand.name, ended[0].detail or f"{errand.subject} ended its process")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from penstock.envs.names import display_name
 from penstock.envs.sources import EnvProfile
+from penstock.errors import EnvError
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.contract import PROBE
 from penstock.processes.starts import Processes
@@ -39,7 +40,8 @@ def probe_apart(
         UsageError: as ``probe``; also an environment that ends its process, or hangs where Python cannot break it off.
         NodeError: something else failed; it holds the process's own traceback.
     """
-    errand = Errand("probe", PROBE, display_name(env), "made and reset", "making, resetting and closing")
+    subject = f"environment {display_name(env)}"
+    errand = Errand("probe", PROBE, subject, "made and reset", "making, resetting and closing", EnvError)
     found: EnvProfile = call_apart(
         processes,
         errand,

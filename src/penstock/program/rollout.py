@@ -2,7 +2,22 @@
 
 from penstock.types import ArraySpec, Spaces
 
-__all__ = ["rollout_specs", "table_specs"]
+__all__ = ["rollout_specs", "row_specs", "table_specs"]
+
+
+def row_specs(spaces: Spaces, row: tuple[ArraySpec, ...], carry: tuple[ArraySpec, ...] = ()) -> tuple[ArraySpec, ...]:
+    """The fields of one row of one lane; arguments as for `rollout_specs`."""
+    return (
+        *spaces.obs_specs(),
+        spaces.action_spec(),
+        ArraySpec("reward", (), "float32"),
+        ArraySpec("terminated", (), "bool"),
+        ArraySpec("truncated", (), "bool"),
+        ArraySpec("valid", (), "bool"),
+        ArraySpec("policy_version", (), "int64"),
+        *(ArraySpec("first", (), "bool") for _ in carry[:1]),
+        *row,
+    )
 
 
 def rollout_specs(
@@ -29,24 +44,13 @@ def rollout_specs(
             values.
     """
     steps, ends = num_steps + 1, num_steps * lanes
-    rows = (
-        *spaces.obs_specs(),
-        spaces.action_spec(),
-        ArraySpec("reward", (), "float32"),
-        ArraySpec("terminated", (), "bool"),
-        ArraySpec("truncated", (), "bool"),
-        ArraySpec("valid", (), "bool"),
-        ArraySpec("policy_version", (), "int64"),
-        *(ArraySpec("first", (), "bool") for _ in carry[:1]),
-        *row,
-    )
     # Side areas are filled from the front. Pages behind the last episode's end are never touched and cost no memory.
     # The carry before a last observation is needed for its value only.
     judged = carry if any(part.name == "value" for part in row) else ()
     lasts = (*spaces.obs_specs(), *judged) if same_step else ()
     final = tuple(ArraySpec(f"final.{s.name}", (ends, *s.shape), s.dtype) for s in lasts)
     return (
-        *(spec.within(steps, lanes) for spec in rows),
+        *(spec.within(steps, lanes) for spec in row_specs(spaces, row, carry)),
         *final,
         ArraySpec("final_count", (), "int64"),
         ArraySpec("final_t", (ends,), "int64"),

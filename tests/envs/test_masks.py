@@ -70,12 +70,48 @@ class BoxEnv(MaskedEnv):
     action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
-def test_a_mask_that_comes_after_the_first_reset_is_named_where_the_episode_ends():
+LATE = (
+    r"info of lane 4 of .* has an action_mask, but that of the first reset had none, so it is not used: give it in "
+    "every info from the first reset on"
+)
+
+
+def test_a_mask_that_comes_after_the_first_reset_is_named_at_its_first_sight():
     source = open_source(LateEnv, False, 2, first_lane=4)
     source.reset([0, 0])
     source.step(np.zeros(2, np.int64), lambda _: 0)
-    source.step(np.zeros(2, np.int64), lambda _: 0)
-    with pytest.raises(BadDataError, match=r"info of lane 4 of .*LateEnv has an action_mask.*: give it from the first"):
+    with pytest.raises(BadDataError, match=LATE):
+        source.step(np.zeros(2, np.int64), lambda _: 0)
+
+
+class Unmasked(MaskedEnv):
+    """Gives no mask."""
+
+    def observed(self):
+        return super().observed()[0], {"other": self.t}
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_a_late_mask_of_a_vector_environment_names_its_lane(mode):
+    def make(num_envs):
+        return SyncVectorEnv([Unmasked] * (num_envs - 1) + [LateEnv], autoreset_mode=mode)
+
+    assert probe(make, masks=True).spaces.mask is None
+    source = open_source(make, False, 3, first_lane=2)
+    source.reset([0, 0, 0])
+    source.step(np.zeros(3, np.int64), lambda _: 0)
+    with pytest.raises(BadDataError, match=LATE):
+        source.step(np.zeros(3, np.int64), lambda _: 0)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_mask_that_no_algorithm_uses_may_come_at_any_time(vector):
+    def make(num_envs):
+        return SyncVectorEnv([MaskedEnv] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    source = open_source(make if vector else MaskedEnv, False, 2)
+    source.reset([0, 0])
+    for _ in range(4):
         source.step(np.zeros(2, np.int64), lambda _: 0)
 
 

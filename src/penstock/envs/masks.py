@@ -21,6 +21,7 @@ __all__ = [
     "Masks",
     "check_mask",
     "lane_of",
+    "late_mask",
     "mask_given",
     "mask_in",
     "mask_rows",
@@ -75,6 +76,14 @@ def check_mask(name: str, spaces: Spaces, mask: str | None, info: Any) -> None:
             _Form(spaces.action).read(info[KEY], f"{KEY} in the info of {name}")
         except BadDataError as error:
             raise SpaceError(str(error)) from None
+
+
+def late_mask(lane_name: str) -> BadDataError:
+    """The error for an info with a mask in a run whose first reset gave none, so that the mask is not used."""
+    return BadDataError(
+        f"info of {lane_name} has an {KEY}, but that of the first reset had none, so it is not used: give it in every "
+        "info from the first reset on, with 1 for each choice where all are possible"
+    )
 
 
 def mask_in(rows: Mapping[str, Array]) -> Array | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.envs.actions import batched
 from penstock.envs.fields import field_paths, one_line
-from penstock.envs.masks import KEY, Masks, lane_of, with_mask
+from penstock.envs.masks import KEY, Masks, lane_of, late_mask, with_mask
 from penstock.envs.rows import ObservationRows, cast, pick
 from penstock.envs.spaces import spaces_of
 from penstock.envs.stacks import stack_of
@@ -77,9 +77,10 @@ class VectorSource(EnvSource):
         self.same_step = self._mode != "NextStep"
         self._name = f"lanes {first_lane} to {first_lane + num_lanes - 1} of {name}"
         paths = field_paths(env.single_observation_space)
-        lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(num_lanes)]
-        self._final = ObservationRows(self.spaces, paths, lane_names)
-        self._masks = None if mask is None else Masks(self.spaces, lane_names)
+        self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(num_lanes)]
+        self._final = ObservationRows(self.spaces, paths, self._lane_names)
+        self._masks = None if mask is None else Masks(self.spaces, self._lane_names)
+        self._unmasked: bool | None = None
         self.first_info: Any = None
         specs = {spec.name: spec for spec in self.spaces.obs_specs()}
         self._fields = [
@@ -113,6 +114,8 @@ class VectorSource(EnvSource):
         else:
             obs, info = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
         self.first_info = {KEY: lane_of(info[KEY], 0)} if KEY in info else {}
+        if self._unmasked is None:
+            self._unmasked = bool(self.spaces.action.choices) and KEY not in info
         self._take_masks(obs, info, everyone, everyone)
         return self._observed(obs)
 
@@ -198,6 +201,9 @@ class VectorSource(EnvSource):
     def _take_masks(self, obs: Any, infos: Any, of: Array, goes_on: Array) -> None:
         if self._masks is not None:
             self._masks.take_all(obs, infos, of=of, goes_on=goes_on)
+        elif self._unmasked and KEY in infos:
+            given = np.asarray(infos.get(f"_{KEY}", of), bool)
+            raise late_mask(self._lane_names[int(given.argmax())])
 
     def _take_final(self, infos: Any, wanted: Array) -> None:
         """Copy the last observations of ended lanes from the infos. Those of ``wanted`` lanes must be there."""

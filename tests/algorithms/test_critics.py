@@ -45,7 +45,7 @@ def test_each_critic_drops_outputs_of_its_own():
     # Five inputs, two hidden units with the biases 3 and 6, a value that adds them.
     flat = torch.zeros(critic.num_parameters, dtype=torch.float64)
     flat[10], flat[11], flat[12], flat[13] = 3.0, 6.0, 1.0, 1.0
-    of = Networks(policy, Ensemble(critic, 2))
+    of = Networks(policy, Ensemble(critic, 2, policy.graph.encoding))
     assert [(name, noise.shape, noise.distribution) for name, noise in of.dropout("value")] == [
         ("value.0", (2, 2), "uniform")
     ]
@@ -73,7 +73,7 @@ def test_the_target_is_the_smallest_value_of_target_critics_that_drop_too():
     first = built.phases[0]
     assert [name for name, _ in first.noise] == ["next_action", "next_value.0", "value.0"]
     noise = torch.tensor([[[0.6], [0.4]], [[0.6], [0.6]]], dtype=torch.float64)
-    of = Networks(policy, Ensemble(critic, 2))
+    of = Networks(policy, Ensemble(critic, 2, policy.graph.encoding))
     found = learn.critic_target(of, state, rows, torch.zeros(2, 2, dtype=torch.float64), [noise])
     # Row 0: values 14 and, dropped, 10. Row 1: both 14.
     assert found.tolist() == pytest.approx([1.0 + 0.5 * 10.0, 1.0 + 0.5 * 14.0])
@@ -110,7 +110,7 @@ def test_every_actor_critic_learns_with_them(name):
 def test_gradients_through_dropout_and_norm_agree_with_finite_differences():
     config, policy, critic = parts(**REGULARISED)
     built = learn.build(CONTINUOUS, config)
-    of, state = Networks(policy, Ensemble(critic, 2)), state_of(built)
+    of, state = Networks(policy, Ensemble(critic, 2, policy.graph.encoding)), state_of(built)
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 8)
     first, second = built.phases
     noise = uniform_noise(first, 8)

@@ -38,7 +38,7 @@ def parts(name, critics, **settings):
     # The mode of the target actor, with deviation 1: log pi = -log(2 pi). The actor itself is not used.
     state["target.actor"] = constant(graph.actor, 0.0, 0.0, 0.0, 0.0)
     state["log_alpha"] = torch.tensor([math.log(0.5)], dtype=torch.float64)
-    return config, Networks(Policy(graph), Ensemble(network, critics)), network, built, state, rows
+    return config, Networks(Policy(graph), Ensemble(network, critics, graph.encoding)), network, built, state, rows
 
 
 def noise_for(returns):

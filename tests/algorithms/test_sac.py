@@ -39,7 +39,7 @@ def test_the_critics_target_by_hand():
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 2)
     rows |= {"reward": torch.tensor([1.0, 2.0]).double(), "discount": torch.tensor([0.9, 0.0]).double()}
     noise = torch.tensor([[1.0, -0.5]] * 2, dtype=torch.float64)
-    found = learn.critic_target(Networks(policy, Ensemble(critic, 2)), state, rows, noise)
+    found = learn.critic_target(Networks(policy, Ensemble(critic, 2, policy.graph.encoding)), state, rows, noise)
     normal = -0.5 * 1.0 - HALF_LOG_TWO_PI - 0.5 * 0.25 - math.log(2.0) - HALF_LOG_TWO_PI
     log_prob = normal - math.log(1.0 - math.tanh(1.5) ** 2) - math.log(1.0 - math.tanh(-1.0) ** 2)
     # The second row is terminated, so its target is its reward.
@@ -53,7 +53,10 @@ def test_the_critics_loss_by_hand():
     rows = minibatch_of(CONTINUOUS, spec.spec(CONTINUOUS, config), 3)
     rows["weight"] = torch.tensor([1.0, 1.0, 0.0]).double()
     loss, metrics = learn.critic_loss(
-        Networks(policy, Ensemble(critic, 2)), state, rows, torch.tensor([2.0, 5.0, 99.0]).double()
+        Networks(policy, Ensemble(critic, 2, policy.graph.encoding)),
+        state,
+        rows,
+        torch.tensor([2.0, 5.0, 99.0]).double(),
     )
     # 1/2 mean of (1, 4), and of (16, 1); the third row is padding.
     assert float(loss) == pytest.approx(0.5 * 2.5 + 0.5 * 8.5)
@@ -106,7 +109,7 @@ def test_a_fixed_temperature_stays(temperature):
 @pytest.mark.parametrize("critics", [1, 3])
 def test_gradients_agree_with_finite_differences(spaces, critics):
     config, policy, critic, built = parts(spaces, critics=critics)
-    of, state = Networks(policy, Ensemble(critic, critics)), state_of(built)
+    of, state = Networks(policy, Ensemble(critic, critics, policy.graph.encoding)), state_of(built)
     rows = minibatch_of(spaces, spec.spec(spaces, config), 8)
     first, second = built.phases
     noise = noise_of(first, 8)

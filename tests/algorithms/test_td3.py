@@ -37,11 +37,15 @@ def test_the_target_judges_a_smoothed_action():
     rows = rows_of(config, 3)
     rows |= {"reward": torch.ones(3).double(), "discount": torch.tensor([0.5, 0.5, 0.0]).double()}
     noise = torch.tensor([[-1.0, 0.0], [-9.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-    found = learn.critic_target(Networks(policy, Ensemble(critic, 2)), config, state, rows, noise)
+    found = learn.critic_target(
+        Networks(policy, Ensemble(critic, 2, policy.graph.encoding)), config, state, rows, noise
+    )
     # Actions 0.9 - 0.2 and 0.9 - 0.5 (clipped); values 27 and 24, both below 40.
     assert found.tolist() == pytest.approx([1.0 + 0.5 * 27.0, 1.0 + 0.5 * 24.0, 1.0])
     # Noise the other way ends at the bound: 30.
-    found = learn.critic_target(Networks(policy, Ensemble(critic, 2)), config, state, rows, -noise)
+    found = learn.critic_target(
+        Networks(policy, Ensemble(critic, 2, policy.graph.encoding)), config, state, rows, -noise
+    )
     assert float(found[0]) == pytest.approx(1.0 + 0.5 * 30.0)
 
 
@@ -51,7 +55,7 @@ def test_losses_by_hand():
     state["critic"] = torch.cat((constant(critic, 3.0), constant(critic, 6.0)))
     rows = rows_of(config, 3)
     rows["weight"] = torch.tensor([1.0, 1.0, 0.0]).double()
-    of = Networks(policy, Ensemble(critic, 2))
+    of = Networks(policy, Ensemble(critic, 2, policy.graph.encoding))
     loss, _ = learn.critic_loss(of, state, rows, torch.tensor([2.0, 5.0, 99.0]).double())
     # Mean of (1, 4), and of (16, 1).
     assert float(loss) == pytest.approx(2.5 + 8.5)
@@ -61,7 +65,7 @@ def test_losses_by_hand():
 
 def test_gradients_agree_with_finite_differences():
     config, policy, critic, built = parts()
-    of, state, rows = Networks(policy, Ensemble(critic, 2)), state_of(built), rows_of(config, 8)
+    of, state, rows = Networks(policy, Ensemble(critic, 2, policy.graph.encoding)), state_of(built), rows_of(config, 8)
     first, second = built.phases
     noise = noise_of(first, 8)
     target = learn.critic_target(of, config, state, rows, noise["smoothing"])

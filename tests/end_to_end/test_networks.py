@@ -1,4 +1,4 @@
-"""Networks of many kinds from training to the exported policy; a module of one's own with workers and a resume."""
+"""Networks of many kinds from training to the exported policy; modules of one's own with workers and a resume."""
 
 import sys
 
@@ -9,7 +9,11 @@ import pytest
 
 import penstock
 from penstock.errors import CheckpointError, ConfigError
-from penstock.models.own import described
+from penstock.experiments.best import find_checkpoint
+from penstock.experiments.checkpoints import load_checkpoint
+from penstock.models.own_trial import described
+from tests.end_to_end.test_replay import TURN
+from tests.end_to_end.test_replay import fingerprint as table_fingerprint
 from tests.end_to_end.test_resume_is_exact import BATCH, fingerprint, train
 from tests.environments import EyeEnv
 
@@ -88,6 +92,11 @@ def test_soft_actor_critics_see_images_too(tmp_path) -> None:
     assert trained(tmp_path, **settings, num_steps=4).steps == 64
 
 
+def replayed(log_dir, turns, **settings):
+    values = {"num_envs": 4, "mini_batch_size": 16, "runtime": "inline", "log_dir": str(log_dir), **settings}
+    return penstock.train({**values, "timesteps": turns * TURN}, quiet=True)
+
+
 OWN = {"env": "CartPole-v1", "backend": "eager"}
 
 
@@ -99,6 +108,43 @@ def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name, runti
     second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
     assert second.not_restored == 0
     assert fingerprint(second) == fingerprint(whole)
+
+
+STEERED = {
+    "algo": "sac",
+    "env": "Pendulum-v1",
+    "num_steps": 16,
+    "min_rows": 64,
+    "updates_per_step": 0.1,
+    "eval_episodes": 1,
+    "backend": "eager",
+    "sync_mode": "blocking",
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "examples.own_network.nets:Steering"},
+        {
+            "algo": "r2d2",
+            "env": "tests.environments:BlinkEnv",
+            "model": "tests.models.own_modules:Recalling",
+            "prioritised": False,
+            "lr_schedule": "constant",
+            "burn_in": 2,
+            "learned_steps": 4,
+        },
+    ],
+    ids=["actor and critic", "memory"],
+)
+def test_a_module_of_ones_own_learns_from_a_table_and_resumes(tmp_path, settings) -> None:
+    whole = replayed(tmp_path / "whole", 8, **STEERED | settings, num_workers=1)
+    first = replayed(tmp_path / "parts", 4, **STEERED | settings, num_workers=2, runtime="local")
+    second = penstock.resume(first.run_folder, timesteps=8 * TURN, quiet=True)
+    assert second.not_restored == 0
+    assert table_fingerprint(second) == table_fingerprint(whole)
+    assert load_checkpoint(find_checkpoint(whole.run_folder)).arrays["gradient_steps"] > 0
 
 
 @pytest.mark.parametrize("model", ["mlp", "mlp+gru"])

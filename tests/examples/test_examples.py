@@ -36,7 +36,7 @@ def run(tmp_path):
 def number(pattern: str, text: str) -> float:
     found = re.search(pattern, text)
     assert found, text
-    return float(found[1])
+    return float(found[1].replace(",", ""))
 
 
 def test_own_environment(run):
@@ -104,16 +104,25 @@ def test_run_bundle(penstock, tmp_path, settings):
 
 WATCHED = """
 import sys
-from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from gymnasium.wrappers import TimeLimit
 
-class Watched(CartPoleEnv):
+class Watched:
     def step(self, action):
         assert "torch" not in sys.modules, "a process that steps environments has imported torch"
         return super().step(action)
 
+class CartPole(Watched, CartPoleEnv):
+    pass
+
+class Pendulum(Watched, PendulumEnv):
+    pass
+
+def make_pendulum():
+    return TimeLimit(Pendulum(), 200)
+
 def make_env():
-    return TimeLimit(Watched(), 500)
+    return TimeLimit(CartPole(), 500)
 """
 
 
@@ -183,13 +192,22 @@ def test_own_algorithm_says_in_one_line_that_its_learn_cannot_be_imported(pensto
     assert "Traceback" not in said
 
 
+NETS = "--model own_network.nets:"
+
+
 @pytest.mark.parametrize(
-    ("name", "timesteps", "least"), [("make_policy", 16_384, 50), ("Remembering --backend eager", 2_048, 8)]
+    ("settings", "timesteps", "least"),
+    [
+        (f"--env watched:make_env {NETS}make_policy", 16_384, 50),
+        (f"--env watched:make_env {NETS}Remembering --backend eager", 2_048, 8),
+        (f"--env watched:make_pendulum --algo sac {NETS}Steering --backend eager --min_rows 512", 1_024, -2_000),
+    ],
+    ids=["plain", "memory", "actor and critic"],
 )
-def test_own_network(penstock, tmp_path, name, timesteps, least):
+def test_own_network(penstock, tmp_path, settings, timesteps, least):
     """It learns and is evaluated by the line that the example names; acting processes import no torch."""
-    train = f"train --env watched:make_env --model own_network.nets:{name} --num_workers 2"
-    assert number(r"return ([\d.]+) ± ", penstock(f"{train} --num_steps 128 --timesteps {timesteps}")) > least
+    printed = penstock(f"train {settings} --num_workers 2 --num_steps 128 --timesteps {timesteps}")
+    assert number(r"return ([-\d.,]+) ± ", printed) > least
     (folder,) = (tmp_path / "logs").iterdir()
     assert (folder / "policy.onnx").is_file()
 

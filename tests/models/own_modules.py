@@ -212,3 +212,89 @@ def nothing(spaces, outputs):
 
 def number(spaces, outputs):
     return 3
+
+
+class Judging(nn.Module):
+    """A critic: linear in observation and action."""
+
+    def __init__(self, spaces, outputs):
+        super().__init__()
+        self.layer = nn.Linear(3 + spaces.action.size, outputs)
+
+    def forward(self, obs, action):
+        return self.layer(torch.cat((obs, action), 1))
+
+
+class Judged(Values):
+    critic = Judging
+
+
+def make_judged(spaces, outputs):
+    return Judged(spaces, outputs)
+
+
+class InfiniteJudge(Judging):
+    def forward(self, obs, action):
+        return self.layer(torch.cat((obs, action), 1)) / 0.0
+
+
+class FlatJudge(Judging):
+    def forward(self, obs, action):
+        return super().forward(obs, action).squeeze(1)
+
+
+class BlindJudge(Judging):
+    """Takes no action."""
+
+    def forward(self, obs):
+        return self.layer(obs)
+
+
+class BoldJudge(Judging):
+    """Changes the action that it is given."""
+
+    def forward(self, obs, action):
+        action *= 2.0
+        return super().forward(obs, action)
+
+
+class WithInfiniteJudge(Values):
+    critic = InfiniteJudge
+
+
+class WithFlatJudge(Values):
+    critic = FlatJudge
+
+
+class WithBlindJudge(Values):
+    critic = BlindJudge
+
+
+class WithBoldJudge(Values):
+    critic = BoldJudge
+
+
+class RecallingJudge(Judging):
+    carry = {"h": 5}  # noqa: RUF012
+
+
+class WithRecallingJudge(Values):
+    critic = RecallingJudge
+
+
+class Recalling(nn.Module):
+    """A memory, and no value."""
+
+    carry = {"h": 5}  # noqa: RUF012
+
+    def __init__(self, spaces, outputs):
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(spaces.obs[0][1].size, 5), nn.Linear(5, outputs)
+
+    def forward(self, obs, carry):
+        h = self.cell(obs, carry["h"])
+        return self.out(h), {"h": h}
+
+
+class RecallingAndJudged(Recalling):
+    critic = Judging

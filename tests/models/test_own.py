@@ -11,8 +11,9 @@ import torch
 from penstock.algorithms.dqn.spec import DQNConfig
 from penstock.algorithms.dqn.spec import spec as dqn_spec
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, policy_graph
-from penstock.algorithms.sac.spec import SACConfig
-from penstock.algorithms.sac.spec import spec as sac_spec
+from penstock.algorithms.sac.spec import SACConfig, actor_graph
+from penstock.algorithms.td3.spec import TD3Config
+from penstock.algorithms.td3.spec import policy_graph as td3_graph
 from penstock.errors import BadDataError, ConfigError, UsageError
 from penstock.inference import onnx
 from penstock.models.own import made
@@ -82,6 +83,31 @@ def test_torch_and_onnx_say_what_the_module_says(name, spaces):
                 np.testing.assert_allclose(onnxs[output], values, rtol=1e-5, atol=1e-5)
 
 
+STEERED = Spaces(PLAIN.obs, DICT.action)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        actor_graph(STEERED, SACConfig(model=f"{NAMES}:Judged")),
+        actor_graph(STEERED, SACConfig(model=f"{NAMES}:Recalling")),
+        td3_graph(STEERED, TD3Config(model=f"{NAMES}:Values")),
+    ],
+)
+def test_an_actor_beside_critics_acts_by_onnx_as_by_torch(graph):
+    generator = np.random.default_rng(0)
+    published = {"actor": graph.actor.initial(generator)}
+    backend = onnx.build(graph, exported(graph.actor.own))
+    backend.load(published)
+    given = {"obs": generator.normal(size=(4, 3)).astype(np.float32), "first": np.arange(4) == 1}
+    given |= {spec.name: generator.normal(size=(4, *spec.shape)).astype(np.float32) for spec in graph.carry}
+    given |= {"noise": generator.normal(size=(4, 2)).astype(np.float32), "explore": np.ones(4, np.float32)}
+    by_torch, by_onnx = acted(graph, published, given, backend)
+    assert by_torch.keys() == {"action", *(spec.name for spec in graph.carry)}
+    for name, values in by_torch.items():
+        np.testing.assert_allclose(by_onnx[name], values, rtol=1e-5, atol=1e-5)
+
+
 def test_parameters_begin_with_the_runs_seed_and_buffers_do_not():
     first, same, other = (init_state(PLAIN, config("Plain"), seed)["actor"] for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, same)
@@ -148,10 +174,6 @@ def test_a_module_may_give_action_values():
     assert spec.policy.actor.num_parameters == 3 * 2 + 2
     with pytest.raises(ConfigError, match="gives the action values itself: leave --dueling off"):
         dqn_spec(PLAIN, DQNConfig(model=f"{NAMES}:Values", dueling=True))
-    with pytest.raises(
-        ConfigError, match="is for ppo, a2c, a3c, impala, appo, dqn and apex: sac has critics that see actions as well"
-    ):
-        sac_spec(Spaces(PLAIN.obs, DICT.action), SACConfig(model=f"{NAMES}:Values"))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +186,7 @@ def test_a_module_may_give_action_values():
         ("Random", "answers the same observations differently the second time: it must not be random"),
         ("Few", r"returns outputs as float32 \[8, 2\] for 33 rows; they must be float32 \[33, 2\]"),
         ("Lazy", "lazy.weight has no shape yet, as in nn.LazyLinear: call that layer once in __init__"),
-        ("InPlace", r"changes the observation that it is given: make a new tensor"),
+        ("InPlace", r"changes what it is given: make a new tensor"),
         ("Counting", "differently the second time: it must not keep anything between two calls but the carry"),
         ("WithoutOutputs", r"TypeError: .*WithoutOutputs.__init__\(\) .*own_modules.py, line \d+\)"),
         ("number", "makes an int, and not a torch.nn.Module"),

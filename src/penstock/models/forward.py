@@ -105,6 +105,8 @@ class Ensemble:
         """One of the networks."""
         self.count = count
         """Number of networks."""
+        self.encoding = encoding
+        """How they see observations."""
         self._forward = Forward(network, encoding)
 
     def __call__(self, flat: Tensor, features: Tensor | Mapping[str, Tensor], noise: Sequence[Tensor] = ()) -> Tensor:

@@ -20,7 +20,8 @@ from penstock.inference.onnx.own import CARRY, FIELD, OUTPUTS, PARAMETER, VALUE
 from penstock.inference.onnx.recurrent import next_name
 from penstock.inference.onnx.session import open_session
 from penstock.inference.onnx.writer import OPSET
-from penstock.models.own import called, constant, examples
+from penstock.models.own import called, constant
+from penstock.models.own_trial import examples
 from penstock.policies import OwnModule
 
 __all__ = ["exported"]

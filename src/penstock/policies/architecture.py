@@ -3,6 +3,7 @@
 Imports no torch, so that every algorithm's spec may use it. Chooses no hyper-parameters.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from penstock.algorithm_package import ActionKind, algorithms_with, check_actions
@@ -131,13 +132,8 @@ def q_network(
     if not isinstance(spaces.action, Discrete):
         raise SpaceError(f"{algorithm} needs Discrete actions")
     head = EpsilonGreedy(spaces.action.n, atoms, low, high)
-    if _is_own(body):
-        if dueling:
-            raise ConfigError(f"--model {body.model} gives the action values itself: leave --dueling off")
-        own = _own(spaces, body, head.outputs, gives_value=False)
-        if own.memory and not memory:
-            raise _no_memory(body, algorithm)
-        return PolicyGraph(_raw(spaces), Network("actor", (own,)), None, head, gives_value=False, mask=spaces.mask)
+    if _is_own(body) and dueling:
+        raise ConfigError(f"--model {body.model} gives the action values itself: leave --dueling off")
     last = Dueling(head.n, atoms) if dueling else None
     return _actor(spaces, body, algorithm, head, gain=1.0, dueling=last, memory=memory)
 
@@ -154,39 +150,57 @@ def _actor(
 ) -> PolicyGraph:
     """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     if _is_own(body):
-        raise ConfigError(
-            f"--model {body.model} is for ppo, a2c, a3c, impala, appo, dqn and apex: {algorithm} has critics that see "
-            "actions as well"
-        )
-    trunk = _trunk(spaces, body)
-    outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
-    network = _network("actor", trunk, outputs, body, gain=gain, dueling=dueling)
+        encoding, network = _raw(spaces), Network("actor", (_own(spaces, body, head.outputs, gives_value=False),))
+    else:
+        trunk = _trunk(spaces, body)
+        outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
+        encoding, network = trunk.encoding, _network("actor", trunk, outputs, body, gain=gain, dueling=dueling)
     if network.carry and not memory:
         raise _no_memory(body, algorithm)
     if network.dropout:
         raise ConfigError(f"--model: dropout is for {algorithms_with('dropout')}; {algorithm} learns without it")
-    return PolicyGraph(trunk.encoding, network, None, head, gives_value=False, mask=spaces.mask)
+    return PolicyGraph(encoding, network, None, head, gives_value=False, mask=spaces.mask)
 
 
-_OF_NETWORKS = ("hidden_sizes", "activation", "layer_norm", "dropout", "init", "memory_size", "share_memory")
+_OF_NETWORKS = (
+    "hidden_sizes",
+    "activation",
+    "layer_norm",
+    "critic_layer_norm",
+    "dropout",
+    "critic_dropout",
+    "init",
+    "memory_size",
+    "share_memory",
+)
 """Settings that a module of one's own does not see."""
 _OF_MEMORY = ("memory_size", "share_memory", "burn_in", "learned_steps")
 
 
-def check_network_settings(graph: PolicyGraph, config: Any) -> None:  # noqa: ANN401 - each algorithm has its own
-    """Check that every setting of the networks that differs from its default has an effect on ``graph``.
+def check_network_settings(
+    graph: PolicyGraph,
+    config: Any,  # noqa: ANN401 - each algorithm has its own
+    read: Sequence[str] = (),
+) -> None:
+    """Check that every setting of the networks that differs from its default has an effect.
+
+    Args:
+        graph: the policy.
+        config: the settings.
+        read: settings that other networks than those of ``graph`` read.
 
     Raises:
         ConfigError: nothing reads a setting that was given.
     """
-    names: tuple[str, ...] = ()
+    unread: dict[str, str] = {}
+    if not graph.carry:
+        unread |= dict.fromkeys(_OF_MEMORY, "the policy has no memory; give --model lstm or gru")
     if graph.actor.own is not None:
-        names, why = _OF_NETWORKS, f"--model {config.model} makes its layers itself"
-    elif not graph.carry:
-        names, why = _OF_MEMORY, "the policy has no memory; give --model lstm or gru"
+        unread |= dict.fromkeys(_OF_NETWORKS, f"--model {config.model} makes its layers itself")
     for field in fields_of(type(config)):
-        if field.name in names and getattr(config, field.name) != field.default:
-            raise ConfigError(f"--{field.name} has no effect: {why}")
+        given = getattr(config, field.name) != field.default
+        if given and field.name in unread and field.name not in read:
+            raise ConfigError(f"--{field.name} has no effect: {unread[field.name]}")
 
 
 def export_note(config: Config) -> str:
@@ -235,7 +249,7 @@ def _is_module(model: str) -> bool:
 def _own(spaces: Spaces, body: Body, outputs: int, *, gives_value: bool) -> OwnModule:
     """The user's own module as data. Making it needs torch, which is loaded here."""
     seen = Spaces(spaces.seen, spaces.action)
-    found: OwnModule = load("penstock.models.own:described")(body.model, seen, outputs, gives_value=gives_value)
+    found: OwnModule = load("penstock.models.own_trial:described")(body.model, seen, outputs, gives_value=gives_value)
     return found
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+from penstock.policies.encoding import ACTION
+
 __all__ = [
     "GRU",
     "LSTM",
@@ -170,21 +172,29 @@ class OwnModule:
     """A user's own ``torch.nn.Module``, which takes the observation fields. It is the only layer of its network.
 
     Its outputs are ``[n, outputs]``; with a value, the value is the last column. The carry of lanes is ``memory``.
+    A critic also takes an action ``[n, size]``.
     """
 
     reference: str
     """``module:attribute`` of ``make_policy(spaces, outputs)``."""
     outputs: int
-    """Number of the head's outputs, as ``make_policy`` is told."""
+    """Number of the head's outputs, or of a critic's, as ``make_policy`` is told."""
     gives_value: bool
     fields: tuple[str, ...]
-    """The observation fields in order."""
+    """The observation fields in order; of a critic also `ACTION`, the last."""
     parameters: tuple[tuple[str, tuple[int, ...]], ...]
     """Name and shape of each parameter, in the module's order."""
     memory: tuple[tuple[str, int], ...]
     """Name and width of each array of the carry; empty without memory."""
     spaces: object
     """`penstock.types.Spaces`, as ``make_policy`` is told."""
+    critic: str
+    """``module:attribute`` of the critic that the module's class names; empty: it names none."""
+
+    @property
+    def takes_action(self) -> bool:
+        """True for a critic."""
+        return ACTION in self.fields
 
 
 Layer: TypeAlias = (

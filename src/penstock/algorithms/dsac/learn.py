@@ -26,13 +26,11 @@ from torch.nn import functional
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dsac.spec import DistributionalConfig, DSACConfig, init_state, return_network
-from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, networks_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import actor_gradients, actor_update, sampled
 from penstock.algorithms.sac.spec import policy_graph
-from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy
 from penstock.ops.losses import share_of
 from penstock.types import NoiseSpec, Spaces
 
@@ -65,7 +63,7 @@ class Returns(NamedTuple):
 def build(spaces: Spaces, config: DSACConfig) -> Algorithm:
     """DSAC on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config, "dsac")
-    of = Networks(Policy(graph), Ensemble(return_network(graph, config), 1, graph.encoding))
+    of = networks_of(graph, config, return_network(graph, config), 1)
     critic = Phase(
         "critic",
         partial(critic_gradients, of, config),

@@ -38,13 +38,11 @@ from penstock.algorithms.dsac.learn import (
 )
 from penstock.algorithms.dsac.spec import return_network
 from penstock.algorithms.dsact.spec import DSACTConfig, init_state
-from penstock.algorithms.off_policy.learn import Networks, algorithm_of, next_obs, stepped
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, networks_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import sampled
 from penstock.algorithms.sac.spec import policy_graph
-from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy
 from penstock.ops.losses import share_of
 from penstock.ops.optimizers import polyak
 from penstock.types import Spaces
@@ -64,7 +62,7 @@ class Targets(NamedTuple):
 def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
     """DSAC-T on ``spaces`` as pure functions."""
     graph = policy_graph(spaces, config, "dsact")
-    of = Networks(Policy(graph), Ensemble(return_network(graph, config), config.critics, graph.encoding))
+    of = networks_of(graph, config, return_network(graph, config), config.critics)
     critic = Phase(
         "critic",
         partial(critic_gradients, of, config),

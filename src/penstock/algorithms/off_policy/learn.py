@@ -10,16 +10,19 @@ from typing import NamedTuple
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Phase, Tensors
-from penstock.algorithms.off_policy.spec import ReplayConfig
+from penstock.algorithms.off_policy.critics import critic_encoding
+from penstock.algorithms.off_policy.spec import ContinuousConfig, ReplayConfig
 from penstock.algorithms.optimizer.learn import counted, descended
 from penstock.algorithms.optimizer.spec import NUMBERS, STEPS, Layout, layout_of
+from penstock.models.encoding import encode
 from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from penstock.ops.optimizers import polyak
+from penstock.policies import Network, PolicyGraph
 from penstock.policies.encoding import ACTION
 from penstock.types import Arrays, NoiseSpec, Spaces
 
-__all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "next_obs", "stepped"]
+__all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "networks_of", "next_obs", "stepped"]
 
 
 class Networks(NamedTuple):
@@ -50,7 +53,12 @@ class Networks(NamedTuple):
 
     def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor, dropped: Sequence[Tensor] = ()) -> Tensor:
         """The outputs of the critics of the vector ``name``: ``[critics, n, outputs]``. ``dropped``: see there."""
-        return self.critics(state[name], critic_input(self.policy, state, obs, action), dropped)
+        return self.critics(state[name], critic_input(self.critics, obs, action), dropped)
+
+
+def networks_of(graph: PolicyGraph, config: ContinuousConfig, critic: Network, count: int) -> Networks:
+    """The actor of ``graph``, and ``count`` critics of the shape of ``critic``."""
+    return Networks(Policy(graph), Ensemble(critic, count, critic_encoding(graph, config)))
 
 
 def algorithm_of(policy: Policy, spaces: Spaces, init_state: Callable[[int], Arrays], *phases: Phase) -> Algorithm:
@@ -74,9 +82,9 @@ def next_obs(policy: Policy, minibatch: Tensors) -> dict[str, Tensor]:
     return {name: minibatch[f"next.{name}"] for name in policy.graph.fields}
 
 
-def critic_input(policy: Policy, state: Tensors, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
-    """Encoded observations beside actions, by name; an action is ``[n, size]``."""
-    return {**policy.features(state, obs), ACTION: action.reshape(len(action), -1)}
+def critic_input(critics: Ensemble, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
+    """Observations as critics see them beside actions, by name; an action is ``[n, size]``."""
+    return {**encode(critics.encoding, obs, action.dtype), ACTION: action.reshape(len(action), -1)}
 
 
 def stepped(  # noqa: PLR0917 - as the mathematics reads

@@ -260,7 +260,9 @@ def _optimizer_arrays(config: ReplayConfig, vector: ArraySpec) -> tuple[ArraySpe
 
 def body_of(config: ReplayConfig) -> Body:
     """The layers that ``config`` asks for."""
-    return Body(config.model, config.hidden_sizes, config.activation, layer_norm=config.layer_norm, init=config.init)
+    size = config.memory_size if isinstance(config, SequenceConfig) else 0
+    body = Body(config.model, config.hidden_sizes, config.activation, layer_norm=config.layer_norm, init=config.init)
+    return replace(body, memory_size=size)
 
 
 def stacked(name: str, network: Network, count: int) -> ArraySpec:

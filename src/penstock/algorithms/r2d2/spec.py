@@ -135,10 +135,12 @@ def policy_graph(spaces: Spaces, config: R2D2Config) -> PolicyGraph:
         SpaceError: the actions are not a Discrete, or penstock has no model for the observations.
         ConfigError: the model has no memory.
     """
-    body = replace(body_of(config), memory_size=config.memory_size)
-    graph = q_network(spaces, body, "r2d2", dueling=config.dueling, atoms=1, low=0.0, high=0.0, memory=True)
+    graph = q_network(spaces, body_of(config), "r2d2", dueling=config.dueling, atoms=1, low=0.0, high=0.0, memory=True)
     if not graph.carry:
-        raise ConfigError(f"--model {config.model} has no memory, and r2d2 learns through one: give lstm or gru")
+        raise ConfigError(
+            f"--model {config.model} has no memory, and r2d2 learns through one: give lstm or gru, or a module with a "
+            "carry"
+        )
     check_network_settings(graph, config)
     return graph
 

@@ -26,12 +26,11 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.critics import critic_network
-from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, next_obs, stepped
+from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followed, networks_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac import recurrent
 from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
-from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, squashed
 from penstock.ops.losses import share_of
@@ -64,7 +63,7 @@ def build(spaces: Spaces, config: SACConfig) -> Algorithm:
     graph = actor_graph(spaces, config)
     if graph.carry:
         return recurrent.build(spaces, config, graph)
-    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics, graph.encoding))
+    of = networks_of(graph, config, critic_network(graph, config), config.critics)
     noise, layouts = graph.head.noise, of.layouts()
     critic = Phase(
         "critic",

@@ -20,17 +20,18 @@ import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
-from penstock.algorithms.off_policy.critics import critic_of_features, memory_network
+from penstock.algorithms.off_policy.critics import critic_encoding, critic_of_features, memory_network
 from penstock.algorithms.off_policy.learn import algorithm_of, followed, stepped
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
 from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
 from penstock.algorithms.sac.spec import SACConfig, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
+from penstock.models.encoding import encode
 from penstock.models.forward import Ensemble, Forward, Memory
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, squashed
 from penstock.ops.n_step import n_step_returns
-from penstock.policies import PolicyGraph, SquashedGaussian
+from penstock.policies import Encoding, PolicyGraph, SquashedGaussian
 from penstock.types import NoiseSpec, Spaces
 
 __all__ = ["Networks", "build", "networks_of", "remembered", "sampled", "values"]
@@ -42,6 +43,8 @@ class Networks(NamedTuple):
     policy: Policy
     memory: Forward
     critics: Ensemble
+    encoding: Sequence[Encoding]
+    """How the critics see observations."""
     carry: dict[str, int]
     """Width of each array of the critics' carry."""
     config: SACConfig
@@ -63,7 +66,7 @@ def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
     noise = NoiseSpec("normal", (config.learned_steps + 1, *graph.head.noise.shape))
     layouts = {
         "actor": layout_of(graph.actor),
-        "memory": layout_of(memory_network(graph)),
+        "memory": layout_of(memory_network(graph, config)),
         "critic": layout_of(of.critics.network, of.critics.count),
         "log_alpha": NUMBERS,
     }
@@ -85,11 +88,12 @@ def build(spaces: Spaces, config: SACConfig, graph: PolicyGraph) -> Algorithm:
 
 def networks_of(graph: PolicyGraph, config: SACConfig) -> Networks:
     """The networks of ``config`` around the actor of ``graph``."""
-    memory = memory_network(graph)
+    memory, encoding = memory_network(graph, config), critic_encoding(graph, config)
     return Networks(
         Policy(graph),
-        Forward(memory, graph.encoding),
+        Forward(memory, encoding),
         Ensemble(critic_of_features(graph, config), config.critics),
+        encoding,
         {part.name: part.size for part in memory.carry},
         config,
     )
@@ -171,7 +175,7 @@ def remembered(of: Networks, parameters: Tensor, minibatch: Tensors) -> Tensor:
 
     def run(vector: Tensor, rows: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
         flat = {name: rows[name].flatten(0, 1) for name in fields}
-        features = of.policy.features({"actor": vector}, flat)
+        features = encode(of.encoding, flat, vector.dtype)
         found = of.memory(vector, features, Memory(rows["first"], {name: rows[name] for name in of.carry}))
         return found.output, found.carry
 

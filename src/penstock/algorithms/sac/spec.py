@@ -1,13 +1,18 @@
 """SAC as plain data: its hyper-parameters, its policy and the arrays of its state. Imports no torch."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithms.off_policy.critics import critic_network, critic_of_features, memory_network
+from penstock.algorithms.off_policy.critics import (
+    check_actor_critic,
+    critic_network,
+    critic_of_features,
+    memory_network,
+)
 from penstock.algorithms.off_policy.spec import (
     ContinuousConfig,
     SequenceConfig,
@@ -19,7 +24,7 @@ from penstock.algorithms.off_policy.spec import (
 )
 from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.policies import Network, PolicyGraph
-from penstock.policies.architecture import check_network_settings, squashed_actor
+from penstock.policies.architecture import squashed_actor
 from penstock.policies.trunk import MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
@@ -102,11 +107,10 @@ def actor_graph(spaces: Spaces, config: SACConfig) -> PolicyGraph:
 
     Raises:
         SpaceError: as for `spec`.
-        ConfigError: a setting of a memory was given for an actor without one.
+        ConfigError: nothing reads a setting of networks that was given.
     """
-    body = replace(body_of(config), memory_size=config.memory_size)
-    graph = squashed_actor(spaces, body, "sac", memory=True)
-    check_network_settings(graph, config)
+    graph = squashed_actor(spaces, body_of(config), "sac", memory=True)
+    check_actor_critic(graph, config)
     return graph
 
 
@@ -115,7 +119,7 @@ def _networks(graph: PolicyGraph, config: SACConfig) -> dict[str, list[Network]]
     if not graph.carry:
         return {"actor": [graph.actor], "critic": [critic_network(graph, config)] * config.critics}
     critics = [critic_of_features(graph, config)] * config.critics
-    return {"actor": [graph.actor], "memory": [memory_network(graph)], "critic": critics}
+    return {"actor": [graph.actor], "memory": [memory_network(graph, config)], "critic": critics}
 
 
 def policy_graph(spaces: Spaces, config: EntropyConfig, algorithm: str = "sac") -> PolicyGraph:
@@ -123,8 +127,11 @@ def policy_graph(spaces: Spaces, config: EntropyConfig, algorithm: str = "sac") 
 
     Raises:
         SpaceError: as for `spec`; the text names ``algorithm``.
+        ConfigError: nothing reads a setting of networks that was given.
     """
-    return squashed_actor(spaces, body_of(config), algorithm)
+    graph = squashed_actor(spaces, body_of(config), algorithm)
+    check_actor_critic(graph, config)
+    return graph
 
 
 def init_state(spaces: Spaces, config: SACConfig, seed: int) -> Arrays:

@@ -18,12 +18,18 @@ from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.off_policy.critics import critic_network
-from penstock.algorithms.off_policy.learn import Networks, algorithm_of, critic_input, followed, next_obs, stepped
+from penstock.algorithms.off_policy.learn import (
+    Networks,
+    algorithm_of,
+    critic_input,
+    followed,
+    networks_of,
+    next_obs,
+    stepped,
+)
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
-from penstock.models.forward import Ensemble
 from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy
 from penstock.ops.losses import share_of
 from penstock.types import Spaces
 
@@ -33,7 +39,7 @@ __all__ = ["actor_loss", "actor_update", "build", "critic_loss", "critic_target"
 def build(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> Algorithm:
     """TD3 on ``spaces`` as pure functions. Error texts name ``algorithm``."""
     graph = policy_graph(spaces, config, algorithm)
-    of = Networks(Policy(graph), Ensemble(critic_network(graph, config), config.critics, graph.encoding))
+    of = networks_of(graph, config, critic_network(graph, config), config.critics)
     critic = Phase(
         "critic",
         partial(critic_gradients, of, config),
@@ -97,7 +103,7 @@ def actor_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``J(phi)`` over the rows of a minibatch, and its metrics."""
     action = torch.tanh(of.policy.output(state, minibatch))
-    values = of.critics.first(state["critic"], critic_input(of.policy, state, minibatch, action), dropped).squeeze(1)
+    values = of.critics.first(state["critic"], critic_input(of.critics, minibatch, action), dropped).squeeze(1)
     loss = -torch.dot(share_of(minibatch["weight"]), values)
     return loss, {"policy_loss": loss.detach()}
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithms.off_policy.critics import critic_network
+from penstock.algorithms.off_policy.critics import check_actor_critic, critic_network
 from penstock.algorithms.off_policy.spec import (
     ContinuousConfig,
     body_of,
@@ -99,8 +99,11 @@ def policy_graph(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> P
 
     Raises:
         SpaceError: as for `spec`.
+        ConfigError: nothing reads a setting of networks that was given.
     """
-    return deterministic_actor(spaces, body_of(config), algorithm)
+    graph = deterministic_actor(spaces, body_of(config), algorithm)
+    check_actor_critic(graph, config)
+    return graph
 
 
 def init_state(spaces: Spaces, config: TD3Config, seed: int, algorithm: str = "td3") -> Arrays:

@@ -13,9 +13,10 @@ __all__ = ["loss_values", "nothing_kept", "refuse_bad_losses"]
 def nothing_kept(policy: PolicyGraph) -> str:
     """What stands behind a line about numbers that are infinite or NaN: what became of them, and what may help."""
     own = policy.actor.own
-    look = (
-        "" if own is None else f"see whether --model {own.reference} divides by 0 or takes a root or logarithm of 0; "
-    )
+    look = ""
+    if own is not None:
+        which = f"{own.reference}{' or its critic' if own.critic else ''}"
+        look = f"see whether --model {which} divides by 0 or takes a root or logarithm of 0; "
     return f"nothing of it was kept; {look}a smaller --lr, or rewards of a smaller scale, may help"
 
 

@@ -48,8 +48,8 @@ def test_learning_from_a_table_does_not_change_a_bit(cluster, tmp_path: Path, se
 class Launcher:
     """A run of its own process, whose steps are slow until the gate is open: so things can happen meanwhile."""
 
-    def __init__(self, folder: Path, address: str, updates: int) -> None:
-        self.settings = {**SMALL, **PPO, "env": "tests.cluster.gated:GatedCartPole", "num_workers": 4}
+    def __init__(self, folder: Path, address: str, updates: int, **settings: object) -> None:
+        self.settings = {**SMALL, **PPO, "env": "tests.cluster.gated:GatedCartPole", "num_workers": 4, **settings}
         self.settings |= {"timesteps": 256 * updates, "save_interval": 2, "env_args": {"gate": str(folder / "gate")}}
         self.log_dir = folder / "spread"
         told = {**self.settings, "log_dir": self.log_dir, "runtime": "ray", "address": address}

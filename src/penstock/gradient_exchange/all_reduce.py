@@ -12,8 +12,8 @@ import numpy as np
 from penstock.algorithm import UpdaterSettings
 from penstock.gradient_exchange.feedback import ErrorFeedback
 from penstock.gradient_exchange.meeting import KEEPER, NAP_S, Meeting, signing
-from penstock.memory.rounds import Rounds
 from penstock.nodes.contract import Ports
+from penstock.nodes.ports import RoundsPort
 from penstock.registry import compression_of
 from penstock.types import Array, Arrays
 from penstock.updates.contract import ReplayUpdater, Updater
@@ -40,7 +40,7 @@ class AllReduce(Meeting):
     """
 
     def __init__(
-        self, rounds: Rounds, *, me: int, alive: Callable[[], bool], compressed: ErrorFeedback | None = None
+        self, rounds: RoundsPort, *, me: int, alive: Callable[[], bool], compressed: ErrorFeedback | None = None
     ) -> None:
         super().__init__(rounds, me=me, alive=alive)
         self._compressed = compressed
@@ -98,6 +98,12 @@ class AllReduce(Meeting):
 
     def end(self) -> None:
         """Nothing to do when a gradient step has ended."""
+
+    def leave(self) -> None:
+        """Leave the rounds. What an encoding has lost before is not sent any more."""
+        super().leave()
+        if self._compressed is not None:
+            self._compressed.forget()
 
     def settle(self, updater: Updater) -> None:
         """Wait until all have come to the end of a batch. Their states are equal already."""

@@ -56,6 +56,10 @@ class ErrorFeedback:
         self._errors[key] = wanted - kept
         return self._padded(vector.size)
 
+    def forget(self) -> None:
+        """Begin anew: nothing is left over of earlier vectors."""
+        self._errors.clear()
+
     def decode(self, sent: Array, into: Mapping[str, Array]) -> None:
         """Write what ``sent`` stands for into these vectors, float32 ``[n]`` each."""
         first = 0

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from penstock.memory.rounds import Joined, Rounds
+from penstock.memory.rounds import Joined
 from penstock.nodes.contract import Ports
+from penstock.nodes.ports import RoundsPort
 from penstock.types import Array, Arrays
 
 __all__ = ["KEEPER", "NAP_S", "Meeting", "signing"]
@@ -36,7 +37,7 @@ class Meeting:
         alive: called while the learner waits. True once the run is to end.
     """
 
-    def __init__(self, rounds: Rounds, *, me: int, alive: Callable[[], bool]) -> None:
+    def __init__(self, rounds: RoundsPort, *, me: int, alive: Callable[[], bool]) -> None:
         self._rounds = rounds
         self._me = me
         self._alive = alive

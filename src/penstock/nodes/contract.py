@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from penstock.memory.action_log import Position
-from penstock.memory.rounds import Rounds
 from penstock.memory.table import Table
 from penstock.nodes.ports import (
     ActionLogPort,
@@ -18,6 +17,7 @@ from penstock.nodes.ports import (
     PolicyPort,
     QuestionPort,
     RecordPort,
+    RoundsPort,
     StreamReader,
     StreamWriter,
 )
@@ -125,7 +125,7 @@ class Ports(Protocol):
         """The object that the nodes of a meeting share in their process. The first one makes it."""
         ...
 
-    def rounds(self, role: str) -> Rounds:
+    def rounds(self, role: str) -> RoundsPort:
         """This node's end of rounds."""
         ...
 

@@ -1,6 +1,6 @@
-"""The contracts of a node's ports: its ends of streams, boards, ask edges, records and action logs.
+"""The contracts of a node's ports: its ends of streams, boards, rounds, ask edges, records and action logs.
 
-Tables and rounds have no port of their own: a node gets those of `penstock.memory`.
+Tables have no port of their own: a node gets those of `penstock.memory`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from penstock.memory.action_log import Position, RolloutLog
 from penstock.memory.record import Committed
+from penstock.memory.rounds import Joined
 from penstock.types import Array, Arrays, Question
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "PolicyPort",
     "QuestionPort",
     "RecordPort",
+    "RoundsPort",
     "StreamReader",
     "StreamWriter",
 ]
@@ -219,6 +221,78 @@ class RecordPort(Protocol):
 
     def commit(self, number: int) -> None:
         """Make the written buffer current, by one release store."""
+        ...
+
+
+class RoundsPort(Protocol):
+    """A learner's end of rounds. All but the process group of several machines are `penstock.memory.rounds.Rounds`."""
+
+    def join(self, *, anew: bool) -> Joined:
+        """Become a member, or ask to become one. While the result is ``WAITING``, call this again.
+
+        Args:
+            anew: if there is no member left, become one that goes on from its own state.
+        """
+        ...
+
+    def told(self, into: Mapping[str, Array]) -> None:
+        """Copy the state that this member got when it was admitted into ``into``."""
+        ...
+
+    def asked(self) -> bool:
+        """True if a newcomer waits for this member. Do not check it between rounds that belong together."""
+        ...
+
+    def admit(self, state: Mapping[str, Array]) -> None:
+        """Admit the newcomers that wait. They go on from ``state``."""
+        ...
+
+    def arrive(self, arrays: Sequence[Array], weight: float) -> None:
+        """Bring arrays to a round: float32, or bytes in multiples of 4."""
+        ...
+
+    def begun(self) -> bool:
+        """True if a member has arrived at the round that is not over yet."""
+        ...
+
+    def founded(self) -> bool:
+        """True once the first round is over."""
+        ...
+
+    def over(self) -> bool:
+        """True once all members have arrived at the last round of this member.
+
+        Raises:
+            DissolvedError: a member of a process group is lost.
+        """
+        ...
+
+    def brought(self, nbytes: int) -> list[tuple[float, Array]]:
+        """The weight and the first bytes, uint8 ``[nbytes]``, that each member brought to the last round, in order."""
+        ...
+
+    def took_part(self) -> list[int]:
+        """The members that took part in the last round, in order."""
+        ...
+
+    def mean(self, into: Sequence[Array]) -> None:
+        """Write the weighted mean of the last round's arrays into ``into``: the same bits for all members."""
+        ...
+
+    def word(self) -> int:
+        """The word to pass to ``sleep``. Read it before checking whether there is something to wait for."""
+        ...
+
+    def sleep(self, seen: int, timeout_s: float) -> None:
+        """Sleep until a round ends, or a member joins or leaves, after ``word`` gave ``seen``."""
+        ...
+
+    def members(self) -> list[int]:
+        """The indices of the present members."""
+        ...
+
+    def remove(self) -> None:
+        """Leave. May be repeated."""
         ...
 
 

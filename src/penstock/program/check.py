@@ -7,6 +7,7 @@ from penstock.program.graph import (
     Board,
     Edge,
     Meeting,
+    ProcessGroup,
     Program,
     Record,
     RemoteAnswer,
@@ -71,10 +72,11 @@ def _edge(program: Program, edge: Edge) -> list[str]:
     if isinstance(edge, Board) and edge.max_lag is not None and edge.max_lag < 0:
         faults.append(f"board {edge.name} has a negative lag")
     faults += _ask(program, edge) if isinstance(edge, Ask) else []
+    faults += _process_group(program, edge) if isinstance(edge, ProcessGroup) else []
     faults += _meeting(program, edge) if isinstance(edge, Meeting) else []
     if isinstance(edge, ActionLog) and (edge.lanes < 1 or edge.capacity < 1):
         faults.append(f"action log {edge.name} needs at least one lane and one action")
-    if isinstance(edge, Rounds) and len(edge.members) < 2:
+    if isinstance(edge, Rounds | ProcessGroup) and len(edge.members) < 2:
         faults.append(f"rounds {edge.name} need at least two members")
     if isinstance(edge, Stream | Table | Board | Record | SharedArrays):
         fields = [spec.name for spec in edge.arrays]
@@ -82,6 +84,15 @@ def _edge(program: Program, edge: Edge) -> list[str]:
             f"edge {edge.name} has field {name} twice" for name in sorted({n for n in fields if fields.count(n) > 1})
         ]
     return faults
+
+
+def _process_group(program: Program, group: ProcessGroup) -> list[str]:
+    """The first member tells the others by a board where they find it."""
+    for edge in program.edges:
+        if isinstance(edge, Board) and edge.name == group.board:
+            deaf = [member for member in group.members if member not in {edge.writer, *edge.readers}]
+            return [f"{member} is in {group.name} and does not read {group.board}" for member in deaf]
+    return [f"{group.name} is found at board {group.board}, but there is no such board"]
 
 
 def _meeting(program: Program, meeting: Meeting) -> list[str]:

@@ -7,6 +7,7 @@ from penstock.program.graph import (
     Edge,
     LocalAnswer,
     Meeting,
+    ProcessGroup,
     Program,
     Record,
     RemoteAnswer,
@@ -58,6 +59,9 @@ def _edge(edge: Edge) -> str:
         case Rounds():
             size = sum(spec.nbytes for spec in edge.state)
             return f"rounds {edge.name:<12} {_names(edge.members)}: a newcomer gets {bytes_text(size)}"
+        case ProcessGroup():
+            size = sum(spec.nbytes for spec in edge.state)
+            return f"group  {edge.name:<12} {_names(edge.members)}: found at {edge.board}, each gets {bytes_text(size)}"
         case SharedArrays():
             size = sum(spec.nbytes for spec in edge.arrays)
             return f"shared {edge.name:<12} {_names(edge.members)}: {bytes_text(size)}, without locks"

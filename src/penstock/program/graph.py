@@ -6,7 +6,7 @@ Kinds of edge:
 - A *table* has slots that are overwritten in order and read at random.
 - On a *board* the latest value wins.
 - An *ask* edge carries questions to a policy, and its answers.
-- In *rounds* several learners average arrays.
+- In *rounds* several learners average arrays. A *process group* is rounds of learners on several machines.
 - *Shared arrays* are changed in place by several nodes, without locks.
 - A *record* holds what a learner has committed. Its successor reads it.
 - At a *meeting*, nodes of one process share an object.
@@ -33,6 +33,7 @@ __all__ = [
     "Meeting",
     "Minibatch",
     "NodeSpec",
+    "ProcessGroup",
     "Program",
     "Record",
     "RemoteAnswer",
@@ -211,6 +212,21 @@ class Rounds:
 
 
 @dataclass(frozen=True)
+class ProcessGroup:
+    """Rounds of nodes on several machines. If one of them is lost, all meet anew, with the state of the first one."""
+
+    name: str
+    members: tuple[str, ...]
+    """They always meet in full number. The first one, the keeper, lets the others in."""
+    state: tuple[ArraySpec, ...]
+    """The state that each begins with. Arrays of a round have at most as many elements as its float32 arrays."""
+    address: str
+    """Of the keeper's machine, as the others reach it."""
+    board: str
+    """Name of the board on which the keeper says where the others find it."""
+
+
+@dataclass(frozen=True)
 class SharedArrays:
     """Arrays that several nodes read and write in place, without locks. A reader may see half of a change."""
 
@@ -227,7 +243,7 @@ class Meeting:
     nodes: tuple[str, ...]
 
 
-Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds | SharedArrays | Meeting
+Edge: TypeAlias = Stream | Table | Board | Ask | Record | ActionLog | Rounds | ProcessGroup | SharedArrays | Meeting
 
 
 @dataclass(frozen=True)
@@ -305,7 +321,7 @@ def ends(edge: Edge) -> Iterator[str]:
         case Record():
             yield edge.owner
             yield from edge.readers
-        case Rounds() | SharedArrays():
+        case Rounds() | ProcessGroup() | SharedArrays():
             yield from edge.members
         case Meeting():
             yield from edge.nodes

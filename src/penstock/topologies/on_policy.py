@@ -6,6 +6,7 @@ from penstock.algorithm import Schedule
 from penstock.config.agreement import agreement
 from penstock.errors import PenstockError
 from penstock.nodes.learner import (
+    JOINING,
     EpochSettings,
     LearnerSettings,
     StreamReplicaSettings,
@@ -27,7 +28,6 @@ from penstock.topologies.training import (
     updater_settings,
     wire,
 )
-from penstock.types import ArraySpec
 
 __all__ = ["build", "streamed"]
 
@@ -53,7 +53,7 @@ def streamed(
     if others:
         together = (
             # Gradients, and the state for learners that join later.
-            Rounds("gradients", learners, (*plan.learning.spec.state, ArraySpec("update", (), "int64"))),
+            Rounds("gradients", learners, (*plan.learning.spec.state, *JOINING)),
             # The next batch of all learners.
             Board("goals", learners[0], learners[1:], batch_specs(plan.num_workers)),
         )

@@ -7,6 +7,7 @@ which is also an `Exchange` or a `HandOn`.
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from penstock.errors import PenstockError
 from penstock.kernels.steps import StepKeys
 from penstock.replay.draws import TableDraws
 from penstock.replay.sampler import Sampler
@@ -15,6 +16,7 @@ from penstock.types import Array, Arrays
 
 __all__ = [
     "Applier",
+    "DissolvedError",
     "DrawingUpdater",
     "Exchange",
     "HandOn",
@@ -73,6 +75,10 @@ class Stateful(Protocol):
     def metrics(self) -> dict[str, float]:
         """Means over the gradient steps since the last call."""
         ...
+
+
+class DissolvedError(PenstockError):
+    """A learner on another machine is lost, and no round goes on: all learners give up the batch and meet anew."""
 
 
 class Exchange(Protocol):

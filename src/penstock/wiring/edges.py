@@ -24,6 +24,7 @@ from penstock.program.graph import (
     Edge,
     Meeting,
     NodeSpec,
+    ProcessGroup,
     Program,
     Record,
     Rounds,
@@ -253,5 +254,5 @@ def _required(edge: Edge) -> int:
             return Questions.required(edge)
         case SharedArrays():
             return Layout(edge.arrays).nbytes
-        case Meeting():
+        case Meeting() | ProcessGroup():
             return 0

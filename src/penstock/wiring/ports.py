@@ -7,7 +7,6 @@ from time import monotonic_ns
 from typing import TypeVar
 
 from penstock.memory.counters import Counters
-from penstock.memory.rounds import Rounds as RoundsMemory
 from penstock.memory.stream import Stream as StreamMemory
 from penstock.memory.table import Table as TableMemory
 from penstock.nodes.contract import Balance
@@ -18,10 +17,12 @@ from penstock.nodes.ports import (
     PolicyPort,
     QuestionPort,
     RecordPort,
+    RoundsPort,
     StreamReader,
     StreamWriter,
 )
-from penstock.program.graph import Ask, Board, LocalAnswer, RemoteAnswer, Stream, Table
+from penstock.program.graph import Ask, Board, LocalAnswer, ProcessGroup, RemoteAnswer, Stream, Table
+from penstock.registry import load
 from penstock.types import Array, Arrays
 from penstock.wiring.asking import AnsweringEnd, AskingEnd
 from penstock.wiring.edges import SUPERVISOR, Wiring, node_class
@@ -32,6 +33,8 @@ from penstock.wiring.trace import NodeTrace, NoTrace
 __all__ = ["NodePorts"]
 
 Shared = TypeVar("Shared")
+PROCESS_GROUP = "penstock.gradient_exchange.process_group:build"
+"""It imports torch, so it is loaded where a learner needs it."""
 
 
 class NodePorts:
@@ -180,9 +183,14 @@ class NodePorts:
         shared: Shared = self._wiring.meeting(self._edge(role), make)
         return shared
 
-    def rounds(self, role: str) -> RoundsMemory:
-        """This node's end of rounds."""
-        return self._wiring.rounds(self._edge(role), self.name)
+    def rounds(self, role: str) -> RoundsPort:
+        """This node's end of rounds: in shared memory, or over torch.distributed."""
+        name = self._edge(role)
+        edge = self._wiring.edge(name)
+        if isinstance(edge, ProcessGroup):
+            found: RoundsPort = load(PROCESS_GROUP)(self, edge)
+            return found
+        return self._wiring.rounds(name, self.name)
 
     def shared(self, role: str) -> Arrays:
         """Arrays that several nodes change in place, without locks."""

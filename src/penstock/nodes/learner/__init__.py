@@ -21,9 +21,10 @@ from penstock.nodes.learner.served_epochs import ServedEpochSettings
 from penstock.nodes.learner.shared_parameter import SharedParameterNode, SharedParameterSettings
 from penstock.nodes.learner.steps import StepSettings
 from penstock.nodes.learner.stream_follower import StreamFollowerNode, StreamFollowerSettings
-from penstock.nodes.learner.stream_replica import StreamReplicaNode, StreamReplicaSettings, batch_specs
+from penstock.nodes.learner.stream_replica import JOINING, StreamReplicaNode, StreamReplicaSettings, batch_specs
 
 __all__ = [
+    "JOINING",
     "VERDICT",
     "BatchFollowerNode",
     "BatchFollowerSettings",

@@ -19,7 +19,7 @@ from penstock.nodes.learner.work import STEP_LIMIT_S, Task
 from penstock.nodes.ports import StreamReader
 from penstock.registry import load
 from penstock.types import Array
-from penstock.updates.contract import Members, Updater
+from penstock.updates.contract import DissolvedError, Members, Updater
 
 __all__ = ["BatchGoal", "EpochSettings", "Epochs", "shares_of"]
 
@@ -89,11 +89,21 @@ class Epochs:
             given_up: true once this learner is to give up the batch. Its state counts for nothing then.
 
         Returns:
-            False if the batch was given up.
+            False if the batch was given up, also because the team has dissolved.
 
         Raises:
             BadDataError: a loss is infinite or NaN.
         """
+        try:
+            done = yield from self._steps(batch, given_up)
+        except DissolvedError:
+            done = False
+        if not done:
+            # Those of gradient steps that count for nothing.
+            self.updater.metrics()
+        return done
+
+    def _steps(self, batch: BatchGoal, given_up: Callable[[], bool]) -> Task:
         settings, schedule = self._settings, self._settings.schedule
         with self._ports.span("targets"):
             self.updater.begin(batch.slots, batch.progress)

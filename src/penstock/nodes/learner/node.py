@@ -18,7 +18,7 @@ from penstock.nodes.learner.losses import loss_values
 from penstock.nodes.learner.record import drop, follow
 from penstock.nodes.learner.served_epochs import ServedEpochSettings
 from penstock.nodes.learner.stream_replica import batch_values
-from penstock.nodes.learner.work import Work, WorkingNode
+from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.types import Arrays
 
 __all__ = ["LearnerNode", "LearnerSettings"]
@@ -72,10 +72,10 @@ class LearnerNode(WorkingNode):
         if committed is None:
             self._updater.load(self._keeper.begin())
             return
-        self._updater.load({spec.name: committed[spec.name] for spec in self._settings.keeper.spec.state})
         used = committed["consumed_sequence"][committed["consumed_slot"] >= 0]
         self._rollouts.release_consumed(used.tolist())
         self._keeper.take_over(committed)
+        self._updater.load(self._state())
 
     def _learn(self) -> Work:
         """The whole life of the learner. Yields at least every ``STEP_LIMIT_S``, and while it waits."""
@@ -105,9 +105,13 @@ class LearnerNode(WorkingNode):
             yield lambda: ports.stopping() or team.enter(self._shared()) is not None
 
     def _shared(self) -> Arrays:
-        """The committed state, from which other learners begin."""
-        committed = self._keeper.committed
-        return {name: committed[name] for name in (*(spec.name for spec in self._settings.keeper.spec.state), "update")}
+        """The committed state, from which other learners begin, and the goal with which they begin."""
+        goal = np.array(self._told.version() + 1)
+        return {**self._state(), "update": self._keeper.committed["update"], "goal": goal}
+
+    def _state(self) -> Arrays:
+        """The committed state of the algorithm."""
+        return {spec.name: self._keeper.committed[spec.name] for spec in self._settings.keeper.spec.state}
 
     def _update(self, slots: Sequence[int]) -> Work:
         """One batch: gradient steps; then commit, publish, free, report.
@@ -119,12 +123,10 @@ class LearnerNode(WorkingNode):
         update = int(committed["update"])
         lags = [self._assembly.lag(slot, update) for slot in slots]
         batch = BatchGoal(tuple(slots), update, min(1.0, float(committed["steps"]) / run.timesteps))
-        if self._team is not None:
-            self._team.admit(self._shared())
-            self._goals.publish(batch_values(batch), self._told.version() + 1)
-        done = yield from self._epochs.learn(batch, self._ports.stopping)
+        while not (yield from self._learn_together(batch)) and not self._ports.stopping():
+            yield from self._meet_anew()
         # A replica that saw the end of the run before this node did has left, and its rows are missing.
-        if not done or self._ports.stopping():
+        if self._ports.stopping():
             return
         with self._ports.span("commit"):
             new = keeper.next()
@@ -136,6 +138,20 @@ class LearnerNode(WorkingNode):
             metrics = self._epochs.metrics
             means = {name: float(np.mean([epoch[name] for epoch in metrics])) for name in metrics[0]}
             keeper.report(loss_values(means) | {"policy/lag": float(np.mean(lags))} | self._epochs.sent())
+
+    def _learn_together(self, batch: BatchGoal) -> Task:
+        """Take the gradient steps of a batch. Returns false if the run is to stop, or the team has dissolved."""
+        if self._team is not None:
+            self._team.admit(self._shared())
+            self._goals.publish(batch_values(batch), self._told.version() + 1)
+        return (yield from self._epochs.learn(batch, self._ports.stopping))
+
+    def _meet_anew(self) -> Work:
+        """Go back to the last commit and found the team anew: the batch is learned again."""
+        self._updater.load(self._state())
+        if self._team is not None:
+            self._team.leave()
+        yield from self._found_team()
 
     def _drop(self, index: int) -> None:
         """Drop a rollout that is too old, and commit that: after a death it is either still waiting or counted."""

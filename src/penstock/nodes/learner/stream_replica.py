@@ -18,7 +18,10 @@ from penstock.registry import load
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import Members
 
-__all__ = ["StreamReplicaNode", "StreamReplicaSettings", "batch_specs", "batch_values"]
+__all__ = ["JOINING", "StreamReplicaNode", "StreamReplicaSettings", "batch_specs", "batch_values"]
+
+JOINING = (ArraySpec("update", (), "int64"), ArraySpec("goal", (), "int64"))
+"""What a newcomer gets besides the algorithm's state: updates so far, and the version of its first `BatchGoal`."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,16 @@ class StreamReplicaNode(WorkingNode):
         self._team: Members = self._epochs.team
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in batch_specs(settings.rollouts_per_batch)}
         self._version = -1
-        self._update = -1
+        self._update = self._first_goal = -1
         return self._learn()
 
     def _first_state(self) -> Arrays:
         settings, updater = self._settings, self._settings.epochs.updater
         if settings.checkpoint is not None:
             saved = load_checkpoint(settings.checkpoint).arrays
-            return {name: saved[name] for name in (*(spec.name for spec in updater.spec.state), "update")}
+            return {**{spec.name: saved[spec.name] for spec in updater.spec.state}, **_founding(int(saved["update"]))}
         state: Arrays = load(settings.initial)(updater.spaces, updater.config, updater.seed)
-        return {**state, "update": np.zeros((), np.int64)}
+        return {**state, **_founding(0)}
 
     def _learn(self) -> Work:
         """Join, learn from one batch after the other, and join again whenever a batch was given up."""
@@ -103,15 +106,17 @@ class StreamReplicaNode(WorkingNode):
         found = self._team.enter(first)
         if found is None:
             return False
-        self._update = int(found["update"])
-        self._epochs.updater.load({name: values for name, values in found.items() if name != "update"})
+        self._update, self._first_goal = int(found["update"]), int(found["goal"])
+        self._epochs.updater.load({spec.name: found[spec.name] for spec in self._settings.epochs.updater.spec.state})
         return True
 
     def _due(self) -> bool:
         """True if there is a batch to learn from, or the keeper has gone."""
         if self._team.lost():
             return True
-        if self._goals.version() == self._version:
+        # Batches before the first goal are those of learners that met before.
+        version = self._goals.version()
+        if version == self._version or version < self._first_goal:
             return False
         self._version = self._goals.read(self._told)
         # A batch of an earlier update began before this node was a member.
@@ -132,3 +137,8 @@ class StreamReplicaNode(WorkingNode):
 
     def _given_up(self) -> bool:
         return self._ports.stopping() or self._team.lost() or self._goals.version() != self._version
+
+
+def _founding(update: int) -> Arrays:
+    """The arrays of `JOINING` for a learner that founds a team."""
+    return {"update": np.array(update, np.int64), "goal": np.zeros((), np.int64)}

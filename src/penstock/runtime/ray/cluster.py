@@ -17,10 +17,20 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.program.graph import Program
-from penstock.runtime.ray.host import Facts, Host, facts
-from penstock.types import Array
+from penstock.runtime.ray.host import Facts, Host, Publication, facts
 
-__all__ = ["Joining", "Machine", "as_object", "joined", "machine_error", "machines", "own_cores", "refusal"]
+__all__ = [
+    "Joining",
+    "Machine",
+    "alone",
+    "as_object",
+    "joined",
+    "machine_error",
+    "machines",
+    "own_address",
+    "own_cores",
+    "refusal",
+]
 
 FACTS_LIMIT_S = 120.0
 END_LIMIT_S = 5.0
@@ -156,15 +166,32 @@ def _no_cluster(address: str | None, why: str) -> ConfigError:
 
 def machines(program: Program, known: set[str]) -> list[Machine]:
     """Machines of the cluster that have cores and are not known yet, by their ids. Starts a host on each."""
-    here = ray.get_runtime_context().get_node_id()
-    nodes = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in {*known, here} and _cores(node)]
-    return [Machine(node, program) for node in sorted(nodes, key=lambda node: node["NodeID"])]
+    return [Machine(node, program) for node in sorted(_others(known), key=lambda node: node["NodeID"])]
+
+
+def alone() -> bool:
+    """Whether the launcher's machine is the only one of the cluster that could run anything."""
+    return not _others(set())
 
 
 def own_cores() -> float:
     """Cores that Ray counts on the launcher's machine."""
+    return sum(map(_cores, _own()))
+
+
+def own_address() -> str:
+    """The address of the launcher's machine, as other machines reach it."""
+    return str(_own()[0]["NodeManagerAddress"])
+
+
+def _own() -> list[dict[str, Any]]:
     here = ray.get_runtime_context().get_node_id()
-    return sum(_cores(node) for node in ray.nodes() if node["NodeID"] == here)
+    return [node for node in ray.nodes() if node["NodeID"] == here]
+
+
+def _others(known: set[str]) -> list[dict[str, Any]]:
+    here = ray.get_runtime_context().get_node_id()
+    return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in {*known, here} and _cores(node)]
 
 
 class Joining:
@@ -175,29 +202,35 @@ class Joining:
         refusal: then, why the machine cannot be a part of this run; ``None`` if it can.
     """
 
-    def __init__(self, machine: Machine, *, lock_step: bool) -> None:
+    def __init__(self, machine: Machine, *, same_bits: str | None) -> None:
         self.machine = machine
         self.answered = False
         self.refusal: str | None = None
-        self._lock_step = lock_step
+        self._same_bits = same_bits
         machine.call("facts", self._reply)
 
     def _reply(self, result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as `Machine.call` says
         if error is not None:
             self.refusal = f"{self.machine.name} cannot run a part of this run: {_line(error)}"
         else:
-            self.refusal = refused(self.machine, result, lock_step=self._lock_step)
+            self.refusal = refused(self.machine, result, same_bits=self._same_bits)
         # Last: the supervisor reads the rest once this is set.
         self.answered = True
 
 
-def refusal(machine: Machine, *, lock_step: bool) -> str | None:
+def refusal(machine: Machine, *, same_bits: str | None) -> str | None:
     """Why a machine cannot be a part of this run; ``None`` if it can. Waits for its host to start."""
-    return refused(machine, machine.facts(), lock_step=lock_step)
+    return refused(machine, machine.facts(), same_bits=same_bits)
 
 
-def refused(machine: Machine, found: Facts, *, lock_step: bool) -> str | None:
-    """Why a machine with these facts cannot be a part of this run; ``None`` if it can."""
+def refused(machine: Machine, found: Facts, *, same_bits: str | None) -> str | None:
+    """Why a machine with these facts cannot be a part of this run; ``None`` if it can.
+
+    Args:
+        machine: it has answered.
+        found: its facts.
+        same_bits: see `penstock.runtime.ray.cut.same_bits`.
+    """
     here = facts()
     for what, there, ours in (
         ("penstock", found.penstock, here.penstock),
@@ -205,18 +238,17 @@ def refused(machine: Machine, found: Facts, *, lock_step: bool) -> str | None:
     ):
         if there != ours:
             return f"{machine.name} has {what} {there}, and the launcher's machine has {ours}; install the same there"
-    if lock_step and found.instruction_set != here.instruction_set:
+    if same_bits is not None and found.instruction_set != here.instruction_set:
         return (
             f"{machine.name} computes with {found.instruction_set}, and the launcher's machine with "
-            f"{here.instruction_set}; in lock step the bits of a run would depend on the machine: give --sync_mode "
-            "non_blocking"
+            f"{here.instruction_set}; {same_bits}"
         )
     return None
 
 
-def as_object(array: Array) -> Any:  # noqa: ANN401 - Ray's own type
-    """The array as an object of Ray."""
-    return ray.put(array)
+def as_object(publication: Publication) -> Any:  # noqa: ANN401 - Ray's own type
+    """The publication as an object of Ray."""
+    return ray.put(publication)
 
 
 def machine_error(error: BaseException) -> tuple[str, bool]:

@@ -1,12 +1,11 @@
-"""Cuts a program at the edges that cross machines: streams and tables of rollouts, and boards of parameters.
+"""Cuts a program at the edges that cross machines: streams and tables of rollouts, boards, and rounds of learners.
 
 - *Home* is the machine of the launcher. Its program is the whole program with one more node, the relay.
-- A *host* is another machine. Its program has the environment nodes, and a relay in place of all other nodes.
+- A *host* is another machine. Its program has the nodes that may move, and a relay in place of all other nodes.
 
-Environment nodes are the same on both: which machine runs one may change while the run goes on.
+Nodes are the same on both: which machine runs one may change while the run goes on.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.program.check import check
@@ -17,22 +16,42 @@ from penstock.program.graph import (
     Edge,
     LocalAnswer,
     NodeSpec,
+    ProcessGroup,
     Program,
+    Rounds,
     Stream,
     Table,
 )
+from penstock.types import ArraySpec
 
-__all__ = ["RELAY", "host_program", "in_lock_step", "movable", "parameters", "rollouts_of", "with_relay"]
+__all__ = [
+    "GOALS",
+    "RELAY",
+    "apart",
+    "carried",
+    "host_program",
+    "movable",
+    "movable_learners",
+    "parameters",
+    "rollouts_of",
+    "same_bits",
+    "viewed",
+    "with_relay",
+]
 
 RELAY = "relay"
 """Name of the relay, and of its placement group."""
 _RELAY = NodeSpec(RELAY, "penstock.runtime.ray.relay:Relay", None, RELAY, silence_limit_s=120.0)
 _AHEAD = 2
 """Slots of an environment node on a host, where nothing waits for a version: one is filled, one travels."""
+GOALS = "goals"
+"""The board whose field ``slots`` says into which slots of a stream its readers look."""
+_TEAM = "team"
+"""The board on which the keeper says where the other learners find it."""
 
 
 def movable(program: Program) -> tuple[str, ...]:
-    """The groups that another machine may run: one environment node each, which computes its actions itself."""
+    """The groups of environment nodes that another machine may run: one node each, which computes its own actions."""
     local = {
         node
         for edge in program.edges
@@ -46,10 +65,59 @@ def movable(program: Program) -> tuple[str, ...]:
     )
 
 
+def movable_learners(program: Program) -> tuple[str, ...]:
+    """The groups of learners that another machine may run. The first learner stays at home."""
+    return tuple(
+        program.node(member).group
+        for edge in program.edges
+        if isinstance(edge, ProcessGroup)
+        for member in edge.members[1:]
+    )
+
+
+def apart(program: Program, address: str) -> Program:
+    """The program with learners that may run on other machines: those that share each batch of a stream.
+
+    Args:
+        program: as the topology built it.
+        address: of home, as other machines reach it.
+    """
+    replicas = {node.name for node in program.nodes if node.kind == "stream_replica"}
+    edges: list[Edge] = []
+    for edge in program.edges:
+        if isinstance(edge, Rounds) and replicas & set(edge.members):
+            keeper, *others = edge.members
+            edges += [
+                ProcessGroup(edge.name, edge.members, edge.state, address, _TEAM),
+                Board(_TEAM, keeper, tuple(others), (ArraySpec("port", (), "int64"),)),
+            ]
+        else:
+            edges.append(edge)
+    # The checkpoint of a resumed run lies at home. The first learner gives its state to all others.
+    nodes = (
+        replace(node, settings=replace(node.settings, checkpoint=None)) if node.name in replicas else node
+        for node in program.nodes
+    )
+    return check(replace(program, nodes=tuple(nodes), edges=tuple(edges)))
+
+
 def parameters(program: Program) -> Board:
-    """The board that movable nodes read."""
-    names = _movable_nodes(program)
+    """The board that environment nodes read."""
+    names = {program.members(group)[0].name for group in movable(program)}
     return next(edge for edge in program.edges if isinstance(edge, Board) and names & set(edge.readers))
+
+
+def carried(program: Program) -> tuple[Board, ...]:
+    """The boards that movable nodes read."""
+    names = _movable_nodes(program)
+    return tuple(edge for edge in program.edges if isinstance(edge, Board) and names & set(edge.readers))
+
+
+def viewed(program: Program) -> Stream | None:
+    """The stream into whose slots movable learners look; ``None`` if there are none."""
+    names = _movable_nodes(program)
+    streams = (edge for edge in program.edges if isinstance(edge, Stream) and names & set(edge.viewers))
+    return next(streams, None)
 
 
 def in_lock_step(program: Program) -> bool:
@@ -57,12 +125,21 @@ def in_lock_step(program: Program) -> bool:
     return parameters(program).max_lag is not None
 
 
+def same_bits(program: Program) -> str | None:
+    """Why all machines have to compute the same bits, and what to type where they cannot; ``None`` if they need not."""
+    if movable_learners(program):
+        return "learners on several machines would drift apart: take machines of one kind, or leave --learners out"
+    if in_lock_step(program):
+        return "in lock step the bits of a run would depend on the machine: give --sync_mode non_blocking"
+    return None
+
+
 def with_relay(program: Program) -> Program:
-    """The program of home. The relay's bell rings with parameters, and with slots that come free."""
-    board, nodes = parameters(program).name, _movable_nodes(program)
+    """The program of home. The relay's bell rings with publications, and with slots that come free."""
+    boards, nodes = {board.name for board in carried(program)}, _movable_nodes(program)
 
     def joined(edge: Edge) -> Edge:
-        if isinstance(edge, Board) and edge.name == board:
+        if isinstance(edge, Board) and edge.name in boards:
             return replace(edge, readers=(*edge.readers, RELAY))
         # Each writer of a table has a ring of slots there, and the relay is none: it writes in the name of others.
         if isinstance(edge, Stream) and nodes & set(edge.writers):
@@ -73,28 +150,34 @@ def with_relay(program: Program) -> Program:
 
 
 def host_program(program: Program) -> Program:
-    """The program of each host, with all environment nodes that it may ever run.
+    """The program of each host, with all nodes that it may ever run.
 
     Memory of nodes that it does not run is never touched, and costs nothing.
     """
-    nodes = [node for node in program.nodes if node.group in movable(program)]
-    names = tuple(node.name for node in nodes)
-    board = parameters(program)
+    names = _movable_nodes(program)
     slots = 1 if in_lock_step(program) else _AHEAD
-    edges: list[Edge] = [replace(board, writer=RELAY, readers=names)]
+    edges: list[Edge] = []
+    roles: dict[str, tuple[tuple[str, str], ...]] = {}
     for edge in program.edges:
         match edge:
-            case Stream() | Table() if set(names) & set(edge.writers):
+            case Board() if names & set(edge.readers):
+                edges.append(replace(edge, writer=RELAY, readers=_among(edge.readers, names)))
+            case Stream() | Table() if names & set(edge.writers):
                 # A stream for each node: so none takes the slots of another.
-                edges += [
-                    Stream(rollouts_of(name), (name,), (RELAY,), edge.arrays, slots, "wait") for name in edge.writers
-                ]
-                role = edge.name
+                for name in _among(edge.writers, names):
+                    edges.append(Stream(rollouts_of(name), (name,), (RELAY,), edge.arrays, slots, "wait"))
+                    roles[name] = ((edge.name, rollouts_of(name)),)
+                if isinstance(edge, Stream) and (viewers := _among(edge.viewers, names)):
+                    # The relay writes the rollouts of a batch into the slots that they have at home.
+                    edges.append(replace(edge, writers=(RELAY,), readers=(RELAY,), viewers=viewers))
             case ActionLog() if edge.writer in names:
                 edges.append(replace(edge, readers=(RELAY,)))
-            case Ask() if set(names) & set(edge.askers):
-                edges.append(replace(edge, askers=tuple(asker for asker in edge.askers if asker in names)))
-    here = (replace(node, edges=(*node.edges, (role, rollouts_of(node.name)))) for node in nodes)
+            case Ask() if names & set(edge.askers):
+                edges.append(replace(edge, askers=_among(edge.askers, names)))
+            case ProcessGroup():
+                edges.append(replace(edge, members=(RELAY, *edge.members[1:])))
+    nodes = (node for node in program.nodes if node.name in names)
+    here = (replace(node, edges=(*node.edges, *roles.get(node.name, ()))) for node in nodes)
     return check(Program((*here, _RELAY), tuple(edges), ends_with=(RELAY,)))
 
 
@@ -104,9 +187,9 @@ def rollouts_of(node: str) -> str:
 
 
 def _movable_nodes(program: Program) -> set[str]:
-    return {node.name for node in _nodes(program)}
+    groups = {*movable(program), *movable_learners(program)}
+    return {node.name for node in program.nodes if node.group in groups}
 
 
-def _nodes(program: Program) -> Iterator[NodeSpec]:
-    groups = set(movable(program))
-    return (node for node in program.nodes if node.group in groups)
+def _among(names: tuple[str, ...], wanted: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in wanted)

@@ -1,7 +1,7 @@
-"""A host: runs environment processes of a run on another machine, over shared memory of its own.
+"""A host: runs processes of a run on another machine, over shared memory of its own.
 
-It is the class of a Ray actor. It collects finished rollouts for home and publishes the parameters that home sends. It
-decides nothing: home says which nodes run here, and what becomes of one that dies.
+It is the class of a Ray actor. It collects finished rollouts for home and publishes what home sends. It decides
+nothing: home says which nodes run here, and what becomes of one that dies.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from penstock.processes.starts import Processes
 from penstock.processes.supervision import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import ActionLog, NodeSpec, Program
-from penstock.runtime.ray.cut import RELAY, parameters
+from penstock.runtime.ray.cut import RELAY, carried, viewed
 from penstock.runtime.ray.parcels import packed, unpack
 from penstock.scheduler.lives import Exit
 from penstock.types import Array, Arrays
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
 
-__all__ = ["Batch", "Facts", "Host", "Rollout", "Task", "Vitals"]
+__all__ = ["Batch", "Facts", "Host", "Publication", "Rollout", "Task", "Vitals"]
 
 REPLY_S = 0.5
 """A host answers at least this often. The answer is its sign of life."""
@@ -48,15 +48,24 @@ class Facts(NamedTuple):
 
 
 class Task(NamedTuple):
-    """An environment node that a host is to run."""
+    """A node that a host is to run."""
 
     node: NodeSpec
-    """Its settings say where its lanes begin."""
+    """The settings of an environment node say where its lanes begin."""
     life: int
     positions: tuple[Position, ...]
-    """For each lane: where the actions of this life go on in the action log."""
+    """For each lane of an environment node: where the actions of this life go on in the action log."""
     threads: int
     imports: tuple[str, ...]
+
+
+class Publication(NamedTuple):
+    """A version of a board, for the nodes of a host that read it."""
+
+    version: int
+    parcel: Array
+    shown: dict[int, Array]
+    """Slot -> the rollout in it, for learners that look there."""
 
 
 class Rollout(NamedTuple):
@@ -115,8 +124,11 @@ class Host:
         self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
         self._segment = Segment.create(self._wiring.nbytes, "penstock")
         self._wiring.attach(self._segment.bytes)
-        self._board = self._wiring.board(parameters(program).name)
-        self._streams = {edge.writers[0]: memory for edge, memory in self._wiring.streams()}
+        self._boards = {board.name: self._wiring.board(board.name) for board in carried(program)}
+        self._streams = {edge.writers[0]: memory for edge, memory in self._wiring.streams() if edge.writers != (RELAY,)}
+        self._viewed: StreamMemory | None = None
+        if (stream := viewed(program)) is not None:
+            self._viewed = StreamMemory(self._wiring.bytes_of(stream.name), stream.arrays, stream.slots)
         self._logs = {edge.writer: edge for edge in program.edges if isinstance(edge, ActionLog)}
         self._processes = Processes()
         self._tasks: dict[str, Task] = {}
@@ -131,12 +143,11 @@ class Host:
         return facts()
 
     async def start(self, group: str, task: Task) -> None:
-        """Run an environment node. What an earlier life of it has left here is dropped."""
+        """Run a node. What an earlier life of it has left here is dropped."""
         self._drop(group)
         node, wiring = task.node, self._wiring
-        log = wiring.action_log(self._logs[node.name].name)
-        for lane, position in enumerate(task.positions):
-            log.rewind(lane, position)
+        if task.positions:
+            self._begin_lanes(group, task)
         now = time.monotonic_ns()
         wiring.counters.set(node.name, "heartbeat_ns", now)
         wiring.counters.set(node.name, "busy_until_ns", now + int(START_LIMIT_S * 1e9))
@@ -144,13 +155,18 @@ class Host:
             wiring.counters.set(node.name, name, 0)
         part = placement(self._program.with_node(self._here(node)), group)
         self._tasks[group] = task
+        spec = WorkerSpec(part, {node.name: task.life}, {node.name: ()})
+        self._processes.start(self._segment, spec, task.threads, task.imports)
+
+    def _begin_lanes(self, group: str, task: Task) -> None:
+        """Set the action log of an environment node to where its lanes begin."""
+        log = self._wiring.action_log(self._logs[task.node.name].name)
+        for lane, position in enumerate(task.positions):
+            log.rewind(lane, position)
         self._told[group] = [
             position.first_step + position.steps + (0 if start.actions is None else len(start.actions))
-            for position, start in zip(task.positions, node.settings.starts, strict=True)
+            for position, start in zip(task.positions, task.node.settings.starts, strict=True)
         ]
-        self._processes.start(
-            self._segment, WorkerSpec(part, {node.name: task.life}, {node.name: ()}), task.threads, task.imports
-        )
 
     async def stop(self, group: str, life: int) -> None:
         """End the process of a node, unless it is in a later life already."""
@@ -162,11 +178,15 @@ class Host:
         """The stacks of all threads of a process."""
         return self._processes.stacks(group)
 
-    async def publish(self, version: int, parcel: Array) -> None:
-        """Publish parameters to the nodes of this machine."""
-        arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in self._board.specs}
-        unpack(parcel, arrays)
-        self._board.publish(arrays, version)
+    async def publish(self, board: str, publication: Publication) -> None:
+        """Publish a version of a board to the nodes of this machine, and before that the rollouts that it names."""
+        if self._viewed is not None:
+            for slot, rollout in publication.shown.items():
+                unpack(rollout, self._viewed.slot(slot))
+        memory = self._boards[board]
+        arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in memory.specs}
+        unpack(publication.parcel, arrays)
+        memory.publish(arrays, publication.version)
         self._wiring.bells.ring_all()
 
     async def collect(self, delivered: Sequence[tuple[str, int, int]]) -> Batch:
@@ -214,19 +234,20 @@ class Host:
             return
         if group in self._processes.running():
             self._processes.kill(group)
-        stream: StreamMemory = self._streams[task.node.name]
-        # First what travels, then what the dead node was filling, then what it had filled.
-        stream.recover(OWNER)
-        stream.recover(task.life)
-        while (slot := stream.take(OWNER)) is not None:
-            stream.release(slot, OWNER)
+        stream = self._streams.get(task.node.name)
+        if stream is not None:
+            # First what travels, then what the dead node was filling, then what it had filled.
+            stream.recover(OWNER)
+            stream.recover(task.life)
+            while (slot := stream.take(OWNER)) is not None:
+                stream.release(slot, OWNER)
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
     def _finished(self) -> list[Rollout]:
         found = []
         for group, task in self._tasks.items():
-            stream = self._streams[task.node.name]
-            while (slot := stream.take(OWNER)) is not None:
+            stream = self._streams.get(task.node.name)
+            while stream is not None and (slot := stream.take(OWNER)) is not None:
                 arrays = stream.slot(slot)
                 episodes = self._unknown(group, task.node, arrays)
                 found.append(Rollout(group, task.life, slot, stream.sequence(slot), packed(arrays), episodes))

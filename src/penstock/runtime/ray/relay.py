@@ -1,7 +1,7 @@
 """Relay: joins the hosts of a run with the run's own segment, in a thread of the launcher.
 
-It delivers rollouts in the name of the nodes that hosts run, and hands published parameters to the hosts. It also
-starts and ends nodes on hosts for the supervisor, and reports how they ended.
+It delivers rollouts in the name of the nodes that hosts run, and hands to the hosts what is published for these nodes.
+It also starts and ends nodes on hosts for the supervisor, and reports how they ended.
 """
 
 import threading
@@ -11,17 +11,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
-from penstock.runtime.ray.cluster import Machine, as_object, machine_error
-from penstock.runtime.ray.cut import RELAY, parameters
+from penstock.runtime.ray.cluster import Machine, machine_error
+from penstock.runtime.ray.cut import RELAY
 from penstock.runtime.ray.host import Batch, Rollout
-from penstock.runtime.ray.parcels import packed
-from penstock.runtime.ray.stand_in import StandIn
+from penstock.runtime.ray.publications import Publications
+from penstock.runtime.ray.stand_in import EnvStandIn, StandIn, stand_in
 from penstock.scheduler.lives import HOPELESS, Exit
-from penstock.types import Arrays
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts
 
@@ -50,7 +47,8 @@ class _Reply(NamedTuple):
 
     machine: Machine
     call: str
-    group: str
+    about: str
+    """The group or the board."""
     result: Any
     error: BaseException | None
 
@@ -59,9 +57,8 @@ class Relay:
     """The thread, and its calls for the supervisor. All but ``stacks`` may be called from another thread."""
 
     def __init__(self, program: Program, wiring: Wiring) -> None:
-        self._program = program
         self._wiring = wiring
-        self._board = wiring.board(parameters(program).name)
+        self._publications = Publications(program, wiring)
         self._bell = wiring.bell_of(RELAY)
         self._lock = threading.RLock()
         self._placed: dict[str, _Placed] = {}
@@ -71,11 +68,7 @@ class Relay:
         self._delivered: dict[Machine, list[tuple[str, int, int]]] = {}
         self._heard: dict[Machine, float] = {}
         self._collecting: set[Machine] = set()
-        self._publishing: set[Machine] = set()
-        self._sent: dict[Machine, int] = {}
         self._lost: set[Machine] = set()
-        self._version = -1
-        self._object: Any = None
         self._thread: threading.Thread | None = None
 
     def begin(self, life: int, former: tuple[int, ...]) -> None:
@@ -88,10 +81,10 @@ class Relay:
         """Run the node of a placement group on a machine."""
         (node,) = spec.placement.nodes
         with self._lock:
-            stand_in = StandIn(self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
-            task = stand_in.task(threads, tuple(imports))
+            placed = stand_in(self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
+            task = placed.task(threads, tuple(imports))
             group = spec.placement.group
-            self._placed[group] = _Placed(machine, stand_in)
+            self._placed[group] = _Placed(machine, placed)
             self._call(machine, "start", group, group, task)
             self._heard.setdefault(machine, time.monotonic() + START_SILENCE_S - SILENCE_S)
             if machine not in self._collecting:
@@ -172,19 +165,10 @@ class Relay:
                 self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")
 
     def _publish(self) -> None:
-        """Hand the latest parameters to each host that has no newer publication under way."""
-        if self._board.version() != self._version:
-            arrays: Arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in self._board.specs}
-            self._version = self._board.read(arrays)
-            # One object a version. Each machine fetches it once.
-            self._object = as_object(packed(arrays))
-        if self._version < 0:
-            return
-        for machine in {placed.machine for placed in self._placed.values()} - self._publishing - self._lost:
-            if self._sent.get(machine) != self._version:
-                self._sent[machine] = self._version
-                self._publishing.add(machine)
-                self._call(machine, "publish", "", self._version, self._object)
+        """Hand the latest version of each board to the hosts whose nodes read it."""
+        placed = {one.node.name: one.machine for one in self._placed.values() if one.machine not in self._lost}
+        for machine, board, publication in self._publications.due(placed):
+            self._call(machine, "publish", board, board, publication)
 
     def _collect(self, machine: Machine) -> None:
         """Ask a host for what it has. The rollouts that were delivered since go with the question."""
@@ -193,9 +177,9 @@ class Relay:
         self._collecting.add(machine)
         self._call(machine, "collect", "", self._delivered.pop(machine, []))
 
-    def _call(self, machine: Machine, call: str, group: str, *arguments: Any) -> None:  # noqa: ANN401
+    def _call(self, machine: Machine, call: str, about: str, *arguments: Any) -> None:  # noqa: ANN401
         def replied(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
-            self._replies.append(_Reply(machine, call, group, result, error))
+            self._replies.append(_Reply(machine, call, about, result, error))
             self._wiring.bells.ring(self._bell)
 
         machine.call(call, replied, *arguments)
@@ -211,7 +195,7 @@ class Relay:
             return
         self._heard[reply.machine] = time.monotonic()
         if reply.call == "publish":
-            self._publishing.discard(reply.machine)
+            self._publications.arrived(reply.machine, reply.about)
         elif reply.call == "collect":
             self._collecting.discard(reply.machine)
             self._take(reply.machine, reply.result)
@@ -240,7 +224,7 @@ class Relay:
             placed = self._placed.get(rollout.group)
             if placed is None or placed.node.life != rollout.life:
                 continue
-            if rollout.group not in held and placed.node.deliver(rollout):
+            if rollout.group not in held and isinstance(placed.node, EnvStandIn) and placed.node.deliver(rollout):
                 self._delivered.setdefault(machine, []).append((rollout.group, rollout.life, rollout.slot))
             else:
                 held.add(rollout.group)
@@ -251,7 +235,7 @@ class Relay:
         """Give a machine up. Its nodes count as killed from outside."""
         self._lost.add(machine)
         self._collecting.discard(machine)
-        self._publishing.discard(machine)
+        self._publications.lose(machine)
         for group, placed in list(self._placed.items()):
             if placed.machine is machine:
                 del self._placed[group]

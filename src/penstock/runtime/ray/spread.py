@@ -1,7 +1,7 @@
-"""Spreads a program over all machines of a Ray cluster, environment nodes by the cores of each machine.
+"""Spreads a program over all machines of a Ray cluster: environment nodes by cores, learners in turn.
 
-The launcher's machine is *home*. It runs the learner and all other nodes, with its share of environment nodes, exactly
-as the local runtime does.
+The launcher's machine is *home*. It runs the first learner and all nodes that do not move, with its share of those that
+do, exactly as the local runtime does.
 """
 
 import contextlib
@@ -15,8 +15,18 @@ from penstock.processes.starts import Processes
 from penstock.processes.supervision import supervised
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
-from penstock.runtime.ray.cluster import END_LIMIT_S, Joining, Machine, joined, machines, own_cores, refusal
-from penstock.runtime.ray.cut import RELAY, host_program, in_lock_step, movable, with_relay
+from penstock.runtime.ray.cluster import (
+    END_LIMIT_S,
+    Joining,
+    Machine,
+    alone,
+    joined,
+    machines,
+    own_address,
+    own_cores,
+    refusal,
+)
+from penstock.runtime.ray.cut import RELAY, apart, host_program, movable, movable_learners, same_bits, with_relay
 from penstock.runtime.ray.relay import Relay
 from penstock.runtime.ray.shares import shares
 from penstock.scheduler.lives import Exit
@@ -32,24 +42,26 @@ LOOK_S = 2.0
 def run(program: Program, processes: Processes) -> Outcome:
     """Run a program with movable nodes; see `penstock.runtime.ray.launch.launch`."""
     with joined(program.address):
-        hosted = host_program(program)
+        if not alone():
+            program = apart(program, own_address())
+        hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
         try:
-            present = [machine for machine in far if _takes_part(machine, lock_step=in_lock_step(program))]
-            return _run(with_relay(program), processes, _Cluster(hosted, present, lock_step=in_lock_step(program)))
+            present = [machine for machine in far if _takes_part(machine, bits)]
+            return _run(with_relay(program), processes, _Cluster(hosted, present, bits))
         finally:
             for machine in far:
                 machine.end(END_LIMIT_S)
 
 
-def _takes_part(machine: Machine, *, lock_step: bool) -> bool:
+def _takes_part(machine: Machine, bits: str | None) -> bool:
     """False if the machine is lost while the run begins; Ray may list it for some seconds after its end.
 
     Raises:
         ConfigError: the machine is there, and cannot be a part of this run.
     """
     try:
-        why = refusal(machine, lock_step=lock_step)
+        why = refusal(machine, same_bits=bits)
     except ConfigError:
         if machine.lost():
             return False
@@ -65,12 +77,12 @@ class _Cluster:
     Args:
         program: of each host.
         machines: the first ones. Those that join are added to this list.
-        lock_step: machines must compute the same bits.
+        bits: why machines must compute the same bits; ``None`` if they need not.
     """
 
-    def __init__(self, program: Program, machines: list[Machine], *, lock_step: bool) -> None:
+    def __init__(self, program: Program, machines: list[Machine], bits: str | None) -> None:
         self._program = program
-        self._lock_step = lock_step
+        self._bits = bits
         self._known = {machine.id for machine in machines}
         self._looked = time.monotonic()
         self._starting: list[Joining] = []
@@ -87,7 +99,7 @@ class _Cluster:
             for machine in machines(self._program, self._known):
                 self._known.add(machine.id)
                 self._all.append(machine)
-                self._starting.append(Joining(machine, lock_step=self._lock_step))
+                self._starting.append(Joining(machine, same_bits=self._bits))
         ready = [one for one in self._starting if one.answered]
         self._starting = [one for one in self._starting if not one.answered]
         refused = [one.refusal for one in ready if one.refusal is not None]
@@ -122,6 +134,11 @@ class _Spread:
         places = [place for place, count in self._shares(len(groups)) for _ in range(count)]
         self._wanted: dict[str, Machine | None] = dict(zip(groups, places, strict=True))
         """Group -> the machine that is to run it; ``None``: home."""
+        self._shared = groups
+        """The groups that move when a machine joins. Learners stay where they are."""
+        turns = (None, *cluster.machines)
+        learners = movable_learners(program)
+        self._wanted |= {group: turns[number % len(turns)] for number, group in enumerate(learners, start=1)}
 
     def _shares(self, count: int) -> list[tuple[Machine | None, int]]:
         """How many groups each machine is to run; ``None`` stands for home."""
@@ -167,9 +184,10 @@ class _Spread:
 
     def _share_again(self) -> None:
         """Move as few groups as it takes to give each machine its share. Each begins its next life there."""
-        counts = dict(self._shares(len(self._wanted)))
+        counts = dict(self._shares(len(self._shared)))
         surplus = []
-        for group, place in self._wanted.items():
+        for group in self._shared:
+            place = self._wanted[group]
             if counts.get(place, 0):
                 counts[place] -= 1
             else:

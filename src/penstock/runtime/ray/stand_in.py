@@ -1,7 +1,7 @@
-"""StandIn: one life of an environment node that runs on a host, as home sees it.
+"""StandIn: one life of a node that runs on a host, as home sees it. So no other node knows on which machine it runs.
 
-It owns the node's ends of the edges at home: it delivers rollouts in the node's name, keeps its action log and its
-counters. So no other node of the run knows on which machine an environment is stepped.
+It keeps the node's counters. That of an environment node also owns the node's ends of the edges at home: it delivers
+rollouts in the node's name and keeps its action log.
 """
 
 import time
@@ -18,10 +18,44 @@ from penstock.runtime.ray.parcels import unpack
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts
 
-__all__ = ["StandIn"]
+__all__ = ["EnvStandIn", "StandIn", "stand_in"]
+
+
+def stand_in(wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> "StandIn":
+    """The stand-in of a movable node. Its arguments are those of `EnvStandIn`."""
+    return EnvStandIn(wiring, node, life, former) if node.kind == "env" else StandIn(wiring, node, life)
 
 
 class StandIn:
+    """One life of a node on another machine. A learner needs no more.
+
+    Args:
+        wiring: of home.
+        node: the node.
+        life: the number of this life.
+    """
+
+    def __init__(self, wiring: Wiring, node: NodeSpec, life: int) -> None:
+        self.name = node.name
+        self.life = life
+        self._node = node
+        self._counters = wiring.counters
+
+    def task(self, threads: int, imports: tuple[str, ...]) -> Task:
+        """What a host has to do."""
+        return Task(self._node, self.life, (), threads, imports)
+
+    def see(self, vitals: Vitals) -> None:
+        """Write the node's signs of life and its counters, as its host told them."""
+        name, counters, now = self.name, self._counters, time.monotonic_ns()
+        counters.set(name, "heartbeat_ns", now - vitals.silent_ns)
+        counters.set(name, "busy_until_ns", now + vitals.busy_ns if vitals.busy_ns else 0)
+        counters.set(name, "sign", vitals.sign)
+        for counter, value in vitals.counters.items():
+            counters.set(name, counter, value)
+
+
+class EnvStandIn(StandIn):
     """One life of an environment node on another machine.
 
     Args:
@@ -32,11 +66,9 @@ class StandIn:
     """
 
     def __init__(self, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> None:
+        super().__init__(wiring, node, life)
         settings: EnvSettings = node.settings
-        self.life = life
-        self._node = node
         self._settings = settings
-        self._counters = wiring.counters
         self._ports = NodePorts(wiring, node.name, node.group, life, former, edges=node.edges)
         self._stream = self._ports.stream_writer("rollouts")
         edge = wiring.edge(f"actions.{node.name}")
@@ -91,12 +123,3 @@ class StandIn:
         self._ports.note("collected", int((slot["lane_collected"] - slot["lane_spoilt"]).sum()))
         self._stream.push(index)
         return True
-
-    def see(self, vitals: Vitals) -> None:
-        """Write the node's signs of life and its counters, as its host told them."""
-        name, counters, now = self._ports.name, self._counters, time.monotonic_ns()
-        counters.set(name, "heartbeat_ns", now - vitals.silent_ns)
-        counters.set(name, "busy_until_ns", now + vitals.busy_ns if vitals.busy_ns else 0)
-        counters.set(name, "sign", vitals.sign)
-        for counter, value in vitals.counters.items():
-            counters.set(name, counter, value)

@@ -1,0 +1,196 @@
+"""How the members of a process group find each other: through a store in the keeper's process.
+
+1. The keeper opens a store, and publishes its port on a board.
+2. Each other member reads the board and says in the store that it is there.
+3. Once all are there, they connect to each other, and the group stands.
+
+A group stands as long as all its members do. A member that leaves says so in the store; so does a later life of a
+member, when it finds that an earlier one was there. The keeper then opens another store, and all begin anew.
+"""
+
+import socket
+from datetime import timedelta
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions, ProcessGroupGloo, TCPStore, Work
+
+from penstock.nodes.ports import BoardReader, BoardWriter
+from penstock.program.graph import ProcessGroup
+
+__all__ = ["Group", "KeeperSide", "OtherSide", "Rendezvous"]
+
+CONNECT_LIMIT = timedelta(seconds=20)
+"""How long members try to connect once all are there. None of them gives a sign of life meanwhile."""
+STORE_LIMIT = timedelta(seconds=10)
+"""How long an answer of the store may take."""
+NOBODY = 0
+"""The port on the board while there is no store."""
+ALL_HERE = "all here"
+BROKEN = "broken"
+
+
+class Group(Protocol):
+    """What is used of a process group of torch. Its stubs do not name these methods."""
+
+    def broadcast(self, tensors: list[Tensor], opts: BroadcastOptions) -> Work:
+        """Send the keeper's tensor to all."""
+        ...
+
+    def allgather(
+        self, output_tensors: list[list[Tensor]], input_tensors: list[Tensor], opts: AllgatherOptions
+    ) -> Work:
+        """Give all members the tensors of all."""
+        ...
+
+
+class Rendezvous(Protocol):
+    """One member's way to the others."""
+
+    def meet(self) -> Group | None:
+        """The group of all members; ``None`` while some are missing. Then call this again."""
+        ...
+
+    def broken(self) -> bool:
+        """True once the group that this member has met in no longer stands."""
+        ...
+
+    def leave(self) -> None:
+        """Tell the others that this member no longer takes part. May be repeated."""
+        ...
+
+
+class KeeperSide:
+    """The keeper's way: it opens the store.
+
+    Args:
+        edge: the members.
+        writer: of the board with the port.
+        reader: of the same board.
+    """
+
+    def __init__(self, edge: ProcessGroup, writer: BoardWriter, reader: BoardReader) -> None:
+        self._edge = edge
+        self._writer = writer
+        self._reader = reader
+        self._store: TCPStore | None = None
+
+    def meet(self) -> Group | None:
+        """As `Rendezvous.meet`."""
+        if self._store is None:
+            self._store = TCPStore(
+                self._edge.address, NOBODY, is_master=True, wait_for_workers=False, timeout=STORE_LIMIT
+            )
+            self._publish(self._store.port)
+        if self.broken():
+            self.leave()
+            return None
+        if not self._store.check([_here(member) for member in range(1, len(self._edge.members))]):
+            return None
+        self._store.set(ALL_HERE, "")
+        try:
+            return _connected(self._store, 0, len(self._edge.members), self._edge.address)
+        except RuntimeError:
+            self.leave()
+            return None
+
+    def broken(self) -> bool:
+        """As `Rendezvous.broken`."""
+        return self._store is None or self._store.check([BROKEN])
+
+    def leave(self) -> None:
+        """As `Rendezvous.leave`."""
+        if self._store is not None:
+            self._store = None
+            self._publish(NOBODY)
+
+    def _publish(self, port: int) -> None:
+        self._writer.publish({"port": np.array(port, np.int64)}, self._reader.version() + 1)
+
+
+class OtherSide:
+    """The way of a member that is not the keeper.
+
+    Args:
+        edge: the members.
+        reader: of the board with the port.
+        me: index of this member.
+    """
+
+    def __init__(self, edge: ProcessGroup, reader: BoardReader, me: int) -> None:
+        self._edge = edge
+        self._reader = reader
+        self._me = me
+        self._store: TCPStore | None = None
+        self._version = -1
+        """Of the board, when this member last found a store."""
+
+    def meet(self) -> Group | None:
+        """As `Rendezvous.meet`."""
+        try:
+            store = self._found()
+            if store is None or not store.check([ALL_HERE]):
+                return None
+            return _connected(store, self._me, len(self._edge.members), _own_address(self._edge.address))
+        except (RuntimeError, OSError):
+            self.leave()
+            return None
+
+    def _found(self) -> TCPStore | None:
+        """The store of the latest group; ``None`` if this member has left that."""
+        told = {"port": np.zeros((), np.int64)}
+        version = self._reader.version()
+        if version == self._version:
+            return self._store
+        self._store = None
+        version = self._reader.read(told)
+        if int(told["port"]) == NOBODY:
+            return None
+        store = TCPStore(self._edge.address, int(told["port"]), is_master=False, timeout=STORE_LIMIT)
+        self._version, self._store = version, store
+        if store.add(_here(self._me), 1) > 1:
+            # The others may have connected to an earlier life of this member.
+            self.leave()
+        return self._store
+
+    def broken(self) -> bool:
+        """As `Rendezvous.broken`."""
+        return self._store is None or self._reader.version() != self._version
+
+    def leave(self) -> None:
+        """As `Rendezvous.leave`."""
+        store, self._store = self._store, None
+        if store is not None:
+            try:
+                store.set(BROKEN, "")
+            except RuntimeError:
+                # The keeper is gone, and its next life opens another store.
+                return
+
+
+def _here(member: int) -> str:
+    return f"here {member}"
+
+
+def _own_address(towards: str) -> str:
+    """The address of this machine on its way to another one. Sends nothing."""
+    family, kind, _, _, where = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(where)
+        return str(probe.getsockname()[0])
+
+
+def _connected(store: TCPStore, me: int, members: int, address: str) -> Group:
+    """Connect to all members. Each listens at its own address.
+
+    Raises:
+        RuntimeError: a member does not answer.
+    """
+    # torch has no public way to say at which address gloo listens, and takes that of the machine's name by itself.
+    gloo: Any = ProcessGroupGloo
+    options = gloo._Options()  # noqa: SLF001
+    options._devices = [gloo.create_device(hostname=address)]  # noqa: SLF001
+    options._timeout = CONNECT_LIMIT  # noqa: SLF001
+    group: Group = gloo(store, me, members, options)
+    return group

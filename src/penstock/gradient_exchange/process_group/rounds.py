@@ -1,0 +1,208 @@
+"""Rounds of learners on several machines: all gather what each brings, and each adds it up as in shared memory.
+
+So the mean has the bits of `penstock.memory.rounds.Rounds`, for any number of learners. A ring that adds on the way
+would send less from four learners on, and add in another order for each part of a vector.
+
+Members always meet in full number. If one of them is lost, `over` raises, and all leave and meet anew.
+"""
+
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+import numpy as np
+import torch
+from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions, Work
+
+from penstock.gradient_exchange.meeting import KEEPER, NAP_S, signing
+from penstock.gradient_exchange.process_group.rendezvous import Group, KeeperSide, OtherSide, Rendezvous
+from penstock.memory.rounds import Joined, Rounds
+from penstock.nodes.contract import Ports
+from penstock.program.graph import ProcessGroup
+from penstock.types import Array, ArraySpec
+from penstock.updates.contract import DissolvedError
+
+__all__ = ["ProcessGroupRounds", "build"]
+
+ROUND_LIMIT = timedelta(hours=1)
+"""How long torch waits for others. Long, because lost members are noticed otherwise: see `Rendezvous.broken`."""
+WEIGHT_BYTES = 8
+
+
+def build(ports: Ports, edge: ProcessGroup) -> "ProcessGroupRounds":
+    """A node's end of a process group."""
+    me, reader = edge.members.index(ports.name), ports.board_reader(edge.board)
+    way: Rendezvous = (
+        KeeperSide(edge, ports.board_writer(edge.board), reader) if me == KEEPER else OtherSide(edge, reader, me)
+    )
+    return ProcessGroupRounds(way, len(edge.members), edge.state, me=me, alive=signing(ports))
+
+
+class ProcessGroupRounds:
+    """One member's end; implements `penstock.nodes.ports.RoundsPort`.
+
+    Args:
+        way: to the other members.
+        members: their number.
+        state: arrays of the state with which all begin.
+        me: index of this member.
+        alive: called while this member waits. True once the run is to end: then it waits no longer.
+    """
+
+    def __init__(
+        self, way: Rendezvous, members: int, state: Sequence[ArraySpec], *, me: int, alive: Callable[[], bool]
+    ) -> None:
+        self._way = way
+        self._count = members
+        self._specs = tuple(state)
+        self._me = me
+        self._alive = alive
+        self._told = torch.zeros(sum(spec.nbytes for spec in state), dtype=torch.uint8)
+        self._group: Group | None = None
+        self._ends: list[Rounds] = []
+        """The ends of all members, in memory of this process: what was gathered is brought there, and added up."""
+        self._work: Work | None = None
+        """A round, or the state on its way."""
+        self._gathered = torch.empty((members, 0), dtype=torch.uint8)
+        self._expected = False
+        """Whether the others wait for the keeper's state."""
+        self._lost = False
+        self._stuck: list[object] = []
+        """Groups with a round that waits for a lost member. To end one would take until ``ROUND_LIMIT``."""
+
+    def join(self, *, anew: bool) -> Joined:
+        """Meet the others. As `RoundsPort.join`: only the keeper, which joins ``anew``, goes on from its own state."""
+        if self._lost:
+            self.remove()
+        if self._group is None:
+            found = self._way.meet()
+            if found is None:
+                return Joined.WAITING
+            self._begin(found, keeper=anew)
+        if anew:
+            return Joined.FOUNDED
+        if self._work is None or self._done(NAP_S):
+            self._work = None
+            return Joined.ADMITTED
+        self._look()
+        return Joined.WAITING
+
+    def _begin(self, group: Group, *, keeper: bool) -> None:
+        self._group, self._expected = group, keeper
+        memory = np.frombuffer(mmap.mmap(-1, Rounds.required(self._count, self._specs)), np.uint8)
+        self._ends = [Rounds(memory, self._count, self._specs, member) for member in range(self._count)]
+        for end in self._ends:
+            end.join(anew=False)
+        if not keeper:
+            self._start(lambda: group.broadcast([self._told], BroadcastOptions()))
+
+    def told(self, into: Mapping[str, Array]) -> None:
+        """Copy the keeper's state into ``into``."""
+        at, told = 0, self._told.numpy()
+        for spec in self._specs:
+            part = told[at : at + spec.nbytes].copy().view(spec.dtype)
+            np.copyto(into[spec.name], part.reshape(spec.shape))
+            at += spec.nbytes
+
+    def asked(self) -> bool:
+        """True if this is the keeper, and the others wait for its state."""
+        return self._expected
+
+    def admit(self, state: Mapping[str, Array]) -> None:
+        """Send the state to all others. A loss on the way shows in the next round."""
+        group, self._expected = self._group, False
+        if group is None:
+            return
+        parts = [np.ascontiguousarray(state[spec.name]).reshape(-1).view(np.uint8) for spec in self._specs]
+        self._told = torch.from_numpy(np.concatenate(parts))
+        self._start(lambda: group.broadcast([self._told], BroadcastOptions()))
+        while not (self._lost or self._done(NAP_S)):
+            self._look()
+
+    def arrive(self, arrays: Sequence[Array], weight: float) -> None:
+        """Bring arrays to a round."""
+        group = self._group
+        if self._lost or group is None:
+            return
+        parts = [np.array([weight]).view(np.uint8), *(values.reshape(-1).view(np.uint8) for values in arrays)]
+        brought = torch.from_numpy(np.concatenate(parts))
+        self._gathered = torch.empty((self._count, len(brought)), dtype=torch.uint8)
+        options = AllgatherOptions()
+        options.timeout = ROUND_LIMIT
+        self._start(lambda: group.allgather([list(self._gathered)], [brought], options))
+
+    def over(self) -> bool:
+        """True once all have arrived. As `RoundsPort.over`."""
+        if self._lost or self._group is None or self._work is None:
+            raise DissolvedError("a learner that takes part in each gradient step is lost")
+        if not (self._work.is_completed() and self._done(NAP_S)):
+            return False
+        self._work = None
+        for end, payload in zip(self._ends, self._gathered.numpy(), strict=True):
+            end.arrive([payload[WEIGHT_BYTES:]], float(payload[:WEIGHT_BYTES].view(np.float64)[0]))
+        return True
+
+    def brought(self, nbytes: int) -> list[tuple[float, Array]]:
+        """What each member brought to the last round. As `RoundsPort.brought`."""
+        return self._ends[self._me].brought(nbytes)
+
+    def took_part(self) -> list[int]:
+        """All members."""
+        return self._ends[self._me].took_part()
+
+    def mean(self, into: Sequence[Array]) -> None:
+        """Write the weighted mean of the last round's arrays into ``into``."""
+        self._ends[self._me].mean(into)
+
+    def word(self) -> int:
+        """Nothing can happen between a look and the sleep behind it that the sleep would miss."""
+        return 0
+
+    def sleep(self, seen: int, timeout_s: float) -> None:
+        """Sleep until the round is over, or a member is lost."""
+        del seen
+        if not self._done(timeout_s):
+            self._look()
+
+    def begun(self) -> bool:
+        """True if this member has arrived at a round that is not over."""
+        return self._work is not None
+
+    def founded(self) -> bool:
+        """True once all have met."""
+        return self._group is not None
+
+    def members(self) -> list[int]:
+        """All members, or none once one of them is lost."""
+        self._look()
+        return [] if self._lost or self._group is None else list(range(self._count))
+
+    def remove(self) -> None:
+        """Leave. The others leave, too, once they notice."""
+        if self._work is not None and not self._work.is_completed():
+            self._stuck.append((self._group, self._work))
+        self._group = self._work = None
+        self._lost = self._expected = False
+        self._way.leave()
+
+    def _start(self, begin: Callable[[], Work]) -> None:
+        try:
+            self._work = begin()
+        except RuntimeError:
+            self._lost = True
+
+    def _done(self, timeout_s: float) -> bool:
+        """Wait for the work that was started. True once it has succeeded."""
+        if self._work is None:
+            return False
+        try:
+            self._work.wait(timedelta(seconds=timeout_s))
+        except RuntimeError:
+            # Raised when the time is up, too. Then the work goes on.
+            self._lost = self._lost or self._work.is_completed()
+            return False
+        return True
+
+    def _look(self) -> None:
+        """Note whether a member is lost. At the end of a run nobody waits for one that may be."""
+        self._lost = self._lost or self._alive() or self._way.broken()

@@ -1,0 +1,92 @@
+"""What home publishes for hosts: the boards that their nodes read, each version as one object of the cluster.
+
+With a version of board ``goals`` go the rollouts of its batch. Knows no thread and no clock.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.memory.board import Board as BoardMemory
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.program.graph import Board, Program
+from penstock.runtime.ray.cluster import Machine, as_object
+from penstock.runtime.ray.cut import GOALS, carried, viewed
+from penstock.runtime.ray.host import Publication
+from penstock.runtime.ray.parcels import packed
+from penstock.types import Arrays
+from penstock.wiring.edges import Wiring
+
+__all__ = ["Publications"]
+
+
+class _Latest(NamedTuple):
+    """The latest version of a board, as an object of the cluster."""
+
+    version: int
+    object: Any
+
+
+class Publications:
+    """Which version of which board each host has, and which is under way.
+
+    Args:
+        program: of home.
+        wiring: of home.
+    """
+
+    def __init__(self, program: Program, wiring: Wiring) -> None:
+        self._boards = {edge.name: (edge, wiring.board(edge.name)) for edge in carried(program)}
+        self._rollouts: StreamMemory | None = None
+        stream = viewed(program)
+        if stream is not None:
+            self._rollouts = StreamMemory(wiring.bytes_of(stream.name), stream.arrays, stream.slots)
+        self._latest: dict[str, _Latest] = {}
+        self._sent: dict[tuple[Machine, str], int] = {}
+        self._under_way: set[tuple[Machine, str]] = set()
+
+    def due(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, str, Any]]:
+        """Each host and board for which there is a newer version, with its object. It counts as sent from now on.
+
+        One version of a board at a time is on its way to a host. Versions in between are left out.
+
+        Args:
+            placed: node -> the host that runs it.
+        """
+        for name, (edge, board) in self._boards.items():
+            hosts = {placed[reader] for reader in edge.readers if reader in placed}
+            latest = self._read(edge, board) if hosts else None
+            for host in hosts:
+                key = host, name
+                if latest is not None and key not in self._under_way and self._sent.get(key) != latest.version:
+                    self._sent[key] = latest.version
+                    self._under_way.add(key)
+                    yield host, name, latest.object
+
+    def arrived(self, host: Machine, board: str) -> None:
+        """A host has published what was sent."""
+        self._under_way.discard((host, board))
+
+    def lose(self, host: Machine) -> None:
+        """A host is given up."""
+        self._under_way = {key for key in self._under_way if key[0] is not host}
+
+    def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
+        latest = self._latest.get(edge.name)
+        if board.version() < 0:
+            return None
+        if latest is None or board.version() != latest.version:
+            arrays: Arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in edge.arrays}
+            version = board.read(arrays)
+            shown = arrays["slots"].tolist() if edge.name == GOALS else ()
+            # One object a version. Each machine fetches it once.
+            publication = Publication(version, packed(arrays), self._shown(shown))
+            latest = self._latest[edge.name] = _Latest(version, as_object(publication))
+        return latest
+
+    def _shown(self, slots: Iterable[int]) -> dict[int, Any]:
+        """The rollouts in these slots. They stay there until all learners have learned from them."""
+        if self._rollouts is None:
+            return {}
+        return {slot: packed(self._rollouts.slot(slot)) for slot in slots}

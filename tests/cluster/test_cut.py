@@ -1,0 +1,69 @@
+"""A program is cut so that a host has what its nodes need, and home finds everything as it was."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.planning import plan
+from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Rounds, Stream
+from penstock.runtime.ray.cut import RELAY, apart, carried, host_program, movable_learners, same_bits, with_relay
+from penstock.topologies import async_on_policy, off_policy, on_policy
+from tests.planned import prepared
+
+
+def program(pattern=on_policy, **settings: object) -> Program:
+    found = prepared(**{"num_workers": 2, "num_envs": 4, "learners": 2, **settings})
+    return pattern.build(plan(found, Path("run"), quiet=True))
+
+
+def names(nodes: tuple[NodeSpec, ...]) -> set[str]:
+    return {node.name for node in nodes}
+
+
+def test_all_learners_but_the_first_may_move() -> None:
+    cut = apart(program(learners=3, num_workers=3, num_envs=6, mini_batch_size=96), "10.0.0.1")
+    assert movable_learners(cut) == ("learner.1", "learner.2")
+    group = cut.edge("gradients")
+    assert isinstance(group, ProcessGroup)
+    assert (group.members, group.address) == (("learner", "learner.1", "learner.2"), "10.0.0.1")
+    assert {board.name for board in carried(cut)} == {"policy", "goals", "team"}
+    # Each hears at home of what it may have to hand on.
+    home = with_relay(cut)
+    assert all(RELAY in edge.readers for edge in home.edges if isinstance(edge, Board) and edge in carried(home))
+
+
+def test_a_host_has_the_slots_into_which_its_learners_look() -> None:
+    cut = apart(program(), "10.0.0.1")
+    host = host_program(cut)
+    assert names(host.nodes) == {"env.0", "env.1", "learner.1", RELAY}
+    rollouts, at_home = host.edge("rollouts"), cut.edge("rollouts")
+    assert isinstance(rollouts, Stream)
+    assert isinstance(at_home, Stream)
+    assert (rollouts.writers, rollouts.viewers) == ((RELAY,), ("learner.1",))
+    assert (rollouts.slots, rollouts.arrays) == (at_home.slots, at_home.arrays)
+    # Its place among the members is that of home.
+    group = host.edge("gradients")
+    assert isinstance(group, ProcessGroup)
+    assert group.members.index("learner.1") == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "settings"),
+    [
+        (off_policy, {"algo": "sac", "env": "Pendulum-v1", "num_workers": 2, "num_envs": 4}),
+        (on_policy, {"exchange": "parameter_server", "pace": "sync"}),
+    ],
+    ids=["of a table", "that hand gradients on"],
+)
+def test_other_learners_stay_at_home(pattern, settings: dict[str, object]) -> None:
+    whole = program(pattern, **settings)
+    assert apart(whole, "10.0.0.1") == whole
+    assert movable_learners(whole) == ()
+    assert not any(isinstance(edge, Rounds | ProcessGroup) for edge in host_program(whole).edges)
+
+
+def test_learners_on_several_machines_need_the_same_bits_in_any_mode() -> None:
+    overlapping = {"sync_mode": "non_blocking"}
+    assert same_bits(program(async_on_policy, **overlapping, learners=1)) is None
+    assert "--sync_mode non_blocking" in str(same_bits(program(learners=1)))
+    assert "leave --learners out" in str(same_bits(apart(program(async_on_policy, **overlapping), "10.0.0.1")))

@@ -1,0 +1,51 @@
+"""Learners on several hosts: the bits of one machine, also when a host is lost with its learner."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.children import of_group
+from tests.cluster.test_hosts import Launcher, train
+from tests.end_to_end.test_same_answer import fingerprint
+from tests.runtime.nodes import wait_until
+
+EAGER = {"epochs": 2, "backend": "eager", "sync_mode": "blocking"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "compress": "int8"}],
+    ids=["three, compressed"],
+)
+def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, settings: dict[str, object]) -> None:
+    settings = {**EAGER, **settings, "timesteps": 6 * 32 * 4}
+    alone = train(tmp_path / "alone", **settings, runtime="local")
+    spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address)
+    assert fingerprint(spread) == fingerprint(alone)
+
+
+@pytest.mark.timeout(600)
+def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, updates=60, **EAGER, learners=2)
+    try:
+        assert launcher.next_checkpoint()
+        learner = of_group("learner.1")
+        assert learner is not None
+        # Its host is another machine: its process descends from that machine's raylet.
+        above = {parent.pid for parent in learner.parents()}
+        (host,) = [node for node in cluster.worker_nodes if above & set(raylets(node))]
+        cluster.remove_node(host, allow_graceful=False)
+        assert wait_until(lambda: launcher.has(1, "learner.1 was ended by SIGKILL"), 150)
+        assert launcher.next_checkpoint()
+    finally:
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    (spread,) = launcher.log_dir.iterdir()
+    alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
+    assert fingerprint(SimpleNamespace(run_folder=spread)) == fingerprint(alone)
+
+
+def raylets(node) -> list[int]:
+    """Process ids of a host of `ray.cluster_utils.Cluster`."""
+    return [info.process.pid for infos in node.all_processes.values() for info in infos]

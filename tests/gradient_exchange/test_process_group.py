@@ -1,0 +1,141 @@
+"""Learners that meet over torch.distributed: the bits of rounds in shared memory, and one that is lost."""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from penstock.gradient_exchange.all_reduce import AllReduce
+from penstock.gradient_exchange.process_group.rendezvous import KeeperSide, OtherSide
+from penstock.gradient_exchange.process_group.rounds import ProcessGroupRounds
+from penstock.memory.rounds import Rounds
+from penstock.program.graph import ProcessGroup
+from penstock.types import ArraySpec
+from penstock.updates.contract import DissolvedError
+
+STATE = (ArraySpec("critic", (40, 25), "float32"), ArraySpec("update", (), "int64"))
+Found = TypeVar("Found")
+
+
+class Notices:
+    """A board of one process."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[int, dict[str, np.ndarray]] = (-1, {})
+
+    def version(self) -> int:
+        return self._latest[0]
+
+    def read(self, into: Mapping[str, np.ndarray]) -> int:
+        version, arrays = self._latest
+        for name, values in arrays.items():
+            into[name][...] = values
+        return version
+
+    def publish(self, arrays: Mapping[str, np.ndarray], version: int) -> None:
+        self._latest = version, {name: values.copy() for name, values in arrays.items()}
+
+    def fresh(self, rollout: int) -> bool:
+        del rollout
+        return True
+
+
+class Group:
+    """Makes the members of one process group."""
+
+    def __init__(self, count: int) -> None:
+        members = tuple(f"learner.{number}" for number in range(count))
+        self._edge = ProcessGroup("gradients", members, STATE, "127.0.0.1", "team")
+        self._board = Notices()
+
+    def member(self, me: int) -> AllReduce:
+        board = self._board
+        way = OtherSide(self._edge, board, me) if me else KeeperSide(self._edge, board, board)
+        rounds = ProcessGroupRounds(way, len(self._edge.members), STATE, me=me, alive=lambda: False)
+        return AllReduce(rounds, me=me, alive=lambda: False)
+
+
+def state(number: int) -> dict[str, np.ndarray]:
+    return {"critic": np.full((40, 25), number, np.float32), "update": np.array(number)}
+
+
+def gradient(number: int) -> dict[str, np.ndarray]:
+    return {"critic": np.random.default_rng(number).normal(size=1000).astype(np.float32)}
+
+
+def entered(team: AllReduce, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Join, and let the others join. Returns the state with which this one begins."""
+    while (found := team.enter(own)) is None:
+        time.sleep(0.001)
+    team.admit(own)
+    return found
+
+
+def together(*calls: Callable[[], Found]) -> list[Found]:
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [one.result(60) for one in [pool.submit(call) for call in calls]]
+
+
+def test_the_mean_has_the_bits_of_rounds_in_shared_memory(segment) -> None:
+    weights = (3.0, 1.0, 2.5)
+    shared = segment(Rounds.required(3, STATE))
+    near = [AllReduce(Rounds(shared.bytes, 3, STATE, me), me=me, alive=lambda: False) for me in range(3)]
+    group = Group(3)
+
+    def life(team: AllReduce, me: int) -> list[bytes]:
+        entered(team, state(0))
+        means = [team("policy", gradient(7 * step + me), weights[me])["critic"].tobytes() for step in range(3)]
+        team.leave()
+        return means
+
+    expected = together(*(partial(life, near[me], me) for me in range(3)))
+    found = together(*(partial(life, group.member(me), me) for me in range(3)))
+    assert found == expected
+    assert len(set(found[0])) == 3
+
+
+def test_all_begin_with_the_state_of_the_keeper() -> None:
+    group = Group(2)
+    keeper, other = together(*(partial(entered, group.member(me), state(4 + me)) for me in range(2)))
+    assert other["critic"].tobytes() == keeper["critic"].tobytes() == state(4)["critic"].tobytes()
+    assert int(other["update"]) == 4
+
+
+@pytest.mark.parametrize("leaves", [0, 1, 2])
+def test_when_one_leaves_the_others_hear_of_it_and_all_meet_anew(leaves: int) -> None:
+    group = Group(3)
+    teams = [group.member(me) for me in range(3)]
+
+    def life(me: int) -> float:
+        team = teams[me]
+        entered(team, state(0))
+        team("policy", gradient(me), 1.0)
+        if me != leaves:
+            with pytest.raises(DissolvedError):
+                team("policy", gradient(me), 1.0)
+        team.leave()
+        begun = entered(team, state(me))
+        team("policy", gradient(me), 1.0)
+        return float(begun["critic"][0, 0])
+
+    assert together(*(partial(life, me) for me in range(3))) == [0.0, 0.0, 0.0]
+
+
+def test_a_later_life_takes_the_place_of_a_member_that_is_silent() -> None:
+    group = Group(2)
+    keeper, silent, later = group.member(0), group.member(1), group.member(1)
+    together(partial(entered, keeper, state(0)), partial(entered, silent, state(0)))
+
+    def waiting() -> None:
+        with pytest.raises(DissolvedError):
+            keeper("policy", gradient(0), 1.0)
+        keeper.leave()
+        entered(keeper, state(3))
+
+    _, begun = together(waiting, partial(entered, later, state(9)))
+    assert float(begun["critic"][0, 0]) == 3.0
+    assert silent.lost()

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.ppo import spec as ppo
-from penstock.algorithms.ppo.spec import CorrectedConfig, PPOConfig, initial_arrays
+from penstock.algorithms.ppo.spec import PPOConfig, initial_arrays
+from penstock.algorithms.vtrace.spec import VTraceConfig, check_weights
 from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
@@ -14,7 +15,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class APPOConfig(CorrectedConfig, PPOConfig):
+class APPOConfig(VTraceConfig, PPOConfig):
     """Hyper-parameters of APPO: those of PPO, and the bounds of V-trace."""
 
     num_steps: int = tunable(
@@ -32,7 +33,7 @@ def spec(spaces: Spaces, config: APPOConfig) -> AlgorithmSpec:
         SpaceError: penstock has no model for a space.
         ConfigError: ``c_bar`` is above ``rho_bar``.
     """
-    config.check_weights()
+    check_weights(config)
     plain = ppo.spec(spaces, config)
     return replace(
         plain,

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.ppo.spec import (
     ActorCriticConfig,
-    CorrectedConfig,
     actor_critic_spec,
     initial_arrays,
     policy_graph,
 )
+from penstock.algorithms.vtrace.spec import VTraceConfig, check_weights
 from penstock.config.fields import BY_LANES, tunable
 from penstock.types import Arrays, ArraySpec, Spaces
 
@@ -20,7 +20,7 @@ MASKS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(CorrectedConfig, ActorCriticConfig):
+class IMPALAConfig(VTraceConfig, ActorCriticConfig):
     """Hyper-parameters of IMPALA. It learns from each short batch once, whichever policy collected it."""
 
     clip_apart: ClassVar[bool] = True
@@ -69,7 +69,7 @@ def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
         SpaceError: penstock has no model for a space.
         ConfigError: ``c_bar`` is above ``rho_bar``.
     """
-    config.check_weights()
+    check_weights(config)
     graph = policy_graph(spaces, config)
     lanes = max(1, config.mini_batch_size // config.num_steps)
     plain = actor_critic_spec(spaces, graph, config, Schedule(1, lanes))

@@ -14,7 +14,7 @@ from penstock.algorithms.optimizer.spec import (
     optimizer_arrays,
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
-from penstock.errors import ConfigError, SpaceError
+from penstock.errors import SpaceError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic, check_network_settings
 from penstock.policies.initial import InitName
@@ -24,7 +24,6 @@ from penstock.types import Arrays, ArraySpec, Spaces
 __all__ = [
     "MASKS",
     "ActorCriticConfig",
-    "CorrectedConfig",
     "PPOConfig",
     "actor_critic_spec",
     "init_state",
@@ -157,36 +156,6 @@ class ActorCriticConfig(OptimizerConfig):
         "processors with avx512_bf16 or amx_bf16, slower on others",
         choices=get_args(PrecisionName),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorrectedConfig:
-    """Hyper-parameters of algorithms that correct for older policies by V-trace."""
-
-    rho_bar: float = tunable(
-        1.0,
-        "largest importance weight of a row; more: less bias towards the policy that acted, but more variance "
-        "(usual: 1 to 4)",
-        min=1e-3,
-    )
-    c_bar: float = tunable(
-        1.0,
-        "largest importance weight of the rows behind it, at most rho_bar; less: the critic learns from fewer steps at "
-        "a time (usual: 1)",
-        min=0,
-    )
-
-    def check_weights(self) -> None:
-        """Check the largest importance weights.
-
-        Raises:
-            ConfigError: ``c_bar`` is above ``rho_bar``.
-        """
-        if self.c_bar > self.rho_bar:
-            raise ConfigError(
-                f"--c_bar {self.c_bar:g} is above --rho_bar {self.rho_bar:g}: V-trace (Espeholt et al. 2018) is known "
-                f"to converge for rho_bar >= c_bar only; give --c_bar {self.rho_bar:g} or less, or a larger --rho_bar"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

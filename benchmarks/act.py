@@ -7,7 +7,8 @@ Pendulum's spaces, 1 to 64 rows. Ours is measured twice: bound to a rollout, as 
 arrays and noise as arguments. ONNX Runtime, torch and NumPy compute the same from the same parameters on one thread;
 this is checked before they are timed. The limit: the products' operations at the rate of a large product on one core.
 
-The last case has memory: CartPole's spaces, one LSTM of 64 that actor and critic share, 8 rows.
+The last case has memory: CartPole's spaces, one LSTM of 64 that actor and critic share, 8 rows. There a session of a
+loaded policy is measured as well, as `policy.session(8)` gives it, with all its checks.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ from penstock.inference import torch as eager
 from penstock.kernels.noise import generate
 from penstock.policies import LSTM, Activation, Categorical, Encoding, Linear, Network, PolicyGraph
 from penstock.policies.session import no_carry
+from penstock.serving.run_policy import RunPolicy
 from penstock.types import Array, Arrays, PolicyBackend
 
 ROWS = (1, 4, 8, 64)
@@ -44,6 +46,7 @@ MEMORY = PolicyGraph(
     None,
     Categorical(2),
 )
+MEMORY_SPACES = probe("CartPole-v1").spaces
 MEMORY_ROWS = 8
 MEMORY_OPERATIONS = 2 * MEMORY_ROWS * ((4 + CELLS) * 4 * CELLS + CELLS * (2 + 1))
 """Additions and multiplications of its products."""
@@ -178,16 +181,27 @@ def measure(rows: int, rounds: int, calls: int, core: float) -> list[Measured]:
 
 def measure_memory(rounds: int, calls: int, core: float) -> list[Measured]:
     """The policy with memory. Each contestant hands on a carry of its own."""
-    first, second, third = (memory_question() for _ in range(3))
+    first, second, third, fourth = (memory_question() for _ in range(4))
     acts = [
         Act("native kernel, bound", "penstock", bound(first, REMEMBERING), first),
         Act("native kernel, given arrays", "penstock", asking(native.build(MEMORY), second, REMEMBERING), second),
         Act("ONNX Runtime", "peer", asking(onnx.build(MEMORY), third, REMEMBERING), third),
     ]
     check(acts)
+    acts.append(Act("session of a loaded policy", "penstock", in_session(fourth), fourth))
     case = f"{MEMORY_ROWS} rows, LSTM of {CELLS}"
     found = compare(case, [Contestant(act.what, act.kind, per_call(act.call, calls)) for act in acts], rounds)
     return [*found, limit(case, MEMORY_OPERATIONS, core)]
+
+
+def in_session(asked: Question) -> Callable[[], None]:
+    """A session of a loaded policy. It answers greedily, with actions only."""
+    session = RunPolicy(MEMORY_SPACES, MEMORY, native.build(MEMORY), REMEMBERING.published, "").session(MEMORY_ROWS)
+
+    def act() -> None:
+        asked.out["action"][...] = session.act(asked.given["obs"], first=asked.given["first"])
+
+    return act
 
 
 def check(acts: list[Act]) -> None:

@@ -18,7 +18,7 @@ from penstock.experiments.episodes import EpisodeFiles, KeptEpisode
 from penstock.games.agent import Agent, Game, State
 from penstock.games.lane import Lane, RunEndedError
 from penstock.games.lobby import Lobby
-from penstock.serving.observations import fields_of
+from penstock.serving.observations import FieldReader
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey
 from penstock.serving.server.steps import StepReply
@@ -97,6 +97,7 @@ class GameSteps:
     ) -> None:
         self._loop = loop
         self._spaces = spaces
+        self._reader = FieldReader(spaces)
         self._make = make
         self._lobby = lobby
         self._kept = kept
@@ -256,7 +257,7 @@ class GameSteps:
             self._kept.add(_kept(session, final))
 
     def _fields(self, obs: Any, action_mask: Any) -> Arrays:  # noqa: ANN401 - a client's
-        fields, is_batch = fields_of(self._spaces, obs, action_mask)
+        fields, is_batch = self._reader.read(obs, action_mask)
         if is_batch:
             raise BadDataError("a session has one observation at a time")
         return fields

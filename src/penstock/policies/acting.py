@@ -17,7 +17,7 @@ from penstock.policies.session import Session
 from penstock.registry import load
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, BackendSpec, PolicyBackend, Spaces
 
-__all__ = ["LocalPolicy", "PolicySettings"]
+__all__ = ["Binds", "BoundRows", "LocalPolicy", "PolicySettings"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Published(Protocol):
         ...
 
 
-class _Rows(Protocol):
+class BoundRows(Protocol):
     """A policy bound to the arrays of one slot."""
 
     def act(self, t: int, step: int) -> None:
@@ -70,7 +70,7 @@ class _Rows(Protocol):
 
 
 @runtime_checkable
-class _Binds(Protocol):
+class Binds(Protocol):
     """A backend that can check arrays once, for a loop that asks one row at a time."""
 
     def bind(
@@ -84,7 +84,7 @@ class _Binds(Protocol):
         environment: Array,
         space: ActionSpace,
         carry: Mapping[str, Array],
-    ) -> _Rows:
+    ) -> BoundRows:
         """See ``kernels.policy.PolicyKernel.bind``."""
         ...
 
@@ -108,7 +108,7 @@ class LocalPolicy:
         self.carry = self._session.carry
         self._published: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in settings.policy.published()}
         self._backend: PolicyBackend = load(settings.backend.build)(*settings.backend.arguments)
-        self._bound: dict[int, _Rows] = {}
+        self._bound: dict[int, BoundRows] = {}
         self._handles = count()
 
     def fresh(self, rollout: int) -> bool:
@@ -126,8 +126,8 @@ class LocalPolicy:
         settings, session = self._settings, self._session
         given = {name: rows[name] for name in settings.given if name not in self.stacks}
         out = {name: rows[name] for name in settings.outputs}
-        bound: _Rows
-        if isinstance(self._backend, _Binds) and not self.stacks:
+        bound: BoundRows
+        if isinstance(self._backend, Binds) and not self.stacks:
             bound = self._backend.bind(
                 given,
                 out,
@@ -184,7 +184,7 @@ class _PlainRows:
 class _ExploringRows:
     """Rows bound by a backend, where exploration changes with the step or begins with random actions."""
 
-    def __init__(self, rows: _Rows, session: Session, action: Array, mask: Array | None) -> None:
+    def __init__(self, rows: BoundRows, session: Session, action: Array, mask: Array | None) -> None:
         self._rows = rows
         self._session = session
         self._action = action

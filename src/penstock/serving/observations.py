@@ -14,7 +14,7 @@ from penstock.envs.masks import IN_INFO, mask_rows
 from penstock.errors import BadDataError
 from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Composite, Discrete, Space, Spaces
 
-__all__ = ["array_of", "fields_of", "formed"]
+__all__ = ["FieldReader", "array_of", "formed"]
 
 
 def formed(space: ActionSpace, action: Array) -> Any:  # noqa: ANN401 - whatever the space holds
@@ -22,45 +22,65 @@ def formed(space: ActionSpace, action: Array) -> Any:  # noqa: ANN401 - whatever
     return batched(space, action) if isinstance(space, Composite) else action
 
 
-def fields_of(spaces: Spaces, obs: Any, action_mask: Any = None) -> tuple[Arrays, bool]:  # noqa: ANN401
-    """Observation fields ``[n, ...]`` with the action mask, and whether a batch was given.
+class FieldReader:
+    """Reads observations as environments give them into the fields that a policy takes, and checks them.
+
+    What does not change from one observation to the next is worked out once.
 
     Args:
         spaces: of one lane.
-        obs: one observation as an environment gives it, or a batch ``[n, ...]``.
-        action_mask: 1 where a choice is possible, else 0; needed if ``spaces`` has a mask that ``obs`` does not hold.
-
-    Raises:
-        BadDataError: the observation has another shape than its space, is outside of it, or holds no numbers; the mask
-            is missing, has another width, or forbids everything.
     """
-    fields: Arrays = {}
-    is_batch = False
-    mask = spaces.mask
-    for spec in spaces.obs_specs():
-        if spec.name == mask:
-            continue
-        values = array_of(_pick(obs, spec.name), spec)
-        is_batch = values.ndim == len(spec.shape) + 1
-        if values.shape[int(is_batch) :] != spec.shape:
-            raise BadDataError(
-                f"{spec.name} has shape {list(values.shape)}, wanted {list(spec.shape)} or a batch {['n', *spec.shape]}"
-            )
-        fields[spec.name] = np.ascontiguousarray(values if is_batch else values[None])
-    counts = {len(values) for values in fields.values()}
-    if len(counts) > 1:
-        raise BadDataError(f"the fields of an observation are batches of different sizes: {sorted(counts)}")
-    for name, space in spaces.seen:
-        _check_inside(name, space, fields[name])
-    if mask is None and action_mask is not None:
-        raise BadDataError("this policy was trained without action masks: it cannot leave choices out")
-    if mask is not None:
-        given = _pick(obs, mask) if action_mask is None and mask != IN_INFO else action_mask
+
+    def __init__(self, spaces: Spaces) -> None:
+        self._spaces = spaces
+        self._seen = tuple(
+            (spec, np.dtype(spec.dtype), space)
+            for spec, (_, space) in zip(spaces.obs_specs(), spaces.obs, strict=True)
+            if spec.name != spaces.mask
+        )
+
+    def read(self, obs: Any, action_mask: Any = None) -> tuple[Arrays, bool]:  # noqa: ANN401
+        """Observation fields ``[n, ...]`` with the action mask, and whether a batch was given.
+
+        Args:
+            obs: one observation as an environment gives it, or a batch ``[n, ...]``.
+            action_mask: 1 where a choice is possible, else 0; needed if the spaces have a mask that ``obs`` does not
+                hold.
+
+        Raises:
+            BadDataError: the observation has another shape than its space, is outside of it, or holds no numbers; the
+                mask is missing, has another width, or forbids everything.
+        """
+        fields: Arrays = {}
+        is_batch = False
+        for spec, dtype, space in self._seen:
+            values = _pick(obs, spec.name)
+            # The usual case, in which nothing is converted.
+            if not (isinstance(values, np.ndarray) and values.dtype is dtype):
+                values = array_of(values, spec)
+            is_batch = values.ndim == len(spec.shape) + 1
+            if values.shape[int(is_batch) :] != spec.shape:
+                raise BadDataError(
+                    f"{spec.name} has shape {list(values.shape)}, wanted {list(spec.shape)} "
+                    f"or a batch {['n', *spec.shape]}"
+                )
+            fields[spec.name] = np.ascontiguousarray(values if is_batch else values[None])
+            _check_inside(spec.name, space, fields[spec.name])
+        counts = {len(values) for values in fields.values()}
+        if len(counts) > 1:
+            raise BadDataError(f"the fields of an observation are batches of different sizes: {sorted(counts)}")
+        if self._spaces.mask is not None:
+            (count,) = counts
+            fields[self._spaces.mask] = self._mask(self._spaces.mask, obs, action_mask, count if is_batch else None)
+        elif action_mask is not None:
+            raise BadDataError("this policy was trained without action masks: it cannot leave choices out")
+        return fields, is_batch
+
+    def _mask(self, name: str, obs: Any, action_mask: Any, count: int | None) -> Array:  # noqa: ANN401
+        given = _pick(obs, name) if action_mask is None and name != IN_INFO else action_mask
         if given is None:
             raise BadDataError("this policy chooses by a mask: pass action_mask, which the environment has in its info")
-        (count,) = counts
-        fields[mask] = mask_rows(spaces.action, given, count if is_batch else None, mask)
-    return fields, is_batch
+        return mask_rows(self._spaces.action, given, count, name)
 
 
 def array_of(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
@@ -81,7 +101,7 @@ def array_of(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
 
 def _check_inside(name: str, space: Space, values: Array) -> None:
     """Raise BadDataError for NaN, infinity, or a number outside its Discrete space."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+    if values.dtype.kind == "f" and not np.logical_and.reduce(np.isfinite(values), axis=None):
         raise BadDataError(f"{name} holds NaN or infinity")
     if (
         isinstance(space, Discrete)

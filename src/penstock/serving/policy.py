@@ -12,7 +12,7 @@ import numpy as np
 from penstock.envs.actions import cutter
 from penstock.envs.fields import one_line
 from penstock.errors import BadDataError, UsageError
-from penstock.serving.observations import array_of, fields_of, formed
+from penstock.serving.observations import FieldReader, array_of, formed
 from penstock.types import (
     ActionSpace,
     Array,
@@ -73,6 +73,8 @@ class Policy(ABC):
         self.spaces = spaces
         self.carry = carry
         self._origin = origin
+        self._reader = FieldReader(spaces)
+        self._lanes: Lanes | None = None
 
     @abstractmethod
     def begin(self, lanes: int) -> Lanes:
@@ -119,9 +121,15 @@ class Policy(ABC):
             raise UsageError("this policy has a memory: let it act in a session, policy.session(n).act(obs)")
         fields, batched = self.fields(obs, action_mask)
         count = len(next(iter(fields.values())))
-        out = PolicySession(self, count).answer(fields)
+        # Nothing is remembered, so the next question of as many lanes may be asked there, too.
+        if self._lanes is None or len(self._lanes.environment_action) != count:
+            self._lanes = self.begin(count)
+        # The kernels need at least one row.
+        if count:
+            self._lanes.act(fields)
+        out = self._lanes.environment_action
         if batched:
-            return self.batch(out)
+            return self.batch(out.copy())
         (action,) = cutter(self.spaces.action, 1)(out)
         return int(action) if isinstance(self.spaces.action, Discrete) else action
 
@@ -131,7 +139,7 @@ class Policy(ABC):
 
     def fields(self, obs: Any, action_mask: Any = None) -> tuple[Arrays, bool]:  # noqa: ANN401
         """Observation fields ``[n, ...]`` with the action mask, and whether a batch was given."""
-        return fields_of(self.spaces, obs, action_mask)
+        return self._reader.read(obs, action_mask)
 
 
 class PolicySession:
@@ -190,7 +198,8 @@ class PolicySession:
         if count != lanes:
             raise BadDataError(f"the session has {lanes} lanes, but there are {count} observations")
         begins = np.asarray(first)
-        if begins.dtype.kind not in "biu" or begins.shape not in {(), (lanes,)} or not np.isin(begins, (0, 1)).all():
+        truths = begins.dtype.kind == "b" or (begins.dtype.kind in "iu" and np.isin(begins, (0, 1)).all())
+        if not truths or begins.shape not in {(), (lanes,)}:
             raise BadDataError(f"first is {one_line(first)}: give true or false, or one for each of {lanes} lanes")
         self._first[...] = begins
         return self._policy.batch(self.answer({**fields, "first": self._first}).copy())

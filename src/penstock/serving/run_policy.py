@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from penstock.policies.acting import Binds
 from penstock.policies.contract import PolicySpec
 from penstock.policies.session import Session
 from penstock.serving.policy import Lanes, Policy
-from penstock.types import Array, Arrays, PolicyBackend, Spaces
+from penstock.types import Array, Arrays, ArraySpec, PolicyBackend, Spaces
 
 __all__ = ["RunPolicy"]
 
@@ -41,7 +42,10 @@ class RunPolicy(Policy):
 
     def begin(self, lanes: int) -> Lanes:
         """Begin to act in so many lanes, without checks."""
-        return _Lanes(self, Session(self._spec, self.spaces.action, np.arange(lanes)))
+        session = Session(self._spec, self.spaces.action, np.arange(lanes))
+        if lanes and isinstance(self.backend, Binds):
+            return _BoundLanes(self.spaces, self._spec, self.backend, session)
+        return _Lanes(self, session)
 
     def answers(self, given: Mapping[str, Array]) -> Arrays:
         """Everything that the policy answers greedily at the beginning of episodes: its outputs and the carry after.
@@ -81,3 +85,38 @@ class _Lanes:
 
     def act(self, given: Mapping[str, Array]) -> None:
         self._session.act(self._backend, given, {"action": self._action})
+
+
+class _BoundLanes:
+    """The same for a backend that checks its arrays once: inputs are copied into arrays of this session."""
+
+    def __init__(self, spaces: Spaces, policy: PolicySpec, backend: Binds, session: Session) -> None:
+        count, action = len(session.lanes), spaces.action_spec()
+        specs = [*spaces.obs_specs(), *([ArraySpec("first", (), "bool")] if policy.carry else ())]
+        # One row of a rollout.
+        rows = {spec.name: np.zeros((1, count, *spec.shape), spec.dtype) for spec in specs}
+        self._given = tuple((name, values[0]) for name, values in rows.items())
+        self._session = session
+        self._rows = backend.bind(
+            rows,
+            {"action": np.zeros((1, count, *action.shape), action.dtype)},
+            seed=0,
+            lanes=session.lanes,
+            explore=session.explore,
+            environment=session.environment_action,
+            space=spaces.action,
+            carry=session.carry,
+        )
+
+    @property
+    def carry(self) -> Arrays:
+        return self._session.carry
+
+    @property
+    def environment_action(self) -> Array:
+        return self._session.environment_action
+
+    def act(self, given: Mapping[str, Array]) -> None:
+        for name, values in self._given:
+            values[...] = given[name]
+        self._rows.act(0, 0)

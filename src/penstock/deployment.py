@@ -11,6 +11,7 @@ from typing import Any
 import safetensors.numpy
 
 from penstock import __version__
+from penstock.algorithm_package import find_algorithm
 from penstock.config.commands import FORMATS, ExportOptions, VerifyOptions
 from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
@@ -182,6 +183,7 @@ def _observed(processes: Processes, folder: RunFolder, trained: Trained, rows: i
         seed=seed,
         bad_numbers=run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
+        masks=find_algorithm(run.algo).masks,
     )
     asked = settings, trained.published, rows, PLAY_LIMIT_S
     if RUNTIMES[run.runtime].processes:

@@ -77,7 +77,7 @@ LATE = (
 
 
 def test_a_mask_that_comes_after_the_first_reset_is_named_at_its_first_sight():
-    source = open_source(LateEnv, False, 2, first_lane=4)
+    source = open_source(LateEnv, False, 2, first_lane=4, masks=True)
     source.reset([0, 0])
     source.step(np.zeros(2, np.int64), lambda _: 0)
     with pytest.raises(BadDataError, match=LATE):
@@ -97,11 +97,21 @@ def test_a_late_mask_of_a_vector_environment_names_its_lane(mode):
         return SyncVectorEnv([Unmasked] * (num_envs - 1) + [LateEnv], autoreset_mode=mode)
 
     assert probe(make, masks=True).spaces.mask is None
-    source = open_source(make, False, 3, first_lane=2)
+    source = open_source(make, False, 3, first_lane=2, masks=True)
     source.reset([0, 0, 0])
     source.step(np.zeros(3, np.int64), lambda _: 0)
     with pytest.raises(BadDataError, match=LATE):
         source.step(np.zeros(3, np.int64), lambda _: 0)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_mask_in_the_first_reset_of_a_lane_is_late_if_the_one_before_the_run_had_none(vector):
+    def make(num_envs):
+        return SyncVectorEnv([MaskedEnv] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    source = open_source(make if vector else MaskedEnv, False, 2, first_lane=4, masks=True)
+    with pytest.raises(BadDataError, match=LATE):
+        source.reset([0, 0])
 
 
 @pytest.mark.parametrize("vector", [False, True])

@@ -35,6 +35,7 @@ class ScalarSource(EnvSource):
         first_lane: number of the first one, for error texts.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
         mask: the field of the action mask, if it is used, as `mask_given` finds it.
+        masks: the run uses a mask if there is one: without ``mask``, one that comes in an info is refused.
 
     Raises:
         ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
@@ -52,6 +53,7 @@ class ScalarSource(EnvSource):
         *,
         ignore_obs: Sequence[str] = (),
         mask: str | None = None,
+        masks: bool = False,
     ) -> None:
         self._envs = [env if is_current(env) else OlderEnv(env) for env in envs]
         spaces = spaces_of(envs[0].observation_space, envs[0].action_space, stack_of(envs[0]), ignore_obs)
@@ -67,7 +69,7 @@ class ScalarSource(EnvSource):
             self._masks = Masks(self.spaces, self._lane_names)
             self._obs[mask] = self._masks.rows
         self.first_info: Any = None
-        self._unmasked: bool | None = None
+        self._unmasked = masks and mask is None and bool(self.spaces.action.choices)
         self._cut = cutter(self.spaces.action, self.num_lanes)
         self._reward = np.zeros(self.num_lanes, np.float32)
         # A memoryview stores any Python or numpy number in 30 ns and refuses None. The array takes 120 ns, and stores
@@ -131,7 +133,7 @@ class ScalarSource(EnvSource):
                     rewards[lane] = reward
                 except (TypeError, ValueError):
                     self._reward[lane] = as_number(reward, f"reward of {self._lane_names[lane]}")
-                # A dict is looked into at once: the call takes four times as long.
+                # A dict is looked into here, in 30 ns: the call takes 220 ns.
                 if unmasked and (info.__class__ is not dict or KEY in info):
                     self._refuse_late_mask(lane, info)
                 if terminated or truncated:
@@ -189,17 +191,12 @@ class ScalarSource(EnvSource):
         self.first_info = values[1]
         if self._masks is not None:
             self._masks.take(lane, *values, goes_on=True)
-        else:
+        elif self._unmasked:
             self._refuse_late_mask(lane, values[1])
 
     def _refuse_late_mask(self, lane: int, info: Any) -> None:
-        """Raise BadDataError if an info has a mask, and that of the first reset had none."""
-        if self._masks is not None or not self.spaces.action.choices:
-            return
-        given = isinstance(info, Mapping) and info.get(KEY) is not None
-        if self._unmasked is None:
-            self._unmasked = not given
-        elif given and self._unmasked:
+        """Raise BadDataError if an info has a mask."""
+        if isinstance(info, Mapping) and info.get(KEY) is not None:
             raise late_mask(self._lane_names[lane])
 
     def _explain(self, error: Exception, lane: int, result: Any) -> None:

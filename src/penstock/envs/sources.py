@@ -103,6 +103,7 @@ def open_source(
     *,
     ignore_obs: Sequence[str] = (),
     mask: str | None = None,
+    masks: bool = False,
 ) -> ScalarSource | VectorSource:
     """Make the environments of some lanes.
 
@@ -115,6 +116,7 @@ def open_source(
         seed: for a factory with the parameters ``num_envs`` and ``seed``: EnvPool can be seeded only when it is made.
         ignore_obs: as in ``probe``.
         mask: the field of the action mask that is used, as ``Spaces.mask``.
+        masks: as in ``probe``; a mask that `probe` has not found is refused when it comes.
 
     Raises:
         ConfigError: ``ignore_obs`` names an unknown field, or leaves none.
@@ -128,11 +130,13 @@ def open_source(
             seeded = declares(factory, "seed")
             given = {"num_envs": num_lanes, "seed": seed} if seeded else {"num_envs": num_lanes}
             made.append(_made(name, factory, given))
-            return VectorSource(name, made[0], num_lanes, first_lane, seeded=seeded, ignore_obs=ignore_obs, mask=mask)
+            return VectorSource(
+                name, made[0], num_lanes, first_lane, seeded=seeded, ignore_obs=ignore_obs, mask=mask, masks=masks
+            )
         for _ in range(num_lanes):
             made.append(_made(name, factory, {}))
             _check_scalar(name, made)
-        return ScalarSource(name, made, first_lane, ignore_obs=ignore_obs, mask=mask)
+        return ScalarSource(name, made, first_lane, ignore_obs=ignore_obs, mask=mask, masks=masks)
     except BaseException:
         for one in made:
             if hasattr(one, "close"):

@@ -42,6 +42,7 @@ class VectorSource(EnvSource):
         seeded: the environment was seeded when it was made, so its first reset gets no seed.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
         mask: the field of the action mask, if it is used, as `mask_given` finds it.
+        masks: the run uses a mask if there is one: without ``mask``, one that comes in an info is refused.
 
     Attributes:
         first_info: the action mask in the info with which the first lane began, if there is one.
@@ -63,6 +64,7 @@ class VectorSource(EnvSource):
         seeded: bool = False,
         ignore_obs: Sequence[str] = (),
         mask: str | None = None,
+        masks: bool = False,
     ) -> None:
         if not is_vector(env):
             raise EnvError(f"{name} takes num_envs, but returned {one_line(env)}, which is no vector environment")
@@ -80,7 +82,7 @@ class VectorSource(EnvSource):
         self._lane_names = [f"lane {first_lane + lane} of {name}" for lane in range(num_lanes)]
         self._final = ObservationRows(self.spaces, paths, self._lane_names)
         self._masks = None if mask is None else Masks(self.spaces, self._lane_names)
-        self._unmasked: bool | None = None
+        self._unmasked = masks and mask is None and bool(self.spaces.action.choices)
         self.first_info: Any = None
         specs = {spec.name: spec for spec in self.spaces.obs_specs()}
         self._fields = [
@@ -114,8 +116,6 @@ class VectorSource(EnvSource):
         else:
             obs, info = self._env.reset() if self._seeded else _reset_as_it_takes(self._env, seeds)
         self.first_info = {KEY: lane_of(info[KEY], 0)} if KEY in info else {}
-        if self._unmasked is None:
-            self._unmasked = bool(self.spaces.action.choices) and KEY not in info
         self._take_masks(obs, info, everyone, everyone)
         return self._observed(obs)
 

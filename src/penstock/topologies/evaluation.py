@@ -4,6 +4,7 @@ judge --tickets--> player.0 .. player.n --episodes--> judge
 judge --policy--> player.0 .. player.n
 """
 
+from penstock.algorithm_package import find_algorithm
 from penstock.nodes.evaluation import EPISODE, TICKET, JudgeSettings, PlayerSettings, PlaySettings, found_specs
 from penstock.program.graph import Board, NodeSpec, Program, Record, Stream
 from penstock.program.plan import EvaluationPlan
@@ -75,6 +76,7 @@ def _player(plan: EvaluationPlan, index: int, name: str, lanes: int) -> NodeSpec
         seed=plan.seed,
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
+        masks=find_algorithm(plan.run.algo).masks,
     )
     settings = PlayerSettings(played, index, env_timeout=limit)
     imports = policy_imports(plan.run, plan.inference)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from penstock.algorithm import UpdaterSettings
+from penstock.algorithm_package import find_algorithm
 from penstock.config.agreement import HANDED_ON, HOGWILD, Agreement
 from penstock.config.schema import RunConfig
 from penstock.errors import ConfigError
@@ -218,6 +219,7 @@ def _env(plan: Plan, worker: int, lanes: int, niceness: int) -> NodeSpec:
         starts=starts,
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
+        masks=find_algorithm(plan.run.algo).masks,
         reward=plan.reward,
     )
     name = f"env.{worker}"
@@ -491,6 +493,7 @@ def _evaluator(plan: Plan) -> NodeSpec:
         seed=plan.run.seed,
         bad_numbers=plan.run.bad_numbers,
         open_limit_s=OPEN_LIMIT_S,
+        masks=find_algorithm(plan.run.algo).masks,
     )
     settings = EvaluatorSettings(played, plan.run.eval_episodes)
     limit = step_limit_s(plan.run, plan.kind, plan.run.num_envs)

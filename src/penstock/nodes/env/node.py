@@ -81,6 +81,7 @@ class EnvNode:
                 settings.seed + settings.first_lane,
                 ignore_obs=settings.ignore_obs,
                 mask=settings.spaces.mask,
+                masks=settings.masks,
             )
             if settings.reward is not None:
                 reward, name = find_reward(settings.reward), display_name(settings.env)

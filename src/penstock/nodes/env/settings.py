@@ -33,5 +33,7 @@ class EnvSettings:
     """A rollout with NaN or infinity is an error (``stop``) or is dropped (``skip``)."""
     open_limit_s: float
     """How long making and resetting the environments may take, in seconds."""
+    masks: bool = False
+    """The algorithm uses action masks: one that comes although ``spaces`` has none is an error."""
     reward: str | bytes | None = None
     """The user's own reward, which replaces the environment's; ``None``: the environment's."""

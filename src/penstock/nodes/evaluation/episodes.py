@@ -36,6 +36,8 @@ class PlaySettings:
     """An episode with NaN or infinity is an error (``stop``) or does not count (``skip``)."""
     open_limit_s: float
     """How long making the policy or the environments may take, in seconds."""
+    masks: bool = False
+    """The policy uses action masks: one that comes although ``spaces`` has none is an error."""
 
     @property
     def name(self) -> str:
@@ -49,7 +51,10 @@ class PlaySettings:
 
     def open_source(self, lanes: int, seed: int) -> EnvSource:
         """The environments of so many lanes. ``seed`` is for sources that seed themselves."""
-        return open_source(self.env, self.vector, lanes, seed=seed, ignore_obs=self.ignore_obs, mask=self.spaces.mask)
+        mask = self.spaces.mask
+        return open_source(
+            self.env, self.vector, lanes, seed=seed, ignore_obs=self.ignore_obs, mask=mask, masks=self.masks
+        )
 
 
 class Episode(NamedTuple):

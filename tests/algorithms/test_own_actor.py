@@ -105,6 +105,7 @@ def test_penstocks_critics_stand_beside_a_module_of_ones_own():
         (SACConfig(**own("WithBoldJudge")), "WithBoldJudge.critic: forward changes what it is given: make a new"),
         (SACConfig(**own("WithRecallingJudge")), "WithRecallingJudge.critic has a carry, and critics .* no memory"),
         (SACConfig(**own("Plain")), "Plain: forward returns 2 things; it must return outputs, without a value"),
+        (SACConfig(**own("Values"), optimizer="muon"), "and this network has none: give --optimizer adamw"),
         (R2D2Config(**own("Values")), "Values has no memory, and r2d2 learns .*: give lstm or gru, or a module with a"),
         (R2D2Config(**own("Recalling"), memory_size=8), "--memory_size has no effect: --model .*Recalling makes"),
     ],

@@ -116,9 +116,10 @@ def check_optimizer(config: OptimizerConfig, network: Network) -> None:
         ConfigError: nothing reads a setting that was given; or muon finds no matrix between hidden layers.
     """
     if config.optimizer == "muon" and not layout_of(network).matrices:
+        remedy = "" if network.own is not None else "--hidden_sizes two widths or more, or "
         raise ConfigError(
-            "--optimizer muon steps the matrices between hidden linear layers, and this network has none: "
-            "give --hidden_sizes two widths or more, or --optimizer adamw"
+            "--optimizer muon steps the matrices between hidden linear layers that penstock makes, and this network "
+            f"has none: give {remedy}--optimizer adamw"
         )
     of_optimizers = {name for read in READ.values() for name in read}
     for field in fields_of(type(config)):

@@ -15,7 +15,7 @@ from penstock.errors import SpaceError
 from penstock.nodes.learner.gradient_slot import METRICS
 from penstock.nodes.learner.losses import loss_values
 from penstock.registry import ALGORITHMS, load
-from penstock.types import Box
+from penstock.types import Box, Stack
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, UNBOUNDED, minibatch_of, noise_of, state_of
 
 NAMES = [name for name in ALGORITHMS.names() if issubclass(find_algorithm(name).config, ReplayConfig)]
@@ -203,3 +203,35 @@ def test_what_is_learned_from_rows_alone_has_no_targets_and_statistics(name):
     _, _, built = made(name)
     assert built.targets({}, {}) == {}
     assert built.statistics({}, {}) == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_normalised_observations_are_learned_from_as_if_they_had_come_so(name):
+    _, spec, plain = made(name)
+    _, normalised, built = made(name, normalize_obs=True)
+    statistics = {"obs_mean": np.array([1.0, 0.0, -5.0]), "obs_var": np.array([4.0, 1.0, 0.25])}
+    assert {part.name for part in normalised.state} - {part.name for part in spec.state} == {*statistics, "obs_count"}
+    assert normalised.published() == (*spec.published(), *normalised.policy.statistics())
+    first = built.init_state(3)
+    assert first["obs_var"].tolist() == [1.0, 1.0, 1.0]
+    assert first["obs_mean"].tolist() == [0.0, 0.0, 0.0]
+    state, rows = state_of(plain), minibatch_of(spaces_of(name), spec, 16)
+    seen = state | {key: torch.from_numpy(values) for key, values in statistics.items()}
+    mean, deviation = seen["obs_mean"], seen["obs_var"].sqrt()
+    raw = {key: rows[key] * deviation + mean for key in ("obs", "next.obs") if key in rows}
+    for one, other in zip(plain.phases, built.phases, strict=True):
+        noise = noise_of(one, 16)
+        expected = one.gradients(state, rows, noise).gradients
+        found = other.gradients(seen, rows | raw, noise).gradients
+        assert found.keys() == expected.keys()
+        for key, values in expected.items():
+            torch.testing.assert_close(found[key], values, rtol=1e-5, atol=1e-7)
+
+
+def test_statistics_that_cannot_run_are_refused():
+    image = Box((36, 36, 3), "uint8", (0.0,), (255.0,))
+    frames = Box((2, 3), "float32", (-1.0,), (1.0,), stack=Stack(2, "first"))
+    for space, why in ((image, r"images are scaled"), (frames, r"^obs is a stack of frames")):
+        spaces = dataclasses.replace(CONTINUOUS, obs=(("obs", space),))
+        with pytest.raises(SpaceError, match=why):
+            load(find_algorithm("sac").spec)(spaces, find_algorithm("sac").config(normalize_obs=True))

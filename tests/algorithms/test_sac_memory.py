@@ -88,8 +88,8 @@ def test_the_actors_gradient_against_differences():
     of = recurrent.networks_of(spec.actor_graph(CONTINUOUS, config), config)
 
     def loss(changed):
-        action, log_prob = recurrent.sampled(of, changed["actor"], rows, noise["action"])
-        values = recurrent.values(of, changed["critic"], recurrent.remembered(of, changed["memory"], rows), action)
+        action, log_prob = recurrent.sampled(of, changed, rows, noise["action"])
+        values = recurrent.values(of, changed["critic"], recurrent.remembered(of, changed, "memory", rows), action)
         return ((changed["log_alpha"].exp() * log_prob - values.amin(0))[:, :-1] * share).sum()
 
     found = actor.gradients(state, rows, noise)

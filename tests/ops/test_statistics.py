@@ -1,9 +1,12 @@
 """Running moments against arithmetic by hand, and the independence of their bits from the split into slots."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from penstock.ops.statistics import Moments, merge, merge_lanes
+from penstock.ops.statistics import Moments, merge, merge_lanes, obs_statistics
+from penstock.policies import Deterministic, Encoding, Linear, Network, PolicyGraph
 
 
 def moments(mean, variance, count):
@@ -65,3 +68,21 @@ def test_bits_do_not_depend_on_how_lanes_are_split(split):
 def test_shapes_are_checked():
     with pytest.raises(ValueError, match="do not agree"):
         merge_lanes(EMPTY, np.zeros((3, 2)), np.ones((2, 2), bool))
+
+
+def test_statistics_of_observations_are_those_of_the_rows_that_are_valid():
+    encoding = (Encoding("obs.at", "one_hot", 2), Encoding("obs.of", "flat", 1))
+    actor = Network("actor", (Linear(3, 2, 1.0),))
+    graph = PolicyGraph(encoding, actor, None, Deterministic(2), normalize_obs=True, gives_value=False)
+    state = {"obs_mean": np.zeros(3), "obs_var": np.ones(3), "obs_count": np.array(0)}
+    # Two rows of one lane, a row that is not valid, and the first row of the next rollout.
+    rollout = {
+        "obs.at": np.array([[0], [1], [1], [1]]),
+        "obs.of": np.array([[2.0], [6.0], [99.0], [99.0]], np.float32)[..., None],
+        "valid": np.array([[True], [True], [False], [True]]),
+    }
+    found = obs_statistics(graph, state, rollout)
+    assert found["obs_mean"].tolist() == [0.5, 0.5, 4.0]
+    assert found["obs_var"].tolist() == [0.25, 0.25, 4.0]
+    assert found["obs_count"] == 2
+    assert obs_statistics(dataclasses.replace(graph, normalize_obs=False), {}, rollout) == {}

@@ -136,6 +136,7 @@ def test_nothing_is_imported_beforehand_for_a_gpu(monkeypatch) -> None:
     assert not any(node.imports for node in on_gpu.nodes)
 
 
-def test_learners_that_hand_gradients_on_do_not_begin_anew() -> None:
-    with pytest.raises(ConfigError, match=r"--reset_every 9 needs .* with --learners 2 give --exchange allreduce$"):
-        program(async_off_policy, sync_mode="non_blocking", learners=2, reset_every=9)
+@pytest.mark.parametrize(("name", "value"), [("reset_every", 9), ("normalize_obs", True)])
+def test_learners_that_hand_gradients_on_do_not_begin_anew_and_normalise_nothing(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"--{name} {value} needs .* with --learners 2 give --exchange allreduce$"):
+        program(async_off_policy, sync_mode="non_blocking", learners=2, **{name: value})

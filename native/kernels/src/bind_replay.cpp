@@ -79,6 +79,13 @@ public:
         for (Learned* vector : update_->learned()) vector->refresh();
     }
 
+    // Features are shifted and scaled by these from now on.
+    void normalise(const Line<const double>& mean, const Line<const double>& variance) {
+        const auto features = static_cast<std::size_t>(update_->features());
+        require(mean.shape(0) == features && variance.shape(0) == features, "there is one mean and one variance for each feature");
+        update_->normalise(mean.data(), variance.data());
+    }
+
     std::int64_t steps(const std::string& name) { return learned(name).steps; }
     void put_steps(const std::string& name, std::int64_t steps) { learned(name).steps = steps; }
     [[nodiscard]] std::int64_t gradient_steps() const { return update_->gradient_steps; }
@@ -231,6 +238,7 @@ void bind_replay(nb::module_& module) {
         .def("load", &PyReplayUpdate::load, "name"_a, "values"_a)
         .def("store", &PyReplayUpdate::store, "name"_a, "values"_a)
         .def("refresh", &PyReplayUpdate::refresh)
+        .def("normalise", &PyReplayUpdate::normalise, "mean"_a, "variance"_a)
         .def("steps", &PyReplayUpdate::steps, "name"_a)
         .def("put_steps", &PyReplayUpdate::put_steps, "name"_a, "steps"_a)
         .def_prop_rw("gradient_steps", &PyReplayUpdate::gradient_steps, &PyReplayUpdate::put_gradient_steps)

@@ -63,6 +63,12 @@ public:
     const std::vector<Learned*>& learned() const { return learned_; }
     std::size_t stepped() const { return stepped_; }
     std::size_t fields() const { return encoding_.size(); }
+    std::int32_t features() const { return encoder_.features(); }
+    // Features [features()] are shifted and scaled by these from now on. Not while a step runs.
+    void normalise(const double* mean, const double* variance) {
+        encoder_ = Encoder(encoding_, true);
+        encoder_.load(mean, variance);
+    }
     const Encoding& encoding(std::size_t field) const { return encoding_[field]; }
 
     // Numbers of one row's action.

@@ -270,7 +270,12 @@ class ReplayUpdate:
         self._native.gradient_steps = steps
 
     def load(self, state: Mapping[str, Array]) -> None:
-        """Take a whole state, or some of its arrays. Arrays that are no vector and no count are left out."""
+        """Take a whole state, or some of its arrays.
+
+        Of arrays that are no vector and no count, it takes the running statistics of observations only.
+        """
+        if "obs_mean" in state:
+            self._native.normalise(state["obs_mean"], state["obs_var"])
         for name, values in state.items():
             kind, _, vector = name.partition(".")
             if name == "gradient_steps":

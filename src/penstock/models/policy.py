@@ -12,7 +12,7 @@ from penstock.models.heads import distribution_of
 from penstock.ops.distributions import Distribution, TanhGaussian, epsilon_greedy, expected_value, perturbed
 from penstock.policies import EpsilonGreedy, Head, Network, PolicyGraph, SquashedGaussian
 from penstock.policies.architecture import PrecisionName
-from penstock.policies.encoding import VECTOR
+from penstock.policies.encoding import VECTOR, Encoding
 
 __all__ = ["Judgement", "Output", "Policy", "action_values", "denormalised_value", "normalised_target", "squashed"]
 
@@ -76,8 +76,18 @@ class Policy:
     def features(self, published: Mapping[str, Tensor], obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The inputs of the networks: encoded observations, normalised if the graph says so."""
         graph = self.graph
-        x = encode(graph.encoding, obs, self._compute or published[graph.actor.name].dtype)
-        if graph.normalize_obs and VECTOR in x:
+        return self.encoded(graph.encoding, published, obs, self._compute or published[graph.actor.name].dtype)
+
+    def encoded(
+        self,
+        encoding: Sequence[Encoding],
+        published: Mapping[str, Tensor],
+        obs: Mapping[str, Tensor],
+        dtype: torch.dtype,
+    ) -> dict[str, Tensor]:
+        """Observations as a network with this encoding sees them, normalised if the graph says so."""
+        x = encode(encoding, obs, dtype)
+        if self.graph.normalize_obs and VECTOR in x:
             x[VECTOR] = normalise(x[VECTOR], published["obs_mean"], published["obs_var"])
         return x
 

@@ -1,16 +1,19 @@
-"""Running mean and variance in float64, merged in a fixed order. Imports no torch.
+"""Running mean and variance in float64, merged in a fixed order; those of observations. Imports no torch.
 
 Each lane is reduced alone, from a contiguous copy of its own rows. So the bits do not depend on how lanes are split
 over slots.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.types import Array
+from penstock.policies import PolicyGraph
+from penstock.policies.features import features_of
+from penstock.types import Array, Arrays
 
-__all__ = ["Moments", "merge", "merge_lanes"]
+__all__ = ["Moments", "merge", "merge_lanes", "obs_statistics"]
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,19 @@ def merge_lanes(moments: Moments, values: Array, valid: Array) -> Moments:
         lane_moments = Moments(mean.reshape(shape), variance.reshape(shape), np.asarray(len(rows), np.int64))
         moments = merge(moments, lane_moments)
     return moments
+
+
+def obs_statistics(graph: PolicyGraph, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
+    """The running statistics of observations with the valid rows of a rollout ``[T + 1, B, ...]``.
+
+    Args:
+        graph: says which fields are normalised; if it normalises none, the result is empty.
+        state: ``obs_mean``, ``obs_var``, ``obs_count`` so far.
+        rollout: the slot. Its last row belongs to the next rollout.
+    """
+    if not graph.normalize_obs:
+        return {}
+    valid = rollout["valid"][:-1]
+    moments = Moments(state["obs_mean"], state["obs_var"], state["obs_count"])
+    moments = merge_lanes(moments, features_of(graph.encoding, rollout, len(valid)), valid)
+    return {"obs_mean": moments.mean, "obs_var": moments.variance, "obs_count": moments.count}

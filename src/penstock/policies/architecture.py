@@ -4,6 +4,7 @@ Imports no torch, so that every algorithm's spec may use it. Chooses no hyper-pa
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from penstock.algorithm_package import ActionKind, algorithms_with, check_actions
@@ -43,6 +44,7 @@ __all__ = [
     "head_of",
     "kind_of",
     "mlp",
+    "normalising",
     "q_network",
     "squashed_actor",
 ]
@@ -68,8 +70,8 @@ def actor_critic(
         actor = Network("actor", (own,), free)
         return PolicyGraph(_raw(spaces), actor, None, head, normalize_value=normalize_value, mask=spaces.mask)
     trunk = _trunk(spaces, body)
-    if normalize_obs and not any(part.is_vector for part in trunk.encoding):
-        raise SpaceError("images are scaled to [0, 1] already: leave --normalize_obs off, or pass --model mlp")
+    if normalize_obs:
+        _check_normalised(trunk.encoding)
     if trunk.shared:
         # One layer holds both heads. Its small gain keeps the first policy near uniform and the first values near 0.
         actor = _network("actor", trunk, head.outputs + 1, body, gain=0.01, free=free)
@@ -78,6 +80,30 @@ def actor_critic(
     actor = _network("actor", trunk, head.outputs, body, gain=0.01, free=free)
     critic = _network("critic", trunk, 1, body, gain=1.0)
     return PolicyGraph(trunk.encoding, actor, critic, head, normalize_obs, normalize_value, mask=spaces.mask)
+
+
+def normalising(graph: PolicyGraph, spaces: Spaces) -> PolicyGraph:
+    """The graph of an algorithm with a table, with running statistics of its vector fields.
+
+    Raises:
+        ConfigError: the network is a module of the user's own.
+        SpaceError: there is no vector field, or one is a stack of frames: a table stores each frame once.
+    """
+    if graph.actor.own is not None:
+        raise ConfigError("--model: a module of your own sees observations as they are: leave --normalize_obs off")
+    _check_normalised(graph.encoding)
+    vectors = {part.field for part in graph.encoding if part.is_vector}
+    stacked = [name for name in spaces.stacks() if name in vectors]
+    if stacked:
+        raise SpaceError(
+            f"{stacked[0]} is a stack of frames, which has no running statistics: leave --normalize_obs off"
+        )
+    return replace(graph, normalize_obs=True)
+
+
+def _check_normalised(encoding: Sequence[Encoding]) -> None:
+    if not any(part.is_vector for part in encoding):
+        raise SpaceError("images are scaled to [0, 1] already: leave --normalize_obs off, or pass --model mlp")
 
 
 def squashed_actor(spaces: Spaces, body: Body, algorithm: str, *, memory: bool = False) -> PolicyGraph:

@@ -44,10 +44,11 @@ def build(plan: Plan) -> Program:
 def _apart(plan: Plan, agreed: Agreement) -> Program:
     run, spec = plan.run, plan.learning.spec
     schedule, _ = spec.replay()
-    if schedule.reset_every:
+    asked = {"reset_every": schedule.reset_every, "normalize_obs": spec.policy.normalize_obs}
+    for name in (name for name, value in asked.items() if value):
         raise ConfigError(
-            f"--reset_every {schedule.reset_every} needs learners that count steps together: with --learners "
-            f"{run.learners} give --exchange allreduce"
+            f"--{name} {asked[name]} needs learners that take each step together: with --learners {run.learners} give "
+            "--exchange allreduce"
         )
     learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.update
     finder = required(plan, update.finder if rule.owner is None else update.replay)

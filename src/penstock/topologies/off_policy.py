@@ -81,8 +81,8 @@ def replayed(
         together = (
             # Gradients, and the state for learners that join later.
             Rounds("gradients", learners, spec.state),
-            # The next goal of all learners: the last gradient step, and the slots to sample from.
-            Board("goals", learners[0], learners[1:], goal_specs(plan.num_workers)),
+            # The next goal of all learners: the last gradient step, the slots to sample from, running statistics.
+            Board("goals", learners[0], learners[1:], goal_specs(plan.num_workers, spec.policy.statistics())),
         )
     pattern = Pattern(
         # In lock step no environment node is more than one turn ahead, and the capacity is at least two.

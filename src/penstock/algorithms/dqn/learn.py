@@ -99,8 +99,8 @@ def judged(policy: Policy, config: QConfig, state: Tensors, minibatch: Tensors) 
     rows = torch.arange(len(minibatch["action"]), device=minibatch["action"].device)
     with torch.no_grad():
         obs = next_obs(policy, minibatch)
-        following = policy.output({"actor": state["target.actor"]}, obs)
-        chooser = policy.output({"actor": state["actor"].detach()}, obs) if config.double else following
+        following = policy.output({**state, "actor": state["target.actor"]}, obs)
+        chooser = policy.output({**state, "actor": state["actor"].detach()}, obs) if config.double else following
         best = best_action(action_values(head, chooser), None if policy.graph.mask is None else obs[policy.graph.mask])
     said = policy.output(state, minibatch)
     reward, discount = minibatch["reward"], minibatch["discount"]

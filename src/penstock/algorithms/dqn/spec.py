@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.algorithm import AlgorithmSpec, Priorities, TableSpec
-from penstock.algorithms.off_policy.spec import MOST_UPDATES, ReplayConfig, body_of, initial_arrays, off_policy_spec
+from penstock.algorithms.off_policy.spec import (
+    MOST_UPDATES,
+    ReplayConfig,
+    body_of,
+    initial_arrays,
+    off_policy_spec,
+    with_statistics,
+)
 from penstock.config.fields import BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
 from penstock.policies import PolicyGraph
@@ -222,7 +229,7 @@ def policy_graph(spaces: Spaces, config: QConfig, algorithm: str) -> PolicyGraph
         high=config.value_max,
     )
     check_network_settings(graph, config)
-    return graph
+    return with_statistics(graph, spaces, config)
 
 
 def init_state(spaces: Spaces, config: DQNConfig, seed: int) -> Arrays:

@@ -106,7 +106,7 @@ def sampled_return(returns: Returns, noise: Tensor) -> Tensor:
 def critic_target(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Tensor:
     """``y`` of the module's docstring: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
-    action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
+    action, log_prob = sampled(of.policy, {**state, "actor": state["target.actor"]}, obs, noise["next_action"])
     returns = returns_of(of, state, "target.critic", obs, action, of.dropped(noise, "next_value"))
     soft = sampled_return(returns, noise["next_return"])[0] - state["log_alpha"].exp() * log_prob
     target: Tensor = minibatch["reward"] + minibatch["discount"] * soft

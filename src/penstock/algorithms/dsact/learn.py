@@ -75,7 +75,7 @@ def build(spaces: Spaces, config: DSACTConfig) -> Algorithm:
 def critic_targets(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensors) -> Targets:
     """``y_q`` and ``y_z``, both from the critic with the smallest mean."""
     obs = next_obs(of.policy, minibatch)
-    action, log_prob = sampled(of.policy, {"actor": state["target.actor"]}, obs, noise["next_action"])
+    action, log_prob = sampled(of.policy, {**state, "actor": state["target.actor"]}, obs, noise["next_action"])
     returns = returns_of(of, state, "target.critic", obs, action, of.dropped(noise, "next_value"))
     smallest = returns.mean.argmin(0, keepdim=True)
     least = Returns(*(part.gather(0, smallest) for part in returns))

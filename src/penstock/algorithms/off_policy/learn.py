@@ -14,7 +14,6 @@ from penstock.algorithms.off_policy.critics import critic_encoding
 from penstock.algorithms.off_policy.spec import ContinuousConfig, ReplayConfig
 from penstock.algorithms.optimizer.learn import counted, descended
 from penstock.algorithms.optimizer.spec import NUMBERS, STEPS, Layout, layout_of
-from penstock.models.encoding import encode
 from penstock.models.forward import Ensemble
 from penstock.models.policy import Policy
 from penstock.ops.optimizers import polyak
@@ -53,7 +52,7 @@ class Networks(NamedTuple):
 
     def values(self, state: Tensors, name: str, obs: Tensors, action: Tensor, dropped: Sequence[Tensor] = ()) -> Tensor:
         """The outputs of the critics of the vector ``name``: ``[critics, n, outputs]``. ``dropped``: see there."""
-        return self.critics(state[name], critic_input(self.critics, obs, action), dropped)
+        return self.critics(state[name], critic_input(self, state, obs, action), dropped)
 
 
 def networks_of(graph: PolicyGraph, config: ContinuousConfig, critic: Network, count: int) -> Networks:
@@ -82,9 +81,9 @@ def next_obs(policy: Policy, minibatch: Tensors) -> dict[str, Tensor]:
     return {name: minibatch[f"next.{name}"] for name in policy.graph.fields}
 
 
-def critic_input(critics: Ensemble, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
+def critic_input(of: Networks, state: Tensors, obs: Tensors, action: Tensor) -> dict[str, Tensor]:
     """Observations as critics see them beside actions, by name; an action is ``[n, size]``."""
-    return {**encode(critics.encoding, obs, action.dtype), ACTION: action.reshape(len(action), -1)}
+    return {**of.policy.encoded(of.critics.encoding, state, obs, action.dtype), ACTION: action.reshape(len(action), -1)}
 
 
 def stepped(  # noqa: PLR0917 - as the mathematics reads

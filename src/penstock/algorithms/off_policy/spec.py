@@ -16,7 +16,7 @@ from penstock.algorithms.optimizer.spec import (
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.policies import Network, PolicyGraph
-from penstock.policies.architecture import ActivationName, Body
+from penstock.policies.architecture import ActivationName, Body, normalising
 from penstock.policies.initial import InitName
 from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS
 from penstock.types import Arrays, ArraySpec, Spaces
@@ -31,6 +31,7 @@ __all__ = [
     "off_policy_spec",
     "over_sequences",
     "stacked",
+    "with_statistics",
 ]
 
 GRADIENT_STEPS = ArraySpec("gradient_steps", (), "int64")
@@ -100,6 +101,12 @@ class ReplayConfig(OptimizerConfig):
         "constant",
         "how all step sizes change; linear: they fall to 0 at the end of the run",
         choices=("constant", "linear"),
+    )
+    normalize_obs: bool = tunable(
+        False,
+        "shift and scale observations by the running mean and deviation of all that were collected; learns sooner "
+        "where their sizes differ",
+        fixed=BY_NETWORKS,
     )
     model: str = tunable("auto", MODELS, pattern=r"(?s).+", form=MODEL_FORM, fixed=BY_NETWORKS)
     layer_norm: bool = tunable(
@@ -218,6 +225,7 @@ def off_policy_spec(
             *learned,
             *(replace(part, name=f"target.{part.name}") for part in learned if part.name in followed),
             *others,
+            *graph.statistics(),
             GRADIENT_STEPS,
             *optimizer,
             ArraySpec("progress", (), "float64"),
@@ -258,6 +266,11 @@ def _optimizer_arrays(config: ReplayConfig, vector: ArraySpec) -> tuple[ArraySpe
     return (*optimizer_arrays(config, [vector]), *counts)
 
 
+def with_statistics(graph: PolicyGraph, spaces: Spaces, config: ReplayConfig) -> PolicyGraph:
+    """The graph with running statistics of observations, if ``config`` asks for them. Raises as `normalising`."""
+    return normalising(graph, spaces) if config.normalize_obs else graph
+
+
 def body_of(config: ReplayConfig) -> Body:
     """The layers that ``config`` asks for."""
     size = config.memory_size if isinstance(config, SequenceConfig) else 0
@@ -271,7 +284,7 @@ def stacked(name: str, network: Network, count: int) -> ArraySpec:
 
 
 def initial_arrays(spec: AlgorithmSpec, networks: Mapping[str, Sequence[Network]], seed: int) -> Arrays:
-    """The first state: random networks that depend on ``seed``, targets equal to their networks, everything else 0.
+    """The first state: random networks that depend on ``seed``, equal targets, variances 1, everything else 0.
 
     Args:
         spec: lists the arrays of the state.
@@ -279,6 +292,8 @@ def initial_arrays(spec: AlgorithmSpec, networks: Mapping[str, Sequence[Network]
         seed: the seed of the run.
     """
     state = {part.name: np.zeros(part.shape, part.dtype) for part in spec.state}
+    if "obs_var" in state:
+        state["obs_var"] = np.ones_like(state["obs_var"])
     number = 0
     for name, parts in networks.items():
         vectors = []

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from penstock.algorithms.ppo.spec import ActorCriticConfig
 from penstock.ops.returns import advantages
-from penstock.ops.statistics import Moments, merge_lanes
+from penstock.ops.statistics import Moments, merge_lanes, obs_statistics
 from penstock.policies import PolicyGraph
-from penstock.policies.features import features_of
 from penstock.types import Array, Arrays
 
 __all__ = ["statistics", "targets"]
@@ -29,15 +28,9 @@ def targets(config: ActorCriticConfig, state: Mapping[str, Array], rollout: Mapp
 
 def statistics(graph: PolicyGraph, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
     """Running moments of observations and value targets, with this slot's valid rows merged lane by lane."""
-    valid = rollout["valid"][:-1]
-    found: dict[str, Array] = {}
-    if graph.normalize_obs:
-        found["obs"] = features_of(graph.encoding, rollout, len(valid))
+    changed = obs_statistics(graph, state, rollout)
     if graph.normalize_value:
-        found["value"] = rollout["target"]
-    changed: Arrays = {}
-    for name, values in found.items():
-        moments = Moments(state[f"{name}_mean"], state[f"{name}_var"], state[f"{name}_count"])
-        moments = merge_lanes(moments, values, valid)
-        changed |= {f"{name}_mean": moments.mean, f"{name}_var": moments.variance, f"{name}_count": moments.count}
+        moments = Moments(state["value_mean"], state["value_var"], state["value_count"])
+        moments = merge_lanes(moments, rollout["target"], rollout["valid"][:-1])
+        changed |= {"value_mean": moments.mean, "value_var": moments.variance, "value_count": moments.count}
     return changed

@@ -96,11 +96,11 @@ def mixture(error: Tensor, weight: Tensor, eta: float) -> Tensor:
 
 def judged(policy: Policy, config: R2D2Config, state: Tensors, minibatch: Tensors) -> Judgement:
     """Loss, error and value of each learned row. The target network gets no gradient."""
-    said = _values(policy, config, state["actor"], minibatch)
+    said = _values(policy, config, state, minibatch)
     rows = learned_rows(minibatch, config.burn_in)
     taken = said[:, :-1].gather(2, rows["action"][:, :-1].unsqueeze(2)).squeeze(2)
     with torch.no_grad():
-        following = _values(policy, config, state["target.actor"], minibatch)
+        following = _values(policy, config, {**state, "actor": state["target.actor"]}, minibatch)
         chooser = said.detach() if config.double else following
         mask = None if policy.graph.mask is None else rows[policy.graph.mask].flatten(0, 1)
         best = best_action(chooser.flatten(0, 1), mask).view(*following.shape[:2], 1)
@@ -120,13 +120,12 @@ def judged(policy: Policy, config: R2D2Config, state: Tensors, minibatch: Tensor
     return Judgement(huber(error, config.error_clip), error.abs(), taken)
 
 
-def _values(policy: Policy, config: R2D2Config, parameters: Tensor, minibatch: Tensors) -> Tensor:
+def _values(policy: Policy, config: R2D2Config, state: Tensors, minibatch: Tensors) -> Tensor:
     """``Q(s_t, .)`` of the learned rows and of the row behind them: ``[m, learned_steps + 1, n]``."""
-    published = {"actor": parameters}
     carry = {part.name: minibatch[part.name] for part in policy.graph.carry}
-    detached = {"actor": parameters.detach()}
+    detached = {**state, "actor": state["actor"].detach()}
     rows = behind_burn_in(
         lambda part: policy.unrolled(detached, part).carry, minibatch, policy.graph.fields, carry, config.burn_in
     )
-    output = policy.unrolled(published, rows).output
+    output = policy.unrolled(state, rows).output
     return output.view(*rows["first"].shape, -1)

@@ -13,6 +13,7 @@ from penstock.algorithms.off_policy.spec import (
     initial_arrays,
     off_policy_spec,
     over_sequences,
+    with_statistics,
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, BY_PRIORITIES, tunable
 from penstock.errors import ConfigError
@@ -142,7 +143,7 @@ def policy_graph(spaces: Spaces, config: R2D2Config) -> PolicyGraph:
             "carry"
         )
     check_network_settings(graph, config)
-    return graph
+    return with_statistics(graph, spaces, config)
 
 
 def init_state(spaces: Spaces, config: R2D2Config, seed: int) -> Arrays:

@@ -26,7 +26,6 @@ from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_row
 from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
 from penstock.algorithms.sac.spec import SACConfig, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
-from penstock.models.encoding import encode
 from penstock.models.forward import Ensemble, Forward, Memory
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, squashed
@@ -103,15 +102,15 @@ def critic_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Te
     """The gradient of ``J_Q`` with respect to all critics and their memory."""
     rows, share = learned_rows(minibatch, of.config.burn_in), _share(of, minibatch)
     with torch.no_grad():
-        action, log_prob = sampled(of, state["actor"], minibatch, noise["action"])
-        seen = remembered(of, state["target.memory"], minibatch)
+        action, log_prob = sampled(of, state, minibatch, noise["action"])
+        seen = remembered(of, state, "target.memory", minibatch)
         following = values(of, state["target.critic"], seen, action, of.dropped(noise, "next_value"))
         soft = following.amin(0) - state["log_alpha"].exp() * log_prob
         reward, terminated, valid = (rows[name][:, :-1] for name in ("reward", "terminated", "valid"))
         target = n_step_returns(reward, terminated, valid, soft, gamma=of.config.gamma, n_step=1)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        seen = remembered(of, leaves["memory"], minibatch)
+        seen = remembered(of, leaves, "memory", minibatch)
         found = values(of, leaves["critic"], seen, rows["action"], of.dropped(noise, "value"))[:, :, :-1]
         return 0.5 * ((found - target).square() * share).sum(), found.detach()
 
@@ -133,10 +132,10 @@ def actor_gradients(of: Networks, state: Tensors, minibatch: Tensors, noise: Ten
     """The gradients of ``J_pi`` and, where the temperature is learned, of ``J(alpha)``."""
     share = _share(of, minibatch)
     with torch.no_grad():
-        seen = remembered(of, state["memory"], minibatch)
+        seen = remembered(of, state, "memory", minibatch)
 
     def loss(leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        action, log_prob = sampled(of, leaves["actor"], minibatch, noise["action"])
+        action, log_prob = sampled(of, leaves, minibatch, noise["action"])
         judged = values(of, state["critic"], seen, action, of.dropped(noise, "value"))
         each = state["log_alpha"].exp() * log_prob - judged.amin(0)
         return (each[:, :-1] * share).sum(), -(log_prob.detach()[:, :-1] * share).sum()
@@ -153,29 +152,30 @@ def _share(of: Networks, minibatch: Tensors) -> Tensor:
     return weight / weight.sum().clamp(min=1.0)
 
 
-def sampled(of: Networks, parameters: Tensor, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, Tensor]:
+def sampled(of: Networks, state: Tensors, minibatch: Tensors, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Actions ``[m, n, size]`` of the learned rows and of the row behind them, and their log-probabilities."""
     policy, head = of.policy, of.policy.graph.head
     if not isinstance(head, SquashedGaussian):
         raise TypeError(f"the policy's head is {head}, not a SquashedGaussian")
     carry = {part.name: minibatch[part.name] for part in policy.graph.carry}
-    detached = {"actor": parameters.detach()}
+    detached = {**state, "actor": state["actor"].detach()}
     rows = behind_burn_in(
         lambda part: policy.unrolled(detached, part).carry, minibatch, policy.graph.fields, carry, of.config.burn_in
     )
-    output = policy.unrolled({"actor": parameters}, rows).output
+    output = policy.unrolled(state, rows).output
     action, log_prob = squashed(head, output).sample_with_log_prob(noise.flatten(0, 1))
     shape = rows["first"].shape
     return action.view(*shape, -1), log_prob.view(shape)
 
 
-def remembered(of: Networks, parameters: Tensor, minibatch: Tensors) -> Tensor:
-    """What the critics' memory gives of the learned rows and of the row behind them: ``[m, n, size]``."""
+def remembered(of: Networks, state: Tensors, name: str, minibatch: Tensors) -> Tensor:
+    """What the critics' memory ``state[name]`` gives of the learned rows and the row behind them: ``[m, n, size]``."""
+    parameters: Tensor = state[name]
     count, fields = len(minibatch["first"]), of.policy.graph.fields
 
     def run(vector: Tensor, rows: Tensors) -> tuple[Tensor, dict[str, Tensor]]:
         flat = {name: rows[name].flatten(0, 1) for name in fields}
-        features = encode(of.encoding, flat, vector.dtype)
+        features = of.policy.encoded(of.encoding, state, flat, vector.dtype)
         found = of.memory(vector, features, Memory(rows["first"], {name: rows[name] for name in of.carry}))
         return found.output, found.carry
 

@@ -21,6 +21,7 @@ from penstock.algorithms.off_policy.spec import (
     off_policy_spec,
     over_sequences,
     stacked,
+    with_statistics,
 )
 from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.policies import Network, PolicyGraph
@@ -109,7 +110,7 @@ def actor_graph(spaces: Spaces, config: SACConfig) -> PolicyGraph:
         SpaceError: as for `spec`.
         ConfigError: nothing reads a setting of networks that was given.
     """
-    graph = squashed_actor(spaces, body_of(config), "sac", memory=True)
+    graph = with_statistics(squashed_actor(spaces, body_of(config), "sac", memory=True), spaces, config)
     check_actor_critic(graph, config)
     return graph
 
@@ -129,7 +130,7 @@ def policy_graph(spaces: Spaces, config: EntropyConfig, algorithm: str = "sac") 
         SpaceError: as for `spec`; the text names ``algorithm``.
         ConfigError: nothing reads a setting of networks that was given.
     """
-    graph = squashed_actor(spaces, body_of(config), algorithm)
+    graph = with_statistics(squashed_actor(spaces, body_of(config), algorithm), spaces, config)
     check_actor_critic(graph, config)
     return graph
 

@@ -67,7 +67,7 @@ def critic_target(  # noqa: PLR0917 - as the mathematics reads
     """``y`` of equation 10, with the smoothed action of equation 14: ``[m]``."""
     obs = next_obs(of.policy, minibatch)
     clip = config.smoothing_clip
-    action = torch.tanh(of.policy.output({"actor": state["target.actor"]}, obs))
+    action = torch.tanh(of.policy.output({**state, "actor": state["target.actor"]}, obs))
     action = (action + (config.smoothing * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)
     values = of.values(state, "target.critic", obs, action, dropped).squeeze(2)
     target: Tensor = minibatch["reward"] + minibatch["discount"] * values.amin(0)
@@ -103,7 +103,7 @@ def actor_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """``J(phi)`` over the rows of a minibatch, and its metrics."""
     action = torch.tanh(of.policy.output(state, minibatch))
-    values = of.critics.first(state["critic"], critic_input(of.critics, minibatch, action), dropped).squeeze(1)
+    values = of.critics.first(state["critic"], critic_input(of, state, minibatch, action), dropped).squeeze(1)
     loss = -torch.dot(share_of(minibatch["weight"]), values)
     return loss, {"policy_loss": loss.detach()}
 

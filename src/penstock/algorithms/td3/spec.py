@@ -10,6 +10,7 @@ from penstock.algorithms.off_policy.spec import (
     initial_arrays,
     off_policy_spec,
     stacked,
+    with_statistics,
 )
 from penstock.config.fields import BY_NETWORKS, tunable
 from penstock.policies import PolicyGraph
@@ -101,7 +102,7 @@ def policy_graph(spaces: Spaces, config: TD3Config, algorithm: str = "td3") -> P
         SpaceError: as for `spec`.
         ConfigError: nothing reads a setting of networks that was given.
     """
-    graph = deterministic_actor(spaces, body_of(config), algorithm)
+    graph = with_statistics(deterministic_actor(spaces, body_of(config), algorithm), spaces, config)
     check_actor_critic(graph, config)
     return graph
 

@@ -4,6 +4,7 @@ It owns the schedule: how many gradient steps the collected rows make due. The m
 updater. A sampler chooses the rows of each minibatch; a keeper commits and publishes the result.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,8 +19,9 @@ from penstock.nodes.learner.record import account
 from penstock.nodes.learner.replica import goal_values
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
+from penstock.ops.statistics import obs_statistics
 from penstock.replay.limiter import RateLimiter
-from penstock.types import Array
+from penstock.types import Array, Arrays
 
 __all__ = ["ReplayLearnerNode", "ReplayLearnerSettings"]
 
@@ -43,7 +45,7 @@ class ReplayLearnerNode(WorkingNode):
 
     Its life is a sequence of turns:
 
-    1. It takes note of new rollouts.
+    1. It takes note of new rollouts, and of their observations where running statistics normalise them.
     2. It takes the gradient steps that they make due.
     3. It commits.
 
@@ -115,12 +117,15 @@ class ReplayLearnerNode(WorkingNode):
         slots = self._intake.take(taken)
         lags = [int(committed["update"]) - int(slot["policy_version"][0, 0]) for slot in slots]
         goal = self._goal(sum(int(slot["valid"][:-1].sum()) for slot in slots), taken)
+        seen = self._seen(slots)
+        if seen:
+            self._steps.updater.load(seen)
         in_order = self._settings.order == "by_lane"
         if in_order and self._steps.tree is not None:
             # Wait for the last checkpoint: it copies the priorities, and the steps change them.
             yield from keeper.written_down()
         if self._goals is not None:
-            self._goals.publish(goal_values(goal), int(committed["update"]) + 1)
+            self._goals.publish(goal_values(goal) | seen, int(committed["update"]) + 1)
         try:
             yield from self._steps.until(goal)
             metrics = self._steps.updater.metrics()
@@ -148,6 +153,17 @@ class ReplayLearnerNode(WorkingNode):
             if lags:
                 found["policy/lag"] = float(np.mean(lags))
             keeper.report(loss_values(metrics) | found)
+
+    def _seen(self, slots: Sequence[Arrays]) -> Arrays:
+        """The running statistics of observations with the rows of these rollouts; empty if nothing is normalised.
+
+        The gradient steps of a turn see its rows already: the first of them would see observations of any scale.
+        """
+        graph, committed = self._settings.keeper.spec.policy, self._keeper.committed
+        seen: Arrays = {part.name: committed[part.name] for part in graph.statistics()}
+        for slot in slots:
+            seen |= obs_statistics(graph, seen, slot)
+        return seen
 
     def _abandon(self) -> None:
         """Undo the turn's priorities, for a single learner in lock step. Other runs are not repeatable anyway."""

@@ -3,7 +3,7 @@
 Its state equals the other learners' bit for bit. So it commits nothing: its next life gets the state from them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
-from penstock.types import Array, Arrays, ArraySpec
+from penstock.types import Arrays, ArraySpec
 
 __all__ = ["ReplicaNode", "ReplicaSettings", "goal_specs", "goal_values"]
 
@@ -28,16 +28,17 @@ class ReplicaSettings:
     """Begin with the state of this checkpoint instead. All learners that found a team begin with the same state."""
 
 
-def goal_specs(writers: int) -> tuple[ArraySpec, ...]:
-    """The arrays of board ``goals``: the fields of a `Goal`."""
+def goal_specs(writers: int, statistics: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+    """The arrays of board ``goals``: the fields of a `Goal`, and the running statistics to reach it with."""
     return (
+        *statistics,
         ArraySpec("last", (), "int64"),
         ArraySpec("taken", (writers,), "int64"),
         ArraySpec("progress", (), "float64"),
     )
 
 
-def goal_values(goal: Goal) -> Mapping[str, Array]:
+def goal_values(goal: Goal) -> Arrays:
     """A goal as arrays of board ``goals``."""
     return {"last": np.array(goal.last), "taken": np.array(goal.taken, np.int64), "progress": np.array(goal.progress)}
 
@@ -53,7 +54,9 @@ class ReplicaNode(WorkingNode):
         self._goals = ports.board_reader("goals")
         self._steps = GradientSteps(self._settings.steps, ports)
         self._steps.start(self._first_state())
-        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in goal_specs(self._steps.table.writers)}
+        self._statistics = self._settings.steps.updater.spec.policy.statistics()
+        specs = goal_specs(self._steps.table.writers, self._statistics)
+        self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
         self._version = -1
         return self._learn()
 
@@ -71,6 +74,8 @@ class ReplicaNode(WorkingNode):
                 continue
             self._version = self._goals.read(self._told)
             taken = tuple(map(int, self._told["taken"]))
+            if self._statistics:
+                self._steps.updater.load({part.name: self._told[part.name] for part in self._statistics})
             with self._ports.span("turn"):
                 yield from self._steps.until(Goal(int(self._told["last"]), taken, float(self._told["progress"])))
         self._steps.leave()

@@ -48,6 +48,8 @@ class _Held:
         rows = settings.accumulate * spec.schedule.mini_batch_size
         self._kernel: FusedReplayUpdate = fused.update(settings.seed, settings.learner * rows)
         self._state = {part.name: np.zeros(part.shape, part.dtype) for part in spec.state}
+        self._kept_here = ("progress", *(part.name for part in spec.policy.statistics()))
+        """Arrays of the state that the native update does not give back."""
         self._threads = settings.threads
         self._rows = rows
         self._sampled = spec.sampled(settings.spaces)
@@ -55,8 +57,9 @@ class _Held:
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or some of its arrays."""
         self._kernel.load(state)
-        if "progress" in state:
-            self._state["progress"][...] = state["progress"]
+        for name in self._kept_here:
+            if name in state:
+                self._state[name][...] = state[name]
 
     def state(self) -> Arrays:
         """The state's named arrays; valid until the next call."""

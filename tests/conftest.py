@@ -2,6 +2,7 @@
 
 - The processes that a test starts can import ``tests.environments``, as the tests can.
 - A test marked ``alone`` has the machine to itself, also where tests run side by side.
+- The fixture ``shared_templates`` spares most of the time of short runs with torch.
 - The fixtures ``fault_points`` (a build whose processes die where they are told to), ``started`` (what a test leaves
   behind) and ``interruptible``.
 """
@@ -18,6 +19,7 @@ import psutil
 import pytest
 
 from tests.children import left_behind
+from tests.lasting import LastingProcesses
 
 ROOT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
@@ -71,6 +73,34 @@ def fault_points() -> str:
         made = subprocess.run(["make", "faults"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     return os.pathsep.join([str(build / "faults"), os.environ["PYTHONPATH"]])
+
+
+@pytest.fixture(scope="session")
+def lasting_processes() -> Iterator[Callable[[], LastingProcesses]]:
+    """Gives the processes of `shared_templates`."""
+    made: list[LastingProcesses] = []
+
+    def current() -> LastingProcesses:
+        # A test that fails ends all processes.
+        if not made or made[-1].are_gone():
+            made.append(LastingProcesses())
+        return made[-1]
+
+    yield current
+    if made:
+        made[-1].end()
+
+
+@pytest.fixture(scope="module")
+def shared_templates(lasting_processes: Callable[[], LastingProcesses]) -> Iterator[None]:
+    """Runs of the module are forked from templates of earlier ones.
+
+    Not for tests that look at all processes, or that give theirs other variables or another working directory.
+    """
+    with pytest.MonkeyPatch.context() as patches:
+        for module in ("run", "deployment", "retraining.attempt"):
+            patches.setattr(f"penstock.{module}.Processes", lasting_processes)
+        yield
 
 
 @pytest.fixture

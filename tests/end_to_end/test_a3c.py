@@ -12,6 +12,8 @@ from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.children import killing
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 LANES, STEPS = 4, 8
 SMALL = {
     "env": "Pendulum-v1",

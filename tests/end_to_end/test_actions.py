@@ -22,6 +22,8 @@ from tests.end_to_end.test_same_answer import train as train_briefly
 from tests.envs.test_masks import MaskedEnv
 from tests.planned import prepared
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 TASKS = "benchmarks.learning.tasks"
 EVERY = "ppo, a2c, a3c, impala or appo"
 MASKED = "ppo, a2c, a3c, impala, appo, apex or r2d2"

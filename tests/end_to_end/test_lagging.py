@@ -11,6 +11,8 @@ from tests.children import killing
 from tests.end_to_end.test_resume_is_exact import fingerprint
 from tests.planned import prepared
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 BATCH = 4 * 15
 SMALL = {
     "num_envs": 4,

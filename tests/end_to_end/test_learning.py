@@ -10,6 +10,8 @@ import penstock
 from penstock.run import Result
 from tests.environments import ClockEnv, ClockVectorEnv, IdentityEnv
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 
 def train(log_dir: Path, env: str, **settings: object) -> Result:
     name = env if ":" in env else f"tests.environments:{env}"

@@ -13,6 +13,8 @@ from tests.children import killing
 from tests.end_to_end.test_resume_is_exact import fingerprint
 from tests.planned import prepared
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 MASKED = "benchmarks.learning.tasks:RecalledRanksEnv"
 COMPOSED = "benchmarks.learning.tasks:MaskedAimEnv"
 """Masked, with a choice and a box."""

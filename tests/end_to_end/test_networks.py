@@ -17,6 +17,8 @@ from tests.end_to_end.test_replay import fingerprint as table_fingerprint
 from tests.end_to_end.test_resume_is_exact import BATCH, fingerprint, train
 from tests.environments import EyeEnv
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SETTINGS = {
     "env": "tests.environments:EyeEnv",
     "num_envs": 2,

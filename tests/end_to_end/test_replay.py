@@ -22,6 +22,8 @@ from penstock.updates.fused.replay import FusedLearner
 from tests.children import killing
 from tests.fingerprints import fingerprint
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 TURN = 16 * 4
 OTHER = "MountainCarContinuous-v0"
 SMALL = {

@@ -12,6 +12,8 @@ from penstock.run import Result
 from tests.environments import TargetEnv
 from tests.fingerprints import fingerprint
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SMALL = {"num_steps": 24, "epochs": 2, "mini_batch_size": 32, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 24 * 4
 

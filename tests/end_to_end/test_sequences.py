@@ -13,6 +13,8 @@ from tests.children import killing
 from tests.end_to_end.test_replay import fingerprint
 from tests.planned import prepared
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 BLINK = "tests.environments:BlinkEnv"
 CUT = "tests.environments:BlinkForeverEnv"
 SMALL = {
@@ -130,6 +132,7 @@ def test_masks_and_images(tmp_path, env: str) -> None:
     assert done.steps == 6 * TURN
 
 
+@pytest.mark.nightly  # Half a minute of compiling. Shorter: ``test_memory.py``, ``tests/models/test_recurrent.py``.
 def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     kept = []
     for backend in ("eager", "compiled"):

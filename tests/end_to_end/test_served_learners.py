@@ -13,6 +13,8 @@ from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.children import killing
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 LANES, STEPS = 6, 16
 TURN = LANES * STEPS
 LAG = 10

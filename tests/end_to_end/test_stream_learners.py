@@ -13,6 +13,8 @@ from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.children import killing
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 LANES, STEPS = 6, 16
 TURN = LANES * STEPS
 SMALL = {
@@ -55,7 +57,8 @@ def test_learners_with_a_share_each_are_one_learner_with_all_rows(tmp_path, lear
 @pytest.mark.parametrize(
     ("algo", "backend"),
     [
-        ("ppo", "compiled"),
+        pytest.param("ppo", "compiled", marks=pytest.mark.nightly),
+        ("ppo", "eager"),
         ("a2c", "eager"),
         ("impala", "eager"),
         pytest.param("appo", "eager", marks=pytest.mark.nightly),

@@ -22,6 +22,8 @@ from penstock.replay.contents import contents
 from penstock.replay.table_file import mapped, read_header
 from penstock.run import Result
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 TURN = 16 * 4
 SMALL = {
     "env": "Pendulum-v1",

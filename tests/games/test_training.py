@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "game"))
 
 import cart_game
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 AGENT = "gamecore://tests.games.agents:Cart"
 
 

@@ -11,6 +11,8 @@ from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 from tests.children import killing
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 LAG = 5
 SMALL = {
     "env": "Pendulum-v1",
@@ -78,7 +80,7 @@ def test_learners_go_on_with_what_they_have_up_to_the_bound_while_rows_are_slow(
     tmp_path, learners: int, reuse: float
 ) -> None:
     slow = {"env": "tests.environments:SlowPendulum", "num_envs": 2, "num_steps": 32}
-    result = train(tmp_path, 1_000, **slow, learners=learners, reuse=reuse)
+    result = train(tmp_path, 600, **slow, learners=learners, reuse=reuse)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     due = (result.steps - 200) // 4
     assert due <= int(arrays["gradient_steps"]) <= reuse * due

@@ -20,6 +20,8 @@ from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.experiments.episodes import EpisodeFiles, KeptEpisode
 from penstock.experiments.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SYMBOLS = np.eye(4, dtype=np.float32)
 SMALL = {
     "env": "tests.environments:IdentityEnv",

@@ -27,6 +27,8 @@ from penstock.serving.verification import Limits
 from penstock.types import Box, Composite, Discrete, MultiDiscrete, Spaces
 from tests.inference import reference
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 ENVS = "tests.environments"
 TASKS = "benchmarks.learning.tasks"
 SMALL = {

@@ -12,7 +12,7 @@ from tests.updates import tracking
 
 ROWS = 8
 PART = 4
-"""Rows of a minibatch if gradients are exchanged or averaged. There is one size only, because each is compiled."""
+"""Rows of a minibatch if gradients are exchanged or averaged. There are two sizes only, because each is compiled."""
 NAMES = ("actor", "critic", "target")
 
 
@@ -171,17 +171,17 @@ def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
     found, config, state = {}, tracking.Config(), tracking.init_state(0)
 
     def note(phase, gradients, weight):
-        assert weight == PART - 1.0
+        assert weight == ROWS - 1.0
         found[phase] = {name: values.copy() for name, values in gradients.items()}
 
-    finder, applier = build_finder(tracking.settings(PART), note), build_applier(tracking.settings(PART))
+    finder, applier = build_finder(tracking.settings(ROWS), note), build_applier(tracking.settings(ROWS))
     for part in (finder, applier):
         part.load(state)
-    minibatch = tracking.minibatch(PART)
+    minibatch = tracking.minibatch(ROWS)
     priority = finder.learn(minibatch, 0.25)["priority"]
     share = minibatch["weight"] / minibatch["weight"].sum()
     obs = minibatch["obs"].astype(np.float64)
-    noise = generate(tracking.NOISE, phase_seed(3, 0, 0), np.arange(PART), 0)
+    noise = generate(tracking.NOISE, phase_seed(3, 0, 0), np.arange(ROWS), 0)
     error = obs @ state["critic"] + config.noise * noise - minibatch["reward"]
     expected = {
         "critic": (share * error) @ obs,
@@ -210,14 +210,14 @@ def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
 
 def test_who_hands_gradients_on_counts_its_steps_and_tells_its_losses(builders):
     build_replay, build_finder, _ = builders
-    alone, phases = build_replay(tracking.settings(PART)), []
-    finder = build_finder(tracking.settings(PART), lambda phase, gradients, weight: phases.append(phase))
+    alone, phases = build_replay(tracking.settings(ROWS)), []
+    finder = build_finder(tracking.settings(ROWS), lambda phase, gradients, weight: phases.append(phase))
     for part in (alone, finder):
         part.load(tracking.init_state(0))
-        part.learn(tracking.minibatch(PART), 0.0)
+        part.learn(tracking.minibatch(ROWS), 0.0)
     assert finder.metrics()["critic_loss"] == pytest.approx(alone.metrics()["critic_loss"], rel=1e-6)
     for _ in range(2):
-        finder.learn(tracking.minibatch(PART), 0.0)
+        finder.learn(tracking.minibatch(ROWS), 0.0)
     assert finder.gradient_steps == int(finder.state()["gradient_steps"]) == 3
     assert phases == ["critic", "actor", "critic", "critic", "actor"]
 

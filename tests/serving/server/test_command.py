@@ -24,6 +24,8 @@ from penstock.serving.server.server import Certificate
 from tests.environments import BlinkEnv
 from tests.serving.server.harness import Game, frame, serving
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SMALL = {
     "hidden_sizes": (8,),
     "num_envs": 4,
@@ -68,7 +70,9 @@ class Served:
 
 @contextlib.contextmanager
 def served(run: Path | str, *arguments: str) -> Iterator[Served]:
-    command = [sys.executable, "-m", "penstock", "serve", str(run), "--port", "0", "--tcp_port", "0", *arguments]
+    ports = ("--port", "0", "--tcp_port", "0")
+    # Clients of these tests stay connected, and a server that ends waits so long for their next request.
+    command = [sys.executable, "-m", "penstock", "serve", str(run), *ports, "--grace_seconds", "2", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield Served(process)

@@ -13,6 +13,8 @@ from penstock.run import Result
 from tests.children import killing, of_group
 from tests.fingerprints import fingerprint
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SETTINGS = {"num_steps": 64, "epochs": 3, "mini_batch_size": 64, "num_envs": 4, "num_workers": 2, "eval_episodes": 2}
 BATCH = 64 * 4
 UPDATES = 120

@@ -18,6 +18,8 @@ from tests.children import killing
 from tests.fingerprints import fingerprint
 from tests.replay.world import aligned_bytes
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 NUM_ENVS, STEPS = 4, 8
 TURN = NUM_ENVS * STEPS
 SMALL = {

@@ -13,6 +13,8 @@ from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.run import Result
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SMALL = {"num_steps": 32, "epochs": 2, "mini_batch_size": 32, "eval_episodes": 4, "num_workers": 2, "timesteps": 512}
 
 REFUSES = """

@@ -9,6 +9,8 @@ import penstock
 from penstock.errors import ConfigError, SpaceError
 from tests.environments import TupleEnv
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SETTINGS = {
     "env": "tests.environments:TupleEnv",
     "num_envs": 2,

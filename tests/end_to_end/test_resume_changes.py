@@ -11,6 +11,8 @@ from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SMALL = {"env": "CartPole-v1", "num_envs": 4, "num_steps": 24, "mini_batch_size": 32, "eval_episodes": 1}
 REPLAY = {"env": "Pendulum-v1", "algo": "sac", "min_rows": 96, "updates_per_step": 0.25, "hidden_sizes": (8, 8)}
 BATCH = 24 * 4

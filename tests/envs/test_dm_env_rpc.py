@@ -12,6 +12,8 @@ import penstock
 from penstock.envs.dm_env_rpc import world_at
 from tests.envs import dm_env_rpc_double as double
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 
 class _Connected:
     """A server of its own and a connection for each test."""

@@ -19,6 +19,8 @@ from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.jsonl import JsonLines
 from penstock.metrics.report import Report
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 
 def update(number, returns=(), **values):
     """The report of an update: 100 steps and one second each. ``returns`` are those of all episodes so far."""

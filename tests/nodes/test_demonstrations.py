@@ -17,6 +17,8 @@ from penstock.program.rollout import table_specs
 from penstock.replay.sampler import Sampler
 from penstock.types import Box, Discrete, Spaces
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 LANES, T, SLOTS, SIZE = 2, 4, 6, 8
 SPACES = Spaces((("obs", Box((2,), "float32", (-1.0,), (1.0,))),), Discrete(3))
 SMALL = {

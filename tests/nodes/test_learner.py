@@ -15,6 +15,8 @@ from penstock.nodes.monitor import MonitorNode
 from penstock.updates.eager import EagerUpdater
 from tests.environments import ClockEnv
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SMALL = {"num_steps": 8, "num_envs": 2, "num_workers": 1, "epochs": 1, "mini_batch_size": 4, "runtime": "inline"}
 
 

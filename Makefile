@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CXX := $(if $(filter default,$(origin CXX)),$(shell command -v c++ || command -v g++ || command -v clang++),$(CXX))
 NATIVE_SOURCES := CMakeLists.txt $(shell find native -type f 2>/dev/null)
-CLIENT_SOURCES := $(shell find clients/cpp native/gamecore/include -type f 2>/dev/null)
+CPP_CLIENT_SOURCES := $(shell find clients/cpp native/gamecore/include -type f 2>/dev/null)
+GO_CLIENT_SOURCES := $(shell find clients/go -type f 2>/dev/null)
 SANITIZERS := none thread address
 # How far the simulated protocols are searched: short, or long (an hour).
 MODEL := short
@@ -51,7 +52,7 @@ test-native: $(SANITIZERS:%=build/native-tests/%/.built)
 test-python: install
 	$(PYTEST) -m 'not nightly' $(PYTEST_FLAGS)
 
-test-clients: install build/clients/cpp/.built  ## build the C++ client with warnings as errors, and run it against servers and a run
+test-clients: build/clients/go/.built install build/clients/cpp/.built  ## build the C++ and Go clients with warnings as errors, and run them against servers and runs
 	$(BIN)/python -m pytest clients $(PYTEST_FLAGS)
 
 test-nightly: install  ## the Python tests that are long by nature, which test leaves out
@@ -129,11 +130,19 @@ build/faults/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 	@cp build/native-faults/native/memory/_native*.so native/memory/tests/faults/sitecustomize.py $(@D)
 	@touch $@
 
-build/clients/cpp/.built: $(CLIENT_SOURCES) $(VENV)/.installed
+build/clients/cpp/.built: $(CPP_CLIENT_SOURCES) $(VENV)/.installed
 	@$(BIN)/cmake -S clients/cpp -B $(@D) $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=RelWithDebInfo --log-level=WARNING \
 		-DPENSTOCK_CLIENT_PROGRAMS=ON >/dev/null
 	@echo "building the C++ client"
 	@$(BIN)/cmake --build $(@D) -- --quiet
+	@touch $@
+
+build/clients/go/.built: $(GO_CLIENT_SOURCES)
+	@command -v go >/dev/null || { echo "make test-clients: no Go found; install it (Debian: apt install golang-go; macOS: brew install go)" >&2; exit 2; }
+	@echo "building and testing the Go client"
+	@cd clients/go && test -z "$$(gofmt -l .)" || { echo "gofmt would change: $$(gofmt -l .)" >&2; exit 1; }
+	@cd clients/go && go vet ./... && go test -race . && go build -buildvcs=false -o "$(CURDIR)/$(@D)/" ./examples/cart && \
+		go build -buildvcs=false -race -o "$(CURDIR)/$(@D)/" ./tests/talk
 	@touch $@
 
 build/native-tests/%/.built: $(NATIVE_SOURCES) $(VENV)/.installed

@@ -1,6 +1,7 @@
-"""The C++ client against servers that answer, refuse, are away, silent, or talk nonsense; and a game of it that trains.
+"""The clients in other languages: servers that answer, refuse, are away, silent, or talk nonsense; a game that trains.
 
-`make test-clients` builds the programs first. `talk` carries out calls and prints what came of them.
+`make test-clients` builds the programs of each language first. `talk` carries out calls and prints what came of them.
+All clients must behave alike.
 """
 
 import json
@@ -8,36 +9,51 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.clients import GameClient
+from penstock.gamecore import delta
 from penstock.serving.server.bases import Bases
 from tests.clients.test_clients import Answering
 from tests.serving.server.harness import policy_of, serving
 from tests.serving.server.test_command import SMALL, served
 
-ROOT = Path(__file__).parents[3]
-PROGRAMS = ROOT / "build/clients/cpp"
+ROOT = Path(__file__).parents[2]
 TICKS = ["tick " + json.dumps({"obs": [0.1, value, 0.3]}) for value in (0.2, 0.25, -0.125, 0.0, 0.2)]
 EPISODES = ["start game 0", *TICKS, "stop", "start game 0", *TICKS, 'stop {"terminated": true}']
+Replies = list[tuple[int, str]]
+Talk = Callable[..., Replies]
 
 
-def talk(port: int, calls: list[str], *flags: str) -> list[tuple[int, str]]:
-    """Status and body of each call."""
-    command = [str(PROGRAMS / "talk"), "127.0.0.1", str(port), *flags]
-    ended = subprocess.run(command, input="\n".join(calls), capture_output=True, text=True, check=False, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    lines = ended.stdout.splitlines()
-    if "--async" in flags:
-        assert lines.pop() == "out of order: 0"
-    assert len(lines) == len(calls)
-    return [(int(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in lines]
+@pytest.fixture(params=["cpp", "go"])
+def programs(request) -> Path:
+    """The folder with the programs of one language."""
+    return ROOT / "build/clients" / request.param
 
 
-def actions(found: list[tuple[int, str]]) -> list[object]:
+@pytest.fixture
+def talk(programs: Path) -> Talk:
+    def talked(port: int, calls: list[str], *flags: str) -> Replies:
+        """Status and body of each call."""
+        command = [str(programs / "talk"), "127.0.0.1", str(port), *flags]
+        ended = subprocess.run(
+            command, input="\n".join(calls), capture_output=True, text=True, check=False, timeout=120
+        )
+        assert ended.returncode == 0, ended.stderr
+        lines = ended.stdout.splitlines()
+        if "--async" in flags:
+            assert lines.pop() == "out of order: 0"
+        assert len(lines) == len(calls)
+        return [(int(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in lines]
+
+    return talked
+
+
+def actions(found: Replies) -> list[object]:
     """The actions among the replies, all of which are answers."""
     assert {status for status, _ in found} == {200}
     return [json.loads(body)["action"] for _, body in found if body]
@@ -47,7 +63,7 @@ ways = pytest.mark.parametrize("flags", [[], ["--delta"], ["--async"], ["--async
 
 
 @ways
-def test_it_gets_the_actions_that_the_python_client_gets(flags: list[str]) -> None:
+def test_it_gets_the_actions_that_the_python_client_gets(talk: Talk, flags: list[str]) -> None:
     with serving() as server:
         with GameClient(f"http://127.0.0.1:{server.http}", "python") as client:
             client.start()
@@ -58,7 +74,7 @@ def test_it_gets_the_actions_that_the_python_client_gets(flags: list[str]) -> No
 
 
 @pytest.mark.parametrize("flags", [[], ["--async"]], ids=" ".join)
-def test_a_refusal_is_a_status_with_its_text_and_changes_nothing(flags: list[str]) -> None:
+def test_a_refusal_is_a_status_with_its_text_and_changes_nothing(talk: Talk, flags: list[str]) -> None:
     calls = [TICKS[0], "start game 0", TICKS[0], 'tick {"obs": [1]}', TICKS[0], "stop", "stop"]
     with serving() as server:
         found = talk(server.tcp, calls, *flags)
@@ -69,20 +85,20 @@ def test_a_refusal_is_a_status_with_its_text_and_changes_nothing(flags: list[str
     assert "there is no session 'game-agent-0'" in found[6][1]
 
 
-def test_the_token_is_in_the_greeting() -> None:
+def test_the_token_is_in_the_greeting(talk: Talk) -> None:
     with serving(token="a-secret") as server:
         assert talk(server.tcp, ["start game 0"], "--token", "guess") == [(401, "the token is missing or wrong")]
         assert talk(server.tcp, ["start game 0", "stop"], "--token", "a-secret") == [(200, ""), (200, "")]
 
 
-def test_the_key_names_a_policy_of_several() -> None:
+def test_the_key_names_a_policy_of_several(talk: Talk) -> None:
     call = 'tick {"obs": {"dial": [0.5, -0.5], "which": 2}}'
     with serving(also={"second": "nested"}) as server:
         found = talk(server.tcp, ["start game 0", call, "stop"], "--key", "policy=second")
     assert actions(found) == [policy_of("nested")({"dial": [0.5, -0.5], "which": 2})]
 
 
-def test_start_waits_for_a_server_that_is_full() -> None:
+def test_start_waits_for_a_server_that_is_full(talk: Talk) -> None:
     with serving(max_sessions=1) as server:
         other = GameClient(f"http://127.0.0.1:{server.http}", "other")
         other.start()
@@ -92,13 +108,13 @@ def test_start_waits_for_a_server_that_is_full() -> None:
         assert talk(server.tcp, ["start game 0", "stop"], "--patience", "20000") == [(200, ""), (200, "")]
 
 
-def test_an_episode_that_is_still_open_begins_anew() -> None:
+def test_an_episode_that_is_still_open_begins_anew(talk: Talk) -> None:
     with serving() as server:
         assert talk(server.tcp, ["start game 0", TICKS[0]])[1][0] == 200
         assert talk(server.tcp, ["start game 0", TICKS[0], "stop"])[2] == (200, "")
 
 
-def test_a_server_that_has_forgotten_the_base_gets_the_whole_body(monkeypatch) -> None:
+def test_a_server_that_has_forgotten_the_base_gets_the_whole_body(talk: Talk, monkeypatch) -> None:
     large = [f'tick {{"obs": [0.1, 0.2, 0.3], "at": {at}, "more": "{"x" * 3000}"}}' for at in range(4)]
     taken: list[int] = []
     with serving() as server:
@@ -115,7 +131,17 @@ def test_a_server_that_has_forgotten_the_base_gets_the_whole_body(monkeypatch) -
         assert [size > 3000 for size in taken] == [True] * 4
 
 
-def test_nobody_there() -> None:
+def test_its_deltas_are_those_of_the_native_code(talk: Talk, monkeypatch) -> None:
+    bodies = [json.dumps({"obs": [0.1, 0.2, 0.3], "more": more}) for more in (list(range(400)), [*range(9, 400), 1.5])]
+    taken: list[tuple[bytes, bytes]] = []
+    decode = delta.decode
+    monkeypatch.setattr(delta, "decode", lambda *given: (taken.append(given[:2]), decode(*given))[1])
+    with serving() as server:
+        actions(talk(server.tcp, ["start game 0", *(f"tick {body}" for body in bodies), "stop"], "--delta"))
+    assert taken == [(bodies[0].encode(), delta.encode(bodies[0].encode(), bodies[1].encode()))]
+
+
+def test_nobody_there(talk: Talk) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         ((status, said),) = talk(probe.getsockname()[1], ["start game 0"], "--patience", "100")
@@ -123,13 +149,13 @@ def test_nobody_there() -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--async"]], ids=" ".join)
-def test_a_server_that_says_nothing(flags: list[str]) -> None:
+def test_a_server_that_says_nothing(talk: Talk, flags: list[str]) -> None:
     with Answering(b"", closes=False) as server:
         port = int(server.address.rpartition(":")[2])
         assert talk(port, [TICKS[0]], "--timeout", "100", *flags) == [(0, "no reply in time")]
 
 
-def test_a_server_of_version_1_closes_the_connection() -> None:
+def test_a_server_of_version_1_closes_the_connection(talk: Talk) -> None:
     with Answering(b"", closes=True) as server:
         port = int(server.address.rpartition(":")[2])
         ((status, said),) = talk(port, [TICKS[0]])
@@ -144,14 +170,14 @@ WELCOME = bytes.fromhex("ff47414d434f5245 0002 00c8 00000000")
     "answer",
     [b"x" * 64, WELCOME[:12] + b"\xff" * 4, WELCOME + b"\xff" * 24, WELCOME + (1).to_bytes(8, "big") + b"\xff" * 16],
 )
-def test_a_server_that_talks_nonsense(answer: bytes) -> None:
+def test_a_server_that_talks_nonsense(talk: Talk, answer: bytes) -> None:
     with Answering(answer, closes=False) as server:
         port = int(server.address.rpartition(":")[2])
         ((status, said),) = talk(port, [TICKS[0]], "--timeout", "5000")
     assert (status, "the server's bytes are no" in said) == (0, True)
 
 
-def test_it_talks_to_penstock_serve(tmp_path: Path) -> None:
+def test_it_talks_to_penstock_serve(talk: Talk, tmp_path: Path) -> None:
     run = penstock.train({**SMALL, "env": "Pendulum-v1", "log_dir": str(tmp_path)}, quiet=True).run_folder
     policy = penstock.load_policy(run)
     with served(run) as server:
@@ -160,7 +186,7 @@ def test_it_talks_to_penstock_serve(tmp_path: Path) -> None:
     assert found == wanted * 2
 
 
-def test_a_game_of_it_trains_a_policy(tmp_path: Path) -> None:
+def test_a_game_of_it_trains_a_policy(programs: Path, tmp_path: Path) -> None:
     """The two commands at the top of the example: games connect to a run, and end once it is over."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -169,7 +195,7 @@ def test_a_game_of_it_trains_a_policy(tmp_path: Path) -> None:
     train += ["--tcp_port", str(port), "--timesteps", "2000", "--num_steps", "16", "--mini_batch_size", "32"]
     train += ["--log_dir", str(tmp_path / "logs")]
     # Once the run has answered, games need not wait for it: then nobody there means that it is over.
-    play = [str(PROGRAMS / "cart"), "localhost", str(port), "--games", "4", "--patience", "3"]
+    play = [str(programs / "cart"), "localhost", str(port), "--games", "4", "--patience", "3"]
     with (tmp_path / "said").open("w") as said:
         run = subprocess.Popen(train, cwd=ROOT / "examples/game", stdout=said, stderr=said)
     try:

@@ -1,0 +1,3 @@
+module penstock/gamecore
+
+go 1.19

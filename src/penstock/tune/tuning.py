@@ -2,7 +2,6 @@
 
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from penstock.config.fields import field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, shown
 from penstock.errors import ConfigError
+from penstock.experiments.scratch import scratch_folder
 from penstock.runtime.ray.cluster import joined
 from penstock.tune.search import Search
 from penstock.tune.trial import TrialRun
@@ -89,7 +89,7 @@ def tune(
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     with joined(address):
         logging.getLogger("ray.tune").setLevel(logging.ERROR)
-        with tempfile.TemporaryDirectory(prefix="penstock-tune-") as storage:
+        with scratch_folder("penstock-tune-") as storage:
             tuner = ray.tune.Tuner(
                 ray.tune.with_resources(made, {"cpu": cores}),
                 param_space={part.name: _domain(part) for part in search},
@@ -102,7 +102,7 @@ def tune(
                     trial_dirname_creator=lambda trial: str(trial.trial_id),
                 ),
                 run_config=ray.tune.RunConfig(
-                    name="trials", storage_path=storage, verbose=0, callbacks=[_Teller(told)] if told else None
+                    name="trials", storage_path=str(storage), verbose=0, callbacks=[_Teller(told)] if told else None
                 ),
             )
             return _ranked(tuner.fit(), search)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import uvloop
@@ -17,6 +16,7 @@ import uvloop
 from penstock.config.commands import ServeOptions
 from penstock.errors import ConfigError
 from penstock.experiments.best import find_checkpoint
+from penstock.experiments.scratch import scratch_folder
 from penstock.serving.server.acceptance import accepted
 from penstock.serving.server.access_log import AccessLog
 from penstock.serving.server.answering import ServedPolicy
@@ -133,8 +133,8 @@ class Assembly:
     def _origin(self, source: Source, stack: contextlib.ExitStack) -> _Origin:
         if source.checkpoint is not None or not self._options.follow:
             return _Origin(source, partial(_newest_checkpoint, source))
-        folder = stack.enter_context(TemporaryDirectory(prefix="penstock-serve-"))
-        copies = BundleCopies(source.loader, Path(source.path), Path(folder))
+        folder = stack.enter_context(scratch_folder("penstock-serve-"))
+        copies = BundleCopies(source.loader, Path(source.path), folder)
         return _Origin(copies.newest(), copies.newest)
 
 

@@ -44,6 +44,9 @@ class Runtime(NamedTuple):
     """Description for ``--help``."""
     processes: bool
     """Whether each placement group has its own process. Only then may one group wait for another."""
+    joined: str | None = None
+    """``module:function`` of ``(program) -> context manager``: entered before a run touches its folder, so that a run
+    without its cluster leaves nothing behind. ``None``: the runtime needs nothing beyond this machine."""
 
 
 class UpdateBackend(NamedTuple):
@@ -261,7 +264,10 @@ RUNTIMES = Registry(
     {
         "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
         "ray": Runtime(
-            "penstock.runtime.ray.launch:launch", "the same on all machines of a Ray cluster", processes=True
+            "penstock.runtime.ray.launch:launch",
+            "the same on all machines of a Ray cluster",
+            processes=True,
+            joined="penstock.runtime.ray.launch:joined",
         ),
         "inline": Runtime(
             "penstock.runtime.inline:launch", "everything in this process, for a debugger", processes=False

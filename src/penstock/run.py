@@ -237,19 +237,22 @@ def _train(processes: Processes, config: Config, given: Given, *, quiet: bool) -
         prepared = prepare(config, processes, given)
         check_functions(prepared, processes)
         run = prepared.config.run
-        # Another run may take the folder's name before it is made here.
-        while not made:
-            folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
-            program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
-            # An interrupt waits until `made` is set: otherwise nobody would remove the folder.
-            with Interrupts() as interrupts:
-                made = folder.make()
-        _raise_if_any(interrupts)
-        with folder.claim():
-            folder.write_config(prepared.config)
-            program, _ = _begin_table(program, None)
-            outcome = _launch(processes, prepared, folder, program)
-            return _finish(processes, prepared, folder, outcome, quiet=quiet)
+        with contextlib.ExitStack() as cluster:
+            # Another run may take the folder's name before it is made here.
+            while not made:
+                folder = RunFolder.fresh(run.log_dir, prepared.profile.name, run.algo)
+                program = _checked_on_machine(_topology(plan(prepared, folder.path, quiet=quiet)), prepared)
+                cluster.enter_context(_joined(program, run))
+                # An interrupt waits until `made` is set: otherwise nobody would remove the folder.
+                with Interrupts() as interrupts:
+                    made = folder.make()
+            _raise_if_any(interrupts)
+            with folder.claim():
+                folder.write_config(prepared.config)
+                program, _ = _begin_table(program, None)
+                outcome = _launch(processes, prepared, folder, program)
+                cluster.close()
+                return _finish(processes, prepared, folder, outcome, quiet=quiet)
     except KeyboardInterrupt:
         if made:
             remove_if_unbegun(folder)
@@ -271,13 +274,14 @@ def _resume(
     program = _checked_on_machine(_topology(the_plan), prepared)
     over = nothing_to_do(prepared.config.run, folder.path, begin.arrays)
     with folder.claim():
-        program, found = _begin_table(program, begin)
-        if not over:
-            folder.write_config(prepared.config)
-        set_aside_after(folder.path, int(begin.manifest["update"]))
-        folder.clear_trace()
-        begun_anew = sum(start.position is None for start in the_plan.starts)
-        outcome = _launch(processes, prepared, folder, program)
+        with _joined(program, prepared.config.run):
+            program, found = _begin_table(program, begin)
+            if not over:
+                folder.write_config(prepared.config)
+            set_aside_after(folder.path, int(begin.manifest["update"]))
+            folder.clear_trace()
+            begun_anew = sum(start.position is None for start in the_plan.starts)
+            outcome = _launch(processes, prepared, folder, program)
         result = _finish(processes, prepared, folder, outcome, begun_anew, quiet=quiet)
     changed = differences(begin.manifest, prepared.manifest())
     of_table = table_differences(prepared.spec, begin.manifest, found)
@@ -298,6 +302,19 @@ def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
     """
     check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
     return program
+
+
+def _joined(program: Program, run: RunConfig) -> contextlib.AbstractContextManager[None]:
+    """What a run needs beyond this machine, for the ``with`` block. It is asked for before the run folder is touched.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    joined = RUNTIMES[run.runtime].joined
+    if joined is None:
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[None] = load(joined)(program)
+    return found
 
 
 def _raise_if_any(interrupts: Interrupts) -> None:

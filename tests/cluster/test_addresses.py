@@ -2,6 +2,7 @@
 
 import pytest
 
+import penstock
 from penstock.errors import ConfigError
 from penstock.runtime.ray.cluster import joined
 
@@ -18,3 +19,10 @@ def test_no_cluster(address: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refusal, joined(address):
         pass
     assert "\n" not in str(refusal.value)
+
+
+def test_a_run_without_its_cluster_leaves_no_folder(tmp_path) -> None:
+    settings = {"env": "Pendulum-v1", "runtime": "ray", "address": "127.0.0.1:9", "log_dir": str(tmp_path / "logs")}
+    with pytest.raises(ConfigError, match="no Ray cluster answers"):
+        penstock.train(settings, quiet=True)
+    assert not (tmp_path / "logs").exists()

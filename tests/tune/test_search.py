@@ -23,6 +23,7 @@ def test_kinds_and_several_settings_in_one_word():
     ("word", "says"),
     [
         ("lr", "write NAME=choice"),
+        ("lr=choice:", "--search lr=choice: cannot be read; write NAME=choice"),
         ("lr=normal:0:1", "write NAME=choice"),
         ("lrr=uniform:0:1", "unknown setting lrr; did you mean lr"),
         ("lr=uniform:0.1", "takes a lowest and a highest value"),

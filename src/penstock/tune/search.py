@@ -53,7 +53,7 @@ def _one(text: str, fields: Mapping[str, Field]) -> Search:
     name = name.strip().replace("-", "_")
     kind, colon, values = rest.partition(":")
     if not equals or not colon or kind not in _KINDS or not values.strip():
-        raise ConfigError(f"--search {text}: write NAME={_FORM}")
+        raise ConfigError(f"--search {text} cannot be read; write NAME={_FORM}")
     if name not in fields:
         raise ConfigError(f"--search {text}: unknown setting {name}{nearest(name, fields)}")
     field = fields[name]

@@ -1,5 +1,8 @@
 """The way in: a program with environment nodes runs on a Ray cluster, any other one on this machine. Imports no Ray."""
 
+import contextlib
+from typing import Any
+
 from penstock.errors import ConfigError
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
@@ -11,7 +14,20 @@ from penstock.runtime.ray.cut import movable
 from penstock.scheduler.outcome import Outcome
 from penstock.wiring.edges import Wiring
 
-__all__ = ["launch"]
+__all__ = ["joined", "launch"]
+
+
+def joined(program: Program) -> contextlib.AbstractContextManager[None]:
+    """Within the ``with`` block this process is joined to the cluster at ``program.address``, if the program needs it.
+
+    Raises:
+        ConfigError: Ray is not installed, or there is no cluster at that address.
+        PenstockError: Ray does not start here.
+    """
+    if not movable(program):
+        return contextlib.nullcontext()
+    cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.runtime.ray.cluster:joined")(program.address)
+    return cluster
 
 
 def launch(program: Program, processes: Processes) -> Outcome:
@@ -27,13 +43,7 @@ def launch(program: Program, processes: Processes) -> Outcome:
     """
     check(program)
     if movable(program):
-        try:
-            run = load("penstock.runtime.ray.spread:run")
-        except ModuleNotFoundError as error:
-            if error.name != "ray":
-                raise
-            raise ConfigError("--runtime ray needs Ray; type pip install 'penstock[ray]'") from None
-        outcome: Outcome = run(program, processes)
+        outcome: Outcome = _of_ray("penstock.runtime.ray.spread:run")(program, processes)
         return outcome
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
@@ -43,3 +53,17 @@ def launch(program: Program, processes: Processes) -> Outcome:
     finally:
         processes.clear()
         segment.close()
+
+
+def _of_ray(reference: str) -> Any:  # noqa: ANN401 - as `load`
+    """What a module that imports Ray defines.
+
+    Raises:
+        ConfigError: Ray is not installed.
+    """
+    try:
+        return load(reference)
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise ConfigError("--runtime ray needs Ray; type pip install 'penstock[ray]'") from None

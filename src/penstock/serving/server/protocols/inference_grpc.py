@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import grpc
 
 from penstock.errors import ResourceError
+from penstock.messages import ONEOF
 from penstock.serving.server.grpc_messages import SERVICE, message
 from penstock.serving.server.inference import DATATYPES, Inference, Models, Outcome, server_metadata
 from penstock.serving.server.refusal import FAILED, Refusal
@@ -212,7 +213,7 @@ class InferenceGrpc:
 
 def _value(parameter: Any) -> object:  # noqa: ANN401
     """A parameter as a Python value; ``None`` if its kind is unknown."""
-    kind = parameter.WhichOneof("parameter_choice")
+    kind = parameter.WhichOneof(ONEOF)
     return None if kind is None else getattr(parameter, kind)
 
 

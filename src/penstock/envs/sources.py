@@ -19,7 +19,10 @@ from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvError, UsageError
 from penstock.types import EnvFactory, EnvReference, Spaces
 
-__all__ = ["EnvProfile", "display_name", "find", "open_source", "probe", "reference"]
+__all__ = ["PROBED_LANES", "EnvProfile", "display_name", "find", "open_source", "probe", "reference"]
+
+PROBED_LANES = 2
+"""Lanes that a vector environment is asked for, to find out whether lanes can be seeded one by one."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ def probe(
     env: EnvReference | EnvFactory,
     vector: bool = False,
     *,
+    lanes: int = PROBED_LANES,
     ignore_obs: Sequence[str] = (),
     masks: bool = False,
     make_limit_s: float = 300.0,
@@ -51,6 +55,7 @@ def probe(
     Args:
         env: as in ``find``.
         vector: as in ``find``.
+        lanes: of a vector environment. A run of one lane has no second one to ask for.
         ignore_obs: fields of the observation to leave out, as in ``used_fields``.
         masks: use its action mask, if it gives one.
         make_limit_s: longest time for making it, in seconds.
@@ -66,8 +71,7 @@ def probe(
         return EnvProfile(display_name(env), spaces, same_step=False, restorable=False, kind="game", unused_mask=unused)
     name, many = display_name(env), declares(find(env, vector), "num_envs")
     with deadline(make_limit_s, f"making environment {name}"):
-        # Two lanes, to find out whether lanes can be seeded one by one.
-        source = open_source(env, vector, num_lanes=2 if many else 1, ignore_obs=ignore_obs)
+        source = open_source(env, vector, num_lanes=lanes if many else 1, ignore_obs=ignore_obs)
     kind: Literal["scalar", "vector"] = "vector" if many else "scalar"
     doing = "reset"
     try:

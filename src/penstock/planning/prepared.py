@@ -25,7 +25,7 @@ from penstock.envs.given import Given, by_value, shape_of
 from penstock.envs.imports import name_of, sendable
 from penstock.envs.masks import IN_INFO
 from penstock.envs.names import display_name, reference
-from penstock.envs.sources import EnvProfile, probe
+from penstock.envs.sources import PROBED_LANES, EnvProfile, probe
 from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
 from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
@@ -115,8 +115,14 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     look = probe if run.runtime == "inline" else partial(probe_apart, processes)
     algorithm = find_algorithm(run.algo)
     check_learn(algorithm)
-    limit = run.env_timeout
-    profile = look(source, run.vector_env, ignore_obs=run.ignore_obs or (), masks=algorithm.masks, reset_limit_s=limit)
+    profile = look(
+        source,
+        run.vector_env,
+        lanes=min(PROBED_LANES, run.num_envs),
+        ignore_obs=run.ignore_obs or (),
+        masks=algorithm.masks,
+        reset_limit_s=run.env_timeout,
+    )
     profile = replace(profile, name=display_name(environment))
     try:
         spec = _spec(config, algorithm, profile)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.envs.names import display_name
-from penstock.envs.sources import EnvProfile
+from penstock.envs.sources import PROBED_LANES, EnvProfile
 from penstock.errors import EnvError
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.contract import PROBE
@@ -22,6 +22,7 @@ def probe_apart(
     env: EnvReference,
     vector: bool,
     *,
+    lanes: int = PROBED_LANES,
     ignore_obs: Sequence[str] = (),
     masks: bool = False,
     reset_limit_s: float = 60.0,
@@ -32,6 +33,7 @@ def probe_apart(
         processes: the process is one of these; no other runs.
         env: as for ``probe``; by its name or pickled.
         vector: as for ``probe``.
+        lanes: as for ``probe``.
         ignore_obs: as for ``probe``.
         masks: as for ``probe``.
         reset_limit_s: how long resetting the environment may take.
@@ -48,6 +50,7 @@ def probe_apart(
         START_LIMIT_S + MAKE_LIMIT_S + reset_limit_s,
         env,
         vector,
+        lanes=lanes,
         ignore_obs=tuple(ignore_obs),
         masks=masks,
         make_limit_s=MAKE_LIMIT_S,

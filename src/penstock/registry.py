@@ -203,6 +203,7 @@ ENV_PACKAGES = Registry(
         "envpool": "penstock.envs.envpool:pool_of",
         "dm_env_rpc": "penstock.envs.dm_env_rpc:world_at",
         "godot": "penstock.envs.godot:agents_at",
+        "mlagents": "penstock.envs.mlagents:agents_at",
     },
 )
 """Packages and protocols that may be before the colon of an environment's name: ``envpool:<task>``,

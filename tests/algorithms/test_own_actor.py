@@ -77,6 +77,29 @@ def test_a_critic_of_ones_own_says_what_its_module_says():
         torch.testing.assert_close(found[number], module(obs, action))
 
 
+def by_name(vector, inputs, outputs, networks):
+    """The flat vector of `nets.Steering` or its critic in the order of the same perceptron by name."""
+    found = []
+    for part in vector.chunk(networks):
+        first, bias, last, last_bias = part.split([64 * inputs, 64, outputs * 64, outputs])
+        found += [first.view(64, inputs).T.flatten(), bias, last.view(outputs, 64).T.flatten(), last_bias]
+    return torch.cat(found)
+
+
+def test_gradients_are_those_of_the_same_networks_by_name():
+    spec, mine = built("sac", CONTINUOUS, model="examples.own_network.nets:Steering")
+    _, named = built("sac", CONTINUOUS, hidden_sizes=(64,))
+    shapes = {"actor": (3, 4, 1), "critic": (5, 1, 2), "target.critic": (5, 1, 2)}
+    state, rows = state_of(mine, torch.float32), minibatch_of(CONTINUOUS, spec, 16, torch.float32)
+    same = state | {name: by_name(state[name], *shape) for name, shape in shapes.items()}
+    for mine_phase, named_phase in zip(mine.phases, named.phases, strict=True):
+        noise = noise_of(mine_phase, 16, torch.float32)
+        expected = named_phase.gradients(same, rows, noise).gradients
+        for name, found in mine_phase.gradients(state, rows, noise).gradients.items():
+            ordered = by_name(found, *shapes[name]) if name in shapes else found
+            torch.testing.assert_close(ordered, expected[name])
+
+
 def test_penstocks_critics_stand_beside_a_module_of_ones_own():
     settings = {"hidden_sizes": (7,), "layer_norm": True}
     graph = actor_graph(CONTINUOUS, SACConfig(**own("Values"), **settings))

@@ -144,6 +144,13 @@ class Raising(Plain):
         raise KeyError("speed")
 
 
+class Misnaming(Plain):
+    """Asks for a field by its name in ``spaces.obs``."""
+
+    def forward(self, obs):
+        return super().forward(obs["obs.speed"])
+
+
 class Branching(Plain):
     """Decides by a number: torch cannot export it."""
 

@@ -210,6 +210,11 @@ def test_a_mistake_is_named_in_one_line(name, text):
     assert NAMES in str(caught.value)
 
 
+def test_a_module_that_misnames_a_field_is_told_the_names():
+    with pytest.raises(ConfigError, match=r"KeyError: 'obs.speed' \(.*\); the observation has eye, speed, word$"):
+        policy_graph(DICT, config("Misnaming"))
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -135,6 +135,11 @@ def examples(layer: OwnModule, count: int) -> tuple[list[Tensor], dict[str, Tens
     return fields, {name: torch.ones(count, size) for name, size in layer.memory}
 
 
+def _keys(layer: OwnModule) -> list[str]:
+    """The keys of the dict of observations that ``forward`` takes; none if it takes one tensor."""
+    return [name.removeprefix("obs.") for name in layer.fields if name not in {"obs", ACTION}]
+
+
 def _check(layer: OwnModule, module: nn.Module) -> None:
     """Look at the module's answers to a few made-up observations.
 
@@ -152,7 +157,9 @@ def _check(layer: OwnModule, module: nn.Module) -> None:
             with torch.no_grad():
                 found = functional_call(module, parameters, arguments(layer, seen, given))
         except Exception as error:
-            raise ConfigError(f"--model {layer.reference}: {told(error, type(module).forward)}") from error
+            keys = _keys(layer)
+            has = f"; the observation has {', '.join(keys)}" if keys and isinstance(error, KeyError) else ""
+            raise ConfigError(f"--model {layer.reference}: {told(error, type(module).forward)}{has}") from error
         if not all(torch.equal(after, values[:count]) for after, values in zip(seen, fields, strict=True)):
             raise ConfigError(f"{say} changes what it is given: make a new tensor, as obs = obs * 2 and not obs *= 2")
         return _answer_of(layer, found, count)

@@ -147,7 +147,8 @@ class PolicySession:
 
     Attributes:
         carry: name -> ``[n, ...]``: the memory of each lane; empty for a policy without. It may be read, and set in
-            another session of the same policy, which then goes on where this one stopped.
+            another session of the same policy, which then goes on where this one stopped. The next `act` changes these
+            arrays: copy them to keep them.
     """
 
     def __init__(self, policy: Policy, lanes: int) -> None:
@@ -196,7 +197,7 @@ class PolicySession:
         fields, _ = self._policy.fields(obs, action_mask)
         count, lanes = len(next(iter(fields.values()))), len(self._first)
         if count != lanes:
-            raise BadDataError(f"the session has {lanes} lanes, but there are {count} observations")
+            raise BadDataError(f"the session needs observations of {lanes} lanes, and got {count}")
         begins = np.asarray(first)
         truths = begins.dtype.kind == "b" or (begins.dtype.kind in "iu" and np.isin(begins, (0, 1)).all())
         if not truths or begins.shape not in {(), (lanes,)}:

@@ -45,7 +45,7 @@ class RunPolicy(Policy):
         session = Session(self._spec, self.spaces.action, np.arange(lanes))
         if lanes and isinstance(self.backend, Binds):
             return _BoundLanes(self.spaces, self._spec, self.backend, session)
-        return _Lanes(self, session)
+        return _AskingLanes(self, session)
 
     def answers(self, given: Mapping[str, Array]) -> Arrays:
         """Everything that the policy answers greedily at the beginning of episodes: its outputs and the carry after.
@@ -66,14 +66,11 @@ class RunPolicy(Policy):
         return {**out, **session.carry}
 
 
-class _Lanes:
-    """An acting session together with its policy's backend."""
+class _SessionLanes:
+    """The lanes of an acting session, which holds their carry and their last actions."""
 
-    def __init__(self, policy: RunPolicy, session: Session) -> None:
-        spec = policy.spaces.action_spec()
-        self._backend = policy.backend
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._action = np.zeros((len(session.lanes), *spec.shape), spec.dtype)
 
     @property
     def carry(self) -> Arrays:
@@ -83,20 +80,30 @@ class _Lanes:
     def environment_action(self) -> Array:
         return self._session.environment_action
 
+
+class _AskingLanes(_SessionLanes):
+    """Lanes that give the backend the arrays of each question."""
+
+    def __init__(self, policy: RunPolicy, session: Session) -> None:
+        super().__init__(session)
+        spec = policy.spaces.action_spec()
+        self._backend = policy.backend
+        self._action = np.zeros((len(session.lanes), *spec.shape), spec.dtype)
+
     def act(self, given: Mapping[str, Array]) -> None:
         self._session.act(self._backend, given, {"action": self._action})
 
 
-class _BoundLanes:
-    """The same for a backend that checks its arrays once: inputs are copied into arrays of this session."""
+class _BoundLanes(_SessionLanes):
+    """Lanes of a backend that checks its arrays once. Each question is copied into these arrays."""
 
     def __init__(self, spaces: Spaces, policy: PolicySpec, backend: Binds, session: Session) -> None:
+        super().__init__(session)
         count, action = len(session.lanes), spaces.action_spec()
         specs = [*spaces.obs_specs(), *([ArraySpec("first", (), "bool")] if policy.carry else ())]
         # One row of a rollout.
         rows = {spec.name: np.zeros((1, count, *spec.shape), spec.dtype) for spec in specs}
         self._given = tuple((name, values[0]) for name, values in rows.items())
-        self._session = session
         self._rows = backend.bind(
             rows,
             {"action": np.zeros((1, count, *action.shape), action.dtype)},
@@ -107,14 +114,6 @@ class _BoundLanes:
             space=spaces.action,
             carry=session.carry,
         )
-
-    @property
-    def carry(self) -> Arrays:
-        return self._session.carry
-
-    @property
-    def environment_action(self) -> Array:
-        return self._session.environment_action
 
     def act(self, given: Mapping[str, Array]) -> None:
         for name, values in self._given:

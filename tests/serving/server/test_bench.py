@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.errors import ResourceError
-from penstock.serving.server.bench import Load, Measured, measure
+from penstock.serving.server.bench import Load, measure
+from penstock.serving.server.load import Measured
 from tests.serving.server.harness import Running, serving
 
 

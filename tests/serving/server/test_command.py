@@ -71,8 +71,7 @@ class Served:
 @contextlib.contextmanager
 def served(run: Path | str, *arguments: str) -> Iterator[Served]:
     ports = ("--port", "0", "--tcp_port", "0")
-    # Clients of these tests stay connected, and a server that ends waits so long for their next request.
-    command = [sys.executable, "-m", "penstock", "serve", str(run), *ports, "--grace_seconds", "2", *arguments]
+    command = [sys.executable, "-m", "penstock", "serve", str(run), *ports, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield Served(process)
@@ -81,6 +80,7 @@ def served(run: Path | str, *arguments: str) -> Iterator[Served]:
             process.terminate()
         _, said = process.communicate(timeout=120.0)
         assert "Traceback" not in said, said
+        assert "cut off after" not in said, said
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
@@ -201,15 +201,6 @@ def test_the_access_log_is_one_object_a_line(runs, tmp_path) -> None:
         ("gamecore-tcp", "start", 200),
     ]
     assert all(line["seconds"] >= 0 and line["peer"].startswith("127.0.0.1:") for line in lines)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    folder = tmp_path_factory.mktemp("tls")
-    chain, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*command, "-keyout", key, "-out", chain], check=True, capture_output=True)
-    return chain, key
 
 
 def test_tls(runs, certificate) -> None:

@@ -1,26 +1,24 @@
 """``penstock bench-serve``: clients that tick as fast as they are answered, and how long their ticks take.
 
-Each client is a Gamecore session on a connection of its own, over HTTP or TCP. All run in this process, which takes a
-core of its own: on a machine with two cores the server has the other one.
+Each client is a Gamecore session on a connection of its own, over HTTP or TCP.
 """
 
-import asyncio
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 import orjson
-import uvloop
 
 from penstock.errors import ConfigError, ResourceError
+from penstock.serving.server.load import Conversation, Measured, converse
 from penstock.types import Array
 
-__all__ = ["Load", "Measured", "measure"]
+__all__ = ["Load", "http_reply", "measure"]
 
 _REQUEST = Struct("!6q")
 _REPLY = Struct("!3q")
@@ -43,32 +41,6 @@ class Load(NamedTuple):
     token: str
 
 
-class Measured(NamedTuple):
-    """What came back. Latencies in seconds, from sending a tick to its whole reply."""
-
-    ticks: int
-    seconds: float
-    failures: int
-    latency: Array
-    """``[ticks]``: of those that were answered."""
-    reason: str
-    """Of the first failure; empty if there is none."""
-
-    @property
-    def rate(self) -> float:
-        """Ticks a second."""
-        return self.ticks / self.seconds
-
-    def percentile(self, share: float) -> float:
-        """The latency that so many percent of the ticks did not exceed."""
-        return float(np.percentile(self.latency, share)) if self.ticks else float("nan")
-
-    def line(self) -> str:
-        """The figures in one line."""
-        p50, p99 = (f"{1000 * self.percentile(share):.3f} ms" for share in (50, 99))
-        return f"{self.rate:,.0f} ticks/s, p50 {p50}, p99 {p99}, {self.failures} failures"
-
-
 def measure(load: Load) -> Measured:
     """Let clients tick for a while.
 
@@ -80,109 +52,22 @@ def measure(load: Load) -> Measured:
     if split.scheme != "http" or split.hostname is None or split.port is None:
         raise ConfigError(f"{load.url} is no URL of a server; write http://HOST:PORT")
     bodies = _bodies(_metadata(load), load.codec)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = runner.run(_measure(load, split.hostname, split.port, bodies))
+    names = [f"bench-{number}-{perf_counter()}".encode() for number in range(load.clients)]
+    conversations = [_conversation(name, bodies, load) for name in names]
+    found = converse(split.hostname, load.tcp_port or split.port, conversations, load.seconds)
+    # A connection that the server has closed could not stop its session.
+    _stop(load, [names[place] for place in found.unfinished])
     if not found.ticks:
         raise ResourceError(f"{load.url} has answered no tick: {found.reason or 'give --seconds more'}")
     return found
 
 
-async def _measure(load: Load, host: str, port: int, bodies: list[bytes]) -> Measured:
-    loop = asyncio.get_running_loop()
-    until = loop.create_future()
-    clients: list[_Client] = []
-    names: list[bytes] = []
-    try:
-        for number in range(load.clients):
-            name = f"bench-{number}-{perf_counter()}".encode()
-            names.append(name)
-            frame = _tcp_frame if load.tcp_port is not None else _http_frame
-            start, stop = (frame(name, kind, b"", load) for kind in (b"start", b"stop"))
-            ticks = [frame(name, b"tick", body, load) for body in bodies]
-            read = _tcp_reply if load.tcp_port is not None else _http_reply
-            client = _Client(start, ticks, stop, read)
-            await loop.create_connection(lambda one=client: one, host, load.tcp_port or port)  # type: ignore[misc]
-            clients.append(client)
-    except OSError as error:
-        raise ResourceError(f"cannot connect to {host}:{load.tcp_port or port}: {error.strerror or error}") from None
-    began = perf_counter()
-    for client in clients:
-        client.begin()
-    loop.call_later(load.seconds, until.set_result, None)
-    await until
-    for client in clients:
-        client.ends = True
-    seconds = perf_counter() - began
-    latency = np.array([value for client in clients for value in client.latency])
-    await asyncio.wait([asyncio.ensure_future(client.gone.wait()) for client in clients], timeout=5.0)
-    failed = [client for client in clients if client.failures]
-    # A connection that the server has closed could not stop its session.
-    lost = [name for name, client in zip(names, clients, strict=True) if not client.has_stopped]
-    await asyncio.to_thread(_stop, load, lost)
-    failures = sum(client.failures for client in failed)
-    return Measured(len(latency), seconds, failures, latency, failed[0].reason if failed else "")
-
-
-class _Client(asyncio.Protocol):
-    """One session on one connection: start, tick after tick, stop."""
-
-    transport: asyncio.Transport
-
-    def __init__(
-        self, start: bytes, ticks: list[bytes], stop: bytes, read: Callable[[bytes], tuple[int, str] | None]
-    ) -> None:
-        self.latency: list[float] = []
-        self.failures = 0
-        self.reason = ""
-        self.ends = False
-        self.has_stopped = False
-        self.gone = asyncio.Event()
-        self._start = start
-        self._ticks = ticks
-        self._stop = stop
-        self._read = read
-        self._buffer = b""
-        self._number = -1
-        self._sent = 0.0
-        self._stops = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-
-    def begin(self) -> None:
-        self.transport.write(self._start)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
-        if not self.has_stopped:
-            self._failed("the server closed the connection; its log says why")
-        self.gone.set()
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer = self._buffer + data if self._buffer else data
-        found = self._read(self._buffer)
-        if found is None or len(self._buffer) < found[0]:
-            return
-        now = perf_counter()
-        self._buffer = b""
-        if found[1]:
-            self._failed(found[1])
-        if self._stops:
-            self.has_stopped = True
-            self.transport.close()
-            return
-        if self._number >= 0 and not found[1]:
-            self.latency.append(now - self._sent)
-        self._number += 1
-        if self.ends:
-            self._stops = True
-            self.transport.write(self._stop)
-            return
-        self._sent = now
-        self.transport.write(self._ticks[self._number % len(self._ticks)])
-
-    def _failed(self, why: str) -> None:
-        self.failures += 1
-        self.reason = self.reason or why
+def _conversation(name: bytes, bodies: Sequence[bytes], load: Load) -> Conversation:
+    """A session: start, tick after tick, stop."""
+    frame = _tcp_frame if load.tcp_port is not None else _http_frame
+    start, stop = (frame(name, kind, b"", load) for kind in (b"start", b"stop"))
+    ticks = [frame(name, b"tick", body, load) for body in bodies]
+    return Conversation(start, ticks, stop, _tcp_reply if load.tcp_port is not None else http_reply)
 
 
 def _stop(load: Load, names: Sequence[bytes]) -> None:
@@ -229,7 +114,8 @@ def _tcp_reply(buffer: bytes) -> tuple[int, str] | None:
     return _REPLY.size + session + body, ""
 
 
-def _http_reply(buffer: bytes) -> tuple[int, str] | None:
+def http_reply(buffer: bytes) -> tuple[int, str] | None:
+    """A reply over HTTP with its length in its head, see `Conversation.read`."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         return None

@@ -18,7 +18,8 @@ from penstock.serving.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from penstock.serving.server.assembly import Assembly
-    from penstock.serving.server.bench import Load, Measured
+    from penstock.serving.server.bench import Load
+    from penstock.serving.server.load import Measured
 
 __all__ = ["bench", "is_loopback", "named", "serve"]
 

@@ -49,7 +49,8 @@ class Reply:
             closes: the connection ends after them.
         """
         self.data = data
-        self.closes = closes
+        # The server may have ended meanwhile: `Connection.end` has made this reply the last one.
+        self.closes = self.closes or closes
         self.connection.flush()
 
 
@@ -168,15 +169,19 @@ class Connection(asyncio.Protocol, ABC):
         """Close the connection after what was written.
 
         To close a socket with unread bytes would take the last replies away from the client. So its side is ended
-        first, and what the client still sends is read for a while and forgotten.
+        first, and what the client still sends is read for a while and forgotten. TLS has no such half: its transport
+        closes, and waits for the client's last word itself.
         """
         self.is_deaf = True
         if self._is_lost or self.transport.is_closing():
             return
-        if self._has_ended or not self.transport.can_write_eof():
+        if self._has_ended:
             self.transport.close()
             return
-        self.transport.write_eof()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
         self._resume()
         self.service.loop.call_later(_LINGER, self.transport.abort)
 

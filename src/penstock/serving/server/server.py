@@ -35,6 +35,7 @@ log = logging.getLogger("penstock.serve")
 _SWEEP_SECONDS = 0.25
 _LAST_CALL_SECONDS = 0.25
 """After the end has begun, requests that were on their way are taken for so long."""
+_LOOK_SECONDS = 0.01
 _BACKLOG = 1024
 
 
@@ -219,13 +220,20 @@ class Server:
         grace = service.limits.grace_seconds
         of_grpc = None if grpc is None else loop.create_task(grpc.end(grace))
         await asyncio.sleep(min(_LAST_CALL_SECONDS, grace))
-        for connection in list(service.connections):
-            connection.end()
         until = loop.time() + grace
-        while (service.connections or not self._endpoints.is_idle) and loop.time() < until:
-            await asyncio.sleep(0.01)
+        while not self._has_finished() and loop.time() < until:
+            await asyncio.sleep(_LOOK_SECONDS)
         if of_grpc is not None:
             await of_grpc
         left = len(service.connections)
         if left:
             log.warning("%d connections were cut off after %g s", left, grace)
+
+    def _has_finished(self) -> bool:
+        """Let no connection take a request any more, and say whether all that were taken are answered.
+
+        A connection may appear after the last call: its TLS handshake was on its way.
+        """
+        for connection in list(self._service.connections):
+            connection.end()
+        return not self._service.connections and self._endpoints.is_idle

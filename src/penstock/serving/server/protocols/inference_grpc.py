@@ -57,6 +57,8 @@ class InferenceGrpc:
     def __init__(self, service: Service, models: Models) -> None:
         self._service = service
         self._models = models
+        self._ending: asyncio.Future[None] = service.loop.create_future()
+        """Done once the server ends."""
         limits = service.limits
         self._server = grpc.aio.server(
             options=[
@@ -107,7 +109,8 @@ class InferenceGrpc:
         return int(bound)
 
     async def end(self, seconds: float) -> None:
-        """Take no more calls, and finish those that were taken within so many seconds."""
+        """Take no more calls and requests of streams, and finish those that were taken within so many seconds."""
+        self._ending.set_result(None)
         await self._server.stop(seconds)
 
     def _unary(self, name: str, call: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401 - grpc has no types
@@ -193,7 +196,7 @@ class InferenceGrpc:
             self._check_token(context)
         except Refusal as refusal:
             await context.abort(_CODES[refusal.status], refusal.text)
-        async for request in requests:
+        async for request in self._until_end(requests):
             since = perf_counter()
             reply = message("ModelStreamInferResponse")()
             status = HTTPStatus.OK
@@ -209,6 +212,19 @@ class InferenceGrpc:
                 reply.infer_response.id = request.id
             self._note(context, "ModelStreamInfer", status, since, reply.ByteSize())
             yield reply
+
+    async def _until_end(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """The requests of a stream, until the client has sent all, or the server ends."""
+        while not self._ending.done():
+            coming = asyncio.ensure_future(anext(requests, None))
+            try:
+                await asyncio.wait({coming, self._ending}, return_when=asyncio.FIRST_COMPLETED)
+                request = coming.result() if coming.done() else None
+            finally:
+                coming.cancel()
+            if request is None:
+                return
+            yield request
 
 
 def _value(parameter: Any) -> object:  # noqa: ANN401

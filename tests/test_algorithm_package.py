@@ -64,7 +64,7 @@ def test_what_ships_is_found_by_the_same_rule(name):
     references = [found.spec, found.initial, found.learn, found.fused, found.supports]
     assert all(callable(load(reference)) for reference in references if reference is not None)
     assert found.config.__module__.startswith("penstock.algorithms.")
-    assert (found.fused is None) == (name in {"a3c", "r2d2"})
+    assert (found.fused is None) == (name == "r2d2")
     assert found.masks == (name in {"ppo", "a2c", "a3c", "impala", "appo", "dqn", "apex", "r2d2"})
 
 

@@ -278,7 +278,13 @@ class StreamShape(NamedTuple):
 
 
 class FusedUpdate(Protocol):
-    """All phases of many minibatches in one native call. Holds packed rows and sums of metrics, but no state."""
+    """Many minibatches in one native call. Holds packed rows and sums of metrics, but no state.
+
+    A learner that shares its minibatches with others takes one at a time: `whole`, `find`, then `apply`.
+    """
+
+    phase: str
+    """Name of its one phase, as in ``learn.py``."""
 
     def pack(self, state: Tensors, rows: Tensors, first: int, count: int) -> None:
         """Copy flat rows ``first .. first + count - 1`` of a batch. Call it before the batch's first minibatch.
@@ -297,6 +303,33 @@ class FusedUpdate(Protocol):
 
         ``indices`` are flat rows, or row 0 of whole lanes.
         """
+        ...
+
+    def whole(self, indices: Array, mean: Callable[[Array], float]) -> Any:  # noqa: ANN401  (for `find` alone)
+        """What `find` must know of all rows of a minibatch, such as the moments of its advantages.
+
+        Args:
+            indices: ``[m]``, of all rows of the minibatch that are known here.
+            mean: ``(values [m]) -> scalar``, the mean by weight over all rows, also over those of other learners.
+        """
+        ...
+
+    def find(self, state: Tensors, indices: Array, weights: Array, whole: Any) -> tuple[Tensors, float]:  # noqa: ANN401
+        """The gradients of a minibatch or of a share of it, and the sum of its weights. The GIL is released.
+
+        Args:
+            state: parameters.
+            indices: ``[m]``, of the rows or lanes of the share.
+            weights: ``[m]``; 0 is padding. The gradients of padding alone are zero.
+            whole: the result of `whole`.
+
+        Returns:
+            Network -> flat gradient, the mean over the share, valid until the next call; and its weight in rows.
+        """
+        ...
+
+    def apply(self, state: Tensors, gradients: Tensors) -> None:
+        """Take a step down these gradients, in place. The GIL is released."""
         ...
 
     def metrics(self) -> dict[str, float]:

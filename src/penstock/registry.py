@@ -57,7 +57,7 @@ class UpdateBackend(NamedTuple):
 
     stream: str
     """``(settings, arrays, exchange) -> Updater``: learns from a stream of rollouts, alone or together with others.
-    ``arrays``: field -> ``[slots, T + 1, lanes, ...]``. A native one takes no ``exchange``."""
+    ``arrays``: field -> ``[slots, T + 1, lanes, ...]``."""
     replay: str | None = None
     """``(settings, exchange) -> ReplayUpdater``: learns from a table, alone or together with other learners."""
     finder: str | None = None
@@ -290,6 +290,8 @@ UPDATES = Registry(
             "penstock.updates.fused:build_replay",
             "penstock.updates.fused:build_finder",
             "penstock.updates.fused:build_applier",
+            "penstock.updates.fused:build_stream_finder",
+            "penstock.updates.fused:build_stream_applier",
             native=True,
         ),
         "eager": UpdateBackend(

@@ -19,7 +19,7 @@ EAGER = {"epochs": 2, "backend": "eager", "sync_mode": "blocking"}
     ids=["three, compressed"],
 )
 def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, settings: dict[str, object]) -> None:
-    settings = {**EAGER, **settings, "timesteps": 6 * 32 * 4}
+    settings = {**EAGER, "backend": "fused", **settings, "timesteps": 6 * 32 * 4}
     alone = train(tmp_path / "alone", **settings, runtime="local")
     spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address)
     assert fingerprint(spread) == fingerprint(alone)

@@ -25,7 +25,6 @@ SMALL = {
     "num_steps": STEPS,
     "hidden_sizes": (8, 8),
     "eval_episodes": 1,
-    "backend": "eager",
     "mini_batch_size": 24,
     "epochs": 2,
     "learners": 2,
@@ -67,11 +66,12 @@ def check_gradients(found: dict[str, np.ndarray]) -> None:
     assert 0 <= without * ROLLOUT <= int(found["stale"])
 
 
-@pytest.mark.parametrize("learners", [2, 3])
-def test_learners_in_step_with_a_share_each_are_one_learner_with_all_rows(tmp_path, learners: int) -> None:
+@pytest.mark.parametrize(("backend", "learners"), [("eager", 2), ("fused", 3)])
+def test_learners_in_step_with_a_share_each_are_one_learner_with_all_rows(tmp_path, backend: str, learners) -> None:
     """Each minibatch is the whole batch of 96 rows, so one learner and several see the same rows in it."""
     settings = {
         "num_workers": learners,
+        "backend": backend,
         "epochs": 4,
         "mini_batch_size": TURN,
         "normalize_obs": True,
@@ -106,7 +106,7 @@ def test_in_step_a_death_leaves_no_rows_of_a_gradient_out(tmp_path, group: str) 
 
 @pytest.mark.parametrize(
     ("algo", "backend"),
-    [("ppo", "compiled"), ("a2c", "eager"), ("impala", "eager"), ("appo", "eager")],
+    [("ppo", "compiled"), ("a2c", "eager"), ("impala", "fused"), ("appo", "fused")],
 )
 def test_every_algorithm_of_a_stream_is_served(tmp_path, algo: str, backend: str) -> None:
     settings = {"algo": algo, "backend": backend}
@@ -165,8 +165,8 @@ def test_a_resumed_run_goes_on_behind_what_was_learned(tmp_path) -> None:
     first = train(tmp_path, 20)
     second = penstock.resume(first.run_folder, timesteps=40 * ROLLOUT, quiet=True)
     assert int(check_rows(second)["steps"]) >= 40 * ROLLOUT
-    # One learner goes on from where two were.
-    alone = {"learners": 1, "exchange": "auto"}
+    # One learner goes on from where two were, on another backend.
+    alone = {"learners": 1, "exchange": "auto", "backend": "eager"}
     third = penstock.resume(first.run_folder, timesteps=60 * ROLLOUT, settings=alone, quiet=True)
     assert third.steps >= 60 * ROLLOUT
 
@@ -203,7 +203,6 @@ def test_hogwild_learners_step_one_vector(tmp_path, algo: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"backend": "fused"}, "--backend fused does not run --learners 2"),
         ({"exchange": "hogwild", "compress": "int8"}, "--compress int8 is for gradients that are sent, and hogwild"),
         ({"sync_mode": "blocking", "pace": "lag"}, "--pace lag .* in lock step .*; try --sync_mode non_blocking"),
         ({"num_workers": 3}, "--num_workers 3 cannot be split evenly over --learners 2"),

@@ -54,9 +54,14 @@ def lanes_of(config, steps=STEPS):
     )
 
 
-def updated(graph, state, rows, indices, weights, config, threads=1, level=None):
+def packed(graph, state, rows, config, level=None):
     update = CorrectedUpdate(layout_of(graph), objective(config), lanes_of(config), len(rows["action"]), level)
     update.pack(state, rows, 0, len(rows["action"]))
+    return update
+
+
+def updated(graph, state, rows, indices, weights, config, threads=1, level=None):
+    update = packed(graph, state, rows, config, level)
     after = copied(state)
     update.run(after, indices, weights, config.lr, threads)
     return after, update.metrics()
@@ -143,6 +148,43 @@ def test_two_threads_and_any_split_over_calls_give_the_same_bits(name, level):
     for array, values in one.items():
         np.testing.assert_array_equal(values, two[array])
         np.testing.assert_array_equal(values, split[array])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_and_step_in_two_calls_give_the_bits_of_one(name):
+    graph, config = GRAPHS[name], IMPALAConfig()
+    state, rows = rollouts(graph)
+    indices, weights = minibatches(1, 10)
+    weights[0, 6:] = 0.0
+    expected, metrics = updated(graph, state, rows, indices, weights, config)
+    for threads in (1, 2):
+        update, after = packed(graph, state, rows, config), copied(state)
+        found, weight = update.find(after, indices[0], weights[0], None, threads)
+        through = indices[0, :6, None] + np.arange(STEPS) * LANES
+        assert weight == rows["valid"][through].sum()
+        update.descend(after, found, config.lr)
+        assert update.metrics() == metrics
+        for array, values in expected.items():
+            np.testing.assert_array_equal(after[array], values)
+
+
+def test_the_mean_of_the_gradients_of_shares_is_that_of_all_their_lanes():
+    """Each share counts by its valid rows. One of padding alone has weight and gradient 0."""
+    graph, config = GRAPHS["categorical"], IMPALAConfig()
+    state, rows = rollouts(graph)
+    update = packed(graph, state, rows, config)
+    (indices,), (weights,) = minibatches(1, 12)
+    gradients, total = update.find(state, indices, weights, None)
+    whole = copied(gradients)
+    mean = {name: np.zeros(values.size) for name, values in whole.items()}
+    for part in (slice(0, 3), slice(3, 12), slice(0, 1)):
+        found, weight = update.find(state, indices[part], weights[part] * (part.stop > 1), None)
+        for name, values in found.items():
+            mean[name] += weight / total * values.astype(np.float64)
+    assert weight == 0.0
+    assert not any(values.any() for values in found.values())
+    for name, values in whole.items():
+        assert np.linalg.norm(mean[name] - values) < 1e-5 * np.linalg.norm(values)
 
 
 def test_padding_and_rows_that_are_not_valid_may_hold_anything():

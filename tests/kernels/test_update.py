@@ -13,7 +13,7 @@ from penstock.algorithms.optimizer.fused import native_optimizer
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.kernels.level import levels
-from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate
+from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, Moments
 from penstock.models.policy import Policy
 from penstock.ops.losses import mean_by
 from penstock.policies import Categorical, Encoding
@@ -40,9 +40,14 @@ def minibatches(count, size, seed=0):
     return indices, np.ones((count, size), np.float32)
 
 
-def updated(graph, state, rows, indices, weights, config, threads=1, level=None):
+def packed(graph, state, rows, config, level=None):
     update = ActorCriticUpdate(layout_of(graph), loss_of(config), ROWS, level)
     update.pack(state, rows, 0, ROWS)
+    return update
+
+
+def updated(graph, state, rows, indices, weights, config, threads=1, level=None):
+    update = packed(graph, state, rows, config, level)
     after = copied(state)
     update.run(after, indices, weights, config.lr, threads)
     return after, update.metrics()
@@ -314,3 +319,43 @@ def test_every_row_that_is_named_counts_and_no_other(level):
     assert np.array_equal(spoiled(others)[graph.actor.name], whole[graph.actor.name])
     for row in named[0]:
         assert np.isnan(spoiled(row)[graph.actor.name]).any(), row
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_gradients_and_step_in_two_calls_give_the_bits_of_one(optimizer):
+    graph, config = GRAPHS["gaussian"], PPOConfig(lr=1e-3, optimizer=optimizer)
+    state, rows = batch(graph)
+    indices, weights = minibatches(1, 50)
+    expected, metrics = updated(graph, state, rows, indices, weights, config)
+    for threads in (1, 2):
+        update, after = packed(graph, state, rows, config), copied(state)
+        found, weight = update.find(after, indices[0], weights[0], None, threads)
+        assert weight == 50.0
+        update.descend(after, found, config.lr)
+        assert update.metrics() == metrics
+        for array, values in expected.items():
+            np.testing.assert_array_equal(after[array], values)
+
+
+def test_the_moments_of_the_whole_minibatch_make_the_gradients_of_shares_add_up():
+    """Four fifths of the rows, and one fifth. A share of padding alone counts nothing."""
+    graph, config = GRAPHS["categorical"], PPOConfig()
+    state, rows = batch(graph)
+    update = packed(graph, state, rows, config)
+    (indices,), (weights,) = minibatches(1, 50)
+    advantage = rows["advantage"][indices].astype(np.float64)
+    moments = Moments(advantage.mean(), advantage.std())
+    whole = copied(update.find(state, indices, weights, None)[0])
+    mean = {name: np.zeros(values.size) for name, values in whole.items()}
+    for part in (slice(0, 40), slice(40, 50)):
+        found, weight = update.find(state, indices[part], weights[part], moments)
+        for name, values in found.items():
+            mean[name] += weight / 50.0 * values.astype(np.float64)
+    for name, values in whole.items():
+        assert np.linalg.norm(mean[name] - values) < 1e-5 * np.linalg.norm(values)
+    update.metrics()
+    found, weight = update.find(state, indices, weights * 0.0, moments)
+    assert weight == 0.0
+    assert not any(values.any() for values in found.values())
+    # The names are there all the same: learners of one minibatch compare theirs.
+    assert update.metrics()["policy_loss"] == 0.0

@@ -10,7 +10,7 @@ from penstock.algorithm import UpdaterSettings
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig, spec
 from penstock.registry import UPDATES, load
-from penstock.updates.eager import EagerUpdater, build_stream_applier, build_stream_finder
+from penstock.updates.eager import EagerUpdater, build_stream_applier
 from tests.algorithms.loop import Target, allocate, collect, flat_rows
 from tests.updates import counting
 
@@ -18,6 +18,7 @@ TASK = Target()
 CONFIG = PPOConfig(num_steps=12, mini_batch_size=24, normalize_obs=True, normalize_value=True, lr=1e-3)
 SPEC = spec(TASK.spaces, CONFIG)
 LANES = 6
+BOTH = pytest.mark.parametrize("backend", ["eager", "fused"])
 
 
 @pytest.fixture(scope="module")
@@ -30,23 +31,24 @@ def rollout():
     return arrays
 
 
-def settings(size: int, **changed: object) -> UpdaterSettings:
+def settings(size: int, backend: str = "eager", **changed: object) -> UpdaterSettings:
     cut = replace(SPEC, schedule=replace(SPEC.schedule, mini_batch_size=size))
-    return UpdaterSettings("penstock.algorithms.ppo.learn:build", CONFIG, cut, TASK.spaces, "cpu", 1, seed=0, **changed)
+    functions = f"penstock.algorithms.ppo.{'fused' if backend == 'fused' else 'learn'}:build"
+    return UpdaterSettings(functions, CONFIG, cut, TASK.spaces, "cpu", 1, seed=0, **changed)
 
 
 def first_state():
     return learn.build(TASK.spaces, CONFIG).init_state(0)
 
 
-def shares(arrays, weights, size: int, sharing: int, accumulate: int = 1):
+def shares(arrays, weights, backend: str, size: int, sharing: int, accumulate: int = 1):
     """The gradient and weight of each learner's share of one minibatch, whose rows have these weights."""
     indices, _ = flat_rows(arrays, np.random.default_rng(1), CONFIG.mini_batch_size)
     found = []
     for learner in range(sharing):
         handed_on = []
-        part = settings(size, learner=learner, sharing=sharing, accumulate=accumulate)
-        finder = build_stream_finder(
+        part = settings(size, backend, learner=learner, sharing=sharing, accumulate=accumulate)
+        finder = load(UPDATES[backend].stream_finder)(
             part,
             arrays,
             lambda phase, gradients, weight, into=handed_on: into.append(
@@ -61,13 +63,16 @@ def shares(arrays, weights, size: int, sharing: int, accumulate: int = 1):
     return found
 
 
+@BOTH
 @pytest.mark.parametrize("padded", [0, 5, 8])
-def test_the_weighted_mean_of_the_shares_is_the_gradient_of_the_whole_minibatch(rollout, padded: int) -> None:
+def test_the_weighted_mean_of_the_shares_is_the_gradient_of_the_whole_minibatch(
+    rollout, backend: str, padded: int
+) -> None:
     """24 rows for three learners. The last one's rows may be padding, in part or all. Advantages are normalised."""
     weights = np.ones(24, np.float32)
     weights[24 - padded :] = 0.0
-    ((whole, total),) = shares(rollout, weights, 24, 1)
-    parts = shares(rollout, weights, 8, 3)
+    ((whole, total),) = shares(rollout, weights, "eager", 24, 1)
+    parts = shares(rollout, weights, backend, 8, 3)
     assert [weight for _, weight in parts] == [8.0, 8.0, 8.0 - padded]
     assert total == 24.0 - padded
     for name, gradient in whole.items():
@@ -76,21 +81,25 @@ def test_the_weighted_mean_of_the_shares_is_the_gradient_of_the_whole_minibatch(
         assert np.linalg.norm(gradient) > 1e-3
 
 
-def test_a_share_in_parts_is_the_share(rollout) -> None:
+@BOTH
+def test_a_share_in_parts_is_the_share(rollout, backend: str) -> None:
     weights = np.ones(24, np.float32)
-    for whole, parts in zip(shares(rollout, weights, 12, 2), shares(rollout, weights, 6, 2, 2), strict=True):
+    in_parts = shares(rollout, weights, backend, 6, 2, 2)
+    for whole, parts in zip(shares(rollout, weights, "eager", 12, 2), in_parts, strict=True):
         assert whole[1] == parts[1] == 12.0
         for name, gradient in whole[0].items():
             np.testing.assert_allclose(parts[0][name], gradient, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", ["eager", pytest.param("compiled", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("backend", ["eager", "fused", pytest.param("compiled", marks=pytest.mark.nightly)])
 def test_who_finds_steps_nothing_and_who_applies_does_what_one_learner_does(rollout, backend: str) -> None:
     one = EagerUpdater(learn.build(TASK.spaces, CONFIG), settings(24), rollout)
     build_finder, build_applier = (load(of) for of in (UPDATES[backend].stream_finder, UPDATES[backend].stream_applier))
-    applier = build_applier(settings(24), rollout)
+    applier = build_applier(settings(24, backend), rollout)
     handed_on = []
-    finder = build_finder(settings(24), rollout, lambda phase, gradients, weight: handed_on.append({phase: gradients}))
+    finder = build_finder(
+        settings(24, backend), rollout, lambda phase, gradients, weight: handed_on.append({phase: gradients})
+    )
     for part in (one, finder, applier):
         part.load(first_state())
     indices, weights = flat_rows(rollout, np.random.default_rng(2), CONFIG.mini_batch_size)

@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ using namespace nb::literals;
 
 // steps, stride, gamma, gae_lambda, rho_bar, c_bar, reward_limit
 using LanesTuple = std::tuple<std::int64_t, std::int64_t, double, double, double, double, double>;
+// mean, deviation
+using MomentsTuple = std::tuple<double, double>;
 using Encodings = std::vector<EncodingTuple>;
 using Layers = std::vector<LayerTuple>;
 
@@ -115,15 +118,20 @@ Vectors vectors_of(const std::vector<Line<float>>& arrays, std::int64_t size, co
     return {arrays[0].data(), has_m ? arrays[1].data() : nullptr, has_v ? arrays.back().data() : nullptr};
 }
 
+template <typename Indices, typename Weights>
+Minibatches minibatches_of(const Indices& indices, const Weights& weights, std::size_t count, std::size_t size, int threads) {
+    require(weights.size() == count * size && indices.size() == count * size, "weights must have the indices' shape");
+    require(threads == 1 || threads == 2, "an update runs on one or two threads");
+    return {indices.data(), weights.data(), static_cast<std::int64_t>(count), static_cast<std::int64_t>(size)};
+}
+
 std::int64_t run_update(Update& self, const std::vector<Line<float>>& actor, const std::vector<Line<float>>& critic,
                         const Plane<const std::int64_t>& indices, const Plane<const float>& weights, std::int64_t step,
                         double lr, int threads) {
     const Vectors actor_vectors = vectors_of(actor, self.actor_size(), self.loss().optimizer);
     const Vectors critic_vectors = vectors_of(critic, self.critic_size(), self.loss().optimizer);
-    require(indices.shape(0) == weights.shape(0) && indices.shape(1) == weights.shape(1), "weights must have the indices' shape");
-    require(threads == 1 || threads == 2, "an update runs on one or two threads");
-    const Minibatches minibatches{indices.data(), weights.data(), static_cast<std::int64_t>(indices.shape(0)),
-                                  static_cast<std::int64_t>(indices.shape(1))};
+    require(indices.shape(0) == weights.shape(0), "weights must have the indices' shape");
+    const Minibatches minibatches = minibatches_of(indices, weights, indices.shape(0), indices.shape(1), threads);
     const nb::gil_scoped_release released;
     self.load(actor_vectors, critic_vectors);
     const std::int64_t after = self.run(minibatches, step, lr, threads);
@@ -131,13 +139,49 @@ std::int64_t run_update(Update& self, const std::vector<Line<float>>& actor, con
     return after;
 }
 
+// Checks that both vectors have their networks' lengths.
+template <typename Vector>
+void check_lengths(const Update& self, const Vector& actor, const Vector& critic) {
+    require(static_cast<std::int64_t>(actor.size()) == self.actor_size() &&
+                static_cast<std::int64_t>(critic.size()) == self.critic_size(),
+            "a vector does not have its network's length");
+}
+
+double find_gradients(Update& self, const Line<float>& actor, const Line<float>& critic, const Line<const std::int64_t>& indices,
+                      const Line<const float>& weights, const std::optional<MomentsTuple>& whole,
+                      const Line<float>& actor_gradient, const Line<float>& critic_gradient, int threads) {
+    check_lengths(self, actor, critic);
+    check_lengths(self, actor_gradient, critic_gradient);
+    const Minibatches one = minibatches_of(indices, weights, 1, indices.size(), threads);
+    std::optional<AdvantageMoments> moments;
+    if (whole) moments = AdvantageMoments{std::get<0>(*whole), std::get<1>(*whole)};
+    const nb::gil_scoped_release released;
+    self.load({actor.data(), nullptr, nullptr}, {critic.data(), nullptr, nullptr});
+    const double weight = self.find(one, moments, threads);
+    self.store_gradients(actor_gradient.data(), critic_gradient.data());
+    return weight;
+}
+
+void descend_by(Update& self, const std::vector<Line<float>>& actor, const std::vector<Line<float>>& critic,
+                const Line<const float>& actor_gradient, const Line<const float>& critic_gradient, std::int64_t step,
+                double lr) {
+    const Vectors actor_vectors = vectors_of(actor, self.actor_size(), self.loss().optimizer);
+    const Vectors critic_vectors = vectors_of(critic, self.critic_size(), self.loss().optimizer);
+    check_lengths(self, actor_gradient, critic_gradient);
+    const nb::gil_scoped_release released;
+    self.load(actor_vectors, critic_vectors);
+    self.descend(actor_gradient.data(), critic_gradient.data(), step, lr);
+    self.store(actor_vectors, critic_vectors);
+}
+
 using Sum = std::pair<const char*, double Metrics::*>;
 
 // The means of all updates' sums, and of some that only this one has.
 nb::dict means_of(const Metrics& sums, std::initializer_list<Sum> own) {
     nb::dict means;
-    if (sums.count == 0) return means;
-    const auto mean = [&](const Sum& sum) { means[sum.first] = sums.*sum.second / static_cast<double>(sums.count); };
+    if (sums.seen == 0) return means;
+    const auto count = static_cast<double>(std::max<std::int64_t>(1, sums.count));
+    const auto mean = [&](const Sum& sum) { means[sum.first] = sums.*sum.second / count; };
     for (const Sum& sum : {Sum{"policy_loss", &Metrics::policy_loss}, Sum{"value_loss", &Metrics::value_loss},
                            Sum{"entropy", &Metrics::entropy}, Sum{"grad_norm", &Metrics::grad_norm}})
         mean(sum);
@@ -164,6 +208,9 @@ void bind_update(nb::module_& module) {
         .def("pack", &pack_rows, "obs"_a, "action"_a, "log_prob"_a, "advantage"_a, "target"_a, "first"_a, "count"_a,
              "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
         .def("run", &run_update, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "step"_a, "lr"_a, "threads"_a)
+        .def("find", &find_gradients, "actor"_a, "critic"_a, "indices"_a, "weights"_a, "whole"_a.none(), "actor_gradient"_a,
+             "critic_gradient"_a, "threads"_a)
+        .def("descend", &descend_by, "actor"_a, "critic"_a, "actor_gradient"_a, "critic_gradient"_a, "step"_a, "lr"_a)
         .def("metrics", &metrics_of);
     nb::class_<CorrectedUpdate, Update>(module, "CorrectedUpdate")
         .def("__init__", &init_corrected, "encoding"_a, "actor"_a, "critic"_a, "gaussian"_a, "size"_a, "normalize_obs"_a,

@@ -38,7 +38,7 @@ bool CorrectedUpdate::collect(const Minibatches& minibatches, std::int64_t numbe
     lanes.rows.clear();
     rows.records.clear();
     rows.shares.clear();
-    double total = 0.0;
+    rows.weight = 0.0;
     for (std::int64_t i = 0; i < minibatches.size; ++i) {
         if (weights[i] == 0.0F) continue;
         lanes.firsts.push_back(indices[i]);
@@ -48,10 +48,10 @@ bool CorrectedUpdate::collect(const Minibatches& minibatches, std::int64_t numbe
             lanes.rows.push_back(row);
             rows.records.push_back(records_.row(row));
             rows.shares.push_back(weights[i]);
-            total += static_cast<double>(weights[i]);
+            rows.weight += static_cast<double>(weights[i]);
         }
     }
-    const auto inverse = static_cast<float>(1.0 / total);
+    const auto inverse = static_cast<float>(1.0 / rows.weight);
     for (float& share : rows.shares) share *= inverse;
     return !rows.records.empty();
 }
@@ -116,41 +116,33 @@ void CorrectedUpdate::correct(const Chosen& lanes, const Sample& rows, bool acto
     if (actor) metrics_.rho += weight;
 }
 
-std::int64_t CorrectedUpdate::run_both(const Minibatches& minibatches, std::int64_t step, double lr) {
-    for (std::int64_t number = 0; number < minibatches.count; ++number) {
-        if (!collect(minibatches, number, actor_lanes_, actor_rows_)) continue;
-        judge_actions(actor_lanes_, actor_rows_);
-        judge_states(actor_lanes_);
-        correct(actor_lanes_, actor_rows_, true, true);
-        const double actor_norm = actor_gradient(actor_rows_);
-        finish(actor_norm, critic_gradient(actor_rows_), ++step, lr, true, true);
-    }
-    return step;
+std::optional<Squares> CorrectedUpdate::gradients(const Minibatches& minibatches, std::int64_t number) {
+    if (!collect(minibatches, number, actor_lanes_, actor_rows_)) return {};
+    judge_actions(actor_lanes_, actor_rows_);
+    judge_states(actor_lanes_);
+    correct(actor_lanes_, actor_rows_, true, true);
+    const double actor = actor_gradient(actor_rows_);
+    return Squares{actor, critic_gradient(actor_rows_)};
 }
 
-std::int64_t CorrectedUpdate::run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side,
-                                       Meeting& meeting) {
-    const bool actor = side == 0;
+std::optional<Squares> CorrectedUpdate::side_gradient(const Minibatches& minibatches, std::int64_t number, Seat& seat) {
+    const bool actor = seat.side == 0;
     Sample& rows = actor ? actor_rows_ : critic_rows_;
     Chosen& lanes = actor ? actor_lanes_ : critic_lanes_;
-    std::uint64_t met = 0;
-    for (std::int64_t number = 0; number < minibatches.count; ++number) {
-        if (!collect(minibatches, number, lanes, rows)) continue;
-        if (actor)
-            judge_actions(lanes, rows);
-        else
-            judge_states(lanes);
-        // Why both threads may read ratios and values without a lock:
-        //   1. Each thread writes its own before this meeting, and the other reads them after it.
-        //   2. It writes them again after the next meeting, to which the other comes once it has read them.
-        meeting.exchange(side, ++met, 0.0);
-        // They write different columns of the records.
-        correct(lanes, rows, actor, !actor);
-        const double mine = actor ? actor_gradient(rows) : critic_gradient(rows);
-        const double other = meeting.exchange(side, ++met, mine);
-        finish(actor ? mine : other, actor ? other : mine, ++step, lr, actor, !actor);
-    }
-    return step;
+    if (!collect(minibatches, number, lanes, rows)) return {};
+    if (actor)
+        judge_actions(lanes, rows);
+    else
+        judge_states(lanes);
+    // Why both threads may read ratios and values without a lock:
+    //   1. Each thread writes its own before this meeting, and the other reads them after it.
+    //   2. It writes them again after the next meeting, to which the other comes once it has read them.
+    seat.exchange(0.0);
+    // They write different columns of the records.
+    correct(lanes, rows, actor, !actor);
+    const double mine = actor ? actor_gradient(rows) : critic_gradient(rows);
+    const double other = seat.exchange(mine);
+    return actor ? Squares{mine, other} : Squares{other, mine};
 }
 
 }  // namespace penstock::kernels

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "update.hpp"
@@ -34,8 +35,8 @@ public:
 
 protected:
     std::int64_t behind() const override { return lanes_.steps * lanes_.stride; }
-    std::int64_t run_both(const Minibatches& minibatches, std::int64_t step, double lr) override;
-    std::int64_t run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side, Meeting& meeting) override;
+    std::optional<Squares> gradients(const Minibatches& minibatches, std::int64_t number) override;
+    std::optional<Squares> side_gradient(const Minibatches& minibatches, std::int64_t number, Seat& seat) override;
 
 private:
     // The lanes of one minibatch, as one thread sees them.

@@ -50,4 +50,14 @@ private:
     Place places_[2][2];
 };
 
+// One thread's place at a meeting.
+struct Seat {
+    Meeting& meeting;
+    int side;
+    std::uint64_t met = 0;
+
+    // Brings a number to the next meeting, and gets the other thread's.
+    double exchange(double value) { return meeting.exchange(side, ++met, value); }
+};
+
 }  // namespace penstock::kernels

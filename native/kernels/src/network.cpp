@@ -82,6 +82,18 @@ void TrainedMlp::store(float* parameters, float* m, float* v) const {
     });
 }
 
+void TrainedMlp::store_gradient(float* flat) const {
+    each_weight([&](std::size_t packed, std::size_t at, std::size_t count) {
+        std::memcpy(flat + at, gradients_.data() + packed, count * sizeof(float));
+    });
+}
+
+void TrainedMlp::load_gradient(const float* flat) {
+    each_weight([&](std::size_t packed, std::size_t at, std::size_t count) {
+        std::memcpy(gradients_.data() + packed, flat + at, count * sizeof(float));
+    });
+}
+
 void TrainedMlp::begin() {
     for (Layer& layer : layers_) {
         if (layer.linear.narrow || &layer == &layers_.front()) continue;

@@ -38,6 +38,9 @@ public:
     const float* free_parameters() const { return parameters_.data() + free_offset_; }
     float* free_gradient() { return gradients_.data() + free_offset_; }
     double squared_norm() const;
+    // Copies the gradient to and from a flat vector [flat_size].
+    void store_gradient(float* flat) const;
+    void load_gradient(const float* flat);
     // One step of the optimizer, with the gradient times `scale`. `step` counts from 1.
     void descend(const Optimizer& optimizer, std::int64_t step, double lr, float scale);
 

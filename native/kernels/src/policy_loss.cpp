@@ -25,8 +25,8 @@ void PolicyLoss::load(const float* free) {
     log_prob_constant_ = static_cast<float>(spread_ + 0.5 * head_.size * std::log(2.0 * std::numbers::pi));
 }
 
-void PolicyLoss::begin(const Sample& rows, const float* free) {
-    normalise(rows);
+void PolicyLoss::begin(const Sample& rows, const float* free, const std::optional<AdvantageMoments>& whole) {
+    normalise(rows, whole);
     load(free);
     if (!head_.gaussian()) return;
     std::fill(spread_gradient_.begin(), spread_gradient_.end(), 0.0);
@@ -57,19 +57,24 @@ void PolicyLoss::free_gradient(float* free) const {
         free[k] = static_cast<float>(spread_gradient_[k] - loss_.entropy_coef);
 }
 
-void PolicyLoss::normalise(const Sample& rows) {
+void PolicyLoss::normalise(const Sample& rows, const std::optional<AdvantageMoments>& whole) {
     const std::size_t count = rows.records.size();
     advantages_.resize(count);
     for (std::size_t i = 0; i < count; ++i) advantages_[i] = rows.records[i][columns_.advantage];
     if (!loss_.normalize_advantage) return;
+    const AdvantageMoments by = whole ? *whole : moments(rows);
+    const double scale = 1.0 / (by.deviation + 1e-8);
+    for (float& advantage : advantages_) advantage = static_cast<float>((advantage - by.mean) * scale);
+}
+
+AdvantageMoments PolicyLoss::moments(const Sample& rows) const {
     double mean = 0.0, variance = 0.0;
-    for (std::size_t i = 0; i < count; ++i) mean += static_cast<double>(rows.shares[i]) * advantages_[i];
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < advantages_.size(); ++i) mean += static_cast<double>(rows.shares[i]) * advantages_[i];
+    for (std::size_t i = 0; i < advantages_.size(); ++i) {
         const double centred = advantages_[i] - mean;
         variance += rows.shares[i] * centred * centred;
     }
-    const double scale = 1.0 / (std::sqrt(variance) + 1e-8);
-    for (float& advantage : advantages_) advantage = static_cast<float>((advantage - mean) * scale);
+    return {mean, std::sqrt(variance)};
 }
 
 void PolicyLoss::slopes(const Sample& rows, const Chunk& chunk) {

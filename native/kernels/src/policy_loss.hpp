@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "layers.hpp"
@@ -28,7 +29,13 @@ struct Loss {
 struct Metrics {
     double policy_loss = 0.0, value_loss = 0.0, entropy = 0.0, approx_kl = 0.0, clip_fraction = 0.0, grad_norm = 0.0,
            rho = 0.0;
-    std::int64_t count = 0;
+    std::int64_t count = 0;  // minibatches with rows
+    std::int64_t seen = 0;   // the same, and shares of minibatches in which only other learners have rows
+};
+
+// Of the advantages of a minibatch.
+struct AdvantageMoments {
+    double mean, deviation;
 };
 
 class PolicyLoss {
@@ -42,16 +49,17 @@ public:
     // The current policy's log-probability of each action of a chunk, less the one in its record. Overwrites `scratch`;
     // it and the outputs are [rows, stride]. Valid until the next call.
     const float* log_ratios(const Sample& rows, const Chunk& chunk, const float* outputs, float* scratch);
-    // Begins a minibatch with these free numbers.
-    void begin(const Sample& rows, const float* free);
+    // Begins a minibatch with these free numbers. `whole` are the moments of its advantages if these rows are a part of it.
+    void begin(const Sample& rows, const float* free, const std::optional<AdvantageMoments>& whole);
     // Computes the gradient `d` of the actor's outputs of a chunk. `d` is zero at first; both are [rows, stride].
     void gradient(const Sample& rows, const Chunk& chunk, const float* outputs, float* d);
     // Computes the gradient of the free numbers. Call it after all chunks.
     void free_gradient(float* free) const;
 
 private:
-    // Shifts and scales the advantages of the whole minibatch by their weighted mean and deviation.
-    void normalise(const Sample& rows);
+    // Shifts and scales the advantages by these moments, or by their own weighted mean and deviation.
+    void normalise(const Sample& rows, const std::optional<AdvantageMoments>& whole);
+    AdvantageMoments moments(const Sample& rows) const;
     // Computes slope_ from log_ratio_: the gradient of the policy's loss with respect to each row's log-probability.
     void slopes(const Sample& rows, const Chunk& chunk);
     void surrogate(const Sample& rows, const Chunk& chunk);

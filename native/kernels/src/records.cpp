@@ -49,14 +49,14 @@ bool Records::collect(const Minibatches& minibatches, std::int64_t number, Sampl
     const float* weights = minibatches.weights + number * minibatches.size;
     rows.records.clear();
     rows.shares.clear();
-    double total = 0.0;
+    rows.weight = 0.0;
     for (std::int64_t i = 0; i < minibatches.size; ++i) {
         if (weights[i] == 0.0F) continue;
         rows.records.push_back(row(indices[i]));
         rows.shares.push_back(weights[i]);
-        total += static_cast<double>(weights[i]);
+        rows.weight += static_cast<double>(weights[i]);
     }
-    const auto inverse = static_cast<float>(1.0 / total);
+    const auto inverse = static_cast<float>(1.0 / rows.weight);
     for (float& share : rows.shares) share *= inverse;
     return !rows.records.empty();
 }

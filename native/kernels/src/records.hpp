@@ -29,6 +29,7 @@ struct Fields {
 struct Sample {
     std::vector<const float*> records;
     std::vector<float> shares;  // weight over the sum of weights
+    double weight = 0.0;        // that sum
 };
 
 // The rows of a sample that go through a network together.

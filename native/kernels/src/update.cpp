@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 namespace penstock::kernels {
 
@@ -66,7 +67,7 @@ double Update::critic_gradient(const Sample& rows) {
 
 double Update::actor_gradient(const Sample& rows) {
     actor_.begin();
-    policy_loss_.begin(rows, actor_.free_parameters());
+    policy_loss_.begin(rows, actor_.free_parameters(), whole_);
     each_chunk(rows, [&](const Chunk& chunk) {
         records_.features(rows, chunk, actor_features_.data(), actor_.input_stride());
         const float* outputs = actor_.forward(actor_features_.data(), chunk.rows);
@@ -79,53 +80,107 @@ double Update::actor_gradient(const Sample& rows) {
     return actor_.squared_norm();
 }
 
-// Clips, then takes a step of each network that is asked for.
-void Update::finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic) {
-    const double norm = std::sqrt(actor_norm + critic_norm);
+std::optional<Squares> Update::gradients(const Minibatches& minibatches, std::int64_t number) {
+    if (!records_.collect(minibatches, number, actor_rows_)) return {};
+    const double actor = actor_gradient(actor_rows_);
+    return Squares{actor, critic_gradient(actor_rows_)};
+}
+
+std::optional<Squares> Update::side_gradient(const Minibatches& minibatches, std::int64_t number, Seat& seat) {
+    const bool actor = seat.side == 0;
+    Sample& rows = actor ? actor_rows_ : critic_rows_;
+    if (!records_.collect(minibatches, number, rows)) return {};
+    const double mine = actor ? actor_gradient(rows) : critic_gradient(rows);
+    const double other = seat.exchange(mine);
+    return actor ? Squares{mine, other} : Squares{other, mine};
+}
+
+void Update::measure(const Squares& squares) {
+    metrics_.grad_norm += std::sqrt(squares.actor + squares.critic);
+    ++metrics_.count;
+    ++metrics_.seen;
+}
+
+void Update::finish(const Squares& squares, std::int64_t step, double lr, bool actor, bool critic) {
     const auto scale = [&](double own) {
-        const double measured = loss_.clip_apart ? std::sqrt(own) : norm;
+        const double measured = std::sqrt(loss_.clip_apart ? own : squares.actor + squares.critic);
         return static_cast<float>(std::min(1.0, loss_.max_grad_norm / (measured + 1e-6)));
     };
-    if (actor) {
-        metrics_.grad_norm += norm;
-        ++metrics_.count;
-        actor_.descend(loss_.optimizer, step, lr, scale(actor_norm));
-    }
-    if (critic) critic_.descend(loss_.optimizer, step, lr, scale(critic_norm));
+    if (actor) actor_.descend(loss_.optimizer, step, lr, scale(squares.actor));
+    if (critic) critic_.descend(loss_.optimizer, step, lr, scale(squares.critic));
 }
 
-std::int64_t Update::run_both(const Minibatches& minibatches, std::int64_t step, double lr) {
-    for (std::int64_t number = 0; number < minibatches.count; ++number) {
-        if (!records_.collect(minibatches, number, actor_rows_)) continue;
-        const double actor_norm = actor_gradient(actor_rows_);
-        finish(actor_norm, critic_gradient(actor_rows_), ++step, lr, true, true);
-    }
-    return step;
+void Update::check(const Minibatches& minibatches) const {
+    for (std::int64_t i = 0; i < minibatches.count * minibatches.size; ++i)
+        if (minibatches.weights[i] != 0.0F &&
+            (minibatches.indices[i] < 0 || minibatches.indices[i] >= records_.rows() - behind()))
+            throw std::out_of_range("a minibatch names a row that is not there");
 }
 
-std::int64_t Update::run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side, Meeting& meeting) {
-    Sample& rows = side == 0 ? actor_rows_ : critic_rows_;
-    std::uint64_t met = 0;
+template <typename Find>
+std::int64_t Update::run_each(const Minibatches& minibatches, std::int64_t step, double lr, bool actor, bool critic,
+                              Find&& find) {
     for (std::int64_t number = 0; number < minibatches.count; ++number) {
-        if (!records_.collect(minibatches, number, rows)) continue;
-        const double mine = side == 0 ? actor_gradient(rows) : critic_gradient(rows);
-        const double other = meeting.exchange(side, ++met, mine);
-        finish(side == 0 ? mine : other, side == 0 ? other : mine, ++step, lr, side == 0, side == 1);
+        const std::optional<Squares> found = find(number);
+        if (!found) continue;
+        if (actor) measure(*found);
+        finish(*found, ++step, lr, actor, critic);
     }
     return step;
 }
 
 std::int64_t Update::run(const Minibatches& minibatches, std::int64_t step, double lr, int threads) {
-    for (std::int64_t i = 0; i < minibatches.count * minibatches.size; ++i)
-        if (minibatches.weights[i] != 0.0F &&
-            (minibatches.indices[i] < 0 || minibatches.indices[i] >= records_.rows() - behind()))
-            throw std::out_of_range("a minibatch names a row that is not there");
-    if (threads == 1) return run_both(minibatches, step, lr);
+    check(minibatches);
+    if (threads == 1)
+        return run_each(minibatches, step, lr, true, true, [&](std::int64_t number) { return gradients(minibatches, number); });
     Meeting meeting;
-    std::thread critic([&] { run_side(minibatches, step, lr, 1, meeting); });
-    const std::int64_t after = run_side(minibatches, step, lr, 0, meeting);
+    const auto side = [&](int which) {
+        Seat seat{meeting, which};
+        return run_each(minibatches, step, lr, which == 0, which == 1,
+                        [&](std::int64_t number) { return side_gradient(minibatches, number, seat); });
+    };
+    std::thread critic([&] { side(1); });
+    const std::int64_t after = side(0);
     critic.join();
     return after;
+}
+
+double Update::find(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads) {
+    check(one);
+    whole_ = whole;
+    std::optional<Squares> found;
+    if (threads == 1) {
+        found = gradients(one, 0);
+    } else {
+        Meeting meeting;
+        const auto side = [&](int which) {
+            Seat seat{meeting, which};
+            return side_gradient(one, 0, seat);
+        };
+        std::thread critic([&] { side(1); });
+        found = side(0);
+        critic.join();
+    }
+    whole_.reset();
+    if (found) {
+        measure(*found);
+        return actor_rows_.weight;
+    }
+    ++metrics_.seen;
+    actor_.begin();
+    critic_.begin();
+    return 0.0;
+}
+
+void Update::store_gradients(float* actor, float* critic) const {
+    actor_.store_gradient(actor);
+    critic_.store_gradient(critic);
+}
+
+void Update::descend(const float* actor, const float* critic, std::int64_t step, double lr) {
+    actor_.load_gradient(actor);
+    critic_.load_gradient(critic);
+    finish({actor_.squared_norm(), critic_.squared_norm()}, step, lr, true, true);
 }
 
 }  // namespace penstock::kernels

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "meeting.hpp"
 #include "network.hpp"
@@ -12,11 +13,17 @@
 
 namespace penstock::kernels {
 
-// The part of a state that belongs to one network, as flat vectors that are read and written. `m` is null for RMSprop.
+// The part of a state that belongs to one network, as flat vectors that are read and written. `m` is null for RMSprop, and
+// both moments are where no step is taken.
 struct Vectors {
     float* parameters;
     float* m;
     float* v;
+};
+
+// The sums of the squares of both gradients.
+struct Squares {
+    double actor, critic;
 };
 
 class Update {
@@ -39,19 +46,25 @@ public:
     void store(const Vectors& actor, const Vectors& critic) const;
     // Runs all minibatches. `step` is Adam's count before the first one. Returns the count after the last one.
     std::int64_t run(const Minibatches& minibatches, std::int64_t step, double lr, int threads);
+    // Finds both gradients of one minibatch, or of a part of it whose advantages have the moments `whole` together with the
+    // other parts. Returns the sum of the weights of its rows: 0 if there are none, and then the gradients are zero.
+    double find(const Minibatches& one, const std::optional<AdvantageMoments>& whole, int threads);
+    // The gradients that were found last, as flat vectors.
+    void store_gradients(float* actor, float* critic) const;
+    // Takes a step down these gradients. `step` is Adam's count after it.
+    void descend(const float* actor, const float* critic, std::int64_t step, double lr);
     Metrics take_metrics();
 
 protected:
     // How many rows behind the one that a minibatch names the last one lies that belongs to it.
     virtual std::int64_t behind() const { return 0; }
-    // All minibatches on one thread; and one side of them, 0 the actor's or 1 the critic's, while another thread has the
-    // other. Both return Adam's count after the last one.
-    virtual std::int64_t run_both(const Minibatches& minibatches, std::int64_t step, double lr);
-    virtual std::int64_t run_side(const Minibatches& minibatches, std::int64_t step, double lr, int side, Meeting& meeting);
+    // The gradients of one minibatch on one thread, and the weight of its rows; nothing if it has none.
+    virtual std::optional<Squares> gradients(const Minibatches& minibatches, std::int64_t number);
+    // The gradient of one side, 0 the actor's or 1 the critic's, while another thread has the other.
+    virtual std::optional<Squares> side_gradient(const Minibatches& minibatches, std::int64_t number, Seat& seat);
     // Each returns the sum of the gradient's squares.
     double actor_gradient(const Sample& rows);
     double critic_gradient(const Sample& rows);
-    void finish(double actor_norm, double critic_norm, std::int64_t step, double lr, bool actor, bool critic);
 
     Graph graph_;
     Loss loss_;
@@ -61,6 +74,17 @@ protected:
     PolicyLoss policy_loss_;
     Floats actor_features_, critic_features_;
     Sample actor_rows_, critic_rows_;
+
+private:
+    void check(const Minibatches& minibatches) const;
+    // All minibatches, on one thread or as one of two sides.
+    template <typename Find>
+    std::int64_t run_each(const Minibatches& minibatches, std::int64_t step, double lr, bool actor, bool critic, Find&& find);
+    void measure(const Squares& squares);
+    // Clips, then takes a step of each network that is asked for.
+    void finish(const Squares& squares, std::int64_t step, double lr, bool actor, bool critic);
+
+    std::optional<AdvantageMoments> whole_;  // of the minibatch of which a part is being learned from
 };
 
 }  // namespace penstock::kernels

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -21,6 +22,20 @@ using penstock::test::check;
 using penstock::test::Numbers;
 
 constexpr std::int64_t kRows = 300;
+
+// The gradients of the first minibatch, with the weight of its rows behind them.
+template <typename Learning>
+std::vector<std::vector<float>> found(Learning& learner, const std::vector<std::int64_t>& indices, int threads) {
+    const std::vector<float> weights(indices.size(), 1.0F);
+    std::vector<std::vector<float>> gradients{std::vector<float>(learner.actor[0].size()),
+                                              std::vector<float>(learner.critic[0].size())};
+    learner.update.load({learner.actor[0].data(), nullptr, nullptr}, {learner.critic[0].data(), nullptr, nullptr});
+    const double weight = learner.update.find({indices.data(), weights.data(), 1, static_cast<std::int64_t>(indices.size())},
+                                              AdvantageMoments{0.1, 0.9}, threads);
+    learner.update.store_gradients(gradients[0].data(), gradients[1].data());
+    gradients.push_back({static_cast<float>(weight)});
+    return gradients;
+}
 
 struct Learner {
     explicit Learner(const Graph& graph, const Level& level)
@@ -83,6 +98,7 @@ void update_is_the_same_on_two_threads(const Level& level) {
                 check(one.critic == two.critic, "critic of " + name);
                 const Metrics metrics = two.update.take_metrics();
                 check(metrics.count == two.step && std::isfinite(metrics.policy_loss), "metrics of " + name);
+                check(found(one, {7, 0, 299}, 1) == found(two, {7, 0, 299}, 2), "gradients of " + name);
             }
     const std::vector<LayerShape> layers{{4, 16, Elementwise::tanh}, {16, 1, Elementwise::none}};
     Learner learner({{{false, 4, 0}}, layers, layers, {HeadKind::gaussian, 1}, false, false}, level);
@@ -166,6 +182,9 @@ void corrected_update_is_the_same_on_two_threads(const Level& level) {
             check(one.critic == two.critic, "critic of " + name);
             const Metrics metrics = two.update.take_metrics();
             check(metrics.count == two.step && std::isfinite(metrics.policy_loss), "metrics of " + name);
+            check(found(one, {0, LaneLearner::kStride * (LaneLearner::kSteps + 1)}, 1) ==
+                      found(two, {0, LaneLearner::kStride * (LaneLearner::kSteps + 1)}, 2),
+                  "gradients of " + name);
             check(metrics.rho > 0.0 && metrics.rho <= static_cast<double>(metrics.count), "weights of " + name);
         }
 }

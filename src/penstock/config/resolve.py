@@ -39,7 +39,7 @@ class Demand:
     sync_mode: str = "blocking"
     """The one that suits the algorithm."""
     eager: bool = False
-    """Only the eager update can run it."""
+    """Of the updates in torch, only the eager one can run it."""
     sharing: int = 1
     """Learners that own an equal share of the lanes each."""
 

@@ -153,6 +153,26 @@ class _Runs:
         lr: float,
         threads: int,
     ) -> int: ...
+    def find(
+        self,
+        actor: Array,
+        critic: Array,
+        indices: Array,
+        weights: Array,
+        whole: tuple[float, float] | None,
+        actor_gradient: Array,
+        critic_gradient: Array,
+        threads: int,
+    ) -> float: ...
+    def descend(
+        self,
+        actor: Sequence[Array],
+        critic: Sequence[Array],
+        actor_gradient: Array,
+        critic_gradient: Array,
+        step: int,
+        lr: float,
+    ) -> None: ...
     def metrics(self) -> dict[str, float]: ...
 
 class Update(_Runs):

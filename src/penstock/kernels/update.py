@@ -12,12 +12,14 @@ generates no permutation. Sources:
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from penstock.kernels import _native
 from penstock.kernels.optimizer import MIN_EPSILON, Optimizer
 from penstock.kernels.policy import PolicyLayout
-from penstock.types import Array
+from penstock.types import Array, Arrays
 
-__all__ = ["ActorCriticLoss", "ActorCriticUpdate", "CorrectedUpdate", "LaneCorrection"]
+__all__ = ["ActorCriticLoss", "ActorCriticUpdate", "CorrectedUpdate", "LaneCorrection", "Moments"]
 
 
 class ActorCriticLoss(NamedTuple):
@@ -39,6 +41,13 @@ class ActorCriticLoss(NamedTuple):
     optimizer: Optimizer
 
 
+class Moments(NamedTuple):
+    """Of the advantages of a whole minibatch, by weight."""
+
+    mean: float
+    deviation: float
+
+
 class LaneCorrection(NamedTuple):
     """How the lanes of a minibatch lie, and how V-trace weighs their rows: see `penstock.ops.vtrace`."""
 
@@ -55,7 +64,7 @@ class LaneCorrection(NamedTuple):
 
 
 class _StreamUpdate:
-    """Many minibatches in one call. Subclasses pack the rows."""
+    """Many minibatches in one call, or the gradients and the step of one in two. Subclasses pack the rows."""
 
     _update: _native.Update | _native.CorrectedUpdate
 
@@ -67,6 +76,7 @@ class _StreamUpdate:
         if not loss.optimizer.safe:
             raise ValueError(f"the optimizer's epsilon is {loss.optimizer.epsilon}; it must be at least {MIN_EPSILON}")
         self._optimizer = loss.optimizer
+        self._found: Arrays = {}
         self._graph = (
             layout.encoding,
             layout.actor.layers,
@@ -103,6 +113,54 @@ class _StreamUpdate:
         )
         if step is not None:
             step[...] = after
+
+    def find(
+        self, state: Mapping[str, Array], indices: Array, weights: Array, whole: Moments | None, threads: int = 1
+    ) -> tuple[Arrays, float]:
+        """Find the gradients of one minibatch, or of one learner's share of it. The GIL is released.
+
+        Args:
+            state: the networks' flat vectors; nothing else of it is read.
+            indices: ``[m]`` int64, as those of `run`.
+            weights: ``[m]`` float32; 0 is padding.
+            whole: moments of the advantages of the whole minibatch, if it is a share; ``None``: those of these rows.
+            threads: as in `run`.
+
+        Returns:
+            Network -> float32 ``[n]``, the mean over the rows, valid until the next call; zero if all are padding.
+            And the sum of the weights of the rows that count.
+
+        Raises:
+            IndexError: an index is outside the packed rows.
+        """
+        actor, critic = self._layout.actor.name, self._critic
+        if not self._found:
+            self._found = {name: np.empty_like(state[name]) for name in (actor, critic)}
+        found = self._found
+        weight = self._update.find(
+            state[actor], state[critic], indices, weights, whole, found[actor], found[critic], threads
+        )
+        return found, weight
+
+    def descend(self, state: Mapping[str, Array], gradients: Mapping[str, Array], lr: float) -> None:
+        """Clip these gradients and take a step down them, changing ``state`` in place. The GIL is released.
+
+        Args:
+            state: as that of `run`.
+            gradients: network -> float32 ``[n]``.
+            lr: step size.
+        """
+        actor, critic = self._layout.actor.name, self._critic
+        if self._optimizer.counts:
+            state["adam_step"][...] += 1
+        self._update.descend(
+            self._vectors(state, actor),
+            self._vectors(state, critic),
+            gradients[actor],
+            gradients[critic],
+            int(state["adam_step"]) if self._optimizer.counts else 1,
+            lr,
+        )
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call; empty if there were none."""

@@ -51,19 +51,15 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
         ConfigError: the user asked for it, and it cannot.
     """
     on_cpu = config.run.device == "cpu"
-    # From a stream, the gradients do not leave the native update.
-    alone = config.run.learners == 1 or spec.table is not None
     serves = _fused_serves(algorithm, spec, config.algorithm)
     name = config.run.backend
-    if name != AUTO and UPDATES[name].native and not (on_cpu and serves and alone):
+    if name != AUTO and UPDATES[name].native and not (on_cpu and serves):
         refused = f"--device {config.run.device}"
-        if on_cpu and not serves:
+        if on_cpu:
             which = _too_much(config.algorithm, algorithm, spaces) or "this model and this optimizer"
             refused = f"--algo {config.run.algo} with {which}"
-        if on_cpu and serves:
-            refused = f"--learners {config.run.learners}: its gradients do not leave the native update"
         raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
-    return on_cpu and serves and alone
+    return on_cpu and serves
 
 
 def _fused_serves(algorithm: AlgorithmPackage, spec: AlgorithmSpec, settings: Any) -> bool:  # noqa: ANN401

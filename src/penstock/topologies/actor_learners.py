@@ -41,7 +41,7 @@ def build(plan: Plan) -> Program:
             raise ConfigError(
                 f"--algo {run.algo} has a learner in each environment process: leave --{name} out, and give {instead}"
             )
-    if run.backend != "eager":
+    if run.backend == "compiled":
         raise ConfigError(
             f"--backend {run.backend} does not run --algo {run.algo} here: every environment process would compile; "
             "try --backend auto"

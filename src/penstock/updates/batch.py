@@ -55,9 +55,9 @@ class Batch:
         """
         self.per_lane = tuple(per_lane)
         """Fields that a slot holds once for each lane."""
-        self.targets = frozenset(spec.name for spec in targets)
-        """Names of the target fields."""
         self._rows = Rows(arrays, fields, targets, per_lane)
+        self.targets = self._rows.targets
+        """Names of the target fields."""
         self._host = {name: torch.from_numpy(values) for name, values in self._rows.flat.items()}
         self._device = device
         self._copies = {name: _Copy(rows, device) for name, rows in self._host.items()} if staged else {}

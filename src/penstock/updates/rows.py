@@ -3,13 +3,13 @@
 Owns the targets; reads all other fields from the stream's shared memory. Chooses no rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from penstock.types import Array, Arrays, ArraySpec
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "Targeted"]
 
 
 class Rows:
@@ -39,6 +39,8 @@ class Rows:
         whole = {**arrays, **self._targets}
         self.flat = {name: _flat(name, whole.get(name), 2 if name in per_lane else 3) for name in fields}
         """Field -> ``[slots * (T + 1) * lanes, ...]``, or per lane ``[slots * lanes, ...]``, over the same memory."""
+        self.targets = frozenset(self._targets)
+        """Names of the target fields."""
         self.slots, self.steps, self.lanes = leading[0], leading[1] - 1, leading[2]
         self.per_slot = leading[1] * leading[2]
         self.count = leading[0] * self.per_slot
@@ -62,6 +64,33 @@ class Rows:
         """Every array of one slot as views: ``[T + 1, B, ...]``, and its targets ``[T, B, ...]``."""
         views = {name: values[slot] for name, values in self._arrays.items()}
         return views | {name: values[slot, :-1] for name, values in self._targets.items()}
+
+
+class Targeted(Mapping[str, Array]):
+    """A rollout whose targets are computed at their first use. Most algorithms have no statistics of them.
+
+    Args:
+        rollout: all fields. The targets are not computed yet.
+        targets: names of the targets.
+        compute: computes them in place.
+    """
+
+    def __init__(self, rollout: Arrays, targets: Collection[str], compute: Callable[[], None]) -> None:
+        self._rollout = rollout
+        self._targets = targets
+        self._compute: Callable[[], None] | None = compute
+
+    def __getitem__(self, name: str) -> Array:
+        if name in self._targets and self._compute is not None:
+            self._compute()
+            self._compute = None
+        return self._rollout[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rollout)
+
+    def __len__(self) -> int:
+        return len(self._rollout)
 
 
 def _flat(name: str, values: Array | None, leading: int) -> Array:

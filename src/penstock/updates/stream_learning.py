@@ -3,7 +3,7 @@
 They also compute targets and running statistics.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from penstock.updates.batch import Batch
 from penstock.updates.contract import Exchange, HandOn
 from penstock.updates.inbox import in_parts
 from penstock.updates.learning import Parts, Stepper
+from penstock.updates.rows import Targeted
 
 __all__ = ["StreamApplier", "StreamFinder", "StreamLearner"]
 
@@ -203,7 +204,7 @@ class StreamApplier(StreamLearner):
         self._stepper.apply(gradients)
 
     def _rollout(self, slot: int) -> Mapping[str, Array]:
-        return _Targeted(self._batch.rollout(slot), self._batch.targets, lambda: self._target(slot))
+        return Targeted(self._batch.rollout(slot), self._batch.targets, lambda: self._target(slot))
 
     def _target(self, slot: int) -> None:
         state = _LazyState(self._stepper.tensors())
@@ -251,33 +252,6 @@ class _LazyState(Mapping[str, Array]):
     def put(self, arrays: Mapping[str, Array]) -> None:
         """Replace the arrays of these names."""
         self._arrays.update(arrays)
-
-
-class _Targeted(Mapping[str, Array]):
-    """A rollout whose targets are computed at their first use. Most algorithms have no statistics of them.
-
-    Args:
-        rollout: all fields. The targets are not computed yet.
-        targets: names of the targets.
-        compute: computes them in place.
-    """
-
-    def __init__(self, rollout: Arrays, targets: Collection[str], compute: Callable[[], None]) -> None:
-        self._rollout = rollout
-        self._targets = targets
-        self._compute: Callable[[], None] | None = compute
-
-    def __getitem__(self, name: str) -> Array:
-        if name in self._targets and self._compute is not None:
-            self._compute()
-            self._compute = None
-        return self._rollout[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rollout)
-
-    def __len__(self) -> int:
-        return len(self._rollout)
 
 
 class _Joined(Mapping[str, Tensor]):

@@ -30,7 +30,8 @@ def build(spaces: Spaces, config: APPOConfig) -> Fused:
 
     def update(shape: StreamShape, threads: int) -> ScheduledUpdate:
         kernel = ActorCriticUpdate(layout_of(graph), objective(config), shape.rows)
-        return ProximalUpdate(kernel, config, Pace(threads), parameters_of(graph))
+        work = parameters_of(graph)
+        return ProximalUpdate(kernel, config, Pace(threads), work, normalizes=config.normalize_advantage)
 
     return Fused(partial(init_state, spaces, config), Judge(graph, config).targets, partial(statistics, graph), update)
 

@@ -27,7 +27,7 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Fused:
 
     def update(shape: StreamShape, threads: int) -> ScheduledUpdate:
         kernel = CorrectedUpdate(layout_of(graph), objective(config), _lanes(config, shape), shape.rows)
-        return ScheduledUpdate(kernel, config, Pace(threads), shape.steps * parameters_of(graph))
+        return ScheduledUpdate(kernel, config, Pace(threads), shape.steps * parameters_of(graph), normalizes=False)
 
     return Fused(partial(init_state, spaces, config), partial(targets, config), partial(statistics, graph), update)
 

@@ -3,16 +3,20 @@
 Imports no torch. Does not run images, shared trunks and devices: those run ``learn.py``.
 """
 
+import contextlib
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+
+import numpy as np
 
 from penstock.algorithm import Fused, StreamShape, Tensors
 from penstock.algorithms.optimizer.fused import native_optimizer, steps_natively
 from penstock.algorithms.ppo.rollouts import statistics, targets
 from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
 from penstock.kernels.pace import Pace
-from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, CorrectedUpdate
+from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, CorrectedUpdate, Moments
 from penstock.policies import PolicyGraph
 from penstock.policies.native import layout_of, supports_update
 from penstock.types import Array, Arrays, Spaces
@@ -49,7 +53,7 @@ def fused(init: Callable[[int], Arrays], graph: PolicyGraph, config: ActorCritic
 
     def update(shape: StreamShape, threads: int) -> ScheduledUpdate:
         kernel = ActorCriticUpdate(layout_of(graph), loss, shape.rows)
-        return ScheduledUpdate(kernel, config, Pace(threads), parameters_of(graph))
+        return ScheduledUpdate(kernel, config, Pace(threads), parameters_of(graph), normalizes=loss.normalize_advantage)
 
     return Fused(init, partial(targets, config), partial(statistics, graph), update)
 
@@ -60,41 +64,77 @@ def parameters_of(graph: PolicyGraph) -> int:
 
 
 class ScheduledUpdate:
-    """A native update, with a step size that depends on the progress of the run.
+    """A native update, with a step size that depends on the progress of the run. A `FusedUpdate`.
 
     Args:
         kernel: the native update.
         config: gives the step size and its schedule.
         pace: gives the number of threads. The results are the same bit for bit.
         work: rows times parameters of one index of a minibatch.
+        normalizes: the loss normalises advantages, so a share's gradients need the moments of the whole minibatch.
     """
 
+    phase = "actor_critic"
+
     def __init__(
-        self, kernel: ActorCriticUpdate | CorrectedUpdate, config: ActorCriticConfig, pace: Pace, work: int
+        self,
+        kernel: ActorCriticUpdate | CorrectedUpdate,
+        config: ActorCriticConfig,
+        pace: Pace,
+        work: int,
+        *,
+        normalizes: bool,
     ) -> None:
         self._kernel = kernel
         self._config = config
         self._pace = pace
         self._work = work
+        self._normalizes = normalizes
+        self._advantage: Array = np.empty(0, np.float32)
         self._lr = config.lr
 
     def pack(self, state: Tensors, rows: Tensors, first: int, count: int) -> None:
         """Take flat rows ``first .. first + count - 1`` of a batch."""
+        if self._normalizes:
+            self._advantage = rows["advantage"]
         self._kernel.pack(state, rows, first, count)
 
     def run(self, state: Tensors, indices: Array, weights: Array) -> None:
         """Run one update for each row of ``indices[n, m]``, changing ``state`` in place."""
         self._lr = learning_rate(self._config, state)
-        work = indices.size * self._work
-        threads = self._pace.threads(work)
-        begun = time.perf_counter()
-        self._kernel.run(state, indices, weights, self._lr, threads)
-        self._pace.took(threads, work, time.perf_counter() - begun)
+        with self._paced(indices.size) as threads:
+            self._kernel.run(state, indices, weights, self._lr, threads)
+
+    def whole(self, indices: Array, mean: Callable[[Array], float]) -> Moments | None:
+        """The moments of a minibatch's advantages, if the loss normalises them."""
+        if not self._normalizes:
+            return None
+        advantage = self._advantage[indices].astype(np.float64)
+        centre = mean(advantage)
+        return Moments(centre, math.sqrt(mean((advantage - centre) ** 2)))
+
+    def find(self, state: Tensors, indices: Array, weights: Array, whole: Moments | None) -> tuple[Arrays, float]:
+        """The gradients of a minibatch or of a share of it, and its weight in rows."""
+        self._lr = learning_rate(self._config, state)
+        with self._paced(indices.size) as threads:
+            return self._kernel.find(state, indices, weights, whole, threads)
+
+    def apply(self, state: Tensors, gradients: Tensors) -> None:
+        """Take a step down these gradients, changing ``state`` in place."""
+        self._kernel.descend(state, gradients, learning_rate(self._config, state))
 
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call, and the step size of the last minibatch."""
         found = self._kernel.metrics()
         return {**found, "lr": self._lr} if found else found
+
+    @contextlib.contextmanager
+    def _paced(self, units: int) -> Iterator[int]:
+        """The number of threads for so many units of a minibatch. What it encloses is measured."""
+        work = units * self._work
+        threads, begun = self._pace.threads(work), time.perf_counter()
+        yield threads
+        self._pace.took(threads, work, time.perf_counter() - begun)
 
 
 def learning_rate(config: ActorCriticConfig, state: Tensors) -> float:

@@ -1,39 +1,71 @@
-"""Learning from a stream. Packs the rows of a batch once; runs many minibatches in one call.
+"""Learning from a stream: many minibatches in one call; or one at a time, with other learners.
 
-Changes the state in place.
+Packs the rows of a batch once. Changes the state in place. Knows no algorithm beyond its fused functions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from penstock.algorithm import AlgorithmSpec, Fused, StreamShape, UpdaterSettings
 from penstock.algorithm_package import load_functions
 from penstock.types import Array, Arrays
-from penstock.updates.rows import Rows
+from penstock.updates.contract import Exchange, HandOn
+from penstock.updates.rows import Rows, Targeted
 
-__all__ = ["FusedUpdater", "build"]
+__all__ = [
+    "FusedStreamApplier",
+    "FusedStreamFinder",
+    "FusedUpdater",
+    "build",
+    "build_stream_applier",
+    "build_stream_finder",
+]
 
 
-def build(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "FusedUpdater":
-    """The updater of a learner from a stream; ``arrays``: field -> ``[slots, T + 1, lanes, ...]``.
+def build(settings: UpdaterSettings, arrays: Mapping[str, Array], exchange: Exchange | None = None) -> "FusedUpdater":
+    """The updater of a learner from a stream; as `penstock.registry.UpdateBackend.stream`.
 
     Runs on the CPU: a plan gives this backend no other device.
     """
-    fused = load_functions(settings.learn)(settings.spaces, settings.config)
-    return FusedUpdater(fused, settings.spec, arrays, settings.threads)
+    return FusedUpdater(_functions(settings), settings.spec, arrays, settings.threads, exchange)
 
 
-class FusedUpdater:
-    """Runs an algorithm's fused update over the rows of a stream."""
+def build_stream_finder(settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> "FusedStreamFinder":
+    """The updater of a learner that hands its gradients on; as `penstock.registry.UpdateBackend.stream_finder`."""
+    return FusedStreamFinder(_functions(settings), settings, arrays, hand_on)
 
-    def __init__(self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int) -> None:
+
+def build_stream_applier(settings: UpdaterSettings, arrays: Mapping[str, Array]) -> "FusedStreamApplier":
+    """The applier of gradients found on rollouts; as `penstock.registry.UpdateBackend.stream_applier`."""
+    return FusedStreamApplier(_functions(settings), settings.spec, arrays)
+
+
+def _functions(settings: UpdaterSettings) -> Fused:
+    fused: Fused = load_functions(settings.learn)(settings.spaces, settings.config)
+    return fused
+
+
+class _StreamUpdater:
+    """Holds a state, and the rows of a stream for the gradients that are found here.
+
+    Args:
+        fused: the algorithm's functions.
+        spec: of the algorithm.
+        arrays: field -> ``[slots, T + 1, lanes, ...]``.
+        threads: of the native update.
+        packs: rows are packed here for minibatches.
+    """
+
+    def __init__(
+        self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array], threads: int, *, packs: bool
+    ) -> None:
         self._fused = fused
         whole = spec.unit == "lane"
         self._rows = rows = Rows(arrays, (*spec.minibatch, "valid") if whole else spec.minibatch, spec.targets)
         self._packed = rows.per_slot if whole else rows.learned_per_slot
         self._state = {part.name: np.zeros(part.shape, part.dtype) for part in spec.state}
-        self._update = fused.update(StreamShape(rows.slots, rows.steps, rows.lanes), threads)
+        self._update = fused.update(StreamShape(rows.slots if packs else 0, rows.steps, rows.lanes), threads)
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Take a whole state, or some of its arrays."""
@@ -44,18 +76,6 @@ class FusedUpdater:
         """The state's named arrays; valid until the next call."""
         return self._state
 
-    def begin(self, slots: Sequence[int], progress: float) -> None:
-        """Compute the targets of the rollouts in ``slots``, and pack their rows."""
-        self._state["progress"][...] = progress
-        rows = self._rows
-        for slot in slots:
-            rows.prepare(slot, lambda rollout: self._fused.targets(self._state, rollout))
-            self._update.pack(self._state, rows.flat, slot * rows.per_slot, self._packed)
-
-    def minibatches(self, indices: Array, weights: Array) -> None:
-        """Take one gradient step for each row of ``indices``: flat rows, or row 0 of whole lanes."""
-        self._update.run(self._state, indices, weights)
-
     def metrics(self) -> dict[str, float]:
         """Means over the minibatches since the last call."""
         return self._update.metrics()
@@ -63,4 +83,113 @@ class FusedUpdater:
     def finish(self, slots: Sequence[int]) -> None:
         """Merge the running statistics of the rollouts in ``slots``, in that order."""
         for slot in slots:
-            self.load(self._fused.statistics(self._state, self._rows.rollout(slot)))
+            self.load(self._fused.statistics(self._state, self._rollout(slot)))
+
+    def _rollout(self, slot: int) -> Mapping[str, Array]:
+        """A rollout whose statistics are merged, with its targets."""
+        return self._rows.rollout(slot)
+
+    def _target(self, slot: int) -> None:
+        """Compute the targets of a rollout, in place."""
+        self._rows.prepare(slot, lambda rollout: self._fused.targets(self._state, rollout))
+
+
+class _Learning(_StreamUpdater):
+    """An updater that finds gradients on minibatches."""
+
+    def begin(self, slots: Sequence[int], progress: float) -> None:
+        """Compute the targets of the rollouts in ``slots``, and pack their rows."""
+        self._state["progress"][...] = progress
+        for slot in slots:
+            self._target(slot)
+            self._update.pack(self._state, self._rows.flat, slot * self._rows.per_slot, self._packed)
+
+
+class FusedUpdater(_Learning):
+    """Finds gradients and steps down them, alone or together with other learners.
+
+    Args:
+        fused: the algorithm's functions.
+        spec: of the algorithm.
+        arrays: field -> ``[slots, T + 1, lanes, ...]``.
+        threads: of the native update.
+        exchange: how it agrees with other learners, of whose minibatches this one has a share; ``None``: it is alone.
+    """
+
+    def __init__(
+        self,
+        fused: Fused,
+        spec: AlgorithmSpec,
+        arrays: Mapping[str, Array],
+        threads: int,
+        exchange: Exchange | None = None,
+    ) -> None:
+        super().__init__(fused, spec, arrays, threads, packs=True)
+        self._exchange = exchange
+
+    def minibatches(self, indices: Array, weights: Array) -> None:
+        """Take one gradient step for each row of ``indices``: flat rows, or row 0 of whole lanes."""
+        if self._exchange is None:
+            self._update.run(self._state, indices, weights)
+            return
+        for units, weight in zip(indices, weights, strict=True):
+            self._step(units, weight, self._exchange)
+
+    def _step(self, units: Array, weights: Array, exchange: Exchange) -> None:
+        """Find the gradients of this learner's share of a minibatch, and step down those that all agree on."""
+        update, here = self._update, _mean_by(weights)
+
+        def everywhere(values: Array) -> float:
+            own = np.array([here(values)], np.float32)
+            return float(exchange.mean({"mean": own}, float(weights.sum()))["mean"][0])
+
+        found, weight = update.find(self._state, units, weights, update.whole(units, everywhere))
+        update.apply(self._state, exchange(update.phase, found, weight))
+
+
+class FusedStreamFinder(_Learning):
+    """Finds the gradients of this learner's share of each minibatch and hands them on. Applies none.
+
+    A minibatch holds the shares of ``settings.sharing`` learners, one after the other, because fields such as
+    normalised advantages depend on all its rows.
+    """
+
+    def __init__(self, fused: Fused, settings: UpdaterSettings, arrays: Mapping[str, Array], hand_on: HandOn) -> None:
+        super().__init__(fused, settings.spec, arrays, settings.threads, packs=True)
+        own = settings.spec.schedule.mini_batch_size * settings.accumulate
+        first = settings.learner % settings.sharing * own
+        self._own = slice(first, first + own)
+        self._hand_on = hand_on
+
+    def minibatches(self, indices: Array, weights: Array) -> None:
+        """Hand on the gradients of the own share of each row of ``indices``."""
+        update = self._update
+        for units, weight in zip(indices, weights, strict=True):
+            whole = update.whole(units, _mean_by(weight))
+            self._hand_on(update.phase, *update.find(self._state, units[self._own], weight[self._own], whole))
+
+
+class FusedStreamApplier(_StreamUpdater):
+    """Applies gradients that other learners have found on a stream, and keeps the running statistics of its rollouts.
+
+    It takes no minibatches.
+    """
+
+    def __init__(self, fused: Fused, spec: AlgorithmSpec, arrays: Mapping[str, Array]) -> None:
+        super().__init__(fused, spec, arrays, threads=1, packs=False)
+
+    def apply(self, gradients: Mapping[str, Mapping[str, Array]], progress: float) -> None:
+        """Take one gradient step. As `penstock.updates.contract.Applier.apply`."""
+        self._state["progress"][...] = progress
+        self._update.apply(self._state, gradients[self._update.phase])
+
+    def _rollout(self, slot: int) -> Mapping[str, Array]:
+        return Targeted(self._rows.rollout(slot), self._rows.targets, lambda: self._target(slot))
+
+
+def _mean_by(weights: Array) -> Callable[[Array], float]:
+    """The mean of one number for each unit, by these weights; 0 if none counts. The numbers of padding mean nothing."""
+    counts = weights > 0.0
+    share = weights[counts].astype(np.float64)
+    total = share.sum() or 1.0
+    return lambda values: float(share @ values[counts] / total)

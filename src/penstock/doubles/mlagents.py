@@ -86,7 +86,11 @@ class FakeUnity:
             described = first.unity_output.rl_initialization_output
             described.name, described.communication_version = "FakeUnity", self._version
             described.capabilities.baseRLCapabilities = True
-            self.begun = exchange(first).unity_input.rl_initialization_input
+            answer = exchange(first)
+            # A trainer that is closing ends every call, also that of a game which has just come back.
+            if answer.header.status != CONTINUES:
+                return
+            self.begun = answer.unity_input.rl_initialization_input
             self.games += 1
             scene = _Scene(self._agents, limited=self._limited, masked=self._masked)
             reply = exchange(_message())

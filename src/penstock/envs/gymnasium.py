@@ -133,8 +133,8 @@ class ScalarSource(EnvSource):
                     rewards[lane] = reward
                 except (TypeError, ValueError):
                     self._reward[lane] = as_number(reward, f"reward of {self._lane_names[lane]}")
-                # A dict is looked into here, in 30 ns: the call takes 220 ns.
-                if unmasked and (info.__class__ is not dict or KEY in info):
+                # Most infos are empty, which is seen in 10 ns. A dict is looked into in 30 ns; the call takes 220 ns.
+                if info and unmasked and (info.__class__ is not dict or KEY in info):
                     self._refuse_late_mask(lane, info)
                 if terminated or truncated:
                     self._end(lane, bool(terminated), bool(truncated), next_seeds(lane))

@@ -1,1 +1,1 @@
-"""A network of one's own: see `nets.py`."""
+"""Networks of one's own: without memory (`nets.py`), with one (`remembering.py`), an actor with its critic."""

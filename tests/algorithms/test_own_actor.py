@@ -87,7 +87,7 @@ def by_name(vector, inputs, outputs, networks):
 
 
 def test_gradients_are_those_of_the_same_networks_by_name():
-    spec, mine = built("sac", CONTINUOUS, model="examples.own_network.nets:Steering")
+    spec, mine = built("sac", CONTINUOUS, model="examples.own_network.steering:Steering")
     _, named = built("sac", CONTINUOUS, hidden_sizes=(64,))
     shapes = {"actor": (3, 4, 1), "critic": (5, 1, 2), "target.critic": (5, 1, 2)}
     state, rows = state_of(mine, torch.float32), minibatch_of(CONTINUOUS, spec, 16, torch.float32)

@@ -102,9 +102,9 @@ def replayed(log_dir, turns, **settings):
 OWN = {"env": "CartPole-v1", "backend": "eager"}
 
 
-@pytest.mark.parametrize(("name", "runtime"), [("make_policy", "local"), ("Remembering", "inline")])
+@pytest.mark.parametrize(("name", "runtime"), [("nets:make_policy", "local"), ("remembering:Remembering", "inline")])
 def test_a_module_of_ones_own_resumed_equals_uninterrupted(tmp_path, name, runtime) -> None:
-    settings = {**OWN, "model": f"examples.own_network.nets:{name}"}
+    settings = {**OWN, "model": f"examples.own_network.{name}"}
     whole = train(tmp_path / "whole", 4, **settings)
     first = train(tmp_path / "parts", 2, **settings, runtime=runtime)
     second = penstock.resume(first.run_folder, timesteps=4 * BATCH, quiet=True)
@@ -127,7 +127,7 @@ STEERED = {
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model": "examples.own_network.nets:Steering"},
+        {"model": "examples.own_network.steering:Steering"},
         {
             "algo": "r2d2",
             "env": "tests.environments:BlinkEnv",

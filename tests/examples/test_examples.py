@@ -192,15 +192,19 @@ def test_own_algorithm_says_in_one_line_that_its_learn_cannot_be_imported(pensto
     assert "Traceback" not in said
 
 
-NETS = "--model own_network.nets:"
+OWN_MODEL = "--model own_network."
 
 
 @pytest.mark.parametrize(
     ("settings", "timesteps", "least"),
     [
-        (f"--env watched:make_env {NETS}make_policy", 16_384, 50),
-        (f"--env watched:make_env {NETS}Remembering --backend eager", 2_048, 8),
-        (f"--env watched:make_pendulum --algo sac {NETS}Steering --backend eager --min_rows 512", 1_024, -2_000),
+        (f"--env watched:make_env {OWN_MODEL}nets:make_policy", 16_384, 50),
+        (f"--env watched:make_env {OWN_MODEL}remembering:Remembering --backend eager", 2_048, 8),
+        (
+            f"--env watched:make_pendulum --algo sac {OWN_MODEL}steering:Steering --backend eager --min_rows 512",
+            1_024,
+            -2_000,
+        ),
     ],
     ids=["plain", "memory", "actor and critic"],
 )

@@ -72,7 +72,7 @@ RUNS = {
     "dsac": {"algo": "dsac", "env": f"{ENVS}:TargetEnv", **TABLE},
     "dsact": {"algo": "dsact", "env": f"{ENVS}:SteeredEyeEnv", **TABLE},
     "own module": {"env": "CartPole-v1", "model": "examples.own_network.nets:make_policy"},
-    "own module with memory": {"env": "Pendulum-v1", "model": "examples.own_network.nets:Remembering"},
+    "own module with memory": {"env": "Pendulum-v1", "model": "examples.own_network.remembering:Remembering"},
     "own algorithm": {"algo": "examples.own_algorithm", "env": "CartPole-v1"},
 }
 

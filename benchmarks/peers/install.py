@@ -8,13 +8,18 @@ HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build/peers"
 
 
+def requirements_of(peer: str) -> Path:
+    """The versions in a peer's environment."""
+    return HERE / f"requirements-{peer}.txt"
+
+
 def python_of(peer: str) -> Path:
     """The interpreter of a peer's environment. The environment is made if it does not exist.
 
     Args:
-        peer: a name for which there is a file `requirements-<peer>.txt` beside this one.
+        peer: a name for which `requirements_of` exists.
     """
-    requirements = HERE / f"requirements-{peer}.txt"
+    requirements = requirements_of(peer)
     folder = BUILD / peer
     python = folder / "bin/python"
     stamp = folder / ".installed"

@@ -28,7 +28,7 @@ configure_extensions = $(BIN)/cmake -S . -B $(1) $(CMAKE_FLAGS) -DCMAKE_BUILD_TY
 	-Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-native test-python test-clients test-nightly fuzz soak faults check format learn learn-broad bench bench-quick clean
+.PHONY: help install train test test-native test-python test-clients test-nightly fuzz fuzz-frames soak faults check format learn learn-broad bench bench-quick clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -60,6 +60,10 @@ test-nightly: install  ## the Python tests that are long by nature, which test l
 
 fuzz: install  ## feed altered files of a run folder to their readers, for some minutes (FUZZ_EXAMPLES each)
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)
+
+fuzz-frames: install  ## feed bytes to what reads those of clients, guided by coverage, for a minute (atheris, Linux)
+	$(PIP) install -q -c constraints.txt atheris
+	$(BIN)/python -m tests.serving.server.fuzz_frames
 
 soak: install build/native-tests/none/.built  ## train for 40 minutes, 30 of them with a fault every 5 s, then ten of tables under kills (SOAK_MINUTES)
 	$(BIN)/python -m benchmarks.soak.on_policy --minutes $(SOAK_MINUTES) \

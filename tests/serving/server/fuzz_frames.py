@@ -1,0 +1,257 @@
+"""Fuzzes what reads a client's bytes, guided by coverage (atheris): ``python -m tests.serving.server.fuzz_frames``.
+
+``make fuzz-frames`` runs it for a minute. Each target takes bytes and raises an error if what they reach does:
+
+- ``tcp``: a connection of Gamecore over TCP, versions 1 and 2, with sessions and deltas.
+- ``http``: a connection of HTTP with Gamecore and the Open Inference Protocol, whose tensors are JSON or binary.
+- ``delta``: a delta against a base.
+
+`test_fuzz_frames.py` runs the targets without atheris. An input that fails is written to ``build/fuzz/``:
+``python -m tests.serving.server.fuzz_frames tcp FILE`` repeats it.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from struct import Struct
+
+SECONDS = 60
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "build/fuzz"
+LIMIT = 4096
+BODY = b'{"obs": [0.1, 0.2, 0.3]}'
+NATIVE = ("delta",)
+_PAIR = Struct("!H")
+
+
+class Told(logging.Handler):
+    """An error that a protocol has caught and logged is an error of the target."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR:
+            raise AssertionError(record.getMessage()) from (record.exc_info or (None, None))[1]
+
+
+@contextlib.contextmanager
+def strict() -> Iterator[None]:
+    """What the server logs as an error is raised. Its warnings, of clients that say nonsense, are not shown."""
+    log, told = logging.getLogger("penstock.serve"), Told()
+    log.addHandler(told)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.propagate = True
+        log.removeHandler(told)
+
+
+class Wire(asyncio.Transport):
+    """A client that reads everything at once."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.sent = bytearray()
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed
+        self.sent += data
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """Nothing: nobody looks."""
+
+    def pause_reading(self) -> None:
+        """Nothing: what was sent has arrived."""
+
+    def resume_reading(self) -> None:
+        """See `pause_reading`."""
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+class Front:
+    """A server without sockets, whose requests are answered between two looks of the event loop."""
+
+    def __init__(self) -> None:
+        from penstock.serving.server.codecs import CODECS
+        from penstock.serving.server.endpoint import Endpoint
+        from penstock.serving.server.endpoints import Endpoints
+        from penstock.serving.server.engines import OwnProcess
+        from penstock.serving.server.limits import Limits
+        from penstock.serving.server.metrics import Metrics
+        from penstock.serving.server.server import Ports, Server
+        from penstock.serving.server.service import Service
+        from penstock.serving.server.steps import PolicySteps
+        from penstock.serving.server.tokens import Tokens
+        from tests.serving.server.harness import policy_of
+
+        self.loop = asyncio.new_event_loop()
+        limits, metrics, policy = Limits(max_body=LIMIT, max_sessions=8), Metrics(), policy_of("plain")
+        self.endpoint = Endpoint("toy", policy, limits, loop=self.loop)
+        version = self.endpoint.made(7, policy)
+        version.engine = OwnProcess(policy, limits.max_batch, version)
+        self.endpoint.begin(version)
+        endpoints = metrics.endpoints = Endpoints([self.endpoint])
+        steps = PolicySteps(endpoints, CODECS["json"], {})
+        self.service = Service(self.loop, steps, lambda: True, limits, Tokens(()), metrics)
+        self.route = Server(self.service, endpoints, Ports("", 0, None, None), None, None)._route()
+
+    def exchange(self, connection, data: bytes) -> bytes:
+        """All that is replied to these bytes, which arrive in two parts, from a client that then is gone."""
+        wire = Wire()
+        connection.connection_made(wire)
+        half = len(data) // 2
+        for part in (data[:half], data[half:]):
+            if part and not wire.is_closed:
+                connection.data_received(part)
+                self._turn()
+        if not wire.is_closed:
+            connection.eof_received()
+        self._turn()
+        connection.connection_lost(None)
+        assert not self.service.connections
+        assert self.endpoint.is_idle
+        for session in list(self.endpoint.sessions):
+            self.endpoint.stop(session.key, lambda: None)
+        return bytes(wire.sent)
+
+    def _turn(self) -> None:
+        """Let the event loop do what is due; a batch leaves one call later than its requests came."""
+        for _ in range(3):
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+
+
+def targets() -> Mapping[str, Callable[[bytes], None]]:
+    """What is fuzzed, by name."""
+    from penstock.gamecore.delta import DeltaError, decode, encode
+    from penstock.serving.server.http import HttpConnection
+    from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+
+    front = Front()
+
+    def tcp(data: bytes) -> None:
+        front.exchange(GamecoreConnection(front.service), data)
+
+    def http(data: bytes) -> None:
+        reply = front.exchange(HttpConnection(front.service, front.route), data)
+        assert not reply or reply.startswith(b"HTTP/1.1 ")
+
+    def delta(data: bytes) -> None:
+        base, change = divided(data)
+        try:
+            body = decode(base, change, LIMIT)
+        except DeltaError:
+            return
+        assert len(body) <= LIMIT
+        again = encode(base, body)
+        assert again is None or decode(base, again, LIMIT) == body
+
+    return {"tcp": tcp, "http": http, "delta": delta}
+
+
+def divided(data: bytes) -> tuple[bytes, bytes]:
+    """A base and a delta in one input."""
+    size = _PAIR.unpack_from(data.ljust(_PAIR.size, b"\0"))[0]
+    return data[_PAIR.size : _PAIR.size + size], data[_PAIR.size + size :]
+
+
+def seeds() -> Mapping[str, list[bytes]]:
+    """Inputs from which the fuzzing of each target begins: all that a good client would send."""
+    from penstock.gamecore.delta import encode
+    from tests.serving.server.harness import GREETING, MAGIC, frame, second_frame
+
+    longer = BODY.replace(b"0.3", b"0.25" + b" " * 60)
+    changed = longer.replace(b"0.1", b"0.9")
+    change = encode(longer, changed)
+    assert change is not None
+    first = [frame("a", "start"), frame("a", "tick", BODY, time=3), frame("a", "stop"), frame("", "", BODY, token="t")]
+    second = [
+        GREETING.pack(MAGIC, 2, 3, 0) + b"key",
+        second_frame(1, "a", "start"),
+        second_frame(2, "a", "tick", longer, encoding=1),
+        second_frame(3, "a", "tick", change, base=2, encoding=2),
+        second_frame(4, "a", "stop"),
+    ]
+    tensor = {"name": "obs", "shape": [1, 3], "datatype": "FP32"}
+    sequence = {"sequence_id": 5, "sequence_start": True}
+    plain = json.dumps({"inputs": [{**tensor, "data": [0.1, 0.2, 0.3]}], "parameters": sequence}).encode()
+    sized = {**tensor, "parameters": {"binary_data_size": 12}}
+    head = json.dumps({"inputs": [sized], "parameters": {"binary_data_output": True}}).encode()
+    infer = "/v2/models/toy/infer"
+    web = [
+        request("POST", "/step", BODY, "session: a", "step_kind: start") + request("POST", "/step", BODY, "session: a"),
+        request("POST", infer, plain),
+        request("POST", infer, head + bytes(12), f"Inference-Header-Content-Length: {len(head)}"),
+        b"POST /step HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY),
+        request("GET", "/metrics", b""),
+        request("GET", "/v2/models/toy", b""),
+    ]
+    pair = _PAIR.pack(len(longer)) + longer + change
+    return {"tcp": [b"".join(first), b"".join(second), *first, *second[:1]], "http": web, "delta": [pair]}
+
+
+def request(method: str, path: str, body: bytes, *headers: str) -> bytes:
+    """A request of HTTP."""
+    lines = (f"{method} {path} HTTP/1.1", "host: toy", *headers, f"content-length: {len(body)}", "", "")
+    return "\r\n".join(lines).encode() + body
+
+
+def fuzz(name: str, words: list[str]) -> None:
+    """Fuzz one target in this process, which libFuzzer ends."""
+    import atheris
+
+    # The finder of an editable install has loaders that atheris cannot instrument.
+    sys.path.insert(0, str(ROOT / "src"))
+    sys.meta_path.insert(0, PathFinder)
+    with atheris.instrument_imports(include=["penstock"]):
+        target = targets()[name]
+    atheris.Setup([sys.argv[0], *words], target)
+    with strict():
+        atheris.Fuzz()
+
+
+def main() -> int:
+    """Fuzz all targets, one after the other, or one of them with arguments of libFuzzer."""
+    if len(sys.argv) > 1:
+        fuzz(sys.argv[1], sys.argv[2:])
+    # `_fuzzed` runs each target in a process of its own, because libFuzzer ends the process.
+    failed = [name for name, inputs in seeds().items() if not _fuzzed(name, inputs, SECONDS // len(seeds()))]
+    print(f"failed: {', '.join(failed)}; the inputs stand in {FOLDER}" if failed else "nothing was found")
+    return int(bool(failed))
+
+
+def _fuzzed(name: str, inputs: list[bytes], seconds: int) -> bool:
+    """Fuzz one target in a process of its own; whether it found nothing, and was guided by coverage."""
+    corpus = FOLDER / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(inputs):
+        (corpus / f"seed-{number}").write_bytes(data)
+    limits = (f"-max_total_time={seconds}", f"-max_len={2 * LIMIT}", "-rss_limit_mb=2048", "-timeout=10")
+    words = (str(corpus), *limits, f"-artifact_prefix={FOLDER}/{name}-", "-verbosity=0", "-print_final_stats=1")
+    print(f"fuzzing {name} for {seconds} s", flush=True)
+    command = (sys.executable, "-m", "tests.serving.server.fuzz_frames", name, *words)
+    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+        return False
+    # Inputs that reach something new are kept. What is native shows nothing of its branches.
+    return name in NATIVE or len(list(corpus.iterdir())) > len(inputs)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -259,3 +259,31 @@ def test_what_shapes_an_environment_is_the_runs_for_good():
 def test_what_no_file_could_keep_is_refused(values, says):
     with pytest.raises(ConfigError, match=says):
         from_mapping({"env": "X", **values})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        # 8 lanes: two in a minibatch, four minibatches in a batch.
+        ({"algo": "a2c", "model": "lstm"}, 16),
+        ({"algo": "a2c", "model": "resnet+gru", "num_envs": 16, "num_steps": 4}, 16),
+        ({"algo": "a2c", "model": "lstm", "num_envs": 2}, 8),
+        ({"algo": "a2c", "model": "lstm", "mini_batch_size": 64}, 64),
+        ({"algo": "ppo", "model": "lstm", "num_steps": 16}, 32),
+        # Without a memory, with enough minibatches already, and for algorithms that cut a batch in another way.
+        ({"algo": "a2c", "model": "mlp"}, 64),
+        ({"algo": "ppo", "model": "lstm"}, 64),
+        ({"algo": "a3c", "model": "lstm"}, 1024),
+        ({"algo": "impala", "model": "lstm"}, 640),
+    ],
+)
+def test_a_recurrent_batch_has_four_minibatches_by_default(settings, expected) -> None:
+    assert from_mapping({"env": "X", **settings}).algorithm.mini_batch_size == expected
+
+
+def test_a_table_with_a_memory_counts_as_one(tmp_path) -> None:
+    table = tmp_path / "net.toml"
+    table.write_text('[memory]\nkind = "gru"\n')
+    assert from_mapping({"env": "X", "algo": "a2c", "model": str(table)}).algorithm.mini_batch_size == 16
+    table.write_text("[trunk]\n")
+    assert from_mapping({"env": "X", "algo": "a2c", "model": str(table)}).algorithm.mini_batch_size == 64

@@ -9,7 +9,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 __all__ = [
     "BY_LANES",
@@ -17,6 +17,7 @@ __all__ = [
     "BY_OPTIMIZER",
     "BY_PRIORITIES",
     "REQUIRED",
+    "DependentDefaults",
     "Field",
     "Scalar",
     "Value",
@@ -125,6 +126,21 @@ class Field(NamedTuple):
         if self.minimum is not None:
             return f" of at least {_shown(self.minimum)}"
         return f" of at most {_shown(self.maximum)}" if self.maximum is not None else ""
+
+
+@runtime_checkable
+class DependentDefaults(Protocol):
+    """A config class some of whose defaults depend on what the user gave."""
+
+    @classmethod
+    def defaults_beside(cls, given: Mapping[str, Any], num_envs: int) -> Mapping[str, Any]:
+        """Setting -> default that takes the place of the field's own.
+
+        Args:
+            given: the algorithm's settings that the user gave.
+            num_envs: lanes of the run.
+        """
+        ...
 
 
 def _shown(bound: float) -> str:

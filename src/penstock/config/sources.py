@@ -11,7 +11,7 @@ import tomli_w
 
 from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_algorithm
 from penstock.config.commands import ResumeOptions
-from penstock.config.fields import Field, Value, field_table, fields_of
+from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.config.tables import as_toml
 from penstock.config.values import from_text, from_value
@@ -138,8 +138,10 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
         values["num_envs"] = workers * -(-LEAST_ENVS // workers)
     if values.get("distributed") and "runtime" not in values:
         values["runtime"] = "ray"
-    own = algorithm.config(**_part(values, known.keys() - run_fields.keys()))
-    return Config(RunConfig(**_part(values, run_fields)), own)
+    run, own = RunConfig(**_part(values, run_fields)), _part(values, known.keys() - run_fields.keys())
+    if issubclass(algorithm.config, DependentDefaults):
+        own = {**algorithm.config.defaults_beside(own, run.num_envs), **own}
+    return Config(run, algorithm.config(**own))
 
 
 def algorithm_fields(algorithm: AlgorithmPackage) -> tuple[Field, ...]:

@@ -24,10 +24,10 @@ from penstock.policies.encoding import Encoding
 from penstock.policies.layers import Activation, Conv2d, Embedding, Flatten, Layer
 from penstock.policies.network import Branch
 from penstock.policies.stacks import ROOT_TWO, ActivationName, Stack, hidden, nature, resnet, transformer
-from penstock.policies.trunk import Body, Trunk, flat_encoding, image_encoding, memory_of, trunk_of
+from penstock.policies.trunk import MEMORIES, Body, Trunk, flat_encoding, image_encoding, memory_of, trunk_of
 from penstock.types import Box, Discrete, Space, Spaces
 
-__all__ = ["inlined", "trunk_described"]
+__all__ = ["inlined", "names_memory", "trunk_described"]
 
 _ACTIVATIONS = get_args(ActivationName)
 
@@ -46,6 +46,16 @@ def inlined(model: str) -> str:
         raise ConfigError(f"--model {model} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--model {model} is no TOML: {error}") from error
+
+
+def names_memory(model: str) -> bool:
+    """True if the name of a model, or its table, puts a memory behind the encoder. A module is not looked at.
+
+    Raises:
+        ConfigError: the table cannot be read.
+    """
+    described = inlined(model)
+    return "memory" in json.loads(described) if described.startswith("{") else described.split("+")[-1] in MEMORIES
 
 
 def trunk_described(spaces: Spaces, body: Body) -> Trunk:

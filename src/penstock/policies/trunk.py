@@ -22,6 +22,7 @@ from penstock.types import Box, Discrete, Space, Spaces
 
 __all__ = [
     "INIT_TEXT",
+    "MEMORIES",
     "MODELS",
     "MODELS_WITH_MEMORY",
     "MODEL_FORM",

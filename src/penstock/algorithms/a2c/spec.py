@@ -1,7 +1,7 @@
 """A2C as plain data: its hyper-parameters and the arrays of its state. Imports no torch; networks are PPO's."""
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import ClassVar, get_args
 
 from penstock.algorithm import AlgorithmSpec, Schedule
 from penstock.algorithms.optimizer.spec import OPTIMIZER_TEXT, OptimizerName
@@ -24,6 +24,7 @@ MASKS = True
 class A2CConfig(ActorCriticConfig):
     """Hyper-parameters of A2C. It learns from many short batches, and from each only once."""
 
+    recurrent_minibatches: ClassVar[int] = 4
     num_steps: int = tunable(
         8,
         "steps of each lane in one batch; more: less bias, but rarer updates (usual: 5 to 32)",
@@ -33,7 +34,8 @@ class A2CConfig(ActorCriticConfig):
     mini_batch_size: int = tunable(
         64,
         "rows of one gradient step; num_envs times num_steps: one step for each batch; with a memory "
-        "max(1, mini_batch_size // num_steps) whole lanes (usual: 32 to 1024)",
+        "max(1, mini_batch_size // num_steps) whole lanes, and by default at most a quarter of all lanes "
+        "(usual: 32 to 1024)",
         min=1,
     )
     lr: float = tunable(

@@ -1,6 +1,7 @@
 """A3C as plain data: A2C's, with gradients that each environment process finds by itself. Imports no torch."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.algorithms.a2c.spec import A2CConfig
@@ -19,6 +20,7 @@ MASKS = True
 class A3CConfig(A2CConfig):
     """Hyper-parameters of A3C."""
 
+    recurrent_minibatches: ClassVar[int] = 1
     num_steps: int = tunable(
         20,
         "steps of each lane behind one gradient; more: less bias, but rarer gradients (usual: 5 to 32)",

@@ -1,7 +1,8 @@
 """PPO as plain data: its hyper-parameters, the shape of its policy, the arrays of its state. Imports no torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
 from penstock.errors import SpaceError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic, check_network_settings
+from penstock.policies.description import names_memory
 from penstock.policies.initial import InitName
 from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
@@ -42,6 +44,8 @@ class ActorCriticConfig(OptimizerConfig):
 
     clip_apart: ClassVar[bool] = False
     """Whether ``max_grad_norm`` bounds the gradient of each network by itself, and not of all together."""
+    recurrent_minibatches: ClassVar[int] = 1
+    """With a memory: how many minibatches of whole lanes a batch has at least, unless ``mini_batch_size`` is given."""
     num_steps: int = tunable(
         2048,
         "steps of each lane in one batch; more: less bias, but rarer updates (usual: 32 to 4096)",
@@ -51,7 +55,8 @@ class ActorCriticConfig(OptimizerConfig):
     mini_batch_size: int = tunable(
         64,
         "rows of one gradient step; fewer: noisier steps and slower updates; with a memory "
-        "max(1, mini_batch_size // num_steps) whole lanes (usual: 32 to 4096)",
+        "max(1, mini_batch_size // num_steps) whole lanes, and by default at most a quarter of all lanes "
+        "(usual: 32 to 4096)",
         min=1,
     )
     lr: float = tunable(
@@ -157,11 +162,24 @@ class ActorCriticConfig(OptimizerConfig):
         choices=get_args(PrecisionName),
     )
 
+    @classmethod
+    def defaults_beside(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        """With a memory: a ``mini_batch_size`` of at least ``recurrent_minibatches``, if there are as many lanes.
+
+        Raises:
+            ConfigError: the table of ``model`` cannot be read.
+        """
+        if cls.recurrent_minibatches == 1 or not names_memory(given.get("model", cls.model)):
+            return {}
+        lanes = max(1, num_envs // cls.recurrent_minibatches)
+        return {"mini_batch_size": min(cls.mini_batch_size, lanes * given.get("num_steps", cls.num_steps))}
+
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(ActorCriticConfig):
     """Hyper-parameters of PPO."""
 
+    recurrent_minibatches: ClassVar[int] = 4
     epochs: int = tunable(
         10,
         "passes over each batch; more: learns more from each row, but the policy moves further from the one that "

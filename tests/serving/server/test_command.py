@@ -230,7 +230,7 @@ def test_a_client_that_begins_no_tls_is_cut_off(certificate) -> None:
         assert silent.recv(100) == b""
 
 
-def test_mistakes_are_one_line(runs, certificate, tmp_path, capsys) -> None:
+def test_mistakes_are_one_line(runs, certificate, tmp_path, capfd) -> None:
     chain, key = certificate
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "no.pem").write_text("no certificate")
@@ -244,7 +244,12 @@ def test_mistakes_are_one_line(runs, certificate, tmp_path, capsys) -> None:
             ([f"x y={run}"], 2, "'x y' is no name of a policy: it holds letters"),
             ([run, "--port", port], 1, f"127.0.0.1:{port}: Address already in use; give another --port, or 0 for"),
             ([run, "--port", port, "--tcp_port", port], 2, f"--port and --tcp_port are both {port}"),
-            ([run, "--port", "0", "--grpc_port", port], 1, f"cannot listen on 127.0.0.1:{port}"),
+            (
+                [run, "--port", "0", "--grpc_port", port],
+                1,
+                f"127.0.0.1:{port}: Address already in use; give another --grpc",
+            ),
+            ([run, "--host", "no.such.host.invalid", "--allow_anyone", "true"], 1, "give another --host, as 127.0.0.1"),
             ([run, "--token_file", str(tmp_path / "none")], 2, "cannot be read: No such file"),
             ([run, "--token_file", str(tmp_path / "empty")], 2, "holds no token"),
             ([run, "--tls_cert", chain], 2, "belong together"),
@@ -266,7 +271,8 @@ def test_mistakes_are_one_line(runs, certificate, tmp_path, capsys) -> None:
         ]
         for arguments, code, text in cases:
             assert main(["serve", *arguments]) == code, arguments
-            said = capsys.readouterr().err
+            # Also what native code prints: gRPC has a log of its own.
+            said = capfd.readouterr().err
             assert text in said
             assert said.count("\n") == 1, said
             assert said.startswith("penstock: error: ")

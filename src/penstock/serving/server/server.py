@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,6 +126,7 @@ class Server:
             grpc: InferenceGrpc | None = None
             if ports.grpc is not None:
                 # Imported on use: it takes 0.1 s, and most servers have no gRPC.
+                _check_free(ports.host, ports.grpc, "--grpc_port")
                 grpc = load("penstock.serving.server.protocols.inference_grpc:InferenceGrpc")(service, self._models)
                 opened["grpc"] = await grpc.start(ports.host, ports.grpc, self._pem())
             secure = "s" if context is not None else ""
@@ -181,10 +183,7 @@ class Server:
                 protocol, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=_BACKLOG
             )
         except OSError as error:
-            # The text of asyncio's own error repeats the address.
-            why = os.strerror(error.errno) if error.errno else error
-            text = f"cannot listen on {host}:{port}: {why}; give another {flag}, or 0 for a free one"
-            raise ResourceError(text) from None
+            raise _cannot_listen(host, port, flag, error) from None
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])
 
@@ -237,3 +236,25 @@ class Server:
         for connection in list(self._service.connections):
             connection.end()
         return not self._service.connections and self._endpoints.is_idle
+
+
+def _check_free(host: str, port: int, flag: str) -> None:
+    """Check that a port can be listened on. gRPC would print lines of its own, and not say why.
+
+    Raises:
+        ResourceError: it cannot.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family):
+            pass
+    except OSError as error:
+        raise _cannot_listen(host, port, flag, error) from None
+
+
+def _cannot_listen(host: str, port: int, flag: str, error: OSError) -> ResourceError:
+    if isinstance(error, socket.gaierror):
+        return ResourceError(f"cannot listen on {host}: {error.strerror}; give another --host, as 127.0.0.1")
+    # The text of asyncio's own error repeats the address.
+    why = os.strerror(error.errno) if error.errno else error
+    return ResourceError(f"cannot listen on {host}:{port}: {why}; give another {flag}, or 0 for a free one")

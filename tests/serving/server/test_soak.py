@@ -1,0 +1,60 @@
+"""The short form of ``benchmarks/soak/serving.py``: visits of all kinds leave nothing behind in the server."""
+
+import asyncio
+import gc
+import logging
+import sys
+import time
+
+import pytest
+
+from benchmarks.soak.traffic import Traffic
+from penstock.serving.server.metrics import Metrics
+from tests.serving.server.harness import Running, serving
+
+SECONDS = 2.0
+RATE = 400.0
+"""Requests a second."""
+BLOCKS = 0.5
+"""Blocks of memory that each request may leave behind. What keeps one object for each leaves at least one."""
+
+
+@pytest.fixture(autouse=True)
+def _no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest keeps what is logged."""
+    monkeypatch.setattr(logging.getLogger("penstock.serve"), "disabled", True)
+
+
+def left_behind(server: Running) -> float:
+    """Blocks of memory of this process, server and clients, that each request has left behind."""
+    traffic = Traffic(server.http, server.tcp, "toy")
+    asyncio.run(traffic.go_on(SECONDS / 2, clients=7, rate=RATE))
+    before, requests = blocks(server), traffic.requests
+    asyncio.run(traffic.go_on(SECONDS, clients=7, rate=RATE))
+    return (blocks(server) - before) / (traffic.requests - requests)
+
+
+def blocks(server: Running) -> int:
+    """Blocks of memory, once nobody is there."""
+    while server.server._service.connections or len(server.endpoint.sessions):
+        time.sleep(0.02)
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def test_visits_leave_nothing_behind() -> None:
+    with serving("memory", idle_seconds=0.3, grace_seconds=1000.0) as server:
+        assert left_behind(server) < BLOCKS
+
+
+def test_an_object_that_is_kept_for_each_request_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[object] = []
+    count = Metrics.request
+
+    def counted(metrics: Metrics, *arguments: object) -> None:
+        kept.append(object())
+        count(metrics, *arguments)
+
+    monkeypatch.setattr(Metrics, "request", counted)
+    with serving("memory", idle_seconds=0.3) as server:
+        assert left_behind(server) > BLOCKS

@@ -110,7 +110,7 @@ def test_several_learners_need_processes_and_even_shares() -> None:
         ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners; give a multiple of 3"
     ):
         load(TOPOLOGIES["off_policy"]["blocking"])(
-            plan(prepared(algo="dqn", learners=3, mini_batch_size=64), Path("run"), quiet=True)
+            plan(prepared(algo="dqn", learners=3, num_envs=9, mini_batch_size=64), Path("run"), quiet=True)
         )
 
 

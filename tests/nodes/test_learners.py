@@ -117,6 +117,6 @@ def test_gradients_that_are_compressed_are_applied_once_too(tmp_path, compress: 
 
 
 def test_learners_that_step_together_may_collect_meanwhile(tmp_path) -> None:
-    result = train(tmp_path, 1600, exchange="allreduce", mini_batch_size=16)
+    result = train(tmp_path, 1600, exchange="allreduce", num_workers=2, mini_batch_size=16)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert int(arrays["gradient_steps"]) >= (result.steps - 200) // 4

@@ -53,7 +53,7 @@ def test_minibatches_that_are_too_large_are_told_how_large_they_may_be(
     tmp_path, capsys, monkeypatch, settings: list[str], part: int
 ) -> None:
     monkeypatch.setattr(machine, "available_memory", lambda: 512 << 20)
-    common = ["train", *settings, "--num_workers", "1", "--backend", "eager", "--log_dir", str(tmp_path)]
+    common = ["train", *settings, "--num_workers", "2", "--backend", "eager", "--log_dir", str(tmp_path)]
     assert main([*common, "--mini_batch_size", "800000"]) == 1
     said = capsys.readouterr().err
     found = re.search(

@@ -3,7 +3,7 @@ import pytest
 
 from penstock.errors import ResourceError
 from penstock.memory.table import Table
-from penstock.replay.priorities import Ranking, enter, tree_of
+from penstock.replay.priorities import Ranking, enter
 from penstock.replay.sampler import Sampler, SequenceSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, ArraySpec, Stack
@@ -142,7 +142,7 @@ def test_stacks_of_sequences(same_step: bool) -> None:
 def test_sequences_are_sampled_by_the_priority_of_their_first_row(same_step: bool) -> None:
     table, _ = world(same_step)
     ranks = aligned_bytes(SumTree.required(table.arrays["valid"].size))
-    tree = tree_of(table, ranks)
+    tree = SumTree(ranks, table.arrays["valid"].size)
     for writer in range(WRITERS):
         for sequence in range(3, WRITTEN):
             index = table.index(writer, sequence)
@@ -162,7 +162,7 @@ def test_sequences_are_sampled_by_the_priority_of_their_first_row(same_step: boo
 
 def test_rare_sequences_are_found() -> None:
     table, _ = world(same_step=True)
-    tree = tree_of(table, aligned_bytes(SumTree.required(table.arrays["valid"].size)))
+    tree = SumTree(aligned_bytes(SumTree.required(table.arrays["valid"].size)), table.arrays["valid"].size)
     for sequence, priority in ((3, 1e-6), (6, 16_000.0)):
         ranks = np.zeros(5 * LANES)
         ranks[0] = priority

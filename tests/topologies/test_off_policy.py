@@ -67,6 +67,12 @@ def test_learners_in_lock_step_share_each_minibatch_and_meet_in_rounds() -> None
     assert isinstance(rounds, Rounds)
     assert rounds.members == ("learner", "learner.1")
     assert "rounds gradients" in draw(together)
+    # Each samples from its own half of the table, which takes as many rows ahead as the other.
+    alone, table = rollouts(program(off_policy, mini_batch_size=64)), rollouts(together)
+    assert (alone.shards, table.shards) == (1, 2)
+    assert table.limiter.tolerance == alone.limiter.tolerance // 2
+    with pytest.raises(ConfigError, match="--num_workers 2 cannot be split evenly over --learners 4"):
+        program(off_policy, learners=4, mini_batch_size=64)
 
 
 def test_learners_that_overlap_hand_their_gradients_to_who_owns_the_parameters() -> None:
@@ -87,7 +93,7 @@ def test_learners_that_overlap_hand_their_gradients_to_who_owns_the_parameters()
 
 def test_a_minibatch_that_cannot_be_shared_is_refused() -> None:
     with pytest.raises(ConfigError, match="--mini_batch_size 64 cannot be split evenly over 3 learners"):
-        program(off_policy, learners=3, mini_batch_size=64)
+        program(off_policy, learners=3, num_workers=3, num_envs=6, mini_batch_size=64)
     program(async_off_policy, sync_mode="non_blocking", learners=3, mini_batch_size=64)
 
 

@@ -6,7 +6,7 @@ from penstock.config.schema import AUTO, RunConfig
 from penstock.errors import ConfigError
 from penstock.registry import compression_of
 
-__all__ = ["HANDED_ON", "HOGWILD", "SERVED", "Agreement", "agreement", "agreement_flags", "sync_mode_of"]
+__all__ = ["HANDED_ON", "HOGWILD", "SERVED", "Agreement", "agreement", "agreement_flags", "shards_of", "sync_mode_of"]
 
 SERVED = "parameter_server"
 HOGWILD = "hogwild"
@@ -89,6 +89,15 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
         if exchange == HOGWILD:
             raise ConfigError(f"--compress {run.compress} is for gradients that are sent, and hogwild sends none")
     return Agreement(exchange, pace, run.compress, run.learners)
+
+
+def shards_of(run: RunConfig) -> int:
+    """Shards of the table of this run, whose ``sync_mode`` is settled: one for each learner, if they step together.
+
+    Raises:
+        ConfigError: as `agreement`.
+    """
+    return 1 if agreement(run, from_table=True).apart else run.learners
 
 
 def _paces(exchange: str, *, from_table: bool, overlapping: bool) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from penstock.nodes.contract import Ports
 from penstock.nodes.ports import RoundsPort
 from penstock.registry import compression_of
 from penstock.types import Array, Arrays
-from penstock.updates.contract import ReplayUpdater, Updater
+from penstock.updates.contract import ReplayUpdater, Stateful
 
 __all__ = ["AllReduce", "build"]
 
@@ -44,6 +44,7 @@ class AllReduce(Meeting):
     ) -> None:
         super().__init__(rounds, me=me, alive=alive)
         self._compressed = compressed
+        self._factor = 1.0
 
     def join(self, state: Mapping[str, Array]) -> Arrays | None:
         """Become one of the learners.
@@ -74,6 +75,7 @@ class AllReduce(Meeting):
 
     def __call__(self, phase: str, gradients: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
         """The mean of the gradients over all learners. See `penstock.updates.contract.Exchange`."""
+        weight *= self._factor
         if self._compressed is None:
             self._sent += sum(values.nbytes for values in gradients.values())
             return self._mean_of(phase, gradients, weight)
@@ -96,6 +98,10 @@ class AllReduce(Meeting):
                 np.add(values, share * part[name], out=values)
         return mean
 
+    def weigh(self, factor: float) -> None:
+        """Let this learner's gradients count by this factor from now on. See `penstock.updates.contract.ShardTeam`."""
+        self._factor = factor
+
     def end(self) -> None:
         """Nothing to do when a gradient step has ended."""
 
@@ -105,7 +111,7 @@ class AllReduce(Meeting):
         if self._compressed is not None:
             self._compressed.forget()
 
-    def settle(self, updater: Updater) -> None:
-        """Wait until all have come to the end of a batch. Their states are equal already."""
+    def settle(self, updater: Stateful) -> None:
+        """Wait until all have come to the end of a batch or turn. Their states are equal already."""
         del updater
         self.mean({}, 1.0)

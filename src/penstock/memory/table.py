@@ -6,6 +6,7 @@ writer that dies between ``claim`` and ``push`` loses the content of that slot, 
 claims the same sequence.
 """
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -68,6 +69,23 @@ class Table:
         """Bytes that such a table takes."""
         layout = Layout([spec.within(writers * slots) for spec in specs])
         return aligned(_native.Table.required(writers)) + layout.nbytes
+
+    def shard(self, number: int, of: int) -> "Table":
+        """The rings of one of ``of`` equal shares of the writers, in order, as a table over the same memory.
+
+        Raises:
+            ValueError: the writers cannot be shared equally.
+        """
+        if self.writers % of:
+            raise ValueError(f"{self.writers} writers cannot be shared equally by {of}")
+        found, count = copy.copy(self), self.writers // of
+        head = len(self.heads) // of
+        heads, rings = (slice(number * size, (number + 1) * size) for size in (head, count * self.slots))
+        found.writers, found.heads = count, self.heads[heads]
+        found._words = _native.Table(found.heads, count, self.slots)  # noqa: SLF001 - of this class
+        found.arrays = {name: array[rings] for name, array in self.arrays.items()}
+        found.checksums = None if self.checksums is None else self.checksums[rings]
+        return found
 
     def slot(self, index: int) -> Arrays:
         """The arrays of one slot, as views. They are made at each call, since a table may have very many slots."""

@@ -13,7 +13,6 @@ from penstock.experiments.best import prune_checkpoints
 from penstock.experiments.checkpoints import save_checkpoint
 from penstock.nodes.contract import Ports
 from penstock.replay.contents import contents
-from penstock.replay.priorities import tree_of
 from penstock.replay.resumed import MARK, marked
 from penstock.types import Arrays
 
@@ -49,8 +48,7 @@ class CheckpointerNode:
         self._checkpoints = ports.stream_reader("checkpoints")
         name = self._settings.table
         self._table = None if name is None else ports.table(name)
-        ranks = None if name is None else ports.priorities(name)
-        self._tree = None if ranks is None or self._table is None else tree_of(self._table, ranks)
+        self._ranks = None if name is None else ports.priorities(name)
 
     def ready(self) -> bool:
         """True if a checkpoint is waiting."""
@@ -85,7 +83,7 @@ class CheckpointerNode:
         """The slots that the learner had taken note of by this checkpoint. ``None``: they stay in the table's file."""
         if self._table is None or self._settings.table_file is not None:
             return None
-        return contents(self._table, slot["taken"].tolist(), self._tree)
+        return contents(self._table, slot["taken"].tolist(), self._ranks)
 
 
 def packed(slot: Arrays) -> Arrays:

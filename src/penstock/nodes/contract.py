@@ -21,6 +21,7 @@ from penstock.nodes.ports import (
     StreamReader,
     StreamWriter,
 )
+from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array, Arrays
 
 __all__ = ["Balance", "LaneStart", "Node", "Ports", "Timed"]
@@ -97,8 +98,8 @@ class Ports(Protocol):
         """A table, for reading."""
         ...
 
-    def priorities(self, role: str) -> Array | None:
-        """The bytes of the sum tree of a table's priorities; ``None`` if all its rows are equally likely."""
+    def priorities(self, role: str) -> SumTrees | None:
+        """The priorities of a table's rows; ``None`` if all its rows are equally likely."""
         ...
 
     def board_writer(self, role: str) -> BoardWriter:

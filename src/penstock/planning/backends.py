@@ -12,7 +12,7 @@ from penstock.algorithm_package import (
     AlgorithmPackage,
     load_functions,
 )
-from penstock.config.agreement import sync_mode_of
+from penstock.config.agreement import shards_of, sync_mode_of
 from penstock.config.fields import fields_of
 from penstock.config.resolve import Demand
 from penstock.config.schema import AUTO, Config
@@ -39,7 +39,8 @@ def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spa
     multiplications = rows * spec.policy.actor.num_parameters
     # The first mode of a topology is the one that `auto` takes.
     mode = sync_mode_of(config.run, next(iter(TOPOLOGIES[spec.topology])))
-    sharing = config.run.learners if spec.table is None else 1
+    settled = replace(config.run, sync_mode=mode) if config.run.sync_mode == AUTO else config.run
+    sharing = config.run.learners if spec.table is None else shards_of(settled)
     eager = spec.topology == EACH_COMPILES
     return Demand(_fused_applies(config, algorithm, spec, spaces), multiplications, steps, mode, eager, sharing)
 

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 from penstock.algorithm import AlgorithmSpec, ReplaySchedule, TableSpec
+from penstock.config.agreement import shards_of
 from penstock.config.schema import Config
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
@@ -61,7 +62,7 @@ def _rows_within(nbytes: int, config: Config, spec: AlgorithmSpec, profile: EnvP
         shaped=shaped,
         carry=spec.policy.carry,
     )
-    rings = Rings(arrays, writers, 1, table.priorities is not None)
+    rings = Rings(arrays, writers, 1, table.priorities is not None, shards_of(config.run))
     rows = num_envs * num_steps
     enough = range(1, math.ceil(table.capacity / rows) + 2)
     slots = bisect.bisect_right(enough, nbytes, key=lambda count: replace(rings, slots=count).nbytes)

@@ -119,12 +119,15 @@ class Table:
     ranking: Ranking | None = None
     """Rows are sampled by priorities, which a sum tree holds. ``None``: all rows are equally likely."""
     file: Path | None = None
-    """The table and its tree lie in this file, which outlives the run. ``None``: they lie in the run's segment."""
+    """The table and its trees lie in this file, which outlives the run. ``None``: they lie in the run's segment."""
+    shards: int = 1
+    """The writers are shared equally, in order, by so many shards. A shard has its priorities and its limit for
+    itself."""
 
     @property
     def rings(self) -> Rings:
         """The arrays, rings and tree that the table consists of."""
-        return Rings(self.arrays, len(self.writers), self.slots, self.ranking is not None)
+        return Rings(self.arrays, len(self.writers), self.slots, self.ranking is not None, self.shards)
 
 
 @dataclass(frozen=True)

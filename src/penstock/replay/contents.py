@@ -9,18 +9,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.memory.table import Table
-from penstock.replay.sum_tree import SumTree
+from penstock.replay.sum_tree import Ranks
 from penstock.types import Array, Arrays, ArraySpec
 
 __all__ = ["contents", "contents_bytes", "restore", "sampled_parts", "transfer"]
 
 _JOINING = ("continues", "steps_before")
+_LARGEST = "largest_priority"
 _PLACES = ("final_slot", "final_t", "final_lane")
 _PART_BYTES = 64 << 20
 """At most so many bytes are copied from one table to another at a time."""
 
 
-def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) -> Arrays:
+def contents(table: Table, taken: Sequence[int], tree: Ranks | None = None) -> Arrays:
     """A copy of the last slots below ``taken``, the same number of each writer, with the priorities of ``tree``.
 
     One slot of each ring is left out: its writer may be filling it. A slot that is overwritten while it is copied is
@@ -35,7 +36,7 @@ def contents(table: Table, taken: Sequence[int], tree: SumTree | None = None) ->
     kept = arrays["final_slot"] >= lost
     finals = {name: values[kept] for name, values in arrays.items() if name.startswith("final")}
     finals["final_slot"] = finals["final_slot"] - lost
-    later = {name: values[lost:] for name, values in arrays.items() if values.ndim}
+    later = {name: values[lost:] for name, values in arrays.items() if values.ndim and name != _LARGEST}
     return arrays | later | finals
 
 
@@ -53,7 +54,7 @@ def sampled_parts(table: Table, index: int) -> list[Array]:
     return [*(table.arrays[name][index, ...] for name in whole), *places]
 
 
-def restore(table: Table, arrays: Arrays, tree: SumTree | None = None) -> int:
+def restore(table: Table, arrays: Arrays, tree: Ranks | None = None) -> int:
     """Fill an empty table with the arrays of ``contents``. Returns the sequence at which each writer goes on.
 
     If the table has fewer slots, it gets the newest. The arrays do not tell the positions of the lanes, nor the number
@@ -74,9 +75,9 @@ def transfer(  # noqa: PLR0917 - a source and a target
     source: Table,
     firsts: Sequence[int],
     taken: Sequence[int],
-    tree: SumTree | None,
+    tree: Ranks | None,
     target: Table,
-    ranks: SumTree | None,
+    ranks: Ranks | None,
 ) -> int:
     """Copy the ``contents`` of a table into an empty one, part by part. Returns the number of slots of each writer.
 
@@ -104,7 +105,7 @@ def transfer(  # noqa: PLR0917 - a source and a target
     return count
 
 
-def _copied(table: Table, ends: Sequence[int], count: int, tree: SumTree | None) -> Arrays:
+def _copied(table: Table, ends: Sequence[int], count: int, tree: Ranks | None) -> Arrays:
     """The last ``count`` slots of each writer below ``ends``."""
     places = [_indices(table, writer, ends[writer], count) for writer in range(table.writers)]
     arrays = {name: _rows(table.arrays[name], places) for name in _row_fields(table.specs)}
@@ -118,11 +119,11 @@ def _copied(table: Table, ends: Sequence[int], count: int, tree: SumTree | None)
         leaves = [place[:, None] * size + np.arange(size) for place in places]
         shape = (count, *table.arrays["valid"].shape[1:])
         arrays["priority"] = np.concatenate([tree.read(own).reshape(shape) for own in leaves], axis=2)
-        arrays["largest_priority"] = np.array(tree.max_priority())
+        arrays[_LARGEST] = tree.largest()
     return arrays
 
 
-def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: int) -> None:
+def _put(table: Table, tree: Ranks | None, arrays: Arrays, end: int, dropped: int) -> None:
     """Fill the slots of each writer below sequence ``end``. The first ``dropped`` slots of ``arrays`` are left out."""
     lanes = table.arrays["valid"].shape[2]
     count = len(arrays["valid"]) - dropped
@@ -143,16 +144,12 @@ def _put(table: Table, tree: SumTree | None, arrays: Arrays, end: int, dropped: 
             _restore_ranks(tree, table, places, arrays["priority"][dropped:, :, own], end - count)
 
 
-def _begin(table: Table, tree: SumTree | None, sequence: int, count: int, arrays: Arrays) -> None:
+def _begin(table: Table, tree: Ranks | None, sequence: int, count: int, arrays: Arrays) -> None:
     """Let the writers go on after ``count`` restored slots."""
     for writer in range(table.writers):
         table.begin(writer, sequence, sequence - count)
     if tree is not None and count:
-        # Set the largest priority for a moment, so that the tree remembers it.
-        row = table.index(0, sequence - 1) * table.arrays["valid"][0].size
-        before = tree.read(np.array([row]))
-        tree.set(row, sequence - 1, arrays["largest_priority"].reshape(1))
-        tree.set(row, sequence - 1, before)
+        tree.put_largest(arrays[_LARGEST])
 
 
 def _check(table: Table, arrays: Arrays, *, ranked: bool) -> None:
@@ -178,11 +175,11 @@ def _check(table: Table, arrays: Arrays, *, ranked: bool) -> None:
         raise ValueError("its sequence is missing or too small")
     if ranked and arrays.get("priority", np.zeros(0)).shape != arrays["valid"].shape:
         raise ValueError("its rows have no priorities")
-    if ranked and "largest_priority" not in arrays:
-        raise ValueError("its largest_priority is missing")
+    if ranked and _LARGEST not in arrays:
+        raise ValueError(f"its {_LARGEST} is missing")
 
 
-def _restore_ranks(tree: SumTree, table: Table, places: Array, ranks: Array, first: int) -> None:
+def _restore_ranks(tree: Ranks, table: Table, places: Array, ranks: Array, first: int) -> None:
     """Set the priorities ``[n, T + 1, lanes]`` of the slots from sequence ``first`` on."""
     for position, place in enumerate(places):
         tree.set(int(place) * table.arrays["valid"][0].size, first + position, ranks[position].reshape(-1))

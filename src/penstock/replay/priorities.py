@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.memory.table import Table
 from penstock.registry import load
 from penstock.replay.sum_tree import SumTree
-from penstock.types import Array, Arrays
+from penstock.types import Arrays
 
-__all__ = ["Ranking", "enter", "tree_of"]
+__all__ = ["Ranking", "enter"]
 
 FIRST = 1.0
 """The priority of rows that are written before any other priority is known."""
@@ -29,13 +28,11 @@ class Ranking:
     """Only row 0 of each lane has a priority, which is that of the sequence that begins there."""
 
 
-def tree_of(table: Table, ranks: Array) -> SumTree:
-    """The sum tree over ``ranks``, the bytes next to a table: one leaf for each flat row."""
-    return SumTree(ranks, table.arrays["valid"].size)
-
-
 def enter(tree: SumTree, ranking: Ranking, slot: Arrays, index: int, sequence: int) -> None:
-    """Give the rows of a newly filled slot their first priorities. Rows that nothing is sampled from get 0."""
+    """Give the rows of a newly filled slot their first priorities. Rows that nothing is sampled from get 0.
+
+    ``index`` is that of the slot among those whose rows the tree has.
+    """
     valid = slot["valid"].copy()
     valid[-1] = False
     if ranking.sequences:

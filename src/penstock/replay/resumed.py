@@ -18,7 +18,7 @@ from penstock.experiments.checkpoints import TABLE, Checkpoint
 from penstock.experiments.durable import PARTIAL
 from penstock.memory.table import Table
 from penstock.replay.contents import sampled_parts, transfer
-from penstock.replay.sum_tree import SumTree
+from penstock.replay.sum_tree import Ranks
 from penstock.replay.table_file import (
     Header,
     Rings,
@@ -160,7 +160,7 @@ def _sign(table: Table) -> None:
             table.sign(index, sequence, sampled_parts(table, index))
 
 
-def _sound_from(table: Table, tree: SumTree | None, writer: int, first: int, end: int) -> int:
+def _sound_from(table: Table, tree: Ranks | None, writer: int, first: int, end: int) -> int:
     """The first sequence in ``first .. end`` from which on all slots of a writer are unaltered."""
     size = table.arrays["valid"][0].size
     for sequence in range(end - 1, first - 1, -1):
@@ -171,7 +171,7 @@ def _sound_from(table: Table, tree: SumTree | None, writer: int, first: int, end
     return first
 
 
-def _go_back(table: Table, tree: SumTree | None, sound: Sequence[int], ends: Sequence[int]) -> None:
+def _go_back(table: Table, tree: Ranks | None, sound: Sequence[int], ends: Sequence[int]) -> None:
     """Take each writer back to ``ends``. Later slots are forgotten, and so are slots older than ``sound``.
 
     It can be repeated after a crash, because no writer's first slot moves to an earlier sequence.
@@ -191,7 +191,7 @@ def _go_back(table: Table, tree: SumTree | None, sound: Sequence[int], ends: Seq
 def _lay_out(
     path: Path,
     rings: Rings,
-    held: tuple[Table, SumTree | None],
+    held: tuple[Table, Ranks | None],
     place: _Place,
     sound: Sequence[int],
     *,

@@ -5,12 +5,14 @@ reaches the row that replaced it. A process that dies while it changes prioritie
 of a leaf nearby corrects them, and so does `recover`.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 
 from penstock.replay import _native
 from penstock.types import Array
 
-__all__ = ["SumTree"]
+__all__ = ["Ranks", "SumTree", "SumTrees"]
 
 _LEAVES_AT, _PRIORITY, _UNIT = 64, (1 << 36) - 1, 2.0**-22
 # The layout of native/replay/sum_tree.hpp: the largest priority; after one cache line the leaves, priority in low bits.
@@ -104,10 +106,72 @@ class SumTree:
         """The largest priority that was ever given, 0 before the first."""
         return self.native.max_priority()
 
-    def put_largest(self, priority: float) -> None:
-        """Set ``max_priority`` back to this value. No other process may change priorities meanwhile."""
-        self._largest[0] = round(priority / _UNIT)
+    def largest(self) -> Array:
+        """``max_priority`` as an array, float64 ``[1]``."""
+        return np.array([self.max_priority()])
+
+    def put_largest(self, priority: float | Array) -> None:
+        """Set ``max_priority`` to this value, or to the largest of these. No other process may change any meanwhile."""
+        self._largest[0] = round(float(np.max(priority)) / _UNIT)
 
     def recover(self) -> None:
         """Make all sums exact again after a process was killed and reaped. Other processes may go on meanwhile."""
         self.native.recover()
+
+
+class SumTrees:
+    """Priorities of the rows of a table in shards: a sum tree for each. Rows are numbered over all shards.
+
+    Args:
+        bytes: ``required(capacity, shards)`` bytes, as for `SumTree`.
+        capacity: number of rows, a multiple of ``shards``.
+        shards: number of shards. Each has as many rows, one shard after the other.
+    """
+
+    def __init__(self, bytes: Array, capacity: int, shards: int = 1) -> None:  # noqa: A002
+        self._rows = capacity // shards
+        step = SumTree.required(self._rows)
+        self._trees = [SumTree(bytes[number * step : (number + 1) * step], self._rows) for number in range(shards)]
+
+    @staticmethod
+    def required(capacity: int, shards: int = 1) -> int:
+        """Bytes that these trees take."""
+        return shards * SumTree.required(capacity // shards)
+
+    def shard(self, number: int) -> SumTree:
+        """The tree of one shard, whose rows are numbered from 0 on."""
+        return self._trees[number]
+
+    def set(self, first: int, stamp: int, priorities: Array) -> None:
+        """As `SumTree.set`, for rows of one shard."""
+        number, row = divmod(first, self._rows)
+        self._trees[number].set(row, stamp, priorities)
+
+    def read(self, rows: Array) -> Array:
+        """As `SumTree.read`."""
+        found, shards = np.zeros(rows.shape), rows // self._rows
+        for number, tree in enumerate(self._trees):
+            own = shards == number
+            found[own] = tree.read(rows[own] - number * self._rows)
+        return found
+
+    def largest(self) -> Array:
+        """The largest priority that was ever given in each shard, float64 ``[shards]``."""
+        return np.concatenate([tree.largest() for tree in self._trees])
+
+    def put_largest(self, priorities: Array) -> None:
+        """Set ``largest``. Priorities of another number of shards count as their maximum."""
+        known = np.atleast_1d(priorities)
+        if len(known) != len(self._trees):
+            known = np.full(len(self._trees), known.max())
+        for tree, priority in zip(self._trees, known.tolist(), strict=True):
+            tree.put_largest(priority)
+
+    def recover(self) -> None:
+        """As `SumTree.recover`."""
+        for tree in self._trees:
+            tree.recover()
+
+
+Ranks: TypeAlias = SumTree | SumTrees
+"""The priorities of all rows of a table."""

@@ -15,7 +15,7 @@ from penstock.errors import ResourceError, RunFolderError
 from penstock.memory.layout import aligned
 from penstock.memory.segment import Segment, reserve
 from penstock.memory.table import Table
-from penstock.replay.sum_tree import SumTree
+from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array, ArraySpec
 
 __all__ = [
@@ -47,11 +47,13 @@ class Rings:
     """Slots of each writer."""
     ranked: bool
     """Whether rows have priorities."""
+    shards: int = 1
+    """Number of shards of the writers. The priorities of each are in a tree of its own."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of header, table and priorities."""
-        return self._tree_at + (SumTree.required(self.rows) if self.ranked else 0)
+        return self._tree_at + (SumTrees.required(self.rows, self.shards) if self.ranked else 0)
 
     @property
     def file_bytes(self) -> int:
@@ -78,19 +80,18 @@ class Rings:
     def _tree_at(self) -> int:
         return _HEADER_BYTES + -(-Table.required(self.specs, self.writers, self.slots) // _PAGE) * _PAGE
 
-    def tree_bytes(self, memory: Array) -> Array | None:
-        """The part of the file's bytes that holds the tree; ``None`` without priorities."""
-        return memory[self._tree_at : self.nbytes] if self.ranked else None
+    def trees(self, memory: Array) -> SumTrees | None:
+        """The priorities over the bytes of the file; ``None`` if rows have none."""
+        return SumTrees(memory[self._tree_at : self.nbytes], self.rows, self.shards) if self.ranked else None
 
     def table(self, memory: Array) -> Table:
         """The table over the bytes of the file."""
         held = memory[_HEADER_BYTES : self._tree_at]
         return Table(held, self.specs, self.writers, self.slots, memory[aligned(self.nbytes) :])
 
-    def structures(self, memory: Array) -> tuple[Table, SumTree | None]:
-        """The table and the tree over the bytes of the file."""
-        tree = self.tree_bytes(memory)
-        return self.table(memory), None if tree is None else SumTree(tree, self.rows)
+    def structures(self, memory: Array) -> tuple[Table, SumTrees | None]:
+        """The table and the priorities over the bytes of the file."""
+        return self.table(memory), self.trees(memory)
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def write_header(path: Path, header: Header) -> None:
     rings = header.rings
     specs = [(spec.name, spec.shape, spec.dtype) for spec in rings.specs]
     facts = asdict(replace(header, boot=_boot()))
-    facts["rings"] = {"specs": specs, "writers": rings.writers, "slots": rings.slots, "ranked": rings.ranked}
+    facts["rings"] |= {"specs": specs}
     content = _MAGIC + json.dumps(facts, separators=(",", ":")).encode()
     if len(content) > _HEADER_BYTES:
         raise RunFolderError(f"replay file {path} cannot be written: a row of {len(specs)} fields is too long for it")

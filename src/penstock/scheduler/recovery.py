@@ -37,7 +37,7 @@ def recover(wiring: Wiring, program: Program, group: str, incarnations: dict[str
             stream.recover(owner)
     _count_redone(wiring, incarnations)
     _drop_written(wiring, program, incarnations)
-    for tree in wiring.trees():
+    for tree in wiring.all_trees():
         tree.recover()
     wiring.bells.recover(wiring.bell_of(group))
     wiring.bells.ring_all()

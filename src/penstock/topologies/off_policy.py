@@ -5,6 +5,7 @@ its minibatches from there.
 """
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from penstock.errors import ConfigError
@@ -63,7 +64,8 @@ def replayed(
 ) -> Program:
     """Environment nodes write rollouts into a table, from which the learner samples.
 
-    Several learners share each minibatch and step together. ``niceness`` is that of environment processes.
+    Several learners share each minibatch and step together. Each samples its part from a shard of its own: the rollouts
+    of its share of the environment nodes. ``niceness`` is that of environment processes.
     """
     run, spec = plan.run, plan.learning.spec
     learners = learner_names(run.learners)
@@ -72,6 +74,8 @@ def replayed(
     steps = [step_settings(plan, number, run.learners, update, team) for number in range(run.learners)]
     kinds = ("replay_learner", *("replica" for _ in learners[1:]))
     limits = limiter(plan, reuse)
+    # A shard takes its part of the rows that collecting may be ahead.
+    own = replace(limits, tolerance=limits.tolerance // run.learners)
     settings = (
         ReplayLearnerSettings(keeper_settings(plan), steps[0], limits, order),
         *(ReplicaSettings(own, plan.checkpoint) for own in steps[1:]),
@@ -86,7 +90,7 @@ def replayed(
         )
     pattern = Pattern(
         # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
-        table(plan, learners, limits, ahead=1 if order == "by_lane" else slots_ahead(plan, limits)),
+        table(plan, learners, own, ahead=1 if order == "by_lane" else slots_ahead(plan, own), shards=run.learners),
         replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         learner_nodes(plan, learners, kinds, settings, minibatch(plan, run.learners)),
         max_lag,
@@ -101,8 +105,10 @@ def slots_ahead(plan: Plan, limits: RateLimiter) -> int:
     return math.ceil(limits.tolerance * plan.num_workers / (plan.run.num_envs * plan.num_steps))
 
 
-def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: int) -> Table:
+def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: int, shards: int = 1) -> Table:
     """The table of rollouts. It holds ``capacity`` rows, and at least as many slots as a node may be ``ahead``.
+
+    Of several ``shards``, ``limits`` are those of one.
 
     Raises:
         ConfigError: that takes more than ``table_bytes``.
@@ -128,7 +134,7 @@ def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: i
     if kept.priorities is not None:
         config, sequences = plan.learning.algorithm_config, kept.sequences is not None
         ranking = Ranking(kept.priorities.alpha, spec.initial_priority, config, sequences)
-    found = Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file)
+    found = Table("rollouts", env_names(plan), readers, rollout, slots, limits, ranking, file, shards)
     if run.table_bytes is not None and (need := found.rings.nbytes) > run.table_bytes:
         raise ConfigError(
             f"--table_bytes {run.table_bytes} is too little: environment nodes may be {ahead} rollouts ahead, which "
@@ -149,7 +155,7 @@ def step_settings(
     """Settings of one learner's gradient steps; ``sharing`` learners share each minibatch."""
     updater = updater_settings(plan, learner, sharing, pull_after=pull_after)
     initial = plan.learning.initial
-    return StepSettings(update, updater, initial, plan.run.learners, team, OPEN_LIMIT_S, _demonstrations(plan))
+    return StepSettings(update, updater, initial, plan.run.learners, team, OPEN_LIMIT_S, sharing, _demonstrations(plan))
 
 
 def minibatch(plan: Plan, sharing: int) -> Minibatch:

@@ -293,6 +293,23 @@ class Team(Protocol):
         ...
 
 
+@runtime_checkable
+class ShardTeam(Team, Protocol):
+    """The `Team` of learners that sample each minibatch together, each its part from its own shard of a table."""
+
+    def weigh(self, factor: float) -> None:
+        """Let this learner's gradients count by this factor in the means of the next gradient step.
+
+        Args:
+            factor: see `penstock.replay.shards.factor`. Only the ratios of all learners' factors matter.
+        """
+        ...
+
+    def settle(self, updater: Stateful) -> None:
+        """End a turn together: wait until all have learned from all minibatches of the turn."""
+        ...
+
+
 class StreamTeam(Team, Protocol):
     """The `Team` of a learner that finds gradients on rollouts of a stream."""
 

@@ -33,7 +33,7 @@ from penstock.program.graph import (
     Table,
 )
 from penstock.registry import NODES, load
-from penstock.replay.sum_tree import SumTree
+from penstock.replay.sum_tree import SumTrees
 from penstock.replay.table_file import mapped
 from penstock.types import Array, Arrays
 from penstock.wiring.questions import Questions
@@ -105,7 +105,7 @@ class Wiring:
                 continue
             self._place(f"edge {edge.name}", _required(edge))
             if isinstance(edge, Table) and edge.ranking is not None:
-                self._place(f"priorities {edge.name}", SumTree.required(edge.rings.rows))
+                self._place(f"priorities {edge.name}", SumTrees.required(edge.rings.rows, edge.shards))
 
     def _place(self, name: str, nbytes: int) -> None:
         self._offsets[name] = self.nbytes
@@ -153,22 +153,19 @@ class Wiring:
             return edge.rings.table(self._files[name])
         return TableMemory(self.bytes_of(name), edge.arrays, len(edge.writers), edge.slots)
 
-    def tree_bytes(self, name: str) -> Array | None:
-        """The bytes of the tree beside a table; ``None`` if its rows are not ranked."""
+    def trees(self, name: str) -> SumTrees | None:
+        """The priorities of a table's rows; ``None`` if they have none."""
         edge = self._edges[name]
-        if isinstance(edge, Table) and name in self._files:
-            return edge.rings.tree_bytes(self._files[name])
+        if not isinstance(edge, Table):
+            return None
+        if name in self._files:
+            return edge.rings.trees(self._files[name])
         at = self._offsets.get(f"priorities {name}")
-        return None if at is None else self._memory[at:]
+        return None if at is None else SumTrees(self._memory[at:], edge.rings.rows, edge.shards)
 
-    def tree(self, name: str) -> SumTree | None:
-        """The tree beside a table; ``None`` if its rows are not ranked."""
-        edge, memory = self._edges[name], self.tree_bytes(name)
-        return SumTree(memory, edge.rings.rows) if isinstance(edge, Table) and memory is not None else None
-
-    def trees(self) -> Iterator[SumTree]:
-        """Every tree of priorities."""
-        yield from filter(None, map(self.tree, self._edges))
+    def all_trees(self) -> Iterator[SumTrees]:
+        """The priorities of every table."""
+        yield from filter(None, map(self.trees, self._edges))
 
     def record(self, name: str) -> RecordMemory:
         """The structure of a record."""

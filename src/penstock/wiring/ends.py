@@ -10,7 +10,7 @@ from penstock.memory.table import Table as TableMemory
 from penstock.program.graph import Table
 from penstock.replay.contents import sampled_parts
 from penstock.replay.priorities import enter
-from penstock.replay.sum_tree import SumTree
+from penstock.replay.sum_tree import SumTrees
 from penstock.types import Array
 
 __all__ = ["BoardEnd", "StreamEnd", "TableEnd"]
@@ -79,7 +79,7 @@ class TableEnd:
 
     Args:
         memory: the structure.
-        tree: holds the priorities of the rows; ``None`` if rows have none.
+        trees: hold the priorities of the rows; ``None`` if rows have none.
         edge: the writers, the readers and the rate limiter.
         node: the writer that owns this end.
         counters: of all nodes. It reads ``collected`` and ``paid``, and adds to ``handed_on``.
@@ -89,7 +89,7 @@ class TableEnd:
     def __init__(
         self,
         memory: TableMemory,
-        tree: SumTree | None,
+        trees: SumTrees | None,
         edge: Table,
         node: str,
         *,
@@ -97,12 +97,17 @@ class TableEnd:
         wake: Callable[[], None],
     ) -> None:
         self._memory = memory
-        self._tree = tree
         self._ranking = edge.ranking
         self._writer = edge.writers.index(node)
         self._writers = len(edge.writers)
         self._limiter = edge.limiter
-        self._collected = [counters.cell(name, "collected") for name in edge.writers]
+        share = len(edge.writers) // edge.shards
+        shard = self._writer // share
+        first = shard * share
+        self._tree = None if trees is None else trees.shard(shard)
+        self._first_slot = first * memory.slots
+        # Those of its shard. The learner notes what one shard may count as paid, so all shards take as many rows.
+        self._collected = [counters.cell(name, "collected") for name in edge.writers[first : first + share]]
         self._paid = [counters.cell(name, "paid") for name in edge.readers]
         self._handed_on = counters.cell(node, "handed_on")
         self._wake = wake
@@ -132,7 +137,7 @@ class TableEnd:
             raise FencedError(f"slot {index} is not the one that this writer fills")
         if self._tree is not None and self._ranking is not None:
             # Before the push. If the writer dies in between, the priorities belong to rows that nobody can read yet.
-            enter(self._tree, self._ranking, self._memory.slot(index), index, sequence)
+            enter(self._tree, self._ranking, self._memory.slot(index), index - self._first_slot, sequence)
         if self._memory.checksums is not None:
             self._memory.sign(index, sequence, sampled_parts(self._memory, index))
         self._memory.push(self._writer, sequence)

@@ -23,7 +23,8 @@ from penstock.nodes.ports import (
 )
 from penstock.program.graph import Ask, Board, LocalAnswer, ProcessGroup, RemoteAnswer, Stream, Table
 from penstock.registry import load
-from penstock.types import Array, Arrays
+from penstock.replay.sum_tree import SumTrees
+from penstock.types import Arrays
 from penstock.wiring.asking import AnsweringEnd, AskingEnd
 from penstock.wiring.edges import SUPERVISOR, Wiring, node_class
 from penstock.wiring.ends import BoardEnd, StreamEnd, TableEnd
@@ -74,8 +75,8 @@ class NodePorts:
         if isinstance(table, Table):
             wake = self._waker(table.readers)
             memory = self._wiring.table_memory(edge)
-            tree = self._wiring.tree(edge)
-            return TableEnd(memory, tree, table, self.name, counters=self._counters, wake=wake)
+            trees = self._wiring.trees(edge)
+            return TableEnd(memory, trees, table, self.name, counters=self._counters, wake=wake)
         stream = self._stream(edge)
         return self._stream_end(stream, (*stream.readers, *stream.woken))
 
@@ -88,9 +89,9 @@ class NodePorts:
         """A table, to be looked at."""
         return self._wiring.table_memory(self._edge(role))
 
-    def priorities(self, role: str) -> Array | None:
-        """The bytes of the tree that ranks a table's rows; ``None`` if they are not ranked."""
-        return self._wiring.tree_bytes(self._edge(role))
+    def priorities(self, role: str) -> SumTrees | None:
+        """The priorities of a table's rows; ``None`` if they are not ranked."""
+        return self._wiring.trees(self._edge(role))
 
     def _stream(self, name: str) -> Stream:
         edge = self._wiring.edge(name)

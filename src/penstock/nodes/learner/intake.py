@@ -13,13 +13,13 @@ from penstock.errors import CheckpointError, PenstockError
 from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
-from penstock.replay.sum_tree import SumTree
+from penstock.replay.sum_tree import Ranks
 from penstock.types import Array, Arrays
 
 __all__ = ["Intake", "refill", "rows_to_sample"]
 
 
-def refill(table: Table, tree: SumTree | None, checkpoint: Path | None) -> Array:
+def refill(table: Table, tree: Ranks | None, checkpoint: Path | None) -> Array:
     """Fill a table from the copy in a checkpoint. Returns the number of slots of each writer, ``[writers]``.
 
     A table in a file of its own already holds its rows, and its checkpoints have no copy: nothing is filled then.
@@ -39,15 +39,15 @@ def refill(table: Table, tree: SumTree | None, checkpoint: Path | None) -> Array
     return np.array([table.written(writer) for writer in range(table.writers)], np.int64)
 
 
-def rows_to_sample(table: Table, written: Sequence[int] | Array) -> int:
+def rows_to_sample(table: Table, written: Sequence[int] | Array, shards: int = 1) -> int:
     """How many rows can be sampled; ``written`` is the number of slots of each writer that count.
 
     Leaves out one slot of each ring: its writer may be filling it. After a resume there may be fewer rows than were
-    collected, because some of the file were not found.
+    collected, because some of the file were not found. Of several shards, each counts as the one with the fewest rows.
     """
-    slots = sum(table.held(writer, int(count)) for writer, count in enumerate(written))
+    slots = np.array([table.held(writer, int(count)) for writer, count in enumerate(written)])
     rows, lanes = map(int, table.arrays["valid"].shape[1:])
-    return slots * (rows - 1) * lanes
+    return int(slots.reshape(shards, -1).sum(1).min()) * shards * (rows - 1) * lanes
 
 
 class Intake:

@@ -18,7 +18,6 @@ from penstock.nodes.learner.settling import Settling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work, WorkingNode
 from penstock.registry import load
 from penstock.replay.limiter import RateLimiter
-from penstock.replay.priorities import tree_of
 from penstock.types import Arrays
 from penstock.updates.contract import Applier
 
@@ -72,9 +71,7 @@ class ParameterNode(WorkingNode):
         committed = self._keeper.former()
         if committed is None:
             with ports.busy("refill the table", settings.open_limit_s):
-                ranks = ports.priorities("rollouts")
-                tree = None if ranks is None else tree_of(self._table, ranks)
-                taken = refill(self._table, tree, settings.keeper.checkpoint)
+                taken = refill(self._table, ports.priorities("rollouts"), settings.keeper.checkpoint)
             self._applier.load(self._keeper.begin(taken=taken, settled=0))
         else:
             self._applier.load({part.name: committed[part.name] for part in settings.keeper.spec.state})

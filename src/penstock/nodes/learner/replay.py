@@ -62,9 +62,11 @@ class ReplayLearnerNode(WorkingNode):
         settings = self._settings
         self._keeper = Keeper(settings.keeper, ports)
         self._steps = GradientSteps(settings.steps, ports)
-        self._table = self._steps.table
+        self._table = ports.table("rollouts")
         self._goals = ports.board_writer("goals") if settings.steps.learners > 1 else None
         self._intake = Intake(self._table, settings.order)
+        self._owed = 0
+        """Gradient steps that are due, and wait until every shard has its part of ``min_rows``."""
         self._start()
         return self._learn()
 
@@ -73,7 +75,8 @@ class ReplayLearnerNode(WorkingNode):
         committed = self._keeper.former()
         if committed is None:
             with self._ports.busy("refill the table", self._settings.steps.open_limit_s):
-                taken = refill(self._table, self._steps.tree, self._settings.keeper.checkpoint)
+                ranks = self._ports.priorities("rollouts")
+                taken = refill(self._table, ranks, self._settings.keeper.checkpoint)
             self._steps.start(self._keeper.begin(taken=taken))
         else:
             self._steps.start(committed)
@@ -99,9 +102,13 @@ class ReplayLearnerNode(WorkingNode):
     def _spare(self) -> int:
         """Gradient steps that may be taken while no rollout comes."""
         committed = self._keeper.committed
-        if rows_to_sample(self._table, committed["taken"]) < self._schedule.min_rows:
+        if not self._enough(committed["taken"]):
             return 0
         return self._settings.limiter.spare(int(committed["steps"]), int(committed["gradient_steps"]))
+
+    def _enough(self, taken: Array) -> bool:
+        """True if the table holds enough rows to sample from, and each of its shards as many as the others."""
+        return rows_to_sample(self._table, taken, self._settings.steps.shards) >= self._schedule.min_rows
 
     def _new(self) -> int:
         return self._intake.waiting(self._keeper.committed["taken"])
@@ -171,15 +178,20 @@ class ReplayLearnerNode(WorkingNode):
             self._steps.take_back()
 
     def _note_paid(self, rows: int) -> None:
-        """Note that all gradient steps of so many rows are done. Call it before the environment nodes' bell rings."""
-        self._ports.note("paid", self._settings.limiter.paid(rows, 0))
+        """Note that all gradient steps of so many rows are done: of each shard its share.
+
+        Call it before the environment nodes' bell rings.
+        """
+        self._ports.note("paid", self._settings.limiter.paid(rows, 0) // self._settings.steps.shards)
 
     def _goal(self, collected: int, taken: Array) -> Goal:
         """The goal of a turn with ``collected`` new rows. Without new rows the turn takes some spare steps."""
         committed = self._keeper.committed
         before = int(committed["steps"])
-        limiter, enough = self._settings.limiter, rows_to_sample(self._table, taken) >= self._schedule.min_rows
-        due = limiter.due(before + collected) - limiter.due(before) if enough else 0
+        limiter = self._settings.limiter
+        if rows_to_sample(self._table, taken) >= self._schedule.min_rows:
+            self._owed += limiter.due(before + collected) - limiter.due(before)
+        due, self._owed = (self._owed, 0) if self._enough(taken) else (0, self._owed)
         if collected == 0:
             due = min(SPARE_STEPS, self._spare())
         progress = min(1.0, before / self._settings.keeper.run.timesteps)

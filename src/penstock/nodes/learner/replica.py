@@ -55,7 +55,7 @@ class ReplicaNode(WorkingNode):
         self._steps = GradientSteps(self._settings.steps, ports)
         self._steps.start(self._first_state())
         self._statistics = self._settings.steps.updater.spec.policy.statistics()
-        specs = goal_specs(self._steps.table.writers, self._statistics)
+        specs = goal_specs(ports.table("rollouts").writers, self._statistics)
         self._told = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
         self._version = -1
         return self._learn()

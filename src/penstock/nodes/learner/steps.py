@@ -20,11 +20,11 @@ from penstock.nodes.learner.resets import Resets
 from penstock.nodes.learner.sampling import SampleSpec, sampling
 from penstock.nodes.learner.work import STEP_LIMIT_S, Work
 from penstock.registry import load
-from penstock.replay.priorities import tree_of
 from penstock.replay.sampler import RowSampler, Sampler, SequenceSampler
+from penstock.replay.shards import ShardSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
-from penstock.updates.contract import DrawingUpdater, ReplayUpdater, Team
+from penstock.updates.contract import DrawingUpdater, ReplayUpdater, ShardTeam, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]
 
@@ -44,6 +44,8 @@ class StepSettings:
     team: str | None
     """``module:build`` of the team: ``(ports, updater settings, learners) -> Team``. ``None``: the learner is alone."""
     open_limit_s: float
+    shards: int = 1
+    """Number of shards of the table. If there are several, each learner samples its own one."""
     demonstrations: DemonstrationSettings | None = None
     """Demonstrations in each minibatch; ``None``: none."""
 
@@ -65,7 +67,7 @@ class GradientSteps:
 
     Attributes:
         done: gradient steps of this learner, counted on from those of its first state.
-        table: rows are sampled from it.
+        table: rows are sampled from it: the whole table, or this learner's shard.
         tree: the priorities of its rows, if they have any.
         updater: holds the state.
     """
@@ -75,10 +77,16 @@ class GradientSteps:
         schedule, self._table_spec = spec.replay()
         self._settings = settings
         self._ports = ports
-        self.table = ports.table("rollouts")
+        shard = settings.updater.learner % settings.shards
+        self.table = ports.table("rollouts").shard(shard, settings.shards)
         ranks = ports.priorities("rollouts")
-        self.tree = None if ranks is None else tree_of(self.table, ranks)
+        self.tree = None if ranks is None else ranks.shard(shard)
+        self._own = slice(shard * self.table.writers, (shard + 1) * self.table.writers)
+        """The writers of this learner's rows."""
         sampler = self._sampler(self.table, self.tree)
+        self._shard: ShardSampler | None = None
+        if settings.shards > 1:
+            sampler = self._shard = ShardSampler(sampler, self.table, self.tree)
         if settings.demonstrations is not None:
             with ports.busy("load demonstrations", settings.open_limit_s):
                 others = demonstrated(settings.demonstrations, self._sampler)
@@ -128,7 +136,7 @@ class GradientSteps:
         self.done = int(state["gradient_steps"])
 
     def until(self, goal: Goal) -> Work:
-        """Take gradient steps until the goal is reached, or the run stops."""
+        """Take gradient steps until the goal is reached, or the run stops. Learners with shards end a turn together."""
         self._former.clear()
         if self.tree is not None:
             self._largest = self.tree.max_priority()
@@ -137,15 +145,18 @@ class GradientSteps:
         if self._many is not None:
             yield from self._until(goal, beta, self._many)
             return
+        begun = self.done
         while self.done < goal.last and not self._ports.stopping():
             if not self.may_begin():
                 yield lambda: self.may_begin() or self._ports.stopping()
                 continue
-            wanted = SampleSpec(self._key(self.done), goal.taken, beta)
+            wanted = SampleSpec(self._key(self.done), goal.taken[self._own], beta)
             then = wanted._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
             sampled = self._sampling.take(wanted, then)
             with self._ports.busy("gradient step", self._settings.open_limit_s):
                 self._reset()
+                if self._shard is not None and isinstance(self._team, ShardTeam):
+                    self._team.weigh(self._shard.factor(wanted.key))
                 self._rank(sampled.places, self.updater.learn(sampled.rows, goal.progress))
             self.done += 1
             if self._team is not None:
@@ -153,6 +164,9 @@ class GradientSteps:
             if time.monotonic() > deadline:
                 yield None
                 deadline = time.monotonic() + STEP_LIMIT_S
+        if self.done > begun and isinstance(self._team, ShardTeam) and not self._ports.stopping():
+            # All have ranked their rows. So the first priorities of the next rollouts do not depend on who is faster.
+            self._team.settle(self.updater)
 
     def _until(self, goal: Goal, beta: float, many: DrawingUpdater) -> Work:
         """As `until`, with an updater that samples for itself."""

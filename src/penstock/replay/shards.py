@@ -1,0 +1,66 @@
+"""What the part of a minibatch that was sampled from one shard of a table counts among the parts of all shards.
+
+K learners sample B / K rows each, learner k by the priorities ``p`` of its own shard, whose sum is ``S_k``. A table
+that is not sharded would sample row i with probability ``P_i = p_i / S``, where ``S`` is the sum over all shards, and
+weigh it by ``(N P_i)^-beta`` (Schaul et al. 2016, https://arxiv.org/abs/1511.05952). Over shards that is
+
+    sum_i P_i (N P_i)^-beta g_i  =  sum_k  S_k / S  *  E_k[(N P_i)^-beta g_i]
+
+where ``E_k`` is the expectation over the rows that learner k samples. Its rows are weighed by ``(p_min / p_i)^beta``,
+with the smallest priority in its part. So the mean of its part has to count ``S_k p_min^-beta``. The mean over all
+learners divides by the sum of these factors; it takes the place of the largest weight in a minibatch.
+
+Rows that are not ranked have priority 1: a learner counts as many as its shard has rows. As for a table that is not
+sharded, rows that cannot be sampled at the moment are part of the sums.
+"""
+
+from collections.abc import Sequence
+
+from penstock.memory.table import Table
+from penstock.replay.sampler import RowSampler
+from penstock.replay.sum_tree import SumTree
+from penstock.types import Array, Arrays
+
+__all__ = ["ShardSampler", "factor"]
+
+
+class ShardSampler:
+    """A `RowSampler` of one shard. It says what each minibatch counts.
+
+    Args:
+        sampler: of the shard.
+        table: the shard.
+        tree: the priorities of its rows; ``None``: all are equally likely.
+    """
+
+    def __init__(self, sampler: RowSampler, table: Table, tree: SumTree | None) -> None:
+        self._sampler = sampler
+        self._table = table
+        self._tree = tree
+        self._factors: dict[tuple[int, int], float] = {}
+
+    def sample(self, key: tuple[int, int], out: Arrays, before: Sequence[int] | None = None, beta: float = 0.0) -> None:
+        """As `penstock.replay.sampler.Sampler.sample`, with ``index`` among the names."""
+        self._sampler.sample(key, out, before, beta)
+        if self._tree is not None:
+            self._factors[key] = factor(self._tree, out["index"], beta)
+        else:
+            ends = [self._table.written(writer) for writer in range(self._table.writers)] if before is None else before
+            self._factors[key] = float(sum(self._table.held(writer, end) for writer, end in enumerate(ends)))
+
+    def factor(self, key: tuple[int, int]) -> float:
+        """What the minibatch of this key counts. To be asked once for each."""
+        return self._factors.pop(key)
+
+
+def factor(tree: SumTree, sampled: Array, beta: float) -> float:
+    """By what factor the mean over these rows counts: ``S_k p_min^-beta``.
+
+    Args:
+        tree: the priorities of the shard, by which the rows were sampled.
+        sampled: flat rows of the shard, int64 ``[m]``. Those that were overwritten since do not count.
+        beta: the exponent of importance weights.
+    """
+    priorities = tree.read(sampled)
+    left = priorities[priorities > 0.0]
+    return tree.total() * float(left.min()) ** -beta if len(left) else 0.0

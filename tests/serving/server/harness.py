@@ -13,6 +13,7 @@ from pathlib import Path
 from struct import Struct
 
 import numpy as np
+import pytest
 import uvloop
 
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, spec
@@ -155,6 +156,7 @@ class Running:
     endpoints: Endpoints
     start: StartEngine
     server: Server
+    limits: Limits
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
 
@@ -204,7 +206,8 @@ def serving(
             places = (part.split("://") for part in line.split() if "://" in part)
             found_ports = {scheme.rstrip("s"): int(place.rpartition(":")[2]) for scheme, place in places}
             three = (found_ports["http"], found_ports["tcp"], found_ports.get("grpc"))
-            found.append(Running(*three, opened[0], endpoints, start, server, loop, threading.current_thread()))
+            running = Running(*three, opened[0], endpoints, start, server, bounds, loop, threading.current_thread())
+            found.append(running)
             ready.set()
 
         await server.serve(say)
@@ -221,18 +224,21 @@ def serving(
             ready.set()
             raise
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert ready.wait(120.0)
-    running = found[0]
-    if isinstance(running, BaseException):
-        raise running
-    assert isinstance(running, Running)
-    try:
-        yield running
-    finally:
-        if thread.is_alive():
-            running.end()
+    with pytest.MonkeyPatch.context() as patches:
+        # The last call is for clients that are told to leave. Those of these tests leave by themselves.
+        patches.setattr("penstock.serving.server.server._LAST_CALL_SECONDS", 0.0)
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert ready.wait(120.0)
+        running = found[0]
+        if isinstance(running, BaseException):
+            raise running
+        assert isinstance(running, Running)
+        try:
+            yield running
+        finally:
+            if thread.is_alive():
+                running.end()
 
 
 def call(server: Running, do: Callable[[], object]) -> object:
@@ -242,6 +248,16 @@ def call(server: Running, do: Callable[[], object]) -> object:
         return do()
 
     return asyncio.run_coroutine_threadsafe(done(), server.loop).result(120.0)
+
+
+def make_idle(server: Running) -> None:
+    """Let the sessions be as old as if no client had asked for longer than the server waits for one."""
+
+    def age() -> None:
+        for session in server.endpoint.sessions:
+            session.used -= server.limits.idle_seconds
+
+    call(server, age)
 
 
 class Run:

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from tests.serving.server.harness import Game, frame, observations, policy_of, serving
+from tests.serving.server.harness import Game, frame, make_idle, observations, policy_of, serving
 
 
 def tick(obs) -> bytes:
@@ -93,6 +93,12 @@ class Web:
     def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120.0)
 
+    def __enter__(self) -> "Web":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
     def step(self, body: bytes = b"", **headers: str) -> tuple[int, object]:
         self.connection.request("POST", "/step", body, headers)
         reply = self.connection.getresponse()
@@ -103,8 +109,7 @@ class Web:
 @pytest.mark.parametrize("name", ["session", "game_id"])
 def test_http_start_ticks_stop(kind: str, name: str) -> None:
     row = observations(1)[0]
-    with serving() as server:
-        web = Web(server.http)
+    with serving() as server, Web(server.http) as web:
         assert web.step(**{name: "g", kind: "start"}) == (200, {})
         status, found = web.step(tick(row), **{name: "g", kind: "tick"})
         assert status == 200
@@ -133,8 +138,7 @@ def test_http_start_ticks_stop(kind: str, name: str) -> None:
     ],
 )
 def test_http_says_what_is_wrong_and_goes_on(headers, body, status, text) -> None:
-    with serving(max_sessions=1) as server:
-        web = Web(server.http)
+    with serving(max_sessions=1) as server, Web(server.http) as web:
         assert web.step(session="g", step_kind="start") == (200, {})
         found = web.step(body, **headers)
         assert found[0] == status
@@ -192,11 +196,11 @@ def test_a_session_never_sees_anothers_memory() -> None:
 
 def test_an_idle_session_ends_with_its_memory() -> None:
     row = observations(1)[0]
-    with serving("memory", idle_seconds=1.5, max_sessions=1) as server, Game(server.tcp) as game:
+    with serving("memory", max_sessions=1) as server, Game(server.tcp) as game, Web(server.http) as web:
         game.ask("a", "start")
         first = game.ask("a", "tick", tick(row))
         assert game.ask("a", "tick", tick(row)) != first
-        web = Web(server.http)
+        make_idle(server)
         while web.step(session="b", step_kind="start")[0] != 200:
             threading.Event().wait(0.05)
         _, found = web.step(tick(row), session="b", step_kind="tick")
@@ -205,8 +209,7 @@ def test_an_idle_session_ends_with_its_memory() -> None:
 
 
 def test_a_wrong_token_is_refused() -> None:
-    with serving(token="a-secret") as server:
-        web = Web(server.http)
+    with serving(token="a-secret") as server, Web(server.http) as web:
         assert web.step(session="g", step_kind="start", token="a-secre")[0] == 401
         assert web.step(session="g", step_kind="start")[0] == 401
         assert web.step(session="g", step_kind="start", token="a-secret")[0] == 200

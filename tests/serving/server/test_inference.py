@@ -46,8 +46,7 @@ def inputs(package, **arrays):
 
 def test_tritonclient_reads_health_and_metadata(triton) -> None:
     _, connect = triton
-    with serving(grpc=True) as server:
-        client = connect(server)
+    with serving(grpc=True) as server, connect(server) as client:
         assert client.is_server_live()
         assert client.is_server_ready()
         assert client.is_model_ready("toy")
@@ -71,8 +70,7 @@ def test_tritonclient_reads_health_and_metadata(triton) -> None:
 def test_tritonclient_infers_the_policys_actions_bit_for_bit(triton) -> None:
     package, connect = triton
     obs = observations(5)
-    with serving(grpc=True) as server:
-        client = connect(server)
+    with serving(grpc=True) as server, connect(server) as client:
         for settings in ({}, {"outputs": [package.InferRequestedOutput("action")]}, {"model_version": "7"}):
             result = client.infer("toy", inputs(package, obs=obs), request_id="one", **settings)
             np.testing.assert_array_equal(result.as_numpy("action"), policy_of("plain")(obs))
@@ -84,8 +82,7 @@ def test_tritonclient_sends_json_and_reads_json() -> None:
     obs = observations(3)
     one = triton_http.InferInput("obs", [3, 3], "FP32")
     one.set_data_from_numpy(obs, binary_data=False)
-    with serving() as server:
-        client = triton_http.InferenceServerClient(f"127.0.0.1:{server.http}")
+    with serving() as server, triton_http.InferenceServerClient(f"127.0.0.1:{server.http}") as client:
         wanted = [triton_http.InferRequestedOutput("action", binary_data=False)]
         result = client.infer("toy", [one], outputs=wanted)
         np.testing.assert_array_equal(result.as_numpy("action"), policy_of("plain")(obs))
@@ -94,8 +91,7 @@ def test_tritonclient_sends_json_and_reads_json() -> None:
 @pytest.mark.parametrize("packed", ["gzip", "deflate"])
 def test_tritonclient_packs_its_requests(packed: str) -> None:
     obs = observations(3)
-    with serving(max_body=4096) as server:
-        client = triton_http.InferenceServerClient(f"127.0.0.1:{server.http}")
+    with serving(max_body=4096) as server, triton_http.InferenceServerClient(f"127.0.0.1:{server.http}") as client:
         result = client.infer("toy", inputs(triton_http, obs=obs), request_compression_algorithm=packed)
         np.testing.assert_array_equal(result.as_numpy("action"), policy_of("plain")(obs))
         whole = gzip.compress(b" " * 4097)
@@ -114,16 +110,16 @@ def test_tritonclient_packs_its_requests(packed: str) -> None:
 def test_fields_and_masks_are_inputs_and_parts_of_actions_are_outputs(triton) -> None:
     package, connect = triton
     dial, which = np.array([[0.5, -0.5], [0.1, 0.2]], np.float32), np.array([2, 3])
-    with serving("nested", grpc=True) as server:
-        result = connect(server).infer("toy", inputs(package, **{"obs.dial": dial, "obs.which": which}))
+    with serving("nested", grpc=True) as server, connect(server) as client:
+        result = client.infer("toy", inputs(package, **{"obs.dial": dial, "obs.which": which}))
         np.testing.assert_array_equal(result.as_numpy("action"), policy_of("nested")({"dial": dial, "which": which}))
-    with serving("masked", grpc=True) as server:
+    with serving("masked", grpc=True) as server, connect(server) as client:
         mask = np.eye(4, dtype=np.uint8)
-        result = connect(server).infer("toy", inputs(package, obs=observations(4), action_mask=mask))
+        result = client.infer("toy", inputs(package, obs=observations(4), action_mask=mask))
         np.testing.assert_array_equal(result.as_numpy("action"), [0, 1, 2, 3])
-    with serving("parts", grpc=True) as server:
+    with serving("parts", grpc=True) as server, connect(server) as client:
         obs = observations(4)
-        result, wanted = connect(server).infer("toy", inputs(package, obs=obs)), policy_of("parts")(obs)
+        result, wanted = client.infer("toy", inputs(package, obs=obs)), policy_of("parts")(obs)
         np.testing.assert_array_equal(result.as_numpy("action.steer"), wanted["steer"])
         np.testing.assert_array_equal(result.as_numpy("action.gear"), wanted["gear"])
 
@@ -132,8 +128,7 @@ def test_fields_and_masks_are_inputs_and_parts_of_actions_are_outputs(triton) ->
 def test_sequences_have_a_memory_each(triton, identities) -> None:
     package, connect = triton
     obs = observations(6)
-    with serving("memory", grpc=True) as server:
-        client = connect(server)
+    with serving("memory", grpc=True) as server, connect(server) as client:
         session = {identity: policy_of("memory").session(1) for identity in identities}
 
         def infer(row, identity, start=False, end=False):
@@ -159,8 +154,10 @@ def test_sequences_have_a_memory_each(triton, identities) -> None:
 def test_a_grpc_stream_answers_in_order() -> None:
     obs = observations(20)
     found: list[object] = []
-    with serving("memory", grpc=True) as server:
-        client = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}")
+    with (
+        serving("memory", grpc=True) as server,
+        triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client,
+    ):
         client.start_stream(lambda result, error: found.append(error or result.as_numpy("action")[0]))
         for number, row in enumerate(obs):
             client.async_stream_infer(
@@ -195,16 +192,15 @@ def test_what_does_not_fit_is_one_clear_line(triton, change, text) -> None:
     one = package.InferInput(change.get("name", "obs"), list(obs.shape), "FP64" if "dtype" in change else "FP32")
     one.set_data_from_numpy(obs)
     outputs = [package.InferRequestedOutput(change["output"])] if "output" in change else None
-    with serving(grpc=True) as server, pytest.raises(InferenceServerException, match=text):
-        connect(server).infer(
-            change.get("model_name", "toy"), [one], outputs=outputs, model_version=change.get("model_version", "")
-        )
+    name, version = change.get("model_name", "toy"), change.get("model_version", "")
+    refused = pytest.raises(InferenceServerException, match=text)
+    with serving(grpc=True) as server, connect(server) as client, refused:
+        client.infer(name, [one], outputs=outputs, model_version=version)
 
 
 def test_tokens_travel_as_a_header(triton) -> None:
     package, connect = triton
-    with serving(grpc=True, token="secret") as server:
-        client = connect(server)
+    with serving(grpc=True, token="secret") as server, connect(server) as client:
         assert client.is_server_ready()
         with pytest.raises(InferenceServerException, match="token is missing or wrong"):
             client.infer("toy", inputs(package, obs=observations(1)))
@@ -301,10 +297,10 @@ def test_what_json_calls_by_another_type_is_refused(plain: Running, body: bytes,
 
 
 def test_an_input_comes_once_over_grpc() -> None:
-    with serving(grpc=True) as server:
-        client = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}")
+    with serving(grpc=True) as server, triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+        twice = inputs(triton_grpc, obs=observations(1)) * 2
         with pytest.raises(InferenceServerException, match="there are two inputs 'obs'"):
-            client.infer("toy", inputs(triton_grpc, obs=observations(1)) * 2)
+            client.infer("toy", twice)
 
 
 def test_either_header_holds_the_token_everywhere() -> None:
@@ -322,14 +318,12 @@ def test_an_error_that_nobody_has_foreseen_is_an_answer(
     triton, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The connection goes on, and the log holds one traceback."""
-    package, _ = triton
+    package, connect = triton
 
     def fail(*_: object) -> None:
         raise RuntimeError("unforeseen")
 
-    with serving(grpc=True) as server:
-        port = server.http if package is triton_http else server.grpc
-        client = package.InferenceServerClient(f"127.0.0.1:{port}")
+    with serving(grpc=True) as server, connect(server) as client:
         with monkeypatch.context() as patch:
             patch.setattr(server.endpoint, "ask", fail)
             with pytest.raises(InferenceServerException, match="the server failed to answer this request"):

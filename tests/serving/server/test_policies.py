@@ -61,8 +61,7 @@ def test_tritonclient_asks_two_policies(triton) -> None:
     package, connect = triton
     obs = observations(4)
     alone = policy_of("memory").session(1)
-    with serving(also=BOTH, grpc=True) as server:
-        client = connect(server)
+    with serving(also=BOTH, grpc=True) as server, connect(server) as client:
         assert client.is_server_ready()
         assert client.is_model_ready("toy")
         assert client.is_model_ready("swing", "7")
@@ -81,9 +80,8 @@ def test_tritonclient_asks_two_policies(triton) -> None:
 def test_tritonclient_asks_for_either_version_of_a_canary(triton) -> None:
     package, connect = triton
     obs = observations(3)
-    with serving(grpc=True) as server:
+    with serving(grpc=True) as server, connect(server) as client:
         Run(server, share=0.5).publish(8)
-        client = connect(server)
         assert versions_of(client, "toy") == ["7", "8"]
         for version, seed in (("7", 1), ("8", 8)):
             for _ in range(3):
@@ -101,9 +99,8 @@ def test_a_sequence_stays_with_the_version_that_it_names(triton) -> None:
     package, connect = triton
     obs = observations(4)
     alone = {"7": policy_of("memory").session(1), "8": policy_of("memory", 8).session(1)}
-    with serving("memory", grpc=True) as server:
+    with serving("memory", grpc=True) as server, connect(server) as client:
         Run(server, "memory", share=0.5).publish(8)
-        client = connect(server)
         for number, row in enumerate(obs):
             for version, session in alone.items():
                 # Only the start of a sequence needs to name it.
@@ -118,8 +115,7 @@ def test_one_sequence_at_two_policies_has_two_memories(triton) -> None:
     package, connect = triton
     rows = {"toy": observations(4), "swing": observations(4, 1)}
     alone = {name: policy_of("memory").session(1) for name in rows}
-    with serving("memory", also=BOTH, grpc=True) as server:
-        client = connect(server)
+    with serving("memory", also=BOTH, grpc=True) as server, connect(server) as client:
         for number in range(4):
             for name, session in alone.items():
                 row = rows[name][number : number + 1]

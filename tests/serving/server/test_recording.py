@@ -19,7 +19,7 @@ from penstock.experiments.episodes import EpisodeFiles, KeptEpisode, list_episod
 from penstock.serving.server import recording
 from penstock.serving.server.command import serve
 from penstock.serving.server.recording import Recorder
-from tests.serving.server.harness import SPACES, Game, observations, policy_of, serving
+from tests.serving.server.harness import SPACES, Game, make_idle, observations, policy_of, serving
 
 PLAIN = SPACES["plain"]
 
@@ -66,13 +66,14 @@ def test_all_kinds_of_observations_and_actions_are_kept(tmp_path, kind: str) -> 
 @pytest.mark.parametrize("ending", ["stop", "no JSON", "server", "idle"])
 def test_an_episode_whose_client_vanishes_ends_before_its_last_action(tmp_path, ending: str) -> None:
     obs = observations(3)
-    idle = 0.3 if ending == "idle" else 300.0
-    with serving("plain", collect=tmp_path, idle_seconds=idle) as server, Game(server.tcp) as game:
+    with serving("plain", collect=tmp_path) as server, Game(server.tcp) as game:
         game.ask("g", "start")
         for number, row in enumerate(obs):
             game.ask("g", "tick", tick(row, number))
         if ending in {"stop", "no JSON"}:
             game.ask("g", "stop", b"" if ending == "stop" else b"the end")
+        if ending == "idle":
+            make_idle(server)
         while ending == "idle" and not server.endpoint.expired:
             time.sleep(0.01)
     (episode,) = kept(tmp_path)

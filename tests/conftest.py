@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.children import left_behind
-from tests.lasting import LastingProcesses
+from tests.lasting import LastingProcesses, lasting
 
 ROOT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
@@ -78,24 +78,16 @@ def fault_points() -> str:
 @pytest.fixture(scope="session")
 def lasting_processes() -> Iterator[Callable[[], LastingProcesses]]:
     """Gives the processes of `shared_templates`."""
-    made: list[LastingProcesses] = []
-
-    def current() -> LastingProcesses:
-        # A test that fails ends all processes.
-        if not made or made[-1].are_gone():
-            made.append(LastingProcesses())
-        return made[-1]
-
-    yield current
-    if made:
-        made[-1].end()
+    with lasting() as current:
+        yield current
 
 
 @pytest.fixture(scope="module")
 def shared_templates(lasting_processes: Callable[[], LastingProcesses]) -> Iterator[None]:
     """Runs of the module are forked from templates of earlier ones.
 
-    Not for tests that look at all processes, or that give theirs other variables or another working directory.
+    A process has the environment variables of the moment in which it is forked. Not for tests that look at all
+    processes, or that give theirs another working directory or variables that are read while templates import.
     """
     with pytest.MonkeyPatch.context() as patches:
         for module in ("run", "deployment", "retraining.attempt"):

@@ -1,10 +1,12 @@
 """Processes that serve one run after the other, as those of a command serve its probe, its run and its evaluation."""
 
+import contextlib
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from penstock.processes.starts import Processes
 
-__all__ = ["LastingProcesses"]
+__all__ = ["LastingProcesses", "lasting"]
 
 
 class LastingProcesses(Processes):
@@ -25,3 +27,20 @@ class LastingProcesses(Processes):
     def end(self) -> None:
         """End them all."""
         super().close()
+
+
+@contextlib.contextmanager
+def lasting() -> Iterator[Callable[[], LastingProcesses]]:
+    """Gives the same processes at every call, for as long as the body runs. A failed test ends them: then new ones."""
+    made: list[LastingProcesses] = []
+
+    def current() -> LastingProcesses:
+        if not made or made[-1].are_gone():
+            made.append(LastingProcesses())
+        return made[-1]
+
+    try:
+        yield current
+    finally:
+        if made:
+            made[-1].end()

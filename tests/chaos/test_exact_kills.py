@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,9 @@ from penstock.run import Result
 from penstock.scheduler.outcome import Outcome
 from tests.chaos import oracle
 from tests.chaos.test_kills import find, fingerprint, lines, train
+from tests.lasting import LastingProcesses, lasting
+
+pytestmark = pytest.mark.usefixtures("shared_templates")
 
 SETTINGS = {"env": "tests.environments:TargetEnv", "num_steps": 16, "mini_batch_size": 32, "save_interval": 5}
 UPDATES = 10
@@ -29,8 +33,15 @@ def undisturbed(tmp_path_factory) -> dict[str, str]:
     return fingerprint(train(tmp_path_factory.mktemp("whole"), 0, **SETTINGS))
 
 
+@pytest.fixture(scope="module")
+def mortal_processes() -> Iterator[Callable[[], LastingProcesses]]:
+    """Processes whose templates have imported the build with fault points."""
+    with lasting() as current:
+        yield current
+
+
 @pytest.fixture
-def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str):
+def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str, mortal_processes: Callable[[], LastingProcesses]):
     """Lets a node of the next run die in its first life, at a place."""
 
     def choose(node: str, fate: str, number: signal.Signals = signal.SIGKILL) -> None:
@@ -45,6 +56,7 @@ def doom(monkeypatch: pytest.MonkeyPatch, fault_points: str):
             return replace(program, nodes=tuple(nodes))
 
         monkeypatch.setattr("penstock.run._topology", with_fate)
+        monkeypatch.setattr("penstock.run.Processes", mortal_processes)
         monkeypatch.setenv("PYTHONPATH", fault_points)
         monkeypatch.setenv("FATE", fate)
         monkeypatch.setenv("PENSTOCK_FAULT_SIGNAL", str(number.value))

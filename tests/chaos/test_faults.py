@@ -19,6 +19,8 @@ from tests.children import killing, newest_checkpoint
 from tests.environments import TargetEnv
 from tests.runtime.nodes import wait_until
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 HERE = __name__
 IN_A_WORKER = os.environ.get("PENSTOCK_GROUP", "probe") != "probe"
 FAST = {"num_steps": 16, "mini_batch_size": 32}

@@ -12,10 +12,12 @@ from tests.chaos import oracle
 from tests.chaos.test_kills import lines, train
 from tests.children import killing
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 SETTINGS = {"env": "tests.chaos.oracle:Numbered", "backend": "fused", "num_steps": 16, "epochs": 1}
 SETTINGS |= {"mini_batch_size": 32, "num_envs": oracle.LANES, "num_workers": 2, "seed": oracle.SEED}
 BATCH = 16 * oracle.LANES
-UPDATES = 400
+UPDATES = 200
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed_while(tmp_path: Path, groups: list[str], **settings: object):
-    values = {**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 20, "eval_episodes": 2, **settings}
+    values = {**SETTINGS, "timesteps": UPDATES * BATCH, "save_interval": 10, "eval_episodes": 2, **settings}
     if settings.get("algo") == "impala":
         del values["epochs"]  # It has one.
     with killing(groups, tmp_path) as killed:
@@ -76,7 +78,7 @@ class Spoilt(oracle.Numbered):
 
 
 def test_what_was_dropped_for_bad_numbers_is_what_is_missing(tmp_path, log) -> None:
-    settings = {"sync_mode": "non_blocking", "bad_numbers": "skip", "env": f"{__name__}:Spoilt", "timesteps": 20_000}
+    settings = {"sync_mode": "non_blocking", "bad_numbers": "skip", "env": f"{__name__}:Spoilt", "timesteps": 10_000}
     result = killed_while(tmp_path, ["env.0", "env.1", "env.0", "learner"], **settings)
     last = oracle.judge(result, log)
     assert last["rows/spoilt"] > 0

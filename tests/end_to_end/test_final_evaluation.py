@@ -15,9 +15,12 @@ import pytest
 
 import penstock
 from penstock.errors import EnvError, NodeError
+from penstock.processes.starts import Processes
 from penstock.seeding import final_seed, validation_seed
 from tests.children import of_group
 from tests.environments import ClockEnv
+
+pytestmark = pytest.mark.usefixtures("shared_templates")
 
 SMALL = {"env": "CartPole-v1", "num_steps": 8, "num_envs": 2, "num_workers": 1, "epochs": 1, "mini_batch_size": 8}
 NUMBER = {final_seed(0, number): number for number in range(100)}
@@ -134,6 +137,7 @@ class TracingEnv(NumberedEnv):
 
 
 def test_probe_training_and_evaluation_have_one_warden(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.run.Processes", Processes)  # not those of earlier runs
     monkeypatch.setenv("PARENTS", str(tmp_path / "parents"))
     train(tmp_path / "logs", "TracingEnv", eval_episodes=1)
     pids, parents = zip(*(line.split() for line in (tmp_path / "parents").read_text().splitlines()), strict=True)

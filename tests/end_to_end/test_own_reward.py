@@ -16,6 +16,8 @@ from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import EVAL_RETURN, RETURN
 from tests.end_to_end.test_resume_is_exact import BATCH, fingerprint, train
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 PENDULUM = {"env": "Pendulum-v1", "num_steps": 48, "epochs": 1}
 
 

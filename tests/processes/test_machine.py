@@ -13,6 +13,8 @@ from penstock.errors import ResourceError
 from penstock.processes import machine
 from penstock.processes.machine import available_memory
 
+pytestmark = pytest.mark.usefixtures("shared_templates")
+
 
 def test_a_million_environments_are_refused_before_anything_is_there(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(machine, "available_memory", lambda: 16 << 30)

@@ -107,7 +107,7 @@ def test_what_needs_overlapping_is_refused_where_auto_is_lock_step() -> None:
         prepared(**env, algo="ppo")
 
 
-@pytest.mark.parametrize("algo", ["impala", "appo"])
+@pytest.mark.parametrize("algo", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
 def test_pictures_and_several_actions_are_learned_from(tmp_path, algo: str) -> None:
     """An image network, and a minibatch in two parts."""
     values = {"env": "tests.end_to_end.test_learning:PictureEnv", "algo": algo, "num_steps": 16, "timesteps": 6_000}
@@ -118,11 +118,11 @@ def test_pictures_and_several_actions_are_learned_from(tmp_path, algo: str) -> N
     assert result.evaluation.mean_return > 7.5  # 2.5 without looking
 
 
-@pytest.mark.parametrize(("algo", "timesteps"), [("impala", 40_000), ("appo", 40_000)])
-def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str, timesteps: int) -> None:
+@pytest.mark.parametrize("algo", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
+def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str) -> None:
     values = {"env": "tests.environments:BlinkEnv", "model": "lstm", "memory_size": 8, "hidden_sizes": (8,)}
     rates = {"impala": {"lr": 5e-3}, "appo": {"lr": 3e-3, "num_steps": 32, "mini_batch_size": 256, "epochs": 4}}[algo]
-    rest = {"algo": algo, "num_envs": 16, "timesteps": timesteps, "log_dir": str(tmp_path), "backend": "eager"}
+    rest = {"algo": algo, "num_envs": 16, "timesteps": 40_000, "log_dir": str(tmp_path), "backend": "eager"}
     result = penstock.train({**values, **rest, **rates, "eval_episodes": 40}, quiet=True)
     assert result.evaluation is not None
     assert result.evaluation.mean_return == 1.0

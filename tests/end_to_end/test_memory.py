@@ -105,7 +105,9 @@ def test_the_carry_goes_on_over_rollouts_and_begins_anew_with_an_episode(tmp_pat
     assert len(signs) == 4
 
 
-@pytest.mark.parametrize(("algo", "model"), [("ppo", "lstm"), ("ppo", "gru"), ("a2c", "lstm")])
+@pytest.mark.parametrize(
+    ("algo", "model"), [("ppo", "lstm"), pytest.param("ppo", "gru", marks=pytest.mark.nightly), ("a2c", "lstm")]
+)
 def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str, model: str) -> None:
     rates = {"ppo": {"epochs": 4, "lr": 3e-3}, "a2c": {"lr": 5e-3}}[algo]
     settings = {key: value for key, value in SMALL.items() if key != "epochs"}
@@ -116,6 +118,7 @@ def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str, model: str) -
     assert result.evaluation.mean_return == 1.0
 
 
+@pytest.mark.nightly  # Twenty seconds of compiling. Shorter: ``tests/models/test_recurrent.py``.
 def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     """With a mask, and two updates: the second one acts with what the first one learned."""
     kept = []

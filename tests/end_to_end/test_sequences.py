@@ -132,7 +132,7 @@ def test_masks_and_images(tmp_path, env: str) -> None:
     assert done.steps == 6 * TURN
 
 
-@pytest.mark.nightly  # Half a minute of compiling. Shorter: ``test_memory.py``, ``tests/models/test_recurrent.py``.
+@pytest.mark.nightly  # Half a minute of compiling. Shorter: ``tests/models/test_recurrent.py``.
 def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     kept = []
     for backend in ("eager", "compiled"):

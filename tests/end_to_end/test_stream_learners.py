@@ -85,11 +85,11 @@ def test_learners_that_step_together_are_resumed_together(tmp_path) -> None:
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_one_of_two_learners_dies_and_training_goes_on(tmp_path, group: str) -> None:
     with killing([group] * 2, tmp_path):
-        result = train(tmp_path, 60, num_workers=2, learners=2, save_interval=1, mini_batch_size=32)
+        result = train(tmp_path, 30, num_workers=2, learners=2, save_interval=1, mini_batch_size=32)
     found = arrays(result)
-    assert found["update"] == 60
-    assert found["steps"] == 60 * TURN
-    assert found["adam_step"] == 60 * 10 * 3
+    assert found["update"] == 30
+    assert found["steps"] == 30 * TURN
+    assert found["adam_step"] == 30 * 10 * 3
 
 
 def test_rollouts_that_come_as_they_come_are_shared_too(tmp_path) -> None:

@@ -199,7 +199,13 @@ OWN_MODEL = "--model own_network."
     ("settings", "timesteps", "least"),
     [
         (f"--env watched:make_env {OWN_MODEL}nets:make_policy", 16_384, 50),
-        (f"--env watched:make_env {OWN_MODEL}remembering:Remembering --backend eager", 2_048, 8),
+        # Another quarter of a minute, mostly for the export. Shorter: ``tests/end_to_end/test_networks.py``.
+        pytest.param(
+            f"--env watched:make_env {OWN_MODEL}remembering:Remembering --backend eager",
+            2_048,
+            8,
+            marks=pytest.mark.nightly,
+        ),
         (
             f"--env watched:make_pendulum --algo sac {OWN_MODEL}steering:Steering --backend eager --min_rows 512",
             1_024,

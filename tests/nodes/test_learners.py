@@ -74,8 +74,16 @@ def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> Non
     assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
 
 
-@pytest.mark.parametrize("learners", [1, 2])
-@pytest.mark.parametrize("reuse", [1.0, 3.0])
+@pytest.mark.parametrize(
+    ("learners", "reuse"),
+    [
+        (1, 3.0),
+        (2, 1.0),
+        # Four seconds of waiting for rows each.
+        pytest.param(1, 1.0, marks=pytest.mark.nightly),
+        pytest.param(2, 3.0, marks=pytest.mark.nightly),
+    ],
+)
 def test_learners_go_on_with_what_they_have_up_to_the_bound_while_rows_are_slow(
     tmp_path, learners: int, reuse: float
 ) -> None:

@@ -16,13 +16,13 @@ from penstock.processes.machine import available_memory
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
 
-def test_a_million_environments_are_refused_before_anything_is_there(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(machine, "available_memory", lambda: 16 << 30)
+def test_too_many_environments_are_refused_before_anything_is_there(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(machine, "available_memory", lambda: 1 << 30)
     settings = ["--env", "tests.environments:ClockEnv", "--num_workers", "2", "--log_dir", str(tmp_path / "logs")]
-    assert main(["train", *settings, "--num_envs", "1000000"]) == 1
+    assert main(["train", *settings, "--num_envs", "100000"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("penstock: error: this run needs at least ")
-    assert "and 16.0 GiB are free; a smaller --num_envs needs less" in said
+    assert "and 1.0 GiB are free; a smaller --num_envs needs less" in said
     assert said.count("\n") == 1
     assert not (tmp_path / "logs").exists()
 
@@ -105,7 +105,7 @@ def test_a_resume_is_refused_too(tmp_path, monkeypatch) -> None:
 
 
 def test_what_draw_says_is_what_is_asked_for(capsys) -> None:
-    assert main(["draw", "--env", "tests.environments:ClockEnv", "--num_envs", "1000000", "--num_workers", "2"]) == 0
+    assert main(["draw", "--env", "tests.environments:ClockEnv", "--num_envs", "100000", "--num_workers", "2"]) == 0
     assert "\nmemory\n  " in capsys.readouterr().out
 
 

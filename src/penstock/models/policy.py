@@ -46,7 +46,7 @@ class Policy:
 
     def __init__(self, graph: PolicyGraph, precision: PrecisionName = "float32") -> None:
         self.graph = graph
-        self._compute = torch.bfloat16 if precision == "bfloat16" else None
+        self._compute = None if precision == "float32" else getattr(torch, precision)
         self._actor = Forward(graph.actor, graph.encoding)
         self._critic = None if graph.critic is None else Forward(graph.critic, graph.encoding)
 

@@ -49,7 +49,7 @@ __all__ = [
     "squashed_actor",
 ]
 
-PrecisionName: TypeAlias = Literal["float32", "bfloat16"]
+PrecisionName: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 
 def actor_critic(

@@ -25,13 +25,12 @@ from torch import Tensor
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.impala.rollouts import targets
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state
-from penstock.algorithms.ppo.learn import Loss, act, learning_rate, update
+from penstock.algorithms.ppo.learn import Loss, act, step_metrics, update
 from penstock.algorithms.ppo.rollouts import statistics
-from penstock.algorithms.ppo.spec import policy_graph
+from penstock.algorithms.ppo.spec import LOSS_SCALE, policy_graph
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, denormalised_value, normalised_target
 from penstock.ops.losses import share_of, squared_error
-from penstock.ops.optimizers import global_norm
 from penstock.ops.vtrace import Steps, VTrace, vtrace
 from penstock.types import NoiseSpec, Spaces
 
@@ -58,10 +57,10 @@ def gradients(policy: Policy, config: IMPALAConfig, state: Tensors, minibatch: T
     """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
     lanes = {**minibatch, **noise}
     names = [network.name for network in policy.graph.networks]
-    found, metrics = gradients_of(lambda leaves: loss(policy, config, leaves, lanes), state, names)
-    metrics["grad_norm"] = global_norm(found.values())
-    metrics["lr"] = learning_rate(config, state)
-    return Gradients(found, metrics, {})
+    found, metrics = gradients_of(
+        lambda leaves: loss(policy, config, leaves, lanes), state, names, state.get(LOSS_SCALE)
+    )
+    return Gradients(found, {**metrics, **step_metrics(config, state, found)}, {})
 
 
 def loss(policy: Policy, config: IMPALAConfig, state: Tensors, lanes: Tensors) -> Loss:

@@ -22,9 +22,17 @@ from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.optimizer.learn import counted, descended
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.ppo.rollouts import statistics, targets
-from penstock.algorithms.ppo.spec import ActorCriticConfig, PPOConfig, init_state, policy_graph
+from penstock.algorithms.ppo.spec import (
+    LOSS_SCALE,
+    LOSS_SCALE_STEPS,
+    ActorCriticConfig,
+    PPOConfig,
+    init_state,
+    policy_graph,
+)
 from penstock.models.gradients import gradients_of
 from penstock.models.policy import Policy, normalised_target
+from penstock.ops.loss_scaling import LossScale, finite, finite_or_zero
 from penstock.ops.losses import Mean, clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import PolicyGraph
@@ -38,6 +46,7 @@ __all__ = [
     "build",
     "learning_rate",
     "loss",
+    "step_metrics",
     "update",
     "whole",
 ]
@@ -110,10 +119,17 @@ def gradients(  # noqa: PLR0917 - the first three are bound
     """The gradient of the loss with respect to each network's flat vector, and the minibatch's metrics."""
     minibatch = {**(learned_rows(minibatch) if graph.carry else minibatch), **noise}
     names = [network.name for network in graph.networks]
-    found, metrics = gradients_of(lambda leaves: loss(leaves, minibatch), state, names)
-    metrics["grad_norm"] = global_norm(found.values())
-    metrics["lr"] = learning_rate(config, state)
-    return Gradients(found, metrics, {})
+    found, metrics = gradients_of(lambda leaves: loss(leaves, minibatch), state, names, state.get(LOSS_SCALE))
+    return Gradients(found, {**metrics, **step_metrics(config, state, found)}, {})
+
+
+def step_metrics(config: ActorCriticConfig, state: Tensors, found: Tensors) -> dict[str, Tensor]:
+    """The norm of the gradients and the step size; with a scaled loss its scale, and norm 0 where no step follows."""
+    norm = global_norm(found.values())
+    metrics = {"grad_norm": norm, "lr": learning_rate(config, state)}
+    if LOSS_SCALE in state:
+        metrics |= {"grad_norm": finite_or_zero(norm), "scale": state[LOSS_SCALE]}
+    return metrics
 
 
 def loss(policy: Policy, config: PPOConfig, state: Tensors, minibatch: Tensors) -> Loss:
@@ -185,4 +201,12 @@ def update(graph: PolicyGraph, config: ActorCriticConfig, state: Tensors, found:
         gradient = found[network.name]
         scale = clip_scale([gradient], config.max_grad_norm) if config.clip_apart else together
         changed |= descended(config, state, network.name, scale * gradient, lr, count, layout_of(network))
-    return changed
+    return changed if LOSS_SCALE not in state else taken_if_finite(state, found, changed)
+
+
+def taken_if_finite(state: Tensors, found: Tensors, changed: Tensors) -> Tensors:
+    """``changed`` if the gradients of a scaled loss are finite, else these arrays of ``state``; and the next scale."""
+    sound = finite(found.values())
+    kept = {name: torch.where(sound, values, state[name]) for name, values in changed.items()}
+    after = LossScale(state[LOSS_SCALE], state[LOSS_SCALE_STEPS]).after(sound)
+    return {**kept, LOSS_SCALE: after.scale, LOSS_SCALE_STEPS: after.taken}

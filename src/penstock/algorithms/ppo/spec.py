@@ -24,6 +24,8 @@ from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
 
 __all__ = [
+    "LOSS_SCALE",
+    "LOSS_SCALE_STEPS",
     "MASKS",
     "ActorCriticConfig",
     "PPOConfig",
@@ -34,6 +36,10 @@ __all__ = [
     "policy_graph",
     "spec",
 ]
+
+LOSS_SCALE, LOSS_SCALE_STEPS = "loss_scale", "loss_scale_steps"
+"""Arrays of the state with ``precision`` float16."""
+FIRST_LOSS_SCALE = 65536.0
 
 MASKS = True
 
@@ -158,7 +164,8 @@ class ActorCriticConfig(OptimizerConfig):
     precision: PrecisionName = tunable(  # noqa: RUF009
         "float32",
         "number type of an image network's layers while learning; bfloat16: up to twice as fast on GPUs and on "
-        "processors with avx512_bf16 or amx_bf16, slower on others",
+        "processors with avx512_bf16 or amx_bf16, slower on others; float16: for GPUs without bfloat16, with a scaled "
+        "loss",
         choices=get_args(PrecisionName),
     )
 
@@ -267,13 +274,20 @@ def actor_critic_spec(
         topology="on_policy",
         row=(ArraySpec("log_prob", (), "float32"), ArraySpec("value", (), "float32")),
         policy=graph,
-        state=(*graph.published(), *optimizer, *counted, ArraySpec("progress", (), "float64")),
+        state=(*graph.published(), *optimizer, *counted, *_loss_scale(config), ArraySpec("progress", (), "float64")),
         targets=(ArraySpec("advantage", (), "float32"), ArraySpec("target", (), "float32")),
         minibatch=(*fields, "action", "log_prob", "advantage", "target", *memory),
         schedule=schedule,
         unit="lane" if graph.carry else "row",
         optimizer=tuple(part.name for part in optimizer),
     )
+
+
+def _loss_scale(config: ActorCriticConfig) -> tuple[ArraySpec, ...]:
+    """Arrays of the state for a scaled loss: a `penstock.ops.loss_scaling.LossScale`."""
+    if config.precision != "float16":
+        return ()
+    return (ArraySpec(LOSS_SCALE, (), "float32"), ArraySpec(LOSS_SCALE_STEPS, (), "int64"))
 
 
 def init_state(spaces: Spaces, config: PPOConfig, seed: int) -> Arrays:
@@ -286,7 +300,7 @@ def initial_arrays(of: AlgorithmSpec, seed: int) -> Arrays:
     state = {part.name: np.zeros(part.shape, part.dtype) for part in of.state}
     for number, network in enumerate(of.policy.networks):
         state[network.name] = network.initial(np.random.default_rng([seed, number]))
-    for name in ("obs_var", "value_var"):
+    for name, value in (("obs_var", 1.0), ("value_var", 1.0), (LOSS_SCALE, FIRST_LOSS_SCALE)):
         if name in state:
-            state[name] = np.ones_like(state[name])
+            state[name] = np.full_like(state[name], value)
     return state

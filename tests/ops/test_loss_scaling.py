@@ -1,0 +1,111 @@
+"""The scale of a loss in float16: by hand, beside torch's own, and in PPO's step."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.ppo import learn
+from penstock.algorithms.ppo.spec import PPOConfig, init_state, policy_graph, spec
+from penstock.errors import ConfigError
+from penstock.models.gradients import gradients_of
+from penstock.ops.loss_scaling import GROWTH_STEPS, LossScale, finite, finite_or_zero
+from penstock.types import Box, Discrete, Spaces
+from tests.planned import prepared
+
+IMAGES = Spaces((("obs", Box((1, 36, 36), "uint8", (0.0,), (255.0,))),), Discrete(2))
+CONFIG = PPOConfig(precision="float16", max_grad_norm=1e9)
+
+
+def scale_of(scale: float, taken: int) -> LossScale:
+    return LossScale(torch.tensor(scale), torch.tensor(taken))
+
+
+@pytest.mark.parametrize(
+    ("before", "sound", "after"),
+    [
+        ((1024.0, 5), True, (1024.0, 6)),
+        # Halved, and the count begins anew.
+        ((1024.0, 5), False, (512.0, 0)),
+        ((1024.0, GROWTH_STEPS - 1), True, (2048.0, 0)),
+        ((1024.0, GROWTH_STEPS - 1), False, (512.0, 0)),
+    ],
+)
+def test_the_next_scale_by_hand(before, sound: bool, after) -> None:
+    found = scale_of(*before).after(torch.tensor(sound))
+    assert (float(found.scale), int(found.taken)) == after
+    assert (found.scale.dtype, found.taken.dtype) == (torch.float32, torch.int64)
+
+
+def test_the_scale_goes_as_that_of_torch() -> None:
+    theirs = torch.amp.GradScaler("cpu", init_scale=65536.0, growth_interval=GROWTH_STEPS)
+    parameter = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], lr=0.0)
+    ours, overflows = scale_of(65536.0, 0), {0, 1, 700, 2702, 2703}
+    for step in range(4800):
+        gradient = torch.tensor([np.inf if step in overflows else 1.0])
+        theirs.scale(torch.zeros(1))
+        parameter.grad = gradient.clone()
+        theirs.step(optimizer)
+        theirs.update()
+        ours = ours.after(finite([gradient]))
+        assert float(ours.scale) == theirs.get_scale(), step
+    # Five times halved, doubled by steps 702 to 2701 and 2704 to 4703.
+    assert float(ours.scale) == 65536.0 / 2**5 * 2**2
+
+
+def test_gradients_of_a_scaled_loss_are_those_of_the_loss() -> None:
+    """In float16, 1e-5 squared is 0: its smallest number is 6e-8. Scaled by 1024 it is not."""
+    state = {"weight": torch.tensor([1e-5, 2.0])}
+
+    def loss(leaves):
+        # d/dw of 1e-5 w, through a float16 that is multiplied by 1e-5 on the way back.
+        return ((leaves["weight"] * 1e-5).half() * torch.tensor(1e-5).half()).float().sum(), {}
+
+    lost, _ = gradients_of(loss, state, ["weight"])
+    kept, _ = gradients_of(loss, state, ["weight"], torch.tensor(1024.0))
+    coarse, fine = (abs(found["weight"] - 1e-10).max().item() / 1e-10 for found in (lost, kept))
+    assert coarse > 1e-3 > 0.0
+    assert fine < 2e-3
+    assert fine < coarse
+
+
+def test_infinite_and_nan_are_seen_anywhere() -> None:
+    assert bool(finite([torch.ones(3), torch.zeros(2)]))
+    for bad in (np.inf, -np.inf, np.nan):
+        assert not bool(finite([torch.ones(3), torch.tensor([0.0, bad])]))
+        assert float(finite_or_zero(torch.tensor(bad))) == 0.0
+    assert float(finite_or_zero(torch.tensor(3.5))) == 3.5
+
+
+def test_ppo_skips_the_step_of_an_overflow_and_takes_the_others() -> None:
+    graph = policy_graph(IMAGES, CONFIG)
+    arrays = init_state(IMAGES, CONFIG, 0)
+    assert {"loss_scale", "loss_scale_steps"} <= {part.name for part in spec(IMAGES, CONFIG).state}
+    state = {name: torch.from_numpy(np.array(values)) for name, values in arrays.items()}
+    assert float(state["loss_scale"]) == 65536.0
+    names = [network.name for network in graph.networks]
+    sound = {name: torch.full_like(state[name], 1e-3) for name in names}
+    bad = {name: values.clone() for name, values in sound.items()}
+    bad[names[0]][7] = np.inf
+    step = partial(learn.update, graph, CONFIG)
+    skipped = {**state, **step(state, bad)}
+    assert (float(skipped["loss_scale"]), int(skipped["loss_scale_steps"])) == (32768.0, 0)
+    for name in state.keys() - {"loss_scale"}:
+        assert torch.equal(skipped[name], state[name]), name
+    taken = {**skipped, **step(skipped, sound)}
+    assert (float(taken["loss_scale"]), int(taken["loss_scale_steps"]), int(taken["adam_step"])) == (32768.0, 1, 1)
+    # The step is the one that is taken in float32.
+    exact = learn.update(
+        graph, PPOConfig(max_grad_norm=1e9), {k: v for k, v in state.items() if "scale" not in k}, sound
+    )
+    for name, values in exact.items():
+        assert torch.equal(taken[name], values), name
+    metrics = learn.step_metrics(CONFIG, state, bad)
+    assert {name: float(value) for name, value in metrics.items()} == {"grad_norm": 0.0, "lr": 3e-4, "scale": 65536.0}
+
+
+def test_float16_is_refused_where_it_does_not_run() -> None:
+    with pytest.raises(ConfigError, match="--precision float16 is for GPUs: give --device cuda, or --precision bf"):
+        prepared(env="tests.environments:FilmEnv", precision="float16")

@@ -4,6 +4,7 @@ Runs the environment nodes of training, in lock step. This process takes the pla
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -66,10 +67,11 @@ class ParallelEnvironmentCollector:
             }
         )
         config = from_mapping(values)
-        if config.run.policy_placement != "env":
+        if config.run.policy_placement == "node":
             raise ConfigError(
                 "a collector's environment processes run the policy themselves; leave policy_placement out"
             )
+        config = replace(config, run=replace(config.run, policy_placement="env"))
         if config.run.trace:
             raise ConfigError("a collector has no run folder to keep a trace in; leave trace out")
         with Processes() as processes:

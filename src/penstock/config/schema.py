@@ -110,8 +110,10 @@ class RunConfig:
         "what computes actions; auto: native if it can run the policy; else onnx with --device cpu; else torch",
         choices=(AUTO, *INFERENCE.names()),
     )
-    policy_placement: Literal["env", "node"] = _setting(
-        "env", "where actions are computed; env: in each environment process; node: in policy nodes, in batches"
+    policy_placement: Literal["auto", "env", "node"] = _setting(
+        "auto",
+        "where actions are computed; env: in each environment process; node: in policy nodes, in batches; auto: env, "
+        "unless a table of measured speeds says that a native policy of this size is faster in a node",
     )
     policy_nodes: int = _setting(
         1, "number of policy nodes; each rollout is answered by the one with the shortest queue when it begins", min=1

@@ -30,6 +30,7 @@ from penstock.errors import ConfigError
 from penstock.kernels.level import instruction_set
 from penstock.planning.backends import EACH_COMPILES, backend_of, demand, inference_of
 from penstock.planning.games import with_games
+from penstock.planning.placement import Place, placed
 from penstock.planning.specs import spec_of
 from penstock.planning.table_size import with_checked_table
 from penstock.policies.architecture import kind_of
@@ -140,11 +141,12 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     config, of_games = with_games(config, profile, spec.topology)
     wanted = run.threads
     _check_own_rule(config.run, spec)
+    _check_precision(config)
     config = _agreed(resolve(config, demand(config, algorithm, spec, profile.spaces)), spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec, profile)
     name = inference_of(config, spec)
-    config = replace(config, run=replace(config.run, inference=name))
+    config = replace(config, run=replace(config.run, inference=name, policy_placement=_place(config, name, spec)))
     backend = backend_of(name, config, profile, algorithm, spec)
     told = (*_fewer_threads(wanted, config.run), *_unused_mask(algorithm, profile), *of_games)
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
@@ -163,6 +165,34 @@ def _check_own_rule(run: RunConfig, spec: AlgorithmSpec) -> None:
             f"{given[0]} is for --learners, and --algo {run.algo} has a learner in each environment process, whose "
             "gradients one node applies as they come; leave it out"
         )
+
+
+def _check_precision(config: Config) -> None:
+    """Check that float16 runs on a GPU, and that no compression is asked to encode infinite gradients.
+
+    Raises:
+        ConfigError: it does not, or one is.
+    """
+    run = config.run
+    if getattr(config.algorithm, "precision", None) != "float16":
+        return
+    if run.device == "cpu":
+        raise ConfigError("--precision float16 is for GPUs: give --device cuda, or --precision bfloat16")
+    if run.compress != "none":
+        raise ConfigError(
+            f"--compress {run.compress} cannot encode the infinite gradients by which float16 finds its scale; try "
+            "--precision bfloat16"
+        )
+
+
+def _place(config: Config, inference: str, spec: AlgorithmSpec) -> Place:
+    """Where actions are computed. Policy nodes need environments on the learner's machine."""
+    run = config.run
+    if run.policy_placement != "auto":
+        return run.policy_placement
+    if inference != "native" or run.runtime != "local":
+        return "env"
+    return placed(sum(network.num_parameters for network in spec.policy.networks), run.num_envs)
 
 
 def _agreed(config: Config, spec: AlgorithmSpec) -> Config:

@@ -1,0 +1,51 @@
+"""Where actions are computed with ``--policy_placement auto``: by a table of measured ratios. Starts nothing.
+
+    python -m benchmarks.central_inference
+
+measures the table: steps/s of CartPole-v1 with a policy node, at the best of its settings, over those in place. The
+policy is two native perceptrons on the CPU. Other policies were not measured, and act in place.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+__all__ = ["MEASURED", "Measured", "Place", "placed"]
+
+Place = Literal["env", "node"]
+MARGIN = 1.1
+"""A policy node has to be so much faster: it is one process more, and the ratio differs from day to day."""
+
+
+class Measured(NamedTuple):
+    """One row of the table."""
+
+    parameters: int
+    """Of all networks together."""
+    lanes: int
+    ratio: float
+    """Steps/s with a policy node over those in place."""
+
+
+MEASURED: tuple[Measured, ...] = (
+    Measured(9_155, 8, 0.24),
+    Measured(9_155, 64, 0.86),
+    Measured(134_915, 8, 0.28),
+    Measured(134_915, 64, 0.54),
+    Measured(531_971, 8, 0.47),
+    Measured(531_971, 64, 0.90),
+)
+"""On two cores of an Intel Xeon with AVX-512, which other work shared."""
+
+
+def placed(parameters: int, lanes: int) -> Place:
+    """Where a policy of native perceptrons acts, by the row of the table that is nearest in powers of two.
+
+    Args:
+        parameters: of all networks that act.
+        lanes: of all environment processes together.
+    """
+
+    def distance(row: Measured) -> float:
+        return math.hypot(math.log2(row.parameters / parameters), math.log2(row.lanes / lanes))
+
+    return "node" if min(MEASURED, key=distance).ratio >= MARGIN else "env"

@@ -1,0 +1,42 @@
+"""Where `auto` lets a policy act."""
+
+import pytest
+
+from penstock.planning import placement
+from penstock.planning.placement import MARGIN, Measured, placed
+from tests.planned import prepared
+
+
+@pytest.mark.parametrize(
+    ("parameters", "lanes", "place"),
+    [
+        (10_000, 8, "env"),
+        (1_000_000, 8, "env"),
+        (10_000, 64, "env"),
+        (1_000_000, 64, "node"),
+        # Nearer to the last row in powers of two: 2.3 and 1 of them, against 4.3 and 1.
+        (200_000, 32, "node"),
+        (50_000, 16, "env"),
+        (10**9, 10_000, "node"),
+        (1, 1, "env"),
+    ],
+)
+def test_the_nearest_row_of_the_table_decides(monkeypatch, parameters: int, lanes: int, place: str) -> None:
+    rows = [(10_000, 8, 0.2), (1_000_000, 8, MARGIN - 0.01), (10_000, 64, 0.9), (1_000_000, 64, MARGIN)]
+    monkeypatch.setattr(placement, "MEASURED", tuple(Measured(*row) for row in rows))
+    assert placed(parameters, lanes) == place
+
+
+def test_small_perceptrons_act_in_place_and_the_run_records_it() -> None:
+    for lanes in (1, 8, 64, 512):
+        assert placed(9_155, lanes) == "env"
+    assert prepared(env="CartPole-v1").config.run.policy_placement == "env"
+    assert prepared(env="CartPole-v1", policy_placement="node").config.run.policy_placement == "node"
+
+
+def test_only_what_was_measured_goes_to_a_node(monkeypatch) -> None:
+    """Native policies, with environment processes on this machine."""
+    monkeypatch.setattr(placement, "MEASURED", (Measured(10_000, 8, 2.0),))
+    assert prepared(env="CartPole-v1").config.run.policy_placement == "node"
+    for settings in ({"runtime": "inline"}, {"inference": "onnx"}):
+        assert prepared(env="CartPole-v1", **settings).config.run.policy_placement == "env"

@@ -34,7 +34,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured(531_971, 8, 0.47),
     Measured(531_971, 64, 0.90),
 )
-"""On two cores of an Intel Xeon with AVX-512, which other work shared."""
+"""On two cores with AVX-512, which other work shared. Larger networks were not measured on an idle machine."""
 
 
 def placed(parameters: int, lanes: int) -> Place:

@@ -1,6 +1,6 @@
 """``penstock serve`` beside other servers of models: requests a second and latency, the same graph of ONNX behind each.
 
-    python -m benchmarks.serve_peers                        # about four minutes
+    python -m benchmarks.serve_peers                        # about five minutes, after each peer is installed
     python -m benchmarks.serve_peers --rounds 1 --seconds 1 # to see that it runs
 
 A PPO policy of Pendulum-v1 (two layers of 64) is exported as a bundle. `penstock serve` takes the bundle, the peers its
@@ -99,7 +99,7 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.serve_peers", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--rounds", type=positive_int, default=3, help="in which the servers take turns")
-    parser.add_argument("--seconds", type=positive_float, default=4.0, help="of each measurement")
+    parser.add_argument("--seconds", type=positive_float, default=3.0, help="of each measurement")
     parser.add_argument("--write", type=destination, help="file for the result")
     args = parser.parse_args()
     for peer in {one.peer for one in CONTESTANTS if one.peer is not None}:

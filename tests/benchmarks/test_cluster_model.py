@@ -1,0 +1,53 @@
+"""The model of a cluster against times worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.cluster_model import Cluster, Costs, Setting
+
+COSTS = Costs(rollout_s=0.1, turn_s=0.5, row_s=0.0, local_bytes_s=1.0)
+SETTING = Setting(
+    name="by hand",
+    workers=1,
+    lanes=1,
+    num_steps=10,
+    step_s=0.1,
+    row_bytes=2,
+    weights_bytes=30,
+    link_bytes_s=100.0,
+    row_s=0.04,
+    spread=0.0,
+)
+
+
+def test_in_lock_step_a_batch_takes_the_sum_of_all_queues() -> None:
+    # Collecting 1 s, link 20 / 100, relay 0.1, learning 10 * 0.04, the way back 30 / 100 and 0.5.
+    outcome = Cluster(SETTING, COSTS, 1).run()
+    assert outcome.steps_per_s == pytest.approx(10 / 2.5)
+    assert outcome.lag == 0
+    assert outcome.busy["workers"] == pytest.approx(1 / 2.5)
+
+
+def test_a_version_ahead_the_slowest_queue_decides() -> None:
+    # The worker waits for a version only where its way there and back is longer than collecting.
+    outcome = Cluster(replace(SETTING, lag=2), COSTS, 1).run()
+    assert outcome.steps_per_s == pytest.approx(10 / 1.0)
+    assert outcome.limit == "workers"
+    assert outcome.lag > 0
+
+
+def test_many_machines_wait_for_the_learner_and_several_learners_share_its_work() -> None:
+    crowd = replace(SETTING, lag=2, row_s=1.0)
+    alone = Cluster(crowd, COSTS, 20).run()
+    assert alone.limit == "learners"
+    assert alone.steps_per_s == pytest.approx(1.0, rel=0.01)
+    # 20 rollouts of 10 rows, two minibatches of 1,000: 0.6 s each for gradients, and 200 s / 4 for the rows.
+    shared = Cluster(replace(crowd, learners=4, mini_batch_size=1000), COSTS, 20).run()
+    assert shared.steps_per_s == pytest.approx(200 / (50 + 2 * 0.6), rel=0.01)
+
+
+def test_weights_go_to_one_machine_after_the_other() -> None:
+    # Batches of 3 machines: the first to get a version has its rollout there while the last still waits for it.
+    heavy = replace(SETTING, weights_bytes=1000)
+    assert Cluster(heavy, COSTS, 3).run().busy["link out"] > 0.8

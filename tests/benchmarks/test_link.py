@@ -15,6 +15,7 @@ from penstock.planning import plan, prepare
 from penstock.processes.starts import Processes
 from penstock.topologies.on_policy import build
 from penstock.types import ArraySpec
+from tests.replay.world import aligned_bytes
 
 
 def test_every_learner_and_no_other_node_gets_the_link(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_bytes_take_their_time(monkeypatch) -> None:
     waits = []
     monkeypatch.setattr(link, "time", SimpleNamespace(perf_counter=lambda: 7.0, sleep=waits.append))
     specs = (ArraySpec("critic", (1000,), "float32"),)
-    memory = np.zeros(Rounds.required(1, specs), np.uint8)
+    memory = aligned_bytes(Rounds.required(1, specs))
     team = Linked(Rounds(memory, 1, specs, 0), me=0, alive=lambda: False)
     team.enter({"critic": np.zeros(1000, np.float32)})
     team("actor_critic", {"critic": np.ones(1000, np.float32)}, 1.0)

@@ -105,7 +105,13 @@ def test_a_table_of_another_layout_or_a_damaged_one_is_refused(first, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"prioritised": True}, {"runtime": "local", "learners": 2}, {"algo": "apex", "num_steps": 4}]
+    "more",
+    [
+        {},
+        {"prioritised": True},
+        {"runtime": "local", "num_workers": 2, "learners": 2},
+        {"algo": "apex", "num_steps": 4},
+    ],
 )
 def test_a_run_learns_from_another_runs_rows_and_is_resumed_with_them(first, tmp_path, more):
     told = {"demonstrations": str(first), "demonstration_share": 0.5, "log_dir": str(tmp_path)}

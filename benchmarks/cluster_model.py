@@ -46,6 +46,13 @@ WARM_UP = 10
 WORKERS = 4
 HOSTS = (1, 2, 3)
 WITHIN = 0.2
+FEW, MANY = 2, 16
+"""Workers of the two runs on one host that tell the cost of one more rollout."""
+SHORT = 64
+"""Steps of a rollout in all measured runs."""
+ROW_BYTES = 70
+WEIGHTS_BYTES = 38_000
+"""Of the sleeping environments: four numbers a row, and two networks of 64, 64 units. Both are too small to matter."""
 
 
 @dataclass(frozen=True)
@@ -350,11 +357,6 @@ def bytes_a_second(address: str) -> float:
         ray.shutdown()
 
 
-FEW, MANY = 2, 16
-"""Workers of the two runs on one host that tell the cost of one more rollout."""
-SHORT = 64
-
-
 def measure() -> tuple[Costs, float]:
     """The costs, and the time of one step of a sleeping environment with its action."""
     alone = trained(1, SHORT)
@@ -392,11 +394,6 @@ def checked(costs: Costs, step_s: float) -> list[dict[str, Any]]:
                 rows.append({"hosts": number, "lag": lag, "measured": round(real, 1), "model": round(model, 1)})
                 print(rows[-1], flush=True)
     return rows
-
-
-ROW_BYTES = 70
-WEIGHTS_BYTES = 38_000
-"""Of the sleeping environments: four numbers a row, and two networks of 64, 64 units. Both are too small to matter."""
 
 
 def main() -> None:

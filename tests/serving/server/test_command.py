@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import logging
 import signal
 import socket
 import subprocess
@@ -276,6 +277,7 @@ def test_mistakes_are_one_line(runs, certificate, tmp_path, capfd) -> None:
             assert text in said
             assert said.count("\n") == 1, said
             assert said.startswith("penstock: error: ")
+    assert not logging.getLogger("penstock.serve").filters
 
 
 def test_two_policies_have_a_name_each(runs) -> None:

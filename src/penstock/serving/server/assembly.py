@@ -71,8 +71,10 @@ class Assembly:
             ResourceError: a port cannot be used.
         """
         logging.basicConfig(stream=sys.stderr, format="penstock serve: %(message)s", level=logging.WARNING)
-        logging.getLogger("penstock.serve").addFilter(AtMost(_LINES_A_SECOND))
+        log, at_most = logging.getLogger("penstock.serve"), AtMost(_LINES_A_SECOND)
         with contextlib.ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            log.addFilter(at_most)
+            stack.callback(log.removeFilter, at_most)
             origins = {name: self._origin(source, stack) for name, source in self._sources.items()}
             runner.run(self._serve(say, origins))
 

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from penstock.planning import plan
-from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Rounds, Stream
+from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Rounds, Stream, Table
 from penstock.runtime.ray.cut import RELAY, apart, carried, host_program, movable_learners, same_bits, with_relay
-from penstock.topologies import async_on_policy, off_policy, on_policy
+from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy
 from tests.planned import prepared
+
+SAC = {"algo": "sac", "env": "Pendulum-v1", "num_workers": 2, "num_envs": 4}
 
 
 def program(pattern=on_policy, **settings: object) -> Program:
@@ -47,13 +49,24 @@ def test_a_host_has_the_slots_into_which_its_learners_look() -> None:
     assert group.members.index("learner.1") == 1
 
 
+def test_a_host_has_the_rings_of_the_table_that_its_learners_sample() -> None:
+    cut = apart(program(off_policy, **SAC), "10.0.0.1")
+    assert movable_learners(cut) == ("learner.1",)
+    host = host_program(cut)
+    rollouts = host.edge("rollouts")
+    assert isinstance(rollouts, Table)
+    assert (rollouts.readers, rollouts.shards, rollouts.file) == (("learner.1",), 2, None)
+    # Its environment nodes write into streams of their own, as those of any host do.
+    assert isinstance(host.edge("rollouts.env.1"), Stream)
+
+
 @pytest.mark.parametrize(
     ("pattern", "settings"),
     [
-        (off_policy, {"algo": "sac", "env": "Pendulum-v1", "num_workers": 2, "num_envs": 4}),
+        (async_off_policy, {**SAC, "sync_mode": "non_blocking", "exchange": "parameter_server"}),
         (on_policy, {"exchange": "parameter_server", "pace": "sync"}),
     ],
-    ids=["of a table", "that hand gradients on"],
+    ids=["of a table, that hand gradients on", "that hand gradients on"],
 )
 def test_other_learners_stay_at_home(pattern, settings: dict[str, object]) -> None:
     whole = program(pattern, **settings)

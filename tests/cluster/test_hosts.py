@@ -49,7 +49,7 @@ class Launcher:
     """A run of its own process, whose steps are slow until the gate is open: so things can happen meanwhile."""
 
     def __init__(self, folder: Path, address: str, updates: int, **settings: object) -> None:
-        self.settings = {**SMALL, **PPO, "env": "tests.cluster.gated:GatedCartPole", "num_workers": 4, **settings}
+        self.settings = {**SMALL, "env": "tests.cluster.gated:GatedCartPole", "num_workers": 4, **settings}
         self.settings |= {"timesteps": 256 * updates, "save_interval": 2, "env_args": {"gate": str(folder / "gate")}}
         self.log_dir = folder / "spread"
         told = {**self.settings, "log_dir": self.log_dir, "runtime": "ray", "address": address}
@@ -72,7 +72,7 @@ def as_flag(value: object) -> str:
 
 @pytest.mark.timeout(600)
 def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path) -> None:
-    launcher = Launcher(tmp_path, cluster.address, updates=100)
+    launcher = Launcher(tmp_path, cluster.address, updates=100, **PPO)
     try:
         assert launcher.next_checkpoint()
         # It has 8 of 14 cores: two of four workers move there.
@@ -91,7 +91,7 @@ def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path) -
 
 @pytest.mark.timeout(400)
 def test_a_launcher_that_is_killed_leaves_no_process(cluster, tmp_path: Path) -> None:
-    launcher = Launcher(tmp_path, cluster.address, updates=1000)
+    launcher = Launcher(tmp_path, cluster.address, updates=1000, **PPO)
     try:
         assert launcher.next_checkpoint()
         assert all(of_group(f"env.{worker}") for worker in range(4))

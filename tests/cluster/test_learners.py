@@ -6,29 +6,32 @@ from types import SimpleNamespace
 import pytest
 
 from tests.children import of_group
-from tests.cluster.test_hosts import Launcher, train
+from tests.cluster.test_hosts import APEX, Launcher, train
 from tests.end_to_end.test_same_answer import fingerprint
 from tests.runtime.nodes import wait_until
 
 EAGER = {"epochs": 2, "backend": "eager", "sync_mode": "blocking"}
+THREE = {"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "compress": "int8"}
+THREE = {**EAGER, "backend": "fused", **THREE, "timesteps": 6 * 32 * 4}
+SHARDED = {**APEX, "learners": 2, "num_workers": 2, "num_envs": 4}
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "compress": "int8"}],
-    ids=["three, compressed"],
-)
+@pytest.mark.parametrize("settings", [THREE, SHARDED], ids=["three, compressed", "of a table in shards"])
 def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, settings: dict[str, object]) -> None:
-    settings = {**EAGER, "backend": "fused", **settings, "timesteps": 6 * 32 * 4}
     alone = train(tmp_path / "alone", **settings, runtime="local")
     spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address)
     assert fingerprint(spread) == fingerprint(alone)
 
 
+STREAM = {**EAGER, "learners": 2, "mini_batch_size": 128}
+TABLE = {**APEX, "learners": 2, "num_steps": 32, "num_envs": 8}
+
+
 @pytest.mark.timeout(600)
-def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [STREAM, TABLE], ids=["stream", "table"])
+def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Path, settings) -> None:
     # Twelve turns take at least 8 s while the gate is closed, so it is not over when the host is lost.
-    launcher = Launcher(tmp_path, cluster.address, updates=12, **EAGER, learners=2, mini_batch_size=128)
+    launcher = Launcher(tmp_path, cluster.address, updates=12, **settings)
     try:
         assert launcher.next_checkpoint()
         learner = of_group("learner.1")

@@ -98,6 +98,22 @@ def test_the_mean_has_the_bits_of_rounds_in_shared_memory(segment) -> None:
     assert len(set(found[0])) == 3
 
 
+def test_what_all_gather_may_be_larger_than_their_state() -> None:
+    group = Group(2)
+    brought = [np.random.default_rng(me).normal(size=5000) for me in range(2)]
+
+    def life(me: int) -> list[bytes]:
+        team = group.member(me)
+        entered(team, state(0))
+        found = [values.tobytes() for values in team.gather(brought[me])]
+        team("policy", gradient(me), 1.0)
+        team.leave()
+        return found
+
+    expected = [values.tobytes() for values in brought]
+    assert together(*(partial(life, me) for me in range(2))) == [expected, expected]
+
+
 def test_all_begin_with_the_state_of_the_keeper() -> None:
     group = Group(2)
     keeper, other = together(*(partial(entered, group.member(me), state(4 + me)) for me in range(2)))

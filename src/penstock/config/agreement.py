@@ -64,7 +64,8 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     if run.learners == 1 and given:
         raise ConfigError(f"{given[0]} is for several learners, and this run has one learner; give --learners as well")
     overlapping = run.sync_mode == "non_blocking"
-    natural = SERVED if from_table and overlapping else "allreduce"
+    # Learners on several machines have a shard of the table each. Only those that step together can.
+    natural = SERVED if from_table and overlapping and run.runtime != "ray" else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
     if exchange == "gossip" and from_table:
         raise ConfigError("--exchange gossip is for algorithms that learn from a stream: a table has no batches to end")

@@ -152,7 +152,7 @@ class RunConfig:
         "parameter_server: one node applies the gradients of all, at their --pace; gossip: each takes its own steps, "
         "and after each batch the mean of its state and its neighbours'; hogwild: each adds its own steps to one "
         "shared vector without locks, so a step may be half lost, which no other rule allows; auto: parameter_server "
-        "where learning from a table overlaps collecting, else allreduce",
+        "where learning from a table overlaps collecting, without --runtime ray, else allreduce",
     )
     pace: Literal["auto", "sync", "async", "lag"] = _setting(
         AUTO,

@@ -102,6 +102,11 @@ class AllReduce(Meeting):
         """Let this learner's gradients count by this factor from now on. See `penstock.updates.contract.ShardTeam`."""
         self._factor = factor
 
+    def gather(self, values: Array) -> list[Array]:
+        """What each learner brings, in order: float64 ``[n]``. See `penstock.updates.contract.ShardTeam`."""
+        self._meet([values.view(np.uint8)], 1.0)
+        return [payload.view(np.float64) for _, payload in self._rounds.brought(values.nbytes)]
+
     def end(self) -> None:
         """Nothing to do when a gradient step has ended."""
 

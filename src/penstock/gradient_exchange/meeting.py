@@ -64,6 +64,10 @@ class Meeting:
         """True once the keeper has gone, after the first round."""
         return self._rounds.founded() and KEEPER not in self._rounds.members()
 
+    def meeting(self) -> int:
+        """The number of this meeting. See `penstock.nodes.ports.RoundsPort.meeting`."""
+        return self._rounds.meeting()
+
     def mean(self, arrays: Mapping[str, Array], weight: float) -> Mapping[str, Array]:
         """The exact mean of a few numbers over all learners. See `penstock.updates.contract.Exchange`."""
         return self._mean_of("mean", arrays, weight)

@@ -119,6 +119,10 @@ class Rounds:
         found = self._rounds.members()
         return [member for member in range(found.bit_length()) if found >> member & 1]
 
+    def meeting(self) -> int:
+        """0: these rounds go on without members that are lost."""
+        return 0
+
     def remove(self) -> None:
         """Leave. Or remove a member that was killed and reaped: no round waits for it any more. May be repeated."""
         self._rounds.remove()

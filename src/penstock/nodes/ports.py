@@ -291,6 +291,10 @@ class RoundsPort(Protocol):
         """The indices of the present members."""
         ...
 
+    def meeting(self) -> int:
+        """A number that tells one meeting of a process group from another, the same for all members; else 0."""
+        ...
+
     def remove(self) -> None:
         """Leave. May be repeated."""
         ...

@@ -155,7 +155,9 @@ def step_settings(
     """Settings of one learner's gradient steps; ``sharing`` learners share each minibatch."""
     updater = updater_settings(plan, learner, sharing, pull_after=pull_after)
     initial = plan.learning.initial
-    return StepSettings(update, updater, initial, plan.run.learners, team, OPEN_LIMIT_S, sharing, _demonstrations(plan))
+    return StepSettings(
+        update, updater, initial, plan.run.learners, team, OPEN_LIMIT_S, sharing, demonstrations=_demonstrations(plan)
+    )
 
 
 def minibatch(plan: Plan, sharing: int) -> Minibatch:

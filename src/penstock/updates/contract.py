@@ -305,6 +305,18 @@ class ShardTeam(Team, Protocol):
         """
         ...
 
+    def gather(self, values: Array) -> list[Array]:
+        """What each learner brings: float64 ``[n]``, in the order of the learners."""
+        ...
+
+    def lost(self) -> bool:
+        """True once the keeper has gone, or on several machines any learner."""
+        ...
+
+    def meeting(self) -> int:
+        """A number that tells one meeting of these learners from another; 0 on one machine."""
+        ...
+
     def settle(self, updater: Stateful) -> None:
         """End a turn together: wait until all have learned from all minibatches of the turn."""
         ...

@@ -56,6 +56,10 @@ class Rendezvous(Protocol):
         """True once the group that this member has met in no longer stands."""
         ...
 
+    def meeting(self) -> int:
+        """The number of the store in which the members have met: its version on the board."""
+        ...
+
     def leave(self) -> None:
         """Tell the others that this member no longer takes part. May be repeated."""
         ...
@@ -75,6 +79,8 @@ class KeeperSide:
         self._writer = writer
         self._reader = reader
         self._store: TCPStore | None = None
+        self._version = -1
+        """Of the board, with the port of this store."""
 
     def meet(self) -> Group | None:
         """As `Rendezvous.meet`."""
@@ -99,6 +105,10 @@ class KeeperSide:
         """As `Rendezvous.broken`."""
         return self._store is None or self._store.check([BROKEN])
 
+    def meeting(self) -> int:
+        """As `Rendezvous.meeting`."""
+        return self._version
+
     def leave(self) -> None:
         """As `Rendezvous.leave`."""
         if self._store is not None:
@@ -106,7 +116,8 @@ class KeeperSide:
             self._publish(NOBODY)
 
     def _publish(self, port: int) -> None:
-        self._writer.publish({"port": np.array(port, np.int64)}, self._reader.version() + 1)
+        self._version = self._reader.version() + 1
+        self._writer.publish({"port": np.array(port, np.int64)}, self._version)
 
 
 class OtherSide:
@@ -157,6 +168,10 @@ class OtherSide:
     def broken(self) -> bool:
         """As `Rendezvous.broken`."""
         return self._store is None or self._reader.version() != self._version
+
+    def meeting(self) -> int:
+        """As `Rendezvous.meeting`."""
+        return self._version
 
     def leave(self) -> None:
         """As `Rendezvous.leave`."""

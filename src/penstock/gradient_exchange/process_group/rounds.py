@@ -7,6 +7,7 @@ Members always meet in full number. If one of them is lost, `over` raises, and a
 """
 
 import mmap
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
@@ -60,7 +61,7 @@ class ProcessGroupRounds:
         self._told = torch.zeros(sum(spec.nbytes for spec in state), dtype=torch.uint8)
         self._group: Group | None = None
         self._ends: list[Rounds] = []
-        """The ends of all members, in memory of this process: what was gathered is brought there, and added up."""
+        """The ends of all members, in memory of this process: what has a mean is brought there, and added up."""
         self._work: Work | None = None
         """A round, or the state on its way."""
         self._gathered = torch.empty((members, 0), dtype=torch.uint8)
@@ -138,21 +139,25 @@ class ProcessGroupRounds:
         if not (self._work.is_completed() and self._done(NAP_S)):
             return False
         self._work = None
-        for end, payload in zip(self._ends, self._gathered.numpy(), strict=True):
-            end.arrive([payload[WEIGHT_BYTES:]], float(payload[:WEIGHT_BYTES].view(np.float64)[0]))
         return True
 
     def brought(self, nbytes: int) -> list[tuple[float, Array]]:
-        """What each member brought to the last round. As `RoundsPort.brought`."""
-        return self._ends[self._me].brought(nbytes)
+        """What each member brought to the last round. As `RoundsPort.brought`, and of any size."""
+        return [(weight, payload[:nbytes]) for weight, payload in self._payloads()]
 
     def took_part(self) -> list[int]:
         """All members."""
-        return self._ends[self._me].took_part()
+        return list(range(self._count))
 
     def mean(self, into: Sequence[Array]) -> None:
-        """Write the weighted mean of the last round's arrays into ``into``."""
+        """Write the weighted mean of the last round's arrays into ``into``. Once a round."""
+        for end, (weight, payload) in zip(self._ends, self._payloads(), strict=True):
+            end.arrive([payload], weight)
         self._ends[self._me].mean(into)
+
+    def _payloads(self) -> list[tuple[float, Array]]:
+        """Weight and bytes, uint8 ``[n]``, of each member in the last round."""
+        return [(float(row[:WEIGHT_BYTES].view(np.float64)[0]), row[WEIGHT_BYTES:]) for row in self._gathered.numpy()]
 
     def word(self) -> int:
         """Nothing can happen between a look and the sleep behind it that the sleep would miss."""
@@ -161,6 +166,8 @@ class ProcessGroupRounds:
     def sleep(self, seen: int, timeout_s: float) -> None:
         """Sleep until the round is over, or a member is lost."""
         del seen
+        if self._work is None:
+            time.sleep(timeout_s)
         if not self._done(timeout_s):
             self._look()
 
@@ -176,6 +183,10 @@ class ProcessGroupRounds:
         """All members, or none once one of them is lost."""
         self._look()
         return [] if self._lost or self._group is None else list(range(self._count))
+
+    def meeting(self) -> int:
+        """The number of the meeting that stands. As `RoundsPort.meeting`."""
+        return self._way.meeting()
 
     def remove(self) -> None:
         """Leave. The others leave, too, once they notice."""

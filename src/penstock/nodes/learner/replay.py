@@ -18,10 +18,11 @@ from penstock.nodes.learner.losses import loss_values, refuse_bad_losses
 from penstock.nodes.learner.record import account
 from penstock.nodes.learner.replica import goal_values
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
-from penstock.nodes.learner.work import Work, WorkingNode
+from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.ops.statistics import obs_statistics
 from penstock.replay.limiter import RateLimiter
 from penstock.types import Array, Arrays
+from penstock.updates.contract import DissolvedError
 
 __all__ = ["ReplayLearnerNode", "ReplayLearnerSettings"]
 
@@ -63,7 +64,8 @@ class ReplayLearnerNode(WorkingNode):
         self._keeper = Keeper(settings.keeper, ports)
         self._steps = GradientSteps(settings.steps, ports)
         self._table = ports.table("rollouts")
-        self._goals = ports.board_writer("goals") if settings.steps.learners > 1 else None
+        if settings.steps.learners > 1:
+            self._goals, self._told = ports.board_writer("goals"), ports.board_reader("goals")
         self._intake = Intake(self._table, settings.order)
         self._owed = 0
         """Gradient steps that are due, and wait until every shard has its part of ``min_rows``."""
@@ -131,10 +133,9 @@ class ReplayLearnerNode(WorkingNode):
         if in_order and self._steps.tree is not None:
             # Wait for the last checkpoint: it copies the priorities, and the steps change them.
             yield from keeper.written_down()
-        if self._goals is not None:
-            self._goals.publish(goal_values(goal) | seen, int(committed["update"]) + 1)
         try:
-            yield from self._steps.until(goal)
+            while not (yield from self._learn_together(goal, seen)) and not self._ports.stopping():
+                self._meet_anew(seen)
             metrics = self._steps.updater.metrics()
             refuse_bad_losses(metrics, int(committed["update"]) + 1, self._settings.keeper.spec.policy)
         except BadDataError:
@@ -160,6 +161,26 @@ class ReplayLearnerNode(WorkingNode):
             if lags:
                 found["policy/lag"] = float(np.mean(lags))
             keeper.report(loss_values(metrics) | found)
+
+    def _learn_together(self, goal: Goal, seen: Arrays) -> Task:
+        """Take the gradient steps up to a goal, with all learners. Returns false if the team has dissolved."""
+        if self._settings.steps.learners > 1:
+            # Let learners in that wait, so that the first goal of a meeting finds them.
+            self._steps.may_begin()
+            self._goals.publish(goal_values(goal, self._steps.meeting()) | seen, self._told.version() + 1)
+        try:
+            yield from self._steps.until(goal)
+        except DissolvedError:
+            return False
+        return True
+
+    def _meet_anew(self, seen: Arrays) -> None:
+        """Go back to the last commit and found the team anew: the turn is learned again."""
+        self._steps.give_up(self._keeper.committed)
+        # Only now: no other learner takes a step of the turn that was given up.
+        self._steps.take_back()
+        if seen:
+            self._steps.updater.load(seen)
 
     def _seen(self, slots: Sequence[Arrays]) -> Arrays:
         """The running statistics of observations with the rows of these rollouts; empty if nothing is normalised.

@@ -15,6 +15,7 @@ from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
 from penstock.types import Arrays, ArraySpec
+from penstock.updates.contract import DissolvedError
 
 __all__ = ["ReplicaNode", "ReplicaSettings", "goal_specs", "goal_values"]
 
@@ -35,12 +36,14 @@ def goal_specs(writers: int, statistics: Sequence[ArraySpec]) -> tuple[ArraySpec
         ArraySpec("last", (), "int64"),
         ArraySpec("taken", (writers,), "int64"),
         ArraySpec("progress", (), "float64"),
+        ArraySpec("meeting", (), "int64"),
     )
 
 
-def goal_values(goal: Goal) -> Arrays:
-    """A goal as arrays of board ``goals``."""
-    return {"last": np.array(goal.last), "taken": np.array(goal.taken, np.int64), "progress": np.array(goal.progress)}
+def goal_values(goal: Goal, meeting: int) -> Arrays:
+    """A goal as arrays of board ``goals``. It is for the learners of this ``meeting``."""
+    numbers = {"last": np.array(goal.last), "progress": np.array(goal.progress), "meeting": np.array(meeting)}
+    return {**numbers, "taken": np.array(goal.taken, np.int64)}
 
 
 class ReplicaNode(WorkingNode):
@@ -69,16 +72,28 @@ class ReplicaNode(WorkingNode):
 
     def _learn(self) -> Work:
         while not self._ports.stopping():
-            if not self._told_anew():
-                yield lambda: self._told_anew() or self._ports.stopping()
-                continue
-            self._version = self._goals.read(self._told)
-            taken = tuple(map(int, self._told["taken"]))
-            if self._statistics:
-                self._steps.updater.load({part.name: self._told[part.name] for part in self._statistics})
+            if self._steps.lost():
+                self._steps.give_up(self._first_state())
+            elif not self._told_anew():
+                yield lambda: self._steps.lost() or self._told_anew() or self._ports.stopping()
+            else:
+                yield from self._turn()
+        self._steps.leave()
+
+    def _turn(self) -> Work:
+        """Take the gradient steps up to the latest goal, unless that was for learners that met before."""
+        self._version = self._goals.read(self._told)
+        if int(self._told["meeting"]) != self._steps.meeting():
+            return
+        taken = tuple(map(int, self._told["taken"]))
+        if self._statistics:
+            self._steps.updater.load({part.name: self._told[part.name] for part in self._statistics})
+        try:
             with self._ports.span("turn"):
                 yield from self._steps.until(Goal(int(self._told["last"]), taken, float(self._told["progress"])))
-        self._steps.leave()
+        except DissolvedError:
+            # The keeper gives its last commit to all that meet again.
+            self._steps.give_up(self._first_state())
 
     def _told_anew(self) -> bool:
         # The ReplayLearnerNode may have died meanwhile. It publishes its next goal only after it has joined again.

@@ -24,7 +24,7 @@ from penstock.replay.sampler import RowSampler, Sampler, SequenceSampler
 from penstock.replay.shards import ShardSampler
 from penstock.replay.sum_tree import SumTree
 from penstock.types import Array, Arrays
-from penstock.updates.contract import DrawingUpdater, ReplayUpdater, ShardTeam, Team
+from penstock.updates.contract import DissolvedError, DrawingUpdater, ReplayUpdater, ShardTeam, Team
 
 __all__ = ["Goal", "GradientSteps", "StepSettings"]
 
@@ -46,6 +46,8 @@ class StepSettings:
     open_limit_s: float
     shards: int = 1
     """Number of shards of the table. If there are several, each learner samples its own one."""
+    spread: bool = False
+    """Learners are on several machines. Then all give up a turn if one is lost, and home keeps all priorities."""
     demonstrations: DemonstrationSettings | None = None
     """Demonstrations in each minibatch; ``None``: none."""
 
@@ -79,8 +81,8 @@ class GradientSteps:
         self._ports = ports
         shard = settings.updater.learner % settings.shards
         self.table = ports.table("rollouts").shard(shard, settings.shards)
-        ranks = ports.priorities("rollouts")
-        self.tree = None if ranks is None else ranks.shard(shard)
+        self._trees = ports.priorities("rollouts")
+        self.tree = None if self._trees is None else self._trees.shard(shard)
         self._own = slice(shard * self.table.writers, (shard + 1) * self.table.writers)
         """The writers of this learner's rows."""
         sampler = self._sampler(self.table, self.tree)
@@ -107,10 +109,10 @@ class GradientSteps:
         self._sampling = sampling(sampler, self.updater.buffers, size, device=settings.updater.device)
         self._resets = Resets(settings.initial, settings.updater)
         self.done = 0
-        self._former: list[tuple[Array, Array, Array]] = []
-        """Priorities that this turn has changed: rows, their stamps, the priorities before."""
-        self._largest = 0.0
-        """The largest priority before this turn."""
+        self._former: list[tuple[SumTree, Array, Array, Array]] = []
+        """Priorities that this turn has changed: the tree, rows, their stamps, the priorities before."""
+        self._largest = np.zeros(settings.shards)
+        """The largest priority of each shard before this turn."""
 
     def _sampler(self, table: Table, tree: SumTree | None = None) -> RowSampler:
         sequences = self._table_spec.sequences
@@ -138,8 +140,8 @@ class GradientSteps:
     def until(self, goal: Goal) -> Work:
         """Take gradient steps until the goal is reached, or the run stops. Learners with shards end a turn together."""
         self._former.clear()
-        if self.tree is not None:
-            self._largest = self.tree.max_priority()
+        if self._trees is not None:
+            self._largest = self._trees.largest()
         priorities, deadline = self._table_spec.priorities, time.monotonic() + STEP_LIMIT_S
         beta = 0.0 if priorities is None else priorities.beta + goal.progress * (1.0 - priorities.beta)
         if self._many is not None:
@@ -148,7 +150,9 @@ class GradientSteps:
         begun = self.done
         while self.done < goal.last and not self._ports.stopping():
             if not self.may_begin():
-                yield lambda: self.may_begin() or self._ports.stopping()
+                yield lambda: self.lost() or self.may_begin() or self._ports.stopping()
+                if self.lost():
+                    raise DissolvedError("a learner that takes part in each gradient step is lost")
                 continue
             wanted = SampleSpec(self._key(self.done), goal.taken[self._own], beta)
             then = wanted._replace(key=self._key(self.done + 1)) if self.done + 1 < goal.last else None
@@ -193,21 +197,37 @@ class GradientSteps:
 
     def take_back(self) -> None:
         """Undo this turn's changes of priorities. No other process may change priorities meanwhile."""
-        if self.tree is not None:
+        if self._trees is not None:
             self._sampling.settle()
             if self._many is not None:
                 self._draws.take_back()
-            for rows, stamps, ranks in reversed(self._former):
-                self.tree.update(rows, stamps, ranks)
-            self.tree.put_largest(self._largest)
+            for tree, rows, stamps, ranks in reversed(self._former):
+                tree.update(rows, stamps, ranks)
+            self._trees.put_largest(self._largest)
+            self._former.clear()
 
     def may_begin(self) -> bool:
         """True if a gradient step may begin. Call it between turns as well: it also lets new learners join."""
         return self._team is None or self._team.begin(self.updater)
 
+    def lost(self) -> bool:
+        """True once a learner on another machine is lost: then no step goes on, and all meet anew."""
+        return self._settings.spread and isinstance(self._team, ShardTeam) and self._team.lost()
+
+    def meeting(self) -> int:
+        """The number of the learners' present meeting."""
+        return self._team.meeting() if isinstance(self._team, ShardTeam) else 0
+
     def sent(self) -> int:
         """Bytes of gradients that this learner has sent to others since the last call."""
         return 0 if self._team is None else self._team.sent()
+
+    def give_up(self, state: Mapping[str, Array]) -> None:
+        """Give up the turn: leave, meet the other learners anew, and begin with this state or with theirs."""
+        self.updater.metrics()
+        self._sampling.settle()
+        self.leave()
+        self.start(state)
 
     def leave(self) -> None:
         """Leave the team. The other learners go on without this one."""
@@ -229,5 +249,19 @@ class GradientSteps:
                 raise BadDataError(f"gradient step {self.done + 1}: a priority is infinite or NaN; {kept}")
             rows, stamps = places["index"].copy(), places["stamp"].copy()
             self._sampling.settle()
-            self._former.append((rows, stamps, self.tree.read(rows)))
-            self.tree.update(rows, stamps, ranks)
+            for tree, own in self._ranked(np.stack([rows, stamps, self.tree.read(rows), ranks])):
+                changed, tags = (own[number].astype(np.int64) for number in range(2))
+                self._former.append((tree, changed, tags, own[2]))
+                tree.update(changed, tags, own[3])
+
+    def _ranked(self, own: Array) -> list[tuple[SumTree, Array]]:
+        """The trees that this learner changes after a step, with rows, stamps, old and new priorities: ``[4, m]``.
+
+        Of learners on several machines, the keeper has all trees: a successor of another one begins with these.
+        """
+        if not (self._settings.spread and isinstance(self._team, ShardTeam) and self._trees is not None):
+            return [] if self.tree is None else [(self.tree, own)]
+        parts = self._team.gather(own.reshape(-1))
+        found = [(self._trees.shard(number), part.reshape(own.shape)) for number, part in enumerate(parts)]
+        learner = self._settings.updater.learner
+        return found if learner == 0 else [found[learner]]

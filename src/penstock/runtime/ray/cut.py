@@ -8,6 +8,7 @@ Nodes are the same on both: which machine runs one may change while the run goes
 
 from dataclasses import replace
 
+from penstock.nodes.learner import ReplayLearnerSettings, ReplicaSettings
 from penstock.program.check import check
 from penstock.program.graph import (
     ActionLog,
@@ -35,6 +36,7 @@ __all__ = [
     "parameters",
     "rollouts_of",
     "same_bits",
+    "sampled",
     "viewed",
     "with_relay",
 ]
@@ -76,13 +78,17 @@ def movable_learners(program: Program) -> tuple[str, ...]:
 
 
 def apart(program: Program, address: str) -> Program:
-    """The program with learners that may run on other machines: those that share each batch of a stream.
+    """The program with learners that may run on other machines: those that share each batch or minibatch in rounds.
+
+    Demonstrations lie at home, so learners that need them stay there.
 
     Args:
         program: as the topology built it.
         address: of home, as other machines reach it.
     """
-    replicas = {node.name for node in program.nodes if node.kind == "stream_replica"}
+    replicas = {
+        node.name for node in program.nodes if node.kind in {"stream_replica", "replica"} and not _at_home(node)
+    }
     edges: list[Edge] = []
     for edge in program.edges:
         if isinstance(edge, Rounds) and replicas & set(edge.members):
@@ -98,7 +104,20 @@ def apart(program: Program, address: str) -> Program:
         replace(node, settings=replace(node.settings, checkpoint=None)) if node.name in replicas else node
         for node in program.nodes
     )
-    return check(replace(program, nodes=tuple(nodes), edges=tuple(edges)))
+    return check(replace(program, nodes=tuple(map(_spread, nodes)) if replicas else program.nodes, edges=tuple(edges)))
+
+
+def _at_home(node: NodeSpec) -> bool:
+    """Whether a learner needs what lies at home."""
+    return isinstance(node.settings, ReplicaSettings) and node.settings.steps.demonstrations is not None
+
+
+def _spread(node: NodeSpec) -> NodeSpec:
+    """A learner from a table, told that others may be on other machines."""
+    settings = node.settings
+    if not isinstance(settings, ReplicaSettings | ReplayLearnerSettings):
+        return node
+    return replace(node, settings=replace(settings, steps=replace(settings.steps, spread=True)))
 
 
 def parameters(program: Program) -> Board:
@@ -118,6 +137,13 @@ def viewed(program: Program) -> Stream | None:
     names = _movable_nodes(program)
     streams = (edge for edge in program.edges if isinstance(edge, Stream) and names & set(edge.viewers))
     return next(streams, None)
+
+
+def sampled(program: Program) -> Table | None:
+    """The table that movable learners sample; ``None`` if there are none."""
+    names = _movable_nodes(program)
+    tables = (edge for edge in program.edges if isinstance(edge, Table) and names & set(edge.readers))
+    return next(tables, None)
 
 
 def in_lock_step(program: Program) -> bool:
@@ -170,6 +196,9 @@ def host_program(program: Program) -> Program:
                 if isinstance(edge, Stream) and (viewers := _among(edge.viewers, names)):
                     # The relay writes the rollouts of a batch into the slots that they have at home.
                     edges.append(replace(edge, writers=(RELAY,), readers=(RELAY,), viewers=viewers))
+                if isinstance(edge, Table) and (readers := _among(edge.readers, names)):
+                    # The relay fills the rings of the shards whose learners are here, in the name of their writers.
+                    edges.append(replace(edge, readers=readers, file=None))
             case ActionLog() if edge.writer in names:
                 edges.append(replace(edge, readers=(RELAY,)))
             case Ask() if names & set(edge.askers):

@@ -22,8 +22,9 @@ from penstock.processes.starts import Processes
 from penstock.processes.supervision import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import ActionLog, NodeSpec, Program
-from penstock.runtime.ray.cut import RELAY, carried, viewed
+from penstock.runtime.ray.cut import RELAY, carried, sampled, viewed
 from penstock.runtime.ray.parcels import packed, unpack
+from penstock.runtime.ray.rings import News, take_news
 from penstock.scheduler.lives import Exit
 from penstock.types import Array, Arrays
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
@@ -66,6 +67,8 @@ class Publication(NamedTuple):
     parcel: Array
     shown: dict[int, Array]
     """Slot -> the rollout in it, for learners that look there."""
+    news: News | None = None
+    """New slots of the shards whose learners run there."""
 
 
 class Rollout(NamedTuple):
@@ -129,6 +132,7 @@ class Host:
         self._viewed: StreamMemory | None = None
         if (stream := viewed(program)) is not None:
             self._viewed = StreamMemory(self._wiring.bytes_of(stream.name), stream.arrays, stream.slots)
+        self._sampled = sampled(program)
         self._logs = {edge.writer: edge for edge in program.edges if isinstance(edge, ActionLog)}
         self._processes = Processes()
         self._tasks: dict[str, Task] = {}
@@ -183,6 +187,11 @@ class Host:
         if self._viewed is not None:
             for slot, rollout in publication.shown.items():
                 unpack(rollout, self._viewed.slot(slot))
+        if self._sampled is not None and publication.news is not None:
+            name = self._sampled.name
+            take_news(self._wiring.table_memory(name), self._wiring.trees(name), publication.news)
+            if not publication.news.whole:
+                return
         memory = self._boards[board]
         arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in memory.specs}
         unpack(publication.parcel, arrays)

@@ -1,6 +1,7 @@
 """What home publishes for hosts: the boards that their nodes read, each version as one object of the cluster.
 
-With a version of board ``goals`` go the rollouts of its batch. Knows no thread and no clock.
+With a version of board ``goals`` go the rollouts of its batch, or new slots of the shards of a table. Knows no thread
+and no clock.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,11 +11,12 @@ import numpy as np
 
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.stream import Stream as StreamMemory
-from penstock.program.graph import Board, Program
+from penstock.program.graph import Board, Program, Table
 from penstock.runtime.ray.cluster import Machine, as_object
-from penstock.runtime.ray.cut import GOALS, carried, viewed
+from penstock.runtime.ray.cut import GOALS, carried, sampled, viewed
 from penstock.runtime.ray.host import Publication
 from penstock.runtime.ray.parcels import packed
+from penstock.runtime.ray.rings import HostedShards, News
 from penstock.types import Arrays
 from penstock.wiring.edges import Wiring
 
@@ -26,6 +28,7 @@ class _Latest(NamedTuple):
 
     version: int
     object: Any
+    arrays: Arrays
 
 
 class Publications:
@@ -42,6 +45,8 @@ class Publications:
         stream = viewed(program)
         if stream is not None:
             self._rollouts = StreamMemory(wiring.bytes_of(stream.name), stream.arrays, stream.slots)
+        self._table, self._wiring = sampled(program), wiring
+        self._hosted: dict[Machine, HostedShards] = {}
         self._latest: dict[str, _Latest] = {}
         self._sent: dict[tuple[Machine, str], int] = {}
         self._under_way: set[tuple[Machine, str]] = set()
@@ -59,10 +64,24 @@ class Publications:
             latest = self._read(edge, board) if hosts else None
             for host in hosts:
                 key = host, name
-                if latest is not None and key not in self._under_way and self._sent.get(key) != latest.version:
+                if latest is None or key in self._under_way or self._sent.get(key) == latest.version:
+                    continue
+                self._under_way.add(key)
+                news = None if self._table is None or name != GOALS else self._news(host, latest, placed, self._table)
+                if news is None or news.whole:
                     self._sent[key] = latest.version
-                    self._under_way.add(key)
+                if news is None:
                     yield host, name, latest.object
+                else:
+                    yield host, name, as_object(Publication(latest.version, packed(latest.arrays), {}, news))
+
+    def _news(self, host: Machine, latest: _Latest, placed: Mapping[str, Machine], table: Table) -> News:
+        """What this host lacks of the shards whose learners it runs, before it may show this goal."""
+        if host not in self._hosted:
+            memory, trees = self._wiring.table_memory(table.name), self._wiring.trees(table.name)
+            self._hosted[host] = HostedShards(memory, trees, table.shards)
+        shards = [number for number, reader in enumerate(table.readers) if placed.get(reader) is host]
+        return self._hosted[host].news(shards, latest.arrays["taken"].tolist(), int(latest.arrays["meeting"]))
 
     def arrived(self, host: Machine, board: str) -> None:
         """A host has published what was sent."""
@@ -79,10 +98,10 @@ class Publications:
         if latest is None or board.version() != latest.version:
             arrays: Arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in edge.arrays}
             version = board.read(arrays)
-            shown = arrays["slots"].tolist() if edge.name == GOALS else ()
+            shown = arrays["slots"].tolist() if edge.name == GOALS and self._rollouts is not None else ()
             # One object a version. Each machine fetches it once.
             publication = Publication(version, packed(arrays), self._shown(shown))
-            latest = self._latest[edge.name] = _Latest(version, as_object(publication))
+            latest = self._latest[edge.name] = _Latest(version, as_object(publication), arrays)
         return latest
 
     def _shown(self, slots: Iterable[int]) -> dict[int, Any]:

@@ -153,9 +153,9 @@ class Relay:
             bells.ring(0)
 
     def _turn(self) -> None:
-        self._publish()
         while self._replies:
             self._hear(self._replies.popleft())
+        self._publish()
         self._deliver()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)

@@ -26,7 +26,16 @@ from penstock.runtime.ray.cluster import (
     own_cores,
     refusal,
 )
-from penstock.runtime.ray.cut import RELAY, apart, host_program, movable, movable_learners, same_bits, with_relay
+from penstock.runtime.ray.cut import (
+    RELAY,
+    apart,
+    host_program,
+    movable,
+    movable_learners,
+    same_bits,
+    sampled,
+    with_relay,
+)
 from penstock.runtime.ray.relay import Relay
 from penstock.runtime.ray.shares import shares
 from penstock.scheduler.lives import Exit
@@ -136,9 +145,11 @@ class _Spread:
         """Group -> the machine that is to run it; ``None``: home."""
         self._shared = groups
         """The groups that move when a machine joins. Learners stay where they are."""
-        turns = (None, *cluster.machines)
         learners = movable_learners(program)
-        self._wanted |= {group: turns[number % len(turns)] for number, group in enumerate(learners, start=1)}
+        # Home holds the whole table, and in it the shard of the first learner. The other shards are on other machines.
+        turns = cluster.machines if sampled(program) is not None and cluster.machines else (None, *cluster.machines)
+        first = len(turns) - len(cluster.machines)
+        self._wanted |= {group: turns[number % len(turns)] for number, group in enumerate(learners, start=first)}
 
     def _shares(self, count: int) -> list[tuple[Machine | None, int]]:
         """How many groups each machine is to run; ``None`` stands for home."""

@@ -1,0 +1,93 @@
+"""A host has the shard of its learners as home has it, however many parts it comes in."""
+
+import numpy as np
+import pytest
+
+from penstock.memory.table import Table
+from penstock.replay.sum_tree import SumTrees
+from penstock.runtime.ray import rings
+from penstock.runtime.ray.rings import HostedShards, take_news
+from tests.replay.world import aligned_bytes, lane_steps, make_table, write
+
+STEPS, SHARDS, WRITERS, SLOTS = 4, 2, 4, 3
+HEIGHT = STEPS + 1
+
+
+class Side:
+    """A table and its priorities."""
+
+    def __init__(self) -> None:
+        self.table: Table = make_table(STEPS, 1, WRITERS, SLOTS, same_step=True)
+        rows = self.table.arrays["valid"].size
+        self.trees = SumTrees(aligned_bytes(SumTrees.required(rows, SHARDS)), rows, SHARDS)
+
+    def write(self, sequence: int) -> None:
+        """Fill one slot of each writer."""
+        for writer in range(WRITERS):
+            steps = [lane_steps(writer, 24, sequence, same_step=True)]
+            write(self.table, writer, sequence, steps, np.zeros(1, bool), same_step=True)
+            first = self.table.index(writer, sequence) * HEIGHT
+            self.trees.set(first, sequence, np.arange(HEIGHT) + writer + sequence)
+
+
+def carry(home: Side, host: Side, hosted: HostedShards, taken: int, meeting: int = 0) -> int:
+    """Bring shard 1 up to a goal. Returns the number of parts."""
+    for part in range(1, 100):
+        news = hosted.news([1], [taken] * WRITERS, meeting)
+        take_news(host.table, host.trees, news)
+        if news.whole:
+            return part
+    raise AssertionError("it does not end")
+
+
+def same(home: Side, host: Side, below: int) -> None:
+    for writer in (2, 3):
+        held = home.table.held(writer, below)
+        assert host.table.held(writer, below) == held
+        for sequence in range(below - held, below):
+            index = home.table.index(writer, sequence)
+            there, here = host.table.slot(index), home.table.slot(index)
+            assert all(np.array_equal(there[name], here[name]) for name in ("obs", "reward", "valid"))
+            rows = np.arange(index * HEIGHT, (index + 1) * HEIGHT)
+            assert np.array_equal(host.trees.read(rows), home.trees.read(rows))
+    assert host.table.written(0) == 0
+    assert host.trees.shard(1).max_priority() == home.trees.shard(1).max_priority()
+
+
+@pytest.mark.parametrize("limit", [1, rings.PART_BYTES], ids=["slot by slot", "at once"])
+def test_each_goal_brings_what_is_new(monkeypatch, limit: int) -> None:
+    monkeypatch.setattr(rings, "PART_BYTES", limit)
+    home, host = Side(), Side()
+    hosted = HostedShards(home.table, home.trees, SHARDS)
+    for sequence in range(5):
+        home.write(sequence)
+        parts = carry(home, host, hosted, sequence + 1)
+        # Two writers, and the last part has the last slot.
+        assert parts == (2 if limit == 1 else 1)
+        same(home, host, sequence + 1)
+
+
+def test_after_a_meeting_all_slots_come_anew() -> None:
+    home, host = Side(), Side()
+    hosted = HostedShards(home.table, home.trees, SHARDS)
+    home.write(0)
+    home.write(1)
+    carry(home, host, hosted, 2)
+    # What a learner has ranked in a turn that was given up.
+    host.trees.shard(1).update(np.array([0]), np.array([0]), np.array([900.0]))
+    carry(home, host, hosted, 2, meeting=1)
+    same(home, host, 2)
+
+
+def test_a_slot_that_is_overwritten_on_its_way_is_left_out(monkeypatch) -> None:
+    home, host = Side(), Side()
+    hosted = HostedShards(home.table, home.trees, SHARDS)
+    home.write(0)
+    home.write(1)
+    # The writers come round while the slots are copied.
+    monkeypatch.setattr(home.table, "oldest", lambda writer: 1)
+    news = hosted.news([1], [2] * WRITERS, 0)
+    assert news.begins == {2: 1, 3: 1}
+    assert [(slot.writer, slot.sequence) for slot in news.slots] == [(2, 1), (3, 1)]
+    take_news(host.table, host.trees, news)
+    assert [host.table.held(writer, 2) for writer in (2, 3)] == [1, 1]

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+import penstock
+from penstock.run import Result
 from tests.children import of_group
 from tests.cluster.test_hosts import APEX, Launcher, train
 from tests.end_to_end.test_same_answer import fingerprint
@@ -21,6 +23,21 @@ def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, settings: dict[str, 
     alone = train(tmp_path / "alone", **settings, runtime="local")
     spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address)
     assert fingerprint(spread) == fingerprint(alone)
+
+
+def test_a_run_of_one_machine_is_resumed_on_several(cluster, tmp_path: Path) -> None:
+    alone = train(tmp_path, **SHARDED, runtime="local", save_interval=1, keep_checkpoints=10)
+    expected = learned(alone)
+    there = {"runtime": "ray", "address": cluster.address}
+    resumed = penstock.resume(
+        alone.run_folder, timesteps=SHARDED["timesteps"], checkpoint="4", settings=there, quiet=True
+    )
+    assert learned(resumed) == expected
+
+
+def learned(result: Result) -> dict[str, str]:
+    """The fingerprint without the places of lanes: a resumed run counts the actions in its logs anew."""
+    return {name: found for name, found in fingerprint(result).items() if name != "lane_position"}
 
 
 STREAM = {**EAGER, "learners": 2, "mini_batch_size": 128}

@@ -112,6 +112,26 @@ def test_a_writer_that_is_faster_than_all_others_overwrites_nothing_that_was_not
     assert table.slots >= slots + 1
 
 
+@pytest.mark.parametrize("learners", [2, 4])
+def test_a_writer_that_catches_up_with_other_shards_overwrites_nothing_either(learners: int) -> None:
+    wide = {"num_envs": 16, "num_steps": 4, "num_workers": 8, "min_rows": 128, "capacity": 128, "mini_batch_size": 64}
+    together = {"learners": learners, "exchange": "allreduce", "sync_mode": "non_blocking"}
+    table = program(async_off_policy, **together, **wide).edge("rollouts")
+    assert isinstance(table, Table)
+    assert table.limiter is not None
+    # 1. All shards but the last collect as far as they may, and all of that is learned from.
+    rows_of_slot, inserted, paid = 16 * 4 // 8, 0, 0
+    while table.limiter.may_insert(inserted, paid):
+        inserted += rows_of_slot
+        paid = inserted * (learners - 1) // learners
+    # 2. One writer of the last shard is faster than the learner.
+    late = slots = 0
+    while table.limiter.may_insert(late, paid):
+        late += rows_of_slot
+        slots += 1
+    assert table.slots >= slots + 1
+
+
 def test_more_steps_where_rows_are_slow_are_refused_where_nobody_waits_for_rows() -> None:
     with pytest.raises(ConfigError, match="--reuse 2 needs --sync_mode non_blocking"):
         program(off_policy, reuse=2.0)

@@ -88,9 +88,10 @@ def replayed(
             # The next goal of all learners: the last gradient step, the slots to sample from, running statistics.
             Board("goals", learners[0], learners[1:], goal_specs(plan.num_workers, spec.policy.statistics())),
         )
+    # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
+    ahead = 1 if order == "by_lane" else slots_ahead(plan, own, run.learners)
     pattern = Pattern(
-        # In lock step no environment node is more than one turn ahead, and the capacity is at least two.
-        table(plan, learners, own, ahead=1 if order == "by_lane" else slots_ahead(plan, own), shards=run.learners),
+        table(plan, learners, own, ahead=ahead, shards=run.learners),
         replay_record_specs(spec, run.num_envs, plan.num_workers, shaped=plan.shaped),
         learner_nodes(plan, learners, kinds, settings, minibatch(plan, run.learners)),
         max_lag,
@@ -100,9 +101,15 @@ def replayed(
     return wire(plan, pattern)
 
 
-def slots_ahead(plan: Plan, limits: RateLimiter) -> int:
-    """How many slots one environment node may be ahead of the learner if it is faster than all others."""
-    return math.ceil(limits.tolerance * plan.num_workers / (plan.run.num_envs * plan.num_steps))
+def slots_ahead(plan: Plan, limits: RateLimiter, shards: int = 1) -> int:
+    """How many slots one environment node may be ahead of the learner if it is faster than all others.
+
+    Of several ``shards``, ``limits`` are those of one. The others may be ahead of their part of all rows by that
+    tolerance and a turn of their own. A shard may catch up with them at once, and one node may do so alone.
+    """
+    rows = plan.run.num_envs * plan.num_steps
+    ahead = shards * limits.tolerance + (shards - 1) * rows / shards
+    return math.ceil(ahead * plan.num_workers / rows)
 
 
 def table(plan: Plan, readers: tuple[str, ...], limits: RateLimiter, *, ahead: int, shards: int = 1) -> Table:

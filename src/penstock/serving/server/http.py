@@ -6,7 +6,7 @@ of processor time here, and a small POST 30 to 39 us with an empty application i
 
 import logging
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from time import perf_counter
 
@@ -14,6 +14,7 @@ import httptools
 import orjson
 
 from penstock.serving.server.connection import Connection, Reply
+from penstock.serving.server.heads import Head, RepeatedHeads
 from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
 
@@ -35,18 +36,12 @@ _STATUS_LINES = {
 
 
 class HttpRequest:
-    """A request. Names of headers are in small letters, with ``-`` for ``_``.
-
-    Attributes:
-        path: without the query.
-    """
+    """A request. Its attributes are those of its `Head`, and its body."""
 
     __slots__ = ("body", "headers", "method", "path")
 
-    def __init__(self, method: str, path: str, headers: Mapping[bytes, bytes], body: bytes) -> None:
-        self.method = method
-        self.path = path
-        self.headers = headers
+    def __init__(self, head: Head, body: bytes) -> None:
+        self.method, self.path, self.headers = head
         self.body = body
 
     def header(self, name: bytes) -> str:
@@ -122,9 +117,24 @@ class HttpConnection(Connection):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._parts: list[bytes] = []
+        self._repeated = RepeatedHeads()
+        self._parsed: Head | None = None
+        """See `_parse`."""
 
     def received(self, data: bytes) -> None:
-        """Parse. Whole requests are routed on the way."""
+        """Parse what is not known yet. Whole requests are routed on the way."""
+        is_between = self.partial_since is None
+        if is_between and (found := self._repeated.divided(data)) is not None:
+            head, body = found
+            self._take(head, body, is_last=False)
+            return
+        last = self._parse(data)
+        if is_between and last is not None:
+            self._repeated.keep(data, last, self._size)
+
+    def _parse(self, data: bytes) -> Head | None:
+        """The head of the last request that these bytes have completed, if the connection goes on after it."""
+        self._parsed = None
         self._head += len(data)
         if self.partial_since is None:
             self.partial_since = self.service.loop.time()
@@ -139,6 +149,7 @@ class HttpConnection(Connection):
         except httptools.HttpParserError as error:
             self._refuse(Refusal(HTTPStatus.BAD_REQUEST, f"the request is no HTTP: {error}"))
         self._check_head(self._head)
+        return self._parsed
 
     # What the parser calls.
 
@@ -192,28 +203,33 @@ class HttpConnection(Connection):
         if self.is_deaf:
             return
         method = self._parser.get_method().decode("latin-1")
-        path = self._url.partition(b"?")[0].decode("latin-1")
+        head = Head(method, self._url.partition(b"?")[0].decode("latin-1"), self._headers)
         is_last = self._parser.should_upgrade() or not self._parser.should_keep_alive()
-        reply = HttpReply(self, perf_counter(), f"{method} {path}", is_last=is_last)
+        self._parsed = None if is_last else head
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._take(head, body, is_last=is_last)
+
+    def _take(self, head: Head, body: bytes, *, is_last: bool) -> None:
+        """Let the route answer a whole request."""
+        reply = HttpReply(self, perf_counter(), f"{head.method} {head.path}", is_last=is_last)
         self.expect(reply)
         try:
-            self._route(HttpRequest(method, path, self._headers, self._body()), reply)
+            self._route(HttpRequest(head, self._unpacked(head, body)), reply)
         except Refusal as refusal:
             reply.refused(refusal)
         except Exception:  # the client must not wait for a reply that never comes
             log.exception("a request of %s failed", self.peer)
             reply.refused(FAILED)
 
-    def _body(self) -> bytes:
-        """The body, unpacked.
+    def _unpacked(self, head: Head, body: bytes) -> bytes:
+        """The body without the packing of which its head tells.
 
         Raises:
             Refusal: it is packed in another way than its header says (400) or than is known here (415), or it is too
                 large once it is unpacked (413).
         """
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        encoding = self._headers.get(b"content-encoding", b"identity").lower()
-        if encoding == b"identity":
+        given = head.headers.get(b"content-encoding")
+        if given is None or (encoding := given.lower()) == b"identity":
             return body
         if encoding not in _PACKED:
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content-encoding is none of identity, gzip and deflate")

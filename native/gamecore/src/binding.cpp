@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include "penstock/gamecore/delta.hpp"
+#include "penstock/gamecore/row.hpp"
 
 namespace nb = nanobind;
 
@@ -27,10 +28,21 @@ nb::object decode(const nb::bytes& base, const nb::bytes& delta, std::size_t lim
     return nb::steal(result);
 }
 
+nb::object read_row(const nb::bytes& body, std::size_t count) {
+    // A number takes two bytes at least. So no more memory is taken than a small multiple of what was sent.
+    if (count > body.size() / 2) return nb::none();
+    PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count * sizeof(float)));
+    if (made == nullptr) nb::raise_python_error();
+    nb::object row = nb::steal(made);
+    if (!penstock::gamecore::RowReader(view(body)).read(PyBytes_AsString(made), count)) return nb::none();
+    return row;
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
-    module.doc() = "Delta encoding of bodies.";
+    module.doc() = "Bodies of Gamecore: their deltas, and the numbers of observations in JSON.";
     module.def("encode", &encode);
     module.def("decode", &decode);
+    module.def("read_row", &read_row);
 }

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import orjson
 
+from penstock.gamecore.rows import read_row
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.refusal import Refusal
-from penstock.types import Array, Arrays
+from penstock.types import Array, Arrays, Box, Spaces
 
 __all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
 
@@ -67,9 +68,14 @@ class JsonCodec:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
+        self._row = _row_of(endpoint.policy.spaces)
+        """Numbers of an observation that `read_row` reads; ``None``: none of this policy's."""
 
     def decode(self, body: bytes) -> Heard:
         """See `Codec`. For Dict observations VALUE is an object, for Tuple observations an array."""
+        # The usual case: no object of Python for each number, and the same bits.
+        if self._row is not None and (row := read_row(body, self._row)) is not None:
+            return Heard({"obs": np.ndarray((1, self._row), np.float32, row)}, batched=False)
         given = _loaded(body)
         if not isinstance(given, dict) or "obs" not in given:
             raise Refusal(HTTPStatus.BAD_REQUEST, 'the body is no JSON object with "obs"')
@@ -134,6 +140,14 @@ def _loaded(body: bytes) -> Any:  # noqa: ANN401 - any JSON
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
+
+
+def _row_of(spaces: Spaces) -> int | None:
+    """The numbers of an observation that is one flat array of float32, without a mask; ``None``: it is none."""
+    match spaces.obs:
+        case (("obs", Box((size,), "float32")),) if spaces.mask is None:
+            return size
+    return None
 
 
 def by_name(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an observation

@@ -1,0 +1,19 @@
+"""Rows: observations of one flat field in the default codec, read without the objects of Python between."""
+
+from penstock.gamecore import _native
+
+__all__ = ["read_row"]
+
+
+def read_row(body: bytes, size: int) -> bytes | None:
+    """The observation of a body ``{"obs": [NUMBER, ...]}`` with nothing beside it.
+
+    Args:
+        body: JSON of a tick. It may come from anybody.
+        size: numbers of an observation.
+
+    Returns:
+        Finite numbers of float32 in the machine's byte order, with the bits of a JSON reader's doubles that are rounded
+        to float32. ``None``: the body says more, says something else, or is wrong; a JSON reader tells which.
+    """
+    return _native.read_row(body, size)

@@ -157,11 +157,12 @@ def by_name(fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an observation
 
 def plain(actions: Any, row: int | None) -> Any:  # noqa: ANN401 - as the action space is
     """Batches ``[n, ...]`` of a Dict, Tuple or array as Python values: all rows, or one."""
+    # The usual case first: whether something is a Mapping takes longer to find out.
+    if isinstance(actions, np.ndarray):
+        return (actions if row is None else actions[row]).tolist()
     if isinstance(actions, Mapping):
         return {str(key): plain(part, row) for key, part in actions.items()}
-    if isinstance(actions, tuple):
-        return [plain(part, row) for part in actions]
-    return (actions if row is None else actions[row]).tolist()
+    return [plain(part, row) for part in actions]
 
 
 def tuples_in(names: list[str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What the server counts, as Prometheus reads it. Counting is plain additions; text is made when it is asked for."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,11 +21,6 @@ _POLICY = ("policy",)
 _VERSION = ("policy", "version")
 
 
-class _Label(NamedTuple):
-    protocol: str
-    status: int
-
-
 class Metrics(Collector):
     """The counts of one server.
 
@@ -38,20 +34,17 @@ class Metrics(Collector):
         self.connections = 0
         self.endpoints: Iterable[Endpoint] = ()
         self.recorders: Iterable[Recorder] = ()
-        self._requests: dict[_Label, int] = {}
-        self._seconds: dict[str, Histogram] = {}
+        self._requests: Counter[tuple[str, int]] = Counter()
+        """By protocol and status."""
+        self._seconds: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(SECONDS))
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def request(self, protocol: str, status: int, seconds: float) -> None:
         """A request was answered or refused."""
-        label = _Label(protocol, status)
-        self._requests[label] = self._requests.get(label, 0) + 1
-        histogram = self._seconds.get(protocol)
-        if histogram is None:
-            histogram = self._seconds[protocol] = Histogram(SECONDS)
-        histogram.add(seconds)
+        self._requests[protocol, status] += 1
+        self._seconds[protocol].add(seconds)
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """The text for Prometheus and its content type: OpenMetrics, if ``accept`` asks for that."""

@@ -52,6 +52,8 @@ class Tokens:
 
     def accept_headers(self, headers: Mapping[bytes, bytes]) -> bool:
         """As `accept`, for the headers ``token: TOKEN`` or ``authorization: Bearer TOKEN``, in small letters."""
+        if not self._accepted:
+            return True
         token = headers.get(b"token")
         if token:
             return self.accept(token)

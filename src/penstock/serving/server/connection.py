@@ -98,10 +98,10 @@ class Connection(asyncio.Protocol, ABC):
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
         connections = self.service.connections
+        if len(connections) >= self.service.limits.max_connections:
+            self._make_room()
         connections.add(self)
         self.service.metrics.connections = len(connections)
-        if len(connections) > self.service.limits.max_connections:
-            self.drop("there are too many connections (--max_connections)")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
         """The client is gone, or was dropped. Its sessions live on until they are idle for too long."""
@@ -142,6 +142,7 @@ class Connection(asyncio.Protocol, ABC):
     def expect(self, reply: Reply) -> None:
         """A request was taken: its reply comes after those before it."""
         self._replies.append(reply)
+        self.service.connections.asked(self)
 
     def flush(self) -> None:
         """Send the replies whose turn it is."""
@@ -193,6 +194,10 @@ class Connection(asyncio.Protocol, ABC):
 
     # What the server calls.
 
+    def may_give_way(self) -> bool:
+        """Whether the connection may be closed in favour of a new one: no reply is due."""
+        return not self._replies
+
     def sweep(self, now: float) -> None:
         """Drop the connection if its client hangs."""
         limits = self.service.limits
@@ -215,6 +220,16 @@ class Connection(asyncio.Protocol, ABC):
             self.flush()
         else:
             self.finish()
+
+    def _make_room(self) -> None:
+        """There are as many connections as may be: the most silent one is closed, or this one."""
+        silent = self.service.connections.most_silent()
+        if silent is None:
+            self.drop("there are too many connections, and all are in use (--max_connections)")
+            return
+        silent.drop("it was silent for longest, and there are too many connections (--max_connections)")
+        # Its transport tells of the end a moment later; until then further clients may connect.
+        self.service.connections.discard(silent)
 
     def _is_overdue(self, now: float) -> bool:
         """Whether the next reply has been due for so long that it was lost."""

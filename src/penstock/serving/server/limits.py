@@ -19,7 +19,7 @@ class Limits:
     max_queue: int = 4096
     """Rows that wait for an answer."""
     max_connections: int = 4096
-    """Open connections of HTTP and TCP together."""
+    """Open connections of HTTP and TCP together. Behind these the most silent one gives way to a new client."""
     max_seconds: float = 30.0
     """A request that is not answered after this time is refused. A request that has not arrived whole is dropped."""
     idle_seconds: float = 300.0

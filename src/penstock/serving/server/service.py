@@ -4,16 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from penstock.serving.server.access_log import AccessLog
+from penstock.serving.server.connections import Connections
 from penstock.serving.server.limits import Limits
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.steps import Steps
 from penstock.serving.server.tokens import Tokens
-
-if TYPE_CHECKING:
-    from penstock.serving.server.connection import Connection
 
 __all__ = ["Service"]
 
@@ -37,7 +34,7 @@ class Service:
     metrics: Metrics
     access_log: AccessLog | None = None
     is_ending: bool = False
-    connections: "set[Connection]" = field(default_factory=set)
+    connections: Connections = field(default_factory=Connections)
 
     @property
     def is_ready(self) -> bool:

@@ -137,6 +137,10 @@ class GamecoreConnection(Connection):
         """See `Connection`. A few bytes may be deltas of large bodies, so their number alone is no limit."""
         return self.unpacked <= self._most_unpacked and super().has_room()
 
+    def may_give_way(self) -> bool:
+        """See `Connection`. A game that thinks for long between its ticks is not sent away."""
+        return not self._sessions and super().may_give_way()
+
     def sweep(self, now: float) -> None:
         """Drop the connection if its client hangs. Frames that wait for room are no half request."""
         if self.partial_since is not None and not self.has_room():

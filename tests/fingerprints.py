@@ -11,8 +11,7 @@ def fingerprint(result: Result) -> dict[str, str]:
     """A hash of each array of a run's last checkpoint, and of each array of its table."""
     path = find_checkpoint(result.run_folder)
     arrays = {**load_checkpoint(path).arrays, **{f"table.{k}": v for k, v in (load_table(path) or {}).items()}}
-    # In which slot a rollout lay, where in a log's ring an episode lies, how long the run took: no part of the answer.
-    arrays["lane_position"] = arrays["lane_position"][:, [0, 2, 3]]
+    # In which slot a rollout lay, how long the run took: no part of the answer.
     if "taken" in arrays:
         arrays["taken"] = arrays["taken"].max()
     apart = ("consumed", "elapsed")

@@ -321,6 +321,20 @@ def test_each_lane_is_restored_under_a_limit_of_its_own() -> None:
     node.close()
 
 
+def test_a_resumed_lane_numbers_its_actions_as_the_run_before() -> None:
+    node, ports = open_node(LatePolicy(0))
+    row = collect(node, ports)["lane_position"][1].copy()
+    position = Position(*map(int, row))
+    actions = ports.log.content(1, position)
+    assert actions is not None
+    begins = LaneStart(position.episode, STEPS, 1, position=position, actions=actions)
+    resumed, there = open_node(LatePolicy(0), starts=(begins,) * LANES)
+    # A checkpoint before the first rollout of this life still names the actions of the life before.
+    np.testing.assert_array_equal(there.log.content(1, position), actions)
+    # Twelve steps, in episodes of four.
+    assert collect(resumed, there)["lane_position"][1, :3].tolist() == [3, 12, 0]
+
+
 def stacked_counting() -> FrameStackObservation:
     return FrameStackObservation(CountingEnv(), 3)
 

@@ -32,6 +32,8 @@ def lane_starts(
     """One start for each lane. A lane whose episode cannot be restored is counted and begins its next episode."""
     handed_over = _handed_over(settings, ports, stream) if ports.former else None
     if handed_over is None or handed_over.rollout < settings.starts[0].rollout:
+        for lane, start in enumerate(settings.starts):
+            _number_actions(log, lane, start)
         return settings.starts
     rollout, starts = handed_over.rollout + 1, []
     for lane, row in enumerate(handed_over.position):
@@ -53,6 +55,15 @@ def lane_starts(
             carry = {name: values[lane] for name, values in handed_over.carry.items()}
             starts.append(replace(start, position=position, actions=actions, carry=carry))
     return tuple(starts)
+
+
+def _number_actions(log: ActionLogPort, lane: int, start: LaneStart) -> None:
+    """Give the actions of a lane the numbers that they have in a run without interruption.
+
+    A record of an earlier life, or of the run before a resume, names the lane's actions by these numbers.
+    """
+    begin = Position(start.episode, 0, 0, 0) if start.position is None else start.position
+    log.rewind(lane, begin._replace(steps=0))
 
 
 def _handed_over(settings: EnvSettings, ports: Ports, stream: StreamWriter) -> _HandedOver | None:

@@ -86,18 +86,17 @@ class EnvStandIn(StandIn):
         starts = lane_starts(settings, ports, self._stream, self._log, restorable=True)
         positions = tuple(self._log.position(lane) for lane in range(settings.lanes))
         for lane, start in enumerate(starts):
-            self._restore(lane, start, positions[lane])
+            self._restore(lane, start)
         node = replace(self._node, settings=replace(settings, starts=starts))
         return Task(node, self.life, positions, threads, imports)
 
-    def _restore(self, lane: int, start: LaneStart, begin: Position) -> None:
+    def _restore(self, lane: int, start: LaneStart) -> None:
         """Log the actions that the host will play again: a checkpoint needs them from the episode's reset on."""
         if start.position is None or start.actions is None:
             return
         for action in start.actions:
             self._log.append_lane(lane, action, {})
-        first = begin.first_step + begin.steps
-        self._log.rewind(lane, start.position._replace(first_step=first, steps=len(start.actions)))
+        self._log.rewind(lane, start.position)
 
     def deliver(self, rollout: Rollout) -> bool:
         """Hand a rollout to the learner. False while the stream has no free slot."""

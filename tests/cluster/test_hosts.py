@@ -9,7 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 import penstock
+from penstock.errors import ConfigError
 from penstock.run import Result
+from penstock.runtime.ray.claims import Claims
+from penstock.runtime.ray.cluster import joined
 from tests.children import newest_checkpoint, of_group
 from tests.cluster.conftest import HOST
 from tests.end_to_end.test_same_answer import fingerprint
@@ -87,6 +90,22 @@ def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path) -
     (spread,) = launcher.log_dir.iterdir()
     alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
     assert fingerprint(SimpleNamespace(run_folder=spread)) == fingerprint(alone)
+
+
+def test_what_nodes_ask_for_is_kept_for_them(cluster, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.runtime.ray.claims.WAIT_S", 1)
+    asked = {"cpu": 1.5}
+    with joined(cluster.address):
+        with Claims() as mine, Claims() as others:
+            mine.take("learner", None, asked)
+            mine.wait({"learner": asked})
+            others.take("env.0", None, asked)
+            with pytest.raises(ConfigError, match=r"hold {cpu: 1\.5} that env\.0 asks for"):
+                others.wait({"env.0": asked})
+        # What is given back is free again.
+        with Claims() as later:
+            later.take("learner", None, {"cpu": 2})
+            later.wait({"learner": {"cpu": 2}})
 
 
 @pytest.mark.timeout(400)

@@ -8,7 +8,6 @@ import pytest
 import penstock
 from penstock.experiments.best import find_checkpoint
 from penstock.experiments.checkpoints import load_checkpoint
-from penstock.run import Result
 from tests.children import of_group
 from tests.cluster.test_hosts import APEX, Launcher, train
 from tests.end_to_end.test_same_answer import fingerprint
@@ -17,6 +16,7 @@ from tests.runtime.nodes import wait_until
 EAGER = {"epochs": 2, "backend": "eager", "sync_mode": "blocking"}
 THREE = {"learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "compress": "int8"}
 THREE = {**EAGER, "backend": "fused", **THREE, "timesteps": 6 * 32 * 4}
+ASKING = {"resources": "env: {cpu: 0.5}, learner: {cpu: 1}"}
 SHARDED = {**APEX, "learners": 2, "num_workers": 2, "num_envs": 4}
 APPO = {"algo": "appo", "sync_mode": "blocking", "learners": 2, "num_workers": 2, "num_envs": 4}
 A2C = {**APPO, "algo": "a2c"}
@@ -34,7 +34,7 @@ A2C = {**APPO, "algo": "a2c"}
 )
 def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, settings: dict[str, object]) -> None:
     alone = train(tmp_path / "alone", **settings, runtime="local")
-    spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address)
+    spread = train(tmp_path / "spread", **settings, **ASKING, runtime="ray", address=cluster.address)
     assert fingerprint(spread) == fingerprint(alone)
 
 

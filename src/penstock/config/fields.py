@@ -6,6 +6,7 @@ no particular setting.
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -17,11 +18,13 @@ __all__ = [
     "BY_OPTIMIZER",
     "BY_PRIORITIES",
     "REQUIRED",
+    "Demands",
     "DependentDefaults",
     "Field",
     "Scalar",
     "Value",
     "Wrapping",
+    "amounts_text",
     "field_table",
     "fields_of",
     "tunable",
@@ -40,7 +43,28 @@ class Wrapping:
         return f"{self.use} {json.dumps(self.arguments)}" if self.arguments else self.use
 
 
-Scalar: TypeAlias = bool | int | float | str | dict[str, Any] | Wrapping
+@dataclasses.dataclass(frozen=True)
+class Demands:
+    """What a node of each kind asks of a cluster."""
+
+    asked: Mapping[str, Mapping[str, float]]
+    """Kind of node -> resource (``cpu``, ``gpu``, or a name of the cluster's own) -> amount."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind}: {self.of(kind)}" for kind in self.asked)
+
+    def of(self, kind: str) -> str:
+        """What one node of this kind asks for, as the user writes it."""
+        return amounts_text(self.asked[kind])
+
+
+def amounts_text(amounts: Mapping[str, float]) -> str:
+    """Amounts of resources as the user writes them: ``{cpu: 1}``."""
+    names = {name: name if re.fullmatch(r"[A-Za-z_][\w.-]*", name) else json.dumps(name) for name in amounts}
+    return "{" + ", ".join(f"{names[name]}: {amount:.10g}" for name, amount in amounts.items()) + "}"
+
+
+Scalar: TypeAlias = bool | int | float | str | dict[str, Any] | Wrapping | Demands
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 """Values of settings: all that both a command line and TOML can write."""
 
@@ -53,7 +77,7 @@ BY_OPTIMIZER = "its checkpoints hold what this optimizer remembers"
 BY_PRIORITIES = "its replay table was made with priorities, or without"
 """Reasons why a resumed run keeps a setting, for ``fixed`` of fields."""
 
-Base: TypeAlias = Literal["bool", "int", "float", "str", "table", "wrapping"]
+Base: TypeAlias = Literal["bool", "int", "float", "str", "table", "wrapping", "demands"]
 _BASES: dict[Any, Base] = {
     bool: "bool",
     int: "int",
@@ -61,6 +85,7 @@ _BASES: dict[Any, Base] = {
     str: "str",
     dict[str, Any]: "table",
     Wrapping: "wrapping",
+    Demands: "demands",
 }
 
 
@@ -71,6 +96,7 @@ _SINGLE: dict[Base, str] = {
     "str": "text",
     "table": "a JSON object",
     "wrapping": "module:Wrapper",
+    "demands": "resources for each kind of node",
 }
 _SEVERAL: dict[Base, str] = {**_SINGLE, "int": "whole numbers", "float": "numbers", "str": "texts"}
 

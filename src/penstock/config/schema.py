@@ -6,7 +6,7 @@ Hyper-parameters of an algorithm are in its ``spec.py``. Reads no file, and deci
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from penstock.config.fields import BY_NETWORKS, Value, Wrapping, fields_of
+from penstock.config.fields import BY_NETWORKS, Demands, Value, Wrapping, fields_of
 from penstock.config.values import from_value
 from penstock.config.workers import check_num_workers
 from penstock.errors import ConfigError
@@ -96,6 +96,15 @@ class RunConfig:
         "new one on this machine",
         pattern=r"\S+",
         form="auto or host:port",
+    )
+    resources: Demands | None = field(
+        default=None,
+        metadata={
+            "help": "what each environment process (env) and each learner asks the Ray cluster for: cpu, gpu, or "
+            "resources by your own names. They run on machines that have it, and Ray keeps it for them; left out: they "
+            "ask for nothing, and environment processes are shared out by cores",
+            "form": 'resources such as "env: {cpu: 1}, learner: {gpu: 1}"',
+        },
     )
     device: str = _setting("cpu", "device of the learner", pattern=r"cpu|cuda(:\d+)?", form="cpu, cuda or cuda:N")
     backend: str = _setting(
@@ -322,14 +331,7 @@ def _check_together(run: RunConfig) -> None:
         raise ConfigError(
             "--demonstration_share needs demonstrations, and there are none; give --demonstrations as well"
         )
-    if run.distributed and run.runtime != "ray":
-        raise ConfigError(f"--distributed True is for --runtime ray, not {run.runtime}; leave out one of the two")
-    if run.address is not None and run.runtime != "ray":
-        raise ConfigError("--address names a Ray cluster; give --distributed True as well")
-    if run.policy_placement == "node" and run.runtime == "ray":
-        raise ConfigError(
-            "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"
-        )
+    _check_cluster(run)
     if run.learners > 1 and not RUNTIMES[run.runtime].processes:
         apart = " or ".join(name for name in RUNTIMES.names() if RUNTIMES[name].processes)
         raise ConfigError(f"--learners {run.learners} needs --runtime {apart}: learners wait for each other")
@@ -338,3 +340,17 @@ def _check_together(run: RunConfig) -> None:
             raise ConfigError(f"--{name} needs --policy_placement node: with env there are no policy nodes")
     if run.num_workers != "auto" and run.policy_nodes > run.num_workers:
         raise ConfigError(f"--policy_nodes {run.policy_nodes} is more than --num_workers {run.num_workers}")
+
+
+def _check_cluster(run: RunConfig) -> None:
+    """Check what only a run on a cluster has, and what it cannot have."""
+    if run.distributed and run.runtime != "ray":
+        raise ConfigError(f"--distributed True is for --runtime ray, not {run.runtime}; leave out one of the two")
+    if run.address is not None and run.runtime != "ray":
+        raise ConfigError("--address names a Ray cluster; give --distributed True as well")
+    if run.resources is not None and run.runtime != "ray":
+        raise ConfigError("--resources is what nodes ask a Ray cluster for; give --distributed True as well")
+    if run.policy_placement == "node" and run.runtime == "ray":
+        raise ConfigError(
+            "--policy_placement node needs environments on the learner's machine; leave it out, or give --runtime local"
+        )

@@ -194,7 +194,15 @@ def with_changes(config: Config, settings: Mapping[str, Any]) -> Config:
     own = {field.name for field in dataclasses.fields(config.run)}
     algorithm = dataclasses.replace(config.algorithm, **_part(values, values.keys() - own))
     changed = _part(values, own & values.keys())
-    return Config(dataclasses.replace(config.run, **_decided_anew(changed), **changed), algorithm)
+    return Config(dataclasses.replace(config.run, **_follows(changed), **_decided_anew(changed), **changed), algorithm)
+
+
+def _follows(changed: Mapping[str, Any]) -> dict[str, Any]:
+    """What becomes of the settings of a cluster where a resumed run begins to run on one, or no longer does."""
+    if "runtime" not in changed:
+        return {"runtime": "ray"} if changed.get("distributed") else {}
+    of_cluster = ("distributed", "address", "resources") if changed["runtime"] != "ray" else ()
+    return {name: getattr(RunConfig, name) for name in of_cluster if name not in changed}
 
 
 def _decided_anew(changed: Mapping[str, Any]) -> dict[str, Any]:

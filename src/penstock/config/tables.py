@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.config.fields import Wrapping
+from penstock.config.fields import Demands, Wrapping
 from penstock.errors import ConfigError
 
 __all__ = ["as_toml", "table_of", "wrapping_of"]
@@ -61,6 +61,8 @@ def as_toml(value: Any) -> Any:  # noqa: ANN401  (whatever a setting is)
         return [part if isinstance(part, dict) else {"use": part} for part in parts] if tables else parts
     if isinstance(value, Wrapping):
         return {"use": value.use, "arguments": as_toml(value.arguments)} if value.arguments else value.use
+    if isinstance(value, Demands):
+        return {kind: dict(asked) for kind, asked in value.asked.items()}
     if isinstance(value, Mapping):
         # TOML has no null.
         return json.dumps(value) if _holds_none(value) else dict(value)

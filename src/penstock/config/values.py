@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
+from penstock.config.demands import demands_of
 from penstock.config.fields import Field, Scalar, Value
 from penstock.config.tables import table_of, wrapping_of
 from penstock.errors import ConfigError
@@ -92,6 +93,8 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
         return table_of(value, label)
     if field.base == "wrapping":
         return wrapping_of(value, label)
+    if field.base == "demands":
+        return demands_of(value, label)
     if field.base == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     expected = {"bool": bool, "int": int, "float": float, "str": str}[field.base]

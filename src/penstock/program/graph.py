@@ -14,8 +14,8 @@ Kinds of edge:
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -267,6 +267,8 @@ class Program:
     """A run without progress for so many seconds ends."""
     address: str | None = None
     """The cluster that runs the program, for a runtime that needs one. ``None``: the runtime finds or starts one."""
+    demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What a node of a kind, ``env`` or ``learner``, asks that cluster for: kind -> resource -> amount."""
 
     def node(self, name: str) -> NodeSpec:
         """The node with this name.

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ray
@@ -18,6 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from penstock.errors import ConfigError, PenstockError
 from penstock.program.graph import Program
 from penstock.runtime.ray.host import Facts, Host, Publication, facts
+from penstock.runtime.ray.places import Offer, rooms
 
 __all__ = [
     "Joining",
@@ -27,8 +28,11 @@ __all__ = [
     "joined",
     "machine_error",
     "machines",
+    "offers",
     "own_address",
-    "own_cores",
+    "own_id",
+    "own_offer",
+    "ray_names",
     "refusal",
 ]
 
@@ -43,13 +47,13 @@ class Machine:
 
     Attributes:
         name: its address and the beginning of its id, for messages.
-        cores: that Ray counts there.
+        offer: its resources, as Ray counts them.
     """
 
     def __init__(self, node: dict[str, Any], program: Program) -> None:
         self.id: str = node["NodeID"]
-        self.name = f"machine {node['NodeManagerAddress']} ({self.id[:8]})"
-        self.cores = _cores(node)
+        self.name = _name(node)
+        self.offer = Offer(self.name, _resources(node))
         where = NodeAffinitySchedulingStrategy(self.id, soft=False)
         # No cores are asked for: Ray would let the host wait where another program has reserved them.
         self._actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where).remote(program, list(sys.path))
@@ -165,33 +169,65 @@ def _no_cluster(address: str | None, why: str) -> ConfigError:
 
 
 def machines(program: Program, known: set[str]) -> list[Machine]:
-    """Machines of the cluster that have cores and are not known yet, by their ids. Starts a host on each."""
-    return [Machine(node, program) for node in sorted(_others(known), key=lambda node: node["NodeID"])]
+    """Machines of the cluster that could run a part of the program and are not known yet. Starts a host on each."""
+    return [Machine(node, program) for node in _others(program, known)]
 
 
-def alone() -> bool:
+def alone(program: Program) -> bool:
     """Whether the launcher's machine is the only one of the cluster that could run anything."""
-    return not _others(set())
+    return not _others(program, set())
 
 
-def own_cores() -> float:
-    """Cores that Ray counts on the launcher's machine."""
-    return sum(map(_cores, _own()))
+def offers(program: Program) -> list[Offer]:
+    """The launcher's machine, and the others that could run a part of the program."""
+    return [own_offer(), *(Offer(_name(node), _resources(node)) for node in _others(program, set()))]
+
+
+def own_offer() -> Offer:
+    """The resources of the launcher's machine."""
+    return Offer("the launcher's machine", _resources(_own()))
 
 
 def own_address() -> str:
     """The address of the launcher's machine, as other machines reach it."""
-    return str(_own()[0]["NodeManagerAddress"])
+    return str(_own()["NodeManagerAddress"])
 
 
-def _own() -> list[dict[str, Any]]:
-    here = ray.get_runtime_context().get_node_id()
-    return [node for node in ray.nodes() if node["NodeID"] == here]
+def own_id() -> str:
+    """Ray's id of the launcher's machine."""
+    return str(ray.get_runtime_context().get_node_id())
 
 
-def _others(known: set[str]) -> list[dict[str, Any]]:
-    here = ray.get_runtime_context().get_node_id()
-    return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in {*known, here} and _cores(node)]
+def ray_names(asked: Mapping[str, float]) -> dict[str, float]:
+    """Resources under Ray's names."""
+    return {_RAY_NAMES.get(name, name): amount for name, amount in asked.items()}
+
+
+_RAY_NAMES = {"cpu": "CPU", "gpu": "GPU"}
+
+
+def _own() -> dict[str, Any]:
+    here: dict[str, Any] = next(node for node in ray.nodes() if node["NodeID"] == own_id())
+    return here
+
+
+def _others(program: Program, known: set[str]) -> list[dict[str, Any]]:
+    """Other machines with a core, or with what a node asks for, by their ids."""
+
+    def able(resources: Mapping[str, float]) -> bool:
+        return resources.get("cpu", 0.0) > 0 or any(rooms(resources, asked) >= 1 for asked in program.demands.values())
+
+    apart = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in {*known, own_id()}]
+    return sorted((node for node in apart if able(_resources(node))), key=lambda node: str(node["NodeID"]))
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return f"machine {node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+
+
+def _resources(node: Mapping[str, Any]) -> dict[str, float]:
+    names = {theirs: ours for ours, theirs in _RAY_NAMES.items()}
+    return {names.get(name, name): float(amount) for name, amount in node["Resources"].items()}
 
 
 class Joining:
@@ -254,10 +290,6 @@ def as_object(publication: Publication) -> Any:  # noqa: ANN401 - Ray's own type
 def machine_error(error: BaseException) -> tuple[str, bool]:
     """A line on why a call failed. True if the host's own code is at fault, false if the machine is lost."""
     return _line(error), isinstance(error, RayTaskError) and not isinstance(error, RayActorError)
-
-
-def _cores(node: dict[str, Any]) -> float:
-    return float(node["Resources"].get("CPU", 0.0))
 
 
 def _line(error: BaseException) -> str:

@@ -207,7 +207,7 @@ def host_program(program: Program) -> Program:
                 edges.append(replace(edge, members=(RELAY, *edge.members[1:])))
     nodes = (node for node in program.nodes if node.name in names)
     here = (replace(node, edges=(*node.edges, *roles.get(node.name, ()))) for node in nodes)
-    return check(Program((*here, _RELAY), tuple(edges), ends_with=(RELAY,)))
+    return check(Program((*here, _RELAY), tuple(edges), ends_with=(RELAY,), demands=program.demands))
 
 
 def rollouts_of(node: str) -> str:

@@ -21,12 +21,15 @@ def joined(program: Program) -> contextlib.AbstractContextManager[None]:
     """Within the ``with`` block this process is joined to the cluster at ``program.address``, if the program needs it.
 
     Raises:
-        ConfigError: Ray is not installed, or there is no cluster at that address.
+        ConfigError: Ray is not installed, there is no cluster at that address, or it has no room for what
+            nodes ask for.
         PenstockError: Ray does not start here.
     """
     if not movable(program):
+        if program.demands:
+            raise ConfigError("--resources: this run has no processes that a cluster could place; leave it out")
         return contextlib.nullcontext()
-    cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.runtime.ray.cluster:joined")(program.address)
+    cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.runtime.ray.spread:with_room")(program)
     return cluster
 
 

@@ -5,16 +5,19 @@ do, exactly as the local runtime does.
 """
 
 import contextlib
+import math
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.errors import ConfigError
+from penstock.config.fields import amounts_text
+from penstock.errors import ConfigError, PenstockError
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
 from penstock.processes.supervision import supervised
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
+from penstock.runtime.ray.claims import Claims
 from penstock.runtime.ray.cluster import (
     END_LIMIT_S,
     Joining,
@@ -22,8 +25,9 @@ from penstock.runtime.ray.cluster import (
     alone,
     joined,
     machines,
+    offers,
     own_address,
-    own_cores,
+    own_offer,
     refusal,
 )
 from penstock.runtime.ray.cut import (
@@ -31,28 +35,42 @@ from penstock.runtime.ray.cut import (
     apart,
     host_program,
     movable,
-    movable_learners,
     same_bits,
-    sampled,
     with_relay,
 )
+from penstock.runtime.ray.places import asked_by, env_shares, first_places, left_over, rooms
 from penstock.runtime.ray.relay import Relay
-from penstock.runtime.ray.shares import shares
 from penstock.scheduler.lives import Exit
 from penstock.scheduler.outcome import Outcome
 from penstock.wiring.edges import Wiring
 
-__all__ = ["run"]
+__all__ = ["run", "with_room"]
 
 LOOK_S = 2.0
 """How often home looks for machines that have joined the cluster."""
 
 
+@contextlib.contextmanager
+def with_room(program: Program) -> Iterator[None]:
+    """Within the ``with`` block this process is joined to a cluster that has room for what nodes ask for.
+
+    Raises:
+        ConfigError: there is no such cluster.
+    """
+    with joined(program.address):
+        first_places(_apart(program), offers(program))
+        yield
+
+
+def _apart(program: Program) -> Program:
+    """The program with learners apart, if there are other machines for them."""
+    return program if alone(program) else apart(program, own_address())
+
+
 def run(program: Program, processes: Processes) -> Outcome:
     """Run a program with movable nodes; see `penstock.runtime.ray.launch.launch`."""
     with joined(program.address):
-        if not alone():
-            program = apart(program, own_address())
+        program = _apart(program)
         hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
         try:
@@ -98,7 +116,7 @@ class _Cluster:
         self._all = machines
         self.machines = list(machines)
         """Machines that take part."""
-        self.own_cores = own_cores()
+        self.home = own_offer()
 
     def joined(self) -> tuple[list[Machine], list[str]]:
         """Machines that have joined since the last call, and a line for each that cannot take part."""
@@ -123,7 +141,9 @@ def _run(program: Program, processes: Processes, cluster: _Cluster) -> Outcome:
     wiring.attach(segment.bytes)
     relay = Relay(program, wiring)
     try:
-        return supervised(program, wiring, segment, _Spread(program, processes, relay, cluster))
+        with Claims() as claims:
+            spread = _Spread(program, processes, relay, cluster, claims)
+            return supervised(program, wiring, segment, spread)
     finally:
         relay.close()
         processes.clear()
@@ -133,30 +153,44 @@ def _run(program: Program, processes: Processes, cluster: _Cluster) -> Outcome:
 class _Spread:
     """Processes here and on hosts, as one; implements `penstock.processes.supervision.Starting`."""
 
-    def __init__(self, program: Program, here: Processes, relay: Relay, cluster: _Cluster) -> None:
+    def __init__(self, program: Program, here: Processes, relay: Relay, cluster: _Cluster, claims: Claims) -> None:
         self._program = program
         self._here = here
         self._relay = relay
         self._cluster = cluster
+        self._claims = claims
         self._moved: list[Exit] = []
-        groups = movable(program)
-        places = [place for place, count in self._shares(len(groups)) for _ in range(count)]
-        self._wanted: dict[str, Machine | None] = dict(zip(groups, places, strict=True))
-        """Group -> the machine that is to run it; ``None``: home."""
-        self._shared = groups
+        self._shared = movable(program)
         """The groups that move when a machine joins. Learners stay where they are."""
-        learners = movable_learners(program)
-        # Home holds the whole table, and in it the shard of the first learner. The other shards are on other machines.
-        turns = cluster.machines if sampled(program) is not None and cluster.machines else (None, *cluster.machines)
-        first = len(turns) - len(cluster.machines)
-        self._wanted |= {group: turns[number % len(turns)] for number, group in enumerate(learners, start=first)}
+        places = first_places(program, [cluster.home, *(machine.offer for machine in cluster.machines)])
+        turns = (None, *cluster.machines)
+        self._wanted: dict[str, Machine | None] = {group: turns[place] for group, place in places.items()}
+        """Group -> the machine that is to run it; ``None``: home."""
+        for group in places:
+            self._claim(group)
+        claims.wait({group: asked_by(program, group) for group in places})
 
-    def _shares(self, count: int) -> list[tuple[Machine | None, int]]:
-        """How many groups each machine is to run; ``None`` stands for home."""
+    def _claim(self, group: str) -> None:
+        self._claims.take(group, self._wanted[group], asked_by(self._program, group))
+
+    def _left(self) -> list[Machine]:
+        """Machines that are not lost."""
         lost = self._relay.lost()
-        left = [machine for machine in self._cluster.machines if machine not in lost]
-        counts = shares(count, [self._cluster.own_cores, *(machine.cores for machine in left)])
-        return list(zip((None, *left), counts, strict=True))
+        return [machine for machine in self._cluster.machines if machine not in lost]
+
+    def _resources(self, place: Machine | None) -> Mapping[str, float]:
+        return (self._cluster.home if place is None else place.offer).resources
+
+    def _free(self, place: Machine | None, without: Sequence[str] = ()) -> Mapping[str, float]:
+        """What a machine has, but for what the nodes that are to run there ask for. ``without``: nodes not to count."""
+        there = [group for group, where in self._wanted.items() if where is place and group not in without]
+        return left_over(self._resources(place), [asked_by(self._program, group) for group in there])
+
+    def _shares(self) -> list[tuple[Machine | None, int]]:
+        """How many of the groups that move each machine is to run; ``None`` stands for home."""
+        places = (None, *self._left())
+        counts = env_shares(self._program, [self._free(place, self._shared) for place in places])
+        return list(zip(places, counts, strict=True))
 
     def start(self, segment: Segment, spec: WorkerSpec, threads: int, imports: Sequence[str] = ()) -> None:
         """Start the worker of a placement group where it is to run."""
@@ -171,15 +205,33 @@ class _Spread:
             self._relay.start(machine, spec, threads, imports)
 
     def _place(self, group: str) -> Machine | None:
-        """The machine for a group. Where its own was lost: the one with the fewest groups for its cores."""
-        wanted, lost = self._wanted.get(group), self._relay.lost()
-        if wanted is None or wanted not in lost:
+        """The machine for a group.
+
+        Where its own was lost: one with room for what it asks for, of these the one with the fewest groups for its
+        cores; home only if there is no other. If none has room: the same among those that would have it without others.
+
+        Raises:
+            PenstockError: no machine that is left has what the group asks for.
+        """
+        wanted = self._wanted.get(group)
+        if wanted is None or wanted not in self._relay.lost():
             return wanted
-        left = [machine for machine in self._cluster.machines if machine not in lost]
-        counts = {machine: sum(where is machine for where in self._wanted.values()) for machine in left}
-        found = min(left, key=lambda machine: counts[machine] / machine.cores, default=None)
-        self._wanted[group] = found
-        return found
+        asked = asked_by(self._program, group)
+        able = [place for place in (*self._left(), None) if rooms(self._resources(place), asked) >= 1]
+        if not able:
+            raise PenstockError(
+                f"{wanted.name} was lost, and no other has {amounts_text(asked)}, which {group} asks for"
+            )
+        roomy = [place for place in able if rooms(self._free(place), asked) >= 1]
+        others = [place for place in roomy or able if place is not None]
+        self._wanted[group] = min(others, key=self._load, default=None)
+        self._claim(group)
+        return self._wanted[group]
+
+    def _load(self, machine: Machine) -> float:
+        """Groups for each core of a machine."""
+        count, cores = sum(where is machine for where in self._wanted.values()), machine.offer.resources.get("cpu", 0.0)
+        return count / cores if cores else math.inf
 
     def exits(self) -> Sequence[Exit]:
         """Processes that have ended since the last call, here and elsewhere."""
@@ -195,7 +247,9 @@ class _Spread:
 
     def _share_again(self) -> None:
         """Move as few groups as it takes to give each machine its share. Each begins its next life there."""
-        counts = dict(self._shares(len(self._shared)))
+        counts = dict(self._shares())
+        if sum(counts.values()) < len(self._shared):
+            return
         surplus = []
         for group in self._shared:
             place = self._wanted[group]
@@ -206,6 +260,7 @@ class _Spread:
         places = [place for place, count in counts.items() for _ in range(count)]
         for group, place in zip(surplus, places, strict=True):
             self._wanted[group] = place
+            self._claim(group)
             if group in self.running():
                 self.kill(group)
                 self._moved.append(Exit(group, -signal.SIGTERM, "it moves to a machine that has joined"))

@@ -1,0 +1,63 @@
+"""Nodes run where there is room for what they ask for; without demands, by cores and in turn."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.planning import plan
+from penstock.program.graph import Program
+from penstock.runtime.ray.cut import apart
+from penstock.runtime.ray.places import Offer, env_shares, first_places
+from penstock.topologies import on_policy
+from tests.planned import prepared
+
+HOME = Offer("the launcher's machine", {"cpu": 2, "big": 1, "node:10.0.0.1": 1, "memory": 1e9})
+BIG, SMALL = Offer("machine b", {"cpu": 2, "big": 1}), Offer("machine c", {"cpu": 4})
+
+
+def program(resources: str | None, learners: int = 2) -> Program:
+    settings = {"num_workers": 4, "num_envs": 4, "learners": learners, "runtime": "ray", "resources": resources}
+    return on_policy.build(plan(prepared(**settings), Path("run"), quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("resources", "learners", "envs"),
+    [
+        # Cores 2, 4 and 2 of 8.
+        (None, [0, 1], [0, 1, 1, 2]),
+        ("learner: {big: 1}", [0, 2], [0, 1, 1, 2]),
+        ("env: {big: 0.25}", [0, 1], [0, 0, 2, 2]),
+        # Learners come first, and leave one core on each of two machines.
+        ("env: {cpu: 1}, learner: {cpu: 1}", [0, 1], [0, 1, 1, 2]),
+        ("env: {cpu: 1}, learner: {cpu: 2}", [0, 1], [1, 1, 2, 2]),
+    ],
+)
+def test_nodes_go_where_they_have_room(resources: str | None, learners: list[int], envs: list[int]) -> None:
+    places = first_places(apart(program(resources), "10.0.0.1"), [HOME, SMALL, BIG])
+    assert [places[f"learner{number}"] for number in ("", ".1")] == learners
+    assert [places[f"env.{number}"] for number in range(4)] == envs
+
+
+@pytest.mark.parametrize(
+    ("resources", "says"),
+    [
+        ("learner: {gpu: 1}", "the first learner runs on the launcher's machine, which has too little"),
+        ("learner: {big: 1}", "no room for learner.1"),
+        ("env: {cpu: 3}", r"4 processes ask for it, and 1 have room; .* machine {big: 1, cpu: 2}, machine c {cpu: 4}$"),
+    ],
+)
+def test_what_no_machine_can_fulfil_is_named_with_what_there_is(resources: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--resources .*{says}") as refusal:
+        first_places(apart(program(resources), "10.0.0.1"), [HOME, SMALL])
+    assert "\n" not in str(refusal.value)
+
+
+def test_on_one_machine_all_learners_ask_it() -> None:
+    with pytest.raises(ConfigError, match="2 learners run on the launcher's machine"):
+        first_places(program("learner: {big: 1}"), [HOME])
+
+
+def test_a_machine_that_joins_gets_as_many_as_have_room() -> None:
+    asking = program("env: {cpu: 1}", learners=1)
+    assert env_shares(asking, [{"cpu": 4.0}, {"cpu": 4.0}, {"gpu": 1.0}]) == [2, 2, 0]

@@ -1,0 +1,61 @@
+"""What nodes ask of a cluster is read from short text, JSON or a table, and anything else is one line."""
+
+import pytest
+
+from penstock.config.demands import DEMANDS_EXAMPLE, demands_of
+from penstock.config.sources import from_mapping, to_toml, with_changes
+from penstock.errors import ConfigError
+
+RAY = {"env": "Pendulum-v1", "runtime": "ray"}
+
+
+@pytest.mark.parametrize(
+    ("value", "asked"),
+    [
+        (DEMANDS_EXAMPLE, {"env": {"cpu": 1}, "learner": {"gpu": 1}}),
+        ('{"env": {"CPU": 5e-1, "fast-disk": 2}}', {"env": {"cpu": 0.5, "fast-disk": 2}}),
+        ('learner: {"accelerator_type:A100": 0.01}', {"learner": {"accelerator_type:A100": 0.01}}),
+        ({"env": {"memory": 4_000_000_000}}, {"env": {"memory": 4e9}}),
+    ],
+)
+def test_demands_are_read_and_written_again(value, asked) -> None:
+    demands = demands_of(value, "--resources")
+    assert demands.asked == asked
+    assert demands_of(str(demands), "--resources") == demands
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("env: {cpu}", "cannot be read: env: {cpu} .*; write it as"),
+        ("enf: {cpu: 1}", "kind of node enf; there are env and learner; did you mean env"),
+        ("env: {cpu: 1}, env: {cpu: 2}", "env is given twice"),
+        ("env: {cpu: 1, CPU: 2}", "the resource CPU twice"),
+        ("env: {}", "env takes resources with amounts, not {}"),
+        ("env: {cpu: 0}", "cpu: 0 for env; give a number of at least 0.0001"),
+        ("env: {cpu: NaN}", "cpu: NaN for env"),
+        ("env: {cpu: 1e999}", "cpu: inf for env"),
+        ("learner: {gpu: 1.5}", "gpu: 1.5 for learner; Ray shares out parts of one, or whole ones"),
+        ([], "names no kind of node"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_line(value, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as refusal:
+        demands_of(value, "--resources")
+    assert "\n" not in str(refusal.value)
+
+
+def test_only_a_cluster_is_asked() -> None:
+    with pytest.raises(ConfigError, match="--resources is what nodes ask a Ray cluster for"):
+        from_mapping({**RAY, "runtime": "local", "resources": DEMANDS_EXAMPLE})
+
+
+def test_a_resume_may_ask_for_something_else_and_leave_the_cluster() -> None:
+    config = from_mapping({**RAY, "address": "auto", "resources": DEMANDS_EXAMPLE})
+    assert "[resources.learner]\ngpu = 1.0" in to_toml(config)
+    changed = with_changes(config, {"resources": "env: {cpu: 2}"}).run
+    assert changed.resources is not None
+    assert changed.resources.asked == {"env": {"cpu": 2}}
+    left = with_changes(config, {"runtime": "local"})
+    assert (left.run.address, left.run.resources) == (None, None)
+    assert with_changes(left, {"distributed": True}).run.runtime == "ray"

@@ -5,11 +5,12 @@ from) or after them (the exported policy, the final evaluation, the card).
 """
 
 import contextlib
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, with_changes
@@ -116,6 +117,7 @@ def resume(
     reward: Callable[..., Any] | None = None,
     quiet: bool = False,
     processes: Processes | None = None,
+    **unknown: Never,
 ) -> Result:
     """Continue a run in its own folder, from its last checkpoint or from the named one.
 
@@ -129,16 +131,28 @@ def resume(
         reward: the run's own reward, if it has no name.
         quiet: no display; files only.
         processes: as in `train`.
+        unknown: refused, with what may be given.
 
     Raises:
         UsageError: no such run, a checkpoint that cannot be used, a setting that must not change; also as ``train``.
     """
+    if unknown:
+        raise _not_taken(resume, next(iter(unknown)))
     more = {} if timesteps is None else {"timesteps": timesteps}
     given = given_of(env, wrap, reward)
     folder = RunFolder.open(Path(run))
     config = with_changes(folder.read_config(), {**(settings or {}), **more})
     with _opened(processes, config.run) as opened:
         return _resume(opened, folder, config, given, checkpoint, quiet=quiet)
+
+
+def _not_taken(call: Callable[..., Any], name: str) -> ConfigError:
+    """The error for a keyword that a call does not have, although a setting of the run may have its name."""
+    *taken, _ = inspect.signature(call).parameters
+    return ConfigError(
+        f"{call.__name__} takes {', '.join(taken)}, not {name}; a setting of the run goes into settings: "
+        f"settings={{{name!r}: ...}}"
+    )
 
 
 def evaluate(

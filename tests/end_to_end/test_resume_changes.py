@@ -43,6 +43,12 @@ def test_changes_by_flags_stay_in_the_config_of_the_run(tmp_path: Path, capsys: 
     assert (run / "config.toml").read_text() == before
 
 
+def test_a_setting_as_a_keyword_is_told_where_it_belongs(tmp_path: Path) -> None:
+    says = "resume takes run, checkpoint, .* not runtime; a setting of the run goes into settings"
+    with pytest.raises(penstock.ConfigError, match=says):
+        penstock.resume(tmp_path, runtime="ray")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("first", "then"),
     [

@@ -67,10 +67,13 @@ STREAM = {**EAGER, "learners": 2, "mini_batch_size": 128}
 TABLE = {**APEX, "learners": 2, "num_steps": 32, "num_envs": 8}
 
 
+# The last test of this module: it leaves the head alone.
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("settings", [STREAM, TABLE], ids=["stream", "table"])
-def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Path, settings) -> None:
-    # Twelve turns take at least 8 s while the gate is closed, so it is not over when the host is lost.
+@pytest.mark.parametrize(
+    ("settings", "everywhere"), [(STREAM, False), (TABLE, True)], ids=["stream, one host", "table, all hosts at once"]
+)
+def test_hosts_that_are_lost_with_a_learner_change_no_bit(cluster, tmp_path: Path, settings, everywhere: bool) -> None:
+    # Twelve turns take at least 8 s while the gate is closed, so it is not over when hosts are lost.
     launcher = Launcher(tmp_path, cluster.address, updates=12, **settings)
     try:
         assert launcher.next_checkpoint()
@@ -79,7 +82,8 @@ def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Pa
         # Its host is another machine: its process descends from that machine's raylet.
         above = {parent.pid for parent in learner.parents()}
         (host,) = [node for node in cluster.worker_nodes if above & set(raylets(node))]
-        cluster.remove_node(host, allow_graceful=False)
+        for lost in list(cluster.worker_nodes) if everywhere else [host]:
+            cluster.remove_node(lost, allow_graceful=False)
         assert wait_until(lambda: launcher.has(1, "learner.1 was ended by SIGKILL"), 150)
         assert launcher.next_checkpoint()
     finally:

@@ -1,9 +1,11 @@
 """The clients against servers that are away, silent, or talk nonsense. Both clients must behave alike."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
+from typing import Self
 
 import pytest
 
@@ -31,34 +33,53 @@ schemes = pytest.mark.parametrize("scheme", ["http", "tcp"])
 versions = pytest.mark.parametrize("version", [1, 2, None])
 
 
-class Answering:
-    """A server that answers each connection with fixed bytes, and then says no more."""
+class Double:
+    """A server that takes one connection after the other, in a thread of its own."""
 
-    def __init__(self, *answers: bytes, closes: bool) -> None:
-        self._answers, self._closes = list(answers), closes
+    def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._kept = []
-        threading.Thread(target=self._run, daemon=True).start()
+        self._kept: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
-        for answer in self._answers:
+        while True:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            connection.recv(1 << 16)
-            connection.sendall(answer)
             self._kept.append(connection)
-            if self._closes:
-                connection.close()
+            # The client may have given up.
+            with contextlib.suppress(OSError):
+                self.converse(connection)
 
-    def __enter__(self) -> "Answering":
+    def __enter__(self) -> Self:
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        # To close it would not wake the thread that accepts.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for one in self._kept:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         for one in (self._listener, *self._kept):
             one.close()
+
+
+class Answering(Double):
+    """A server that answers each connection with fixed bytes, and then says no more."""
+
+    def __init__(self, answer: bytes, *, closes: bool) -> None:
+        super().__init__()
+        self._answer, self._closes = answer, closes
+
+    def converse(self, connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(self._answer)
+        if self._closes:
+            connection.close()
 
 
 @both
@@ -98,39 +119,24 @@ def test_version_2_says_why_a_request_is_refused_and_goes_on(run):
             run(url, [("tick", [0.1, 0.2, 0.3])], version=1)
 
 
-class OnlyFirst:
+class OnlyFirst(Double):
     """A server that speaks version 1 only: it answers whole requests, and closes the connection on anything else."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with connection:
-                while data := connection.recv(1 << 16):
-                    if data[0] != 0:
-                        break
-                    connection.sendall(bytes(8) + (12).to_bytes(8, "big") + data[40:48] + b'{"action":3}')
-
-    def __enter__(self) -> "OnlyFirst":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
+    def converse(self, connection: socket.socket) -> None:
+        with connection:
+            while data := connection.recv(1 << 16):
+                if data[0] != 0:
+                    break
+                connection.sendall(bytes(8) + (12).to_bytes(8, "big") + data[40:48] + b'{"action":3}')
 
 
 @both
 def test_a_server_that_speaks_only_version_1_is_asked_in_version_1(run):
     with OnlyFirst() as server:
-        assert run(server.url, [("start",), ("tick", [0.0]), ("stop",)])[1] == 3
+        url = f"tcp://{server.address}"
+        assert run(url, [("start",), ("tick", [0.0]), ("stop",)])[1] == 3
         with pytest.raises(EpisodeLostError, match="version 1 only"):
-            run(server.url, [("tick", [0.0])], version=2)
+            run(url, [("tick", [0.0])], version=2)
 
 
 @both
@@ -212,7 +218,7 @@ def test_nobody_there(run, scheme):
 @schemes
 def test_a_server_that_says_nothing(run, scheme):
     with (
-        Answering(b"", b"", closes=False) as server,
+        Answering(b"", closes=False) as server,
         pytest.raises(EpisodeLostError, match="no reply to tick"),
     ):
         run(f"{scheme}://{server.address}", [("tick", [1.0])], timeout=0.5)
@@ -221,7 +227,7 @@ def test_a_server_that_says_nothing(run, scheme):
 @both
 @schemes
 def test_a_server_that_closes(run, scheme):
-    with Answering(b"", b"", closes=True) as server, pytest.raises(EpisodeLostError, match=r"closed|reset"):
+    with Answering(b"", closes=True) as server, pytest.raises(EpisodeLostError, match=r"closed|reset"):
         run(f"{scheme}://{server.address}", [("tick", [1.0])])
 
 
@@ -246,10 +252,12 @@ def test_a_server_that_talks_nonsense(run, scheme, answer):
 def test_start_waits_for_a_server_that_is_full(run, scheme):
     with serving(max_sessions=1) as running:
         url = f"{scheme}://127.0.0.1:{getattr(running, scheme)}"
-        other = GameClient(url, "other")
-        other.start()
-        threading.Timer(0.2, other.stop).start()
-        run(url, [("start",), ("stop",)], patience=10.0)
+        with GameClient(url, "other") as other:
+            other.start()
+            leaves = threading.Timer(0.2, other.stop)
+            leaves.start()
+            run(url, [("start",), ("stop",)], patience=90.0)
+            leaves.join()
 
 
 def test_a_version_that_nobody_speaks_is_one_line():

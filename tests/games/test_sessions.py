@@ -1,5 +1,6 @@
 """Sessions of games: their rows are compared with rollouts written by hand."""
 
+import math
 import threading
 import time
 from pathlib import Path
@@ -88,13 +89,33 @@ def test_stop_tells_terminated_and_truncated_apart():
     assert ended["valid"][:2].all()
 
 
-def test_a_client_that_vanishes_ends_its_episode_as_truncated_and_loses_no_row():
-    """T = 4: rows 0 and 1 have an outcome, row 2 has none. It becomes the row between the episodes."""
-    with rehearse(AGENT, num_steps=4, num_envs=1, idle_seconds=1.5) as stage:
-        first = GameClient(stage.tcp, "g")
-        FakeGame(first).begin(Script([[1], [2], [3]], [10.0, 20.0]), 3)
-        first.close()
+@pytest.fixture
+def vanishes(monkeypatch: pytest.MonkeyPatch):
+    """Plays some ticks with a client that is not seen again, and waits until the node ends its episode.
+
+    The node looks for sessions that have vanished only meanwhile, so a slow machine takes no other for vanished.
+    """
+    sweep_s = "penstock.games.node._SWEEP_S"
+    monkeypatch.setattr(sweep_s, math.inf)
+
+    def play(client: GameClient, script: Script, ticks: int) -> None:
+        FakeGame(client).begin(script, ticks)
+        client.close()
+        monkeypatch.setattr(sweep_s, 0.0)
         until(lambda: agents.Counter.seen)
+        monkeypatch.setattr(sweep_s, math.inf)
+
+    return play
+
+
+@pytest.mark.parametrize(("idle_seconds", "reconnect_s"), [(0.0, 1000.0), (1000.0, 0.0)], ids=["idle", "parted"])
+def test_a_client_that_vanishes_ends_its_episode_as_truncated_and_loses_no_row(
+    vanishes, monkeypatch, idle_seconds, reconnect_s
+):
+    """T = 4: rows 0 and 1 have an outcome, row 2 has none. It becomes the row between the episodes."""
+    monkeypatch.setattr("penstock.games.sessions._RECONNECT_S", reconnect_s)
+    with rehearse(AGENT, num_steps=4, num_envs=1, idle_seconds=idle_seconds) as stage:
+        vanishes(GameClient(stage.tcp, "g"), Script([[1], [2], [3]], [10.0, 20.0]), 3)
         FakeGame(GameClient(stage.tcp, "h")).begin(Script([[7], [8]], [30.0]), 2)
         until(lambda: stage.learner.rollouts)
         (found,) = stage.learner.rollouts
@@ -113,12 +134,9 @@ def test_a_client_that_vanishes_ends_its_episode_as_truncated_and_loses_no_row()
     assert (terminated, truncated, vanished) == (False, True, True)
 
 
-def test_a_client_that_vanishes_at_the_beginning_of_a_rollout_leaves_no_trace_in_it():
-    with rehearse(AGENT, num_steps=2, num_envs=1, idle_seconds=1.5) as stage:
-        first = GameClient(stage.tcp, "g")
-        FakeGame(first).begin(Script([[1], [2], [3]], [10.0, 20.0]), 3)
-        first.close()
-        until(lambda: agents.Counter.seen)
+def test_a_client_that_vanishes_at_the_beginning_of_a_rollout_leaves_no_trace_in_it(vanishes):
+    with rehearse(AGENT, num_steps=2, num_envs=1, idle_seconds=0.0) as stage:
+        vanishes(GameClient(stage.tcp, "g"), Script([[1], [2], [3]], [10.0, 20.0]), 3)
         FakeGame(GameClient(stage.tcp, "h")).play(Script([[7], [8], [9]], [30.0, 40.0]))
         until(lambda: len(stage.learner.rollouts) == 2)
         whole, following = stage.learner.rollouts
@@ -287,15 +305,15 @@ def test_a_lost_connection_goes_on_with_its_session_or_begins_anew():
 def test_back_pressure_a_busy_learner_makes_games_wait():
     with rehearse(AGENT, num_steps=1, num_envs=1) as stage:
         stage.learner.hold = True
-        client = GameClient(stage.tcp, "g", timeout=2.0)
-        client.start()
-        client.tick([1])
-        client.tick([2], 1.0)
+        patient, hasty = (GameClient(stage.tcp, "g", timeout=timeout_s) for timeout_s in (90.0, 0.3))
+        patient.start()
+        patient.tick([1])
+        patient.tick([2], 1.0)
         with pytest.raises(EpisodeLostError, match="no reply"):
-            client.tick([3], 1.0)
+            hasty.tick([3], 1.0)
         stage.learner.hold = False
-        client.start()
-        client.tick([4])
+        patient.start()
+        patient.tick([4])
 
 
 def test_kept_episodes_are_files_and_the_oldest_go(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import threading
 import time
@@ -260,6 +261,42 @@ def make_idle(server: Running) -> None:
     call(server, age)
 
 
+def sweep_later(server: Running, seconds: float) -> None:
+    """Let the server look after its connections as if so many seconds had passed."""
+
+    def sweep() -> None:
+        now = server.loop.time() + seconds
+        for connection in list(server.server._service.connections):
+            connection.sweep(now)
+
+    call(server, sweep)
+
+
+@contextlib.contextmanager
+def halted(server: Running) -> Iterator[None]:
+    """The only worker of the server does not run until `resume`: what it is asked stays unanswered."""
+    os.kill(_worker(server), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError, IndexError):
+            resume(server)
+
+
+def resume(server: Running) -> None:
+    os.kill(_worker(server), signal.SIGCONT)
+
+
+def _worker(server: Running) -> int:
+    return server.endpoint.stable.engine._workers[0].process.pid
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for what another thread or process does."""
+    while not holds():
+        time.sleep(0.005)
+
+
 class Run:
     """A run that trains: its newest checkpoint is what the test says."""
 
@@ -386,10 +423,15 @@ __all__ = [
     "Slow",
     "call",
     "frame",
+    "halted",
     "load",
+    "make_idle",
     "observations",
     "policy_of",
+    "resume",
     "second_frame",
     "serving",
     "source_of",
+    "sweep_later",
+    "until",
 ]

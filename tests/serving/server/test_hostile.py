@@ -12,7 +12,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.serving.server.harness import REQUEST, Game, Running, SecondGame, frame, serving
+from tests.serving.server.harness import (
+    REQUEST,
+    Game,
+    Running,
+    SecondGame,
+    frame,
+    halted,
+    resume,
+    serving,
+    sweep_later,
+    until,
+)
 
 BODY = b'{"obs": [0.1, 0.2, 0.3]}'
 INFER = b'{"inputs": [{"name": "obs", "shape": [1, 3], "datatype": "FP32", "data": [0.1, 0.2, 0.3]}]}'
@@ -47,13 +58,18 @@ def server():
 
 @pytest.mark.parametrize("port", ["http", "tcp"])
 def test_a_request_that_never_ends_is_cut_off(port: str) -> None:
+    """The time counts from its first bytes, whatever comes later."""
     begun = {"http": b"POST /step HTTP/1.1\r\ncontent-length: 9\r\n", "tcp": frame("a", "start")[:-1]}[port]
-    with serving(max_seconds=1.0) as server, connect(getattr(server, port)) as connection:
-        connection.sendall(begun)
-        for byte in b"\0" * 3 if port == "tcp" else b"x: y\r\n":
-            time.sleep(0.02)
-            with contextlib.suppress(OSError):
-                connection.sendall(bytes([byte])) if port == "http" else None
+    with serving(max_seconds=1000.0) as server, connect(getattr(server, port)) as connection:
+        connection.sendall(begun[:20])
+        until(lambda: server.server._service.connections)
+        (served,) = server.server._service.connections
+        until(lambda: served.partial_since is not None)
+        began, heard = served.partial_since, served._heard
+        time.sleep(0.01)  # the server's clock counts milliseconds
+        connection.sendall(begun[20:])
+        until(lambda: served._heard > heard)
+        sweep_later(server, began + 1000.001 - server.loop.time())
         assert whole(connection) == b""
         assert answers(server)
 
@@ -179,7 +195,7 @@ def test_curl_may_wait_for_a_continue(server: Running) -> None:
 def test_a_client_that_reads_nothing_does_not_fill_the_memory(port: str) -> None:
     one = frame("", "", BODY) if port == "tcp" else b"GET /v2/models/toy HTTP/1.1\r\n\r\n"
     before = psutil.Process().memory_info().rss
-    with serving(max_seconds=1.0) as server, connect(getattr(server, port)) as connection:
+    with serving() as server, connect(getattr(server, port)) as connection:
         connection.settimeout(0.5)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sent = 0
@@ -187,18 +203,19 @@ def test_a_client_that_reads_nothing_does_not_fill_the_memory(port: str) -> None
             while sent < 256 << 20:
                 sent += connection.send(one * 2000)
         assert sent < 64 << 20
+        while server.server._service.connections:
+            sweep_later(server, server.limits.max_seconds + 1.0)
         assert answers(server)
     assert psutil.Process().memory_info().rss - before < 64 << 20
 
 
 def test_silent_connections_are_bounded_and_cost_little() -> None:
-    with serving(max_connections=200, idle_seconds=2.0) as server:
+    with serving(max_connections=200) as server:
         silent = [connect(server.http if number % 2 else server.tcp) for number in range(300)]
         connections = server.server._service.connections
-        while not 0 < len(connections) <= 200:
-            time.sleep(0.01)
+        until(lambda: len(connections) == 200)
         while connections:
-            time.sleep(0.05)
+            sweep_later(server, server.limits.idle_seconds + 1.0)
         assert answers(server)
         for connection in silent:
             assert whole(connection) == b""
@@ -206,7 +223,8 @@ def test_silent_connections_are_bounded_and_cost_little() -> None:
 
 
 def test_a_full_queue_is_told_and_passes() -> None:
-    with serving("slow:0.3:plain", workers=1, max_batch=1, max_queue=2) as server:
+    """A worker has two batches at once, and two wait; so eight of twelve are refused at once."""
+    with serving(workers=1, max_batch=1, max_queue=2) as server, halted(server):
         statuses: list[tuple[int, str | None]] = []
 
         def ask() -> None:
@@ -218,11 +236,12 @@ def test_a_full_queue_is_told_and_passes() -> None:
         threads = [threading.Thread(target=ask) for _ in range(12)]
         for thread in threads:
             thread.start()
+        until(lambda: len(statuses) == 8)
+        assert set(statuses) == {(503, "1")}
+        resume(server)
         for thread in threads:
             thread.join()
-        assert (200, None) in statuses
-        assert (503, "1") in statuses
-        assert len(set(statuses)) == 2
+        assert statuses[8:] == [(200, None)] * 4
         assert answers(server)
 
 

@@ -17,7 +17,7 @@ from penstock.clients import AsyncGameClient, GameClient
 from penstock.config.commands import ServeOptions
 from penstock.errors import ConfigError, PenstockError
 from penstock.serving.server.command import named
-from tests.serving.server.harness import Game, Run, call, observations, policy_of, serving
+from tests.serving.server.harness import Game, Run, call, make_idle, observations, policy_of, serving
 
 BOTH = {"swing": "memory"}
 """Beside the policy toy, which has no memory."""
@@ -182,8 +182,9 @@ def test_the_clients_name_a_policy(scheme: str, version: int | None) -> None:
 
 
 def test_a_session_that_was_idle_for_too_long_may_begin_at_another_policy() -> None:
-    with serving(also=BOTH, idle_seconds=0.2) as server:
+    with serving(also=BOTH) as server:
         assert step(server.http, session="g", step_kind="start")[0] == 200
+        make_idle(server)
         statuses = []
         while 200 not in statuses:
             threading.Event().wait(0.05)

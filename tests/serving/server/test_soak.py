@@ -10,11 +10,13 @@ import pytest
 
 from benchmarks.soak.traffic import Traffic
 from penstock.serving.server.metrics import Metrics
-from tests.serving.server.harness import Running, serving
+from tests.serving.server.harness import Running, make_idle, serving
 
-SECONDS = 2.0
-RATE = 400.0
-"""Requests a second."""
+REQUESTS = 600
+"""A busy machine takes longer for them."""
+SECONDS = 0.25
+RATE = 2000.0
+"""Requests a second, at most."""
 BLOCKS = 0.5
 """Blocks of memory that each request may leave behind. What keeps one object for each leaves at least one."""
 
@@ -28,22 +30,28 @@ def _no_log(monkeypatch: pytest.MonkeyPatch) -> None:
 def left_behind(server: Running) -> float:
     """Blocks of memory of this process, server and clients, that each request has left behind."""
     traffic = Traffic(server.http, server.tcp, "toy")
-    asyncio.run(traffic.go_on(SECONDS / 2, clients=7, rate=RATE))
+
+    def answer(requests: int) -> None:
+        while traffic.requests < requests:
+            asyncio.run(traffic.go_on(SECONDS, clients=7, rate=RATE))
+
+    answer(REQUESTS // 2)
     before, requests = blocks(server), traffic.requests
-    asyncio.run(traffic.go_on(SECONDS, clients=7, rate=RATE))
+    answer(requests + REQUESTS)
     return (blocks(server) - before) / (traffic.requests - requests)
 
 
 def blocks(server: Running) -> int:
     """Blocks of memory, once nobody is there."""
     while server.server._service.connections or len(server.endpoint.sessions):
+        make_idle(server)
         time.sleep(0.02)
     gc.collect()
     return sys.getallocatedblocks()
 
 
 def test_visits_leave_nothing_behind() -> None:
-    with serving("memory", idle_seconds=0.3, grace_seconds=1000.0) as server:
+    with serving("memory", grace_seconds=1000.0) as server:
         assert left_behind(server) < BLOCKS
 
 
@@ -56,5 +64,5 @@ def test_an_object_that_is_kept_for_each_request_is_seen(monkeypatch: pytest.Mon
         count(metrics, *arguments)
 
     monkeypatch.setattr(Metrics, "request", counted)
-    with serving("memory", idle_seconds=0.3) as server:
+    with serving("memory") as server:
         assert left_behind(server) > BLOCKS

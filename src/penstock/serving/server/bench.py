@@ -24,6 +24,8 @@ _REQUEST = Struct("!6q")
 _REPLY = Struct("!3q")
 _OBSERVATIONS = 16
 """Different observations that a client sends in turn."""
+_PATIENCE_S = 10.0
+"""Longest time for a reply before and after the load."""
 _DTYPES = {"FP32": "float32", "FP64": "float64", "FP16": "float16", "BOOL": "bool"}
 
 
@@ -76,7 +78,7 @@ def _stop(load: Load, names: Sequence[bytes]) -> None:
         headers = {"session": name.decode(), "step-kind": "stop", "token": load.token}
         request = urllib.request.Request(f"{load.url.rstrip('/')}/step", b"", headers)
         try:
-            urllib.request.urlopen(request, timeout=1.0).close()
+            urllib.request.urlopen(request, timeout=_PATIENCE_S).close()
         except urllib.error.HTTPError as error:
             error.close()
         except OSError:
@@ -132,7 +134,7 @@ def _metadata(load: Load) -> dict[str, Any]:
         f"{load.url.rstrip('/')}/v2/models/{load.policy}", headers={"authorization": f"Bearer {load.token}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=10.0) as reply:
+        with urllib.request.urlopen(request, timeout=_PATIENCE_S) as reply:
             found: dict[str, Any] = orjson.loads(reply.read())
             return found
     except urllib.error.HTTPError as error:

@@ -100,6 +100,23 @@ def test_announced_work_of_one_node_excuses_the_others_of_its_group(monkeypatch)
     assert run.signs.silent(["monitor", "learner"]) is not None
 
 
+def test_time_in_which_the_machine_stood_still_is_no_silence(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.wiring.counters.set("monitor", "busy_until_ns", 5 * SECOND)
+    run.at(20.0, monitor=2.0)
+    run.signs.excuse(15.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(26.9, monitor=2.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(27.1, monitor=2.0)
+    silence = run.signs.silent(["monitor", "learner"])
+    assert silence is not None
+    assert silence.seconds == pytest.approx(10.1)
+    # What came before a sign of life counts no more.
+    run.at(40.0, monitor=29.0)
+    assert run.signs.silent(["monitor", "learner"]) is not None
+
+
 def test_what_only_the_dead_would_read_is_not_waited_for(monkeypatch) -> None:
     run = Run(monkeypatch)
     (_, saved), *_ = run.wiring.streams()

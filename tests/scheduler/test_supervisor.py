@@ -52,6 +52,7 @@ class Signs:
         self.done = {"env.0": 0, "learner": 0, "monitor": 0}
         self.wanted = {"learner", "monitor"}
         self.come = 0
+        self.excused_s = 0.0
 
     def silent(self, running) -> Silence | None:
         return self.silence if self.silence is not None and self.silence.group in running else None
@@ -67,6 +68,9 @@ class Signs:
 
     def waits(self) -> str:
         return "env.0: waits for better times"
+
+    def excuse(self, seconds: float) -> None:
+        self.excused_s += seconds
 
     def deserted(self, running) -> bool:
         return self.nobody_reads
@@ -309,3 +313,15 @@ def test_a_run_that_comes_no_further_ends_and_says_who_waits_for_what() -> None:
     assert "the run came no further for 301 s" in supervisor.failure.detail
     assert "env.0: waits for better times" in supervisor.failure.detail
     assert "stacks of learner" in supervisor.failure.detail
+
+
+def test_time_in_which_the_machine_stood_still_counts_for_no_limit() -> None:
+    supervisor, _, signs = make()
+    assert supervisor.tick(0.0) is State.RUNNING
+    supervisor.excuse(50.0)
+    assert signs.excused_s == 50.0
+    assert supervisor.tick(349.0) is State.RUNNING
+    supervisor.stop(349.0)
+    supervisor.excuse(5.0)
+    assert supervisor.tick(363.0) is State.STOPPING
+    assert supervisor.tick(364.1) is State.ENDED

@@ -23,6 +23,8 @@ __all__ = ["START_LIMIT_S", "Starting", "supervised"]
 
 TICK_S = 0.1
 """The supervisor checks the processes at least this often. A bell wakes it sooner."""
+STANDSTILL_S = 1.0
+"""If the supervisor itself comes to no tick for so long, the machine has stood still, and with it all processes."""
 START_LIMIT_S = 120.0
 """Longest time from the start of a process to the first sign of life of its nodes, imports included."""
 DRAIN_LIMIT_S = 120.0
@@ -87,9 +89,12 @@ def supervised(program: Program, wiring: Wiring, segment: Segment, processes: St
 
 def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -> None:
     """Supervise the processes until the run has ended. One interrupt ends it in order, a second one at once."""
+    looked = time.monotonic()
     while True:
         seen = wiring.bells.word(0)
         now = time.monotonic()
+        if now - looked > STANDSTILL_S:
+            supervisor.excuse(now - looked)
         if interrupts.count > 1 or (interrupts.count and not _committed(wiring)):
             # A second interrupt, or nothing is committed that a checkpoint could hold.
             supervisor.kill()
@@ -97,6 +102,7 @@ def _supervise(supervisor: Supervisor, interrupts: Interrupts, wiring: Wiring) -
             supervisor.stop(now)
         if supervisor.tick(now) is State.ENDED:
             return
+        looked = time.monotonic()
         # Nobody rings when a process exits, and ending should take milliseconds. So the wait is short then.
         wiring.bells.wait(0, seen, TICK_S if supervisor.state is State.RUNNING else 0.005)
 

@@ -42,6 +42,8 @@ class SharedSigns:
         self._nodes = program.nodes
         self._seen: dict[str, tuple[int, int]] = {}
         """Node -> its sign, and when the sign changed."""
+        self._excused: list[tuple[int, int]] = []
+        """Until when the machine stood still, and for how long."""
         self._logs = [wiring.action_log(edge.name) for edge in program.edges if isinstance(edge, ActionLog)]
         self._records = {edge.owner: edge.name for edge in program.edges if isinstance(edge, Record)}
         self._boards = [edge for edge in program.edges if isinstance(edge, Board)]
@@ -136,14 +138,20 @@ class SharedSigns:
             nodes = [node for node in self._nodes if node.group == group]
             busy_until = max(counters.get(node.name, "busy_until_ns") for node in nodes)
             latest = max(nodes, key=lambda node: self._alive_ns(node.name, now))
-            silence = (now - self._alive_ns(latest.name, now)) / 1e9
+            alive = self._alive_ns(latest.name, now)
+            excused = sum(length for until, length in self._excused if until > alive)
+            silence = (now - alive - excused) / 1e9
             limit = max(node.silence_limit_s for node in nodes)
             if counters.get(SUPERVISOR, "stopping"):
                 # No new work begins, and the user waits for the end.
                 limit = min(limit, STOPPING_SILENCE_S)
-            if now > busy_until and silence > limit:
+            if now > busy_until + excused and silence > limit:
                 return Silence(latest.name, group, silence)
         return None
+
+    def excuse(self, seconds: float) -> None:
+        """So many seconds until now count for no node's silence."""
+        self._excused.append((monotonic_ns(), int(seconds * 1e9)))
 
     def _alive_ns(self, node: str, now: int) -> int:
         """When a node's loop last began a round, or its sign was last seen to change."""

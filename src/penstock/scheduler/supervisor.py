@@ -100,6 +100,10 @@ class Signs(Protocol):
         """A line for each node: what it waits for."""
         ...
 
+    def excuse(self, seconds: float) -> None:
+        """So many seconds until now count for no node's silence."""
+        ...
+
     def stop(self) -> None:
         """Ask all nodes to begin nothing new."""
         ...
@@ -167,6 +171,12 @@ class Supervisor:
         for group in self._table.running():
             self._table.kill(group)
         self.state = State.ENDED
+
+    def excuse(self, seconds: float) -> None:
+        """So many seconds until now count for no limit: the machine stood still, so no process could show life."""
+        self._since += seconds
+        self._progress_at += seconds
+        self._signs.excuse(seconds)
 
     def tick(self, now: float) -> State:
         """Look at all processes once, and act. Returns the state of the run."""

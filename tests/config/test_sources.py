@@ -281,6 +281,28 @@ def test_a_recurrent_batch_has_four_minibatches_by_default(settings, expected) -
     assert from_mapping({"env": "X", **settings}).algorithm.mini_batch_size == expected
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"algo": "a2c", "model": "remembering_nets:Remembering"}, 16),
+        ({"algo": "a2c", "model": "remembering_nets:makes_one"}, 16),
+        ({"algo": "a2c", "model": "remembering_nets:Forgetful"}, 64),
+        # Nothing is imported where the size is given, or where the algorithm cuts a batch in another way.
+        ({"algo": "a2c", "model": "no_such_module:Net", "mini_batch_size": 8}, 8),
+        ({"algo": "a3c", "model": "no_such_module:Net"}, 1024),
+    ],
+)
+def test_a_module_with_a_carry_has_a_memory(tmp_path, monkeypatch, settings, expected) -> None:
+    (tmp_path / "remembering_nets.py").write_text(
+        "class Remembering:\n    carry = {'h': 8}\n"
+        "class Forgetful:\n    pass\n"
+        "def makes_one(spaces, outputs):\n    return Remembering()\n"
+        "makes_one.carry = Remembering.carry\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert from_mapping({"env": "X", **settings}).algorithm.mini_batch_size == expected
+
+
 def test_a_table_with_a_memory_counts_as_one(tmp_path) -> None:
     table = tmp_path / "net.toml"
     table.write_text('[memory]\nkind = "gru"\n')

@@ -26,7 +26,7 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
-from penstock.policies.description import trunk_described
+from penstock.policies.description import names_module, trunk_described
 from penstock.policies.stacks import ActivationName, mlp
 from penstock.policies.trunk import Body, Trunk, flat_encoding, trunk_of
 from penstock.registry import load
@@ -233,7 +233,7 @@ def export_note(config: Config) -> str:
     """One line if a module of the user's own is exported before a run begins, which takes seconds; else empty."""
     run, model = config.run, getattr(config.algorithm, "model", "")
     exported = run.inference == "onnx" or (run.inference == AUTO and run.device == "cpu")
-    if not exported or not _is_module(model):
+    if not exported or not names_module(model):
         return ""
     return f"exporting {model} to ONNX, so that processes that act need no torch; this takes some seconds"
 
@@ -264,12 +264,7 @@ def _trunk(spaces: Spaces, body: Body) -> Trunk:
 
 
 def _is_own(body: Body) -> bool:
-    return _is_module(body.model)
-
-
-def _is_module(model: str) -> bool:
-    """Whether a model is ``module:attribute``, and not a name or a table."""
-    return ":" in model and not model.startswith("{")
+    return names_module(body.model)
 
 
 def _own(spaces: Spaces, body: Body, outputs: int, *, gives_value: bool) -> OwnModule:

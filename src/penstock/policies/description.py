@@ -27,7 +27,7 @@ from penstock.policies.stacks import ROOT_TWO, ActivationName, Stack, hidden, na
 from penstock.policies.trunk import MEMORIES, Body, Trunk, flat_encoding, image_encoding, memory_of, trunk_of
 from penstock.types import Box, Discrete, Space, Spaces
 
-__all__ = ["inlined", "names_memory", "trunk_described"]
+__all__ = ["inlined", "names_memory", "names_module", "trunk_described"]
 
 _ACTIVATIONS = get_args(ActivationName)
 
@@ -46,6 +46,11 @@ def inlined(model: str) -> str:
         raise ConfigError(f"--model {model} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--model {model} is no TOML: {error}") from error
+
+
+def names_module(model: str) -> bool:
+    """Whether a model is ``module:attribute``, and not a name or a table as JSON."""
+    return ":" in model and not model.startswith("{")
 
 
 def names_memory(model: str) -> bool:

@@ -15,10 +15,11 @@ from penstock.algorithms.optimizer.spec import (
     optimizer_arrays,
 )
 from penstock.config.fields import BY_LANES, BY_NETWORKS, tunable
+from penstock.envs.imports import find_callable
 from penstock.errors import SpaceError
 from penstock.policies import PolicyGraph
 from penstock.policies.architecture import ActivationName, Body, PrecisionName, actor_critic, check_network_settings
-from penstock.policies.description import names_memory
+from penstock.policies.description import names_memory, names_module
 from penstock.policies.initial import InitName
 from penstock.policies.trunk import INIT_TEXT, MODEL_FORM, MODELS_WITH_MEMORY
 from penstock.types import Arrays, ArraySpec, Spaces
@@ -175,8 +176,13 @@ class ActorCriticConfig(OptimizerConfig):
 
         Raises:
             ConfigError: the table of ``model`` cannot be read.
+            EnvError: the user's own module is not found.
         """
-        if cls.recurrent_minibatches == 1 or not names_memory(given.get("model", cls.model)):
+        if cls.recurrent_minibatches == 1 or "mini_batch_size" in given:
+            return {}
+        model = given.get("model", cls.model)
+        own = find_callable(model, "model") if names_module(model) else None
+        if not (getattr(own, "carry", None) if own else names_memory(model)):
             return {}
         lanes = max(1, num_envs // cls.recurrent_minibatches)
         return {"mini_batch_size": min(cls.mini_batch_size, lanes * given.get("num_steps", cls.num_steps))}

@@ -10,6 +10,8 @@ __all__ = ["HANDED_ON", "HOGWILD", "SERVED", "Agreement", "agreement", "agreemen
 
 SERVED = "parameter_server"
 HOGWILD = "hogwild"
+ONE_MACHINE = (SERVED, HOGWILD)
+"""The rules whose learners share memory, so that no cluster can spread them."""
 NO_WAITING = "async"
 """The pace of learners that wait for nothing."""
 HANDED_ON = 2
@@ -67,6 +69,11 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     # Learners on several machines have a shard of the table each. Only those that step together can.
     natural = SERVED if from_table and overlapping and run.runtime != "ray" else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
+    if run.runtime == "ray" and exchange in ONE_MACHINE:
+        raise ConfigError(
+            f"--exchange {exchange} needs memory that all learners share, so they cannot be on several machines; "
+            "give --exchange allreduce, or --runtime local for learners on one machine"
+        )
     if exchange == "gossip" and from_table:
         raise ConfigError("--exchange gossip is for algorithms that learn from a stream: a table has no batches to end")
     paces = _paces(exchange, from_table=from_table, overlapping=overlapping)
@@ -119,5 +126,5 @@ def _why_not(run: RunConfig, exchange: str, pace: str, paces: tuple[str, ...]) -
         SERVED: "learners of a table do not wait for each other",
         HOGWILD: "learners wait for nothing, and always take the latest parameters",
     }.get(exchange, "all learners meet in rounds")
-    served = [f"--exchange {SERVED}"] if exchange in {"allreduce", "gossip"} else []
+    served = [f"--exchange {SERVED}"] if exchange in {"allreduce", "gossip"} and run.runtime != "ray" else []
     return f"--exchange {exchange}: {why}; try {' or '.join([*served, *(f'--pace {one}' for one in paces)])}"

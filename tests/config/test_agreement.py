@@ -60,7 +60,11 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
     [
         (replace(TWO, learners=1, exchange="allreduce"), True, "--exchange allreduce .* has one learner"),
         (replace(TWO, learners=1, compress="int8"), True, "--compress int8 .* has one learner"),
-        (replace(TWO, runtime="ray", exchange="parameter_server"), False, "parameter_server .*; give --exchange allreduce"),
+        (
+            replace(TWO, runtime="ray", exchange="parameter_server"),
+            False,
+            "parameter_server .*; give --exchange allreduce",
+        ),
         (replace(APART, runtime="ray", exchange="hogwild"), True, "--exchange hogwild needs memory .* --runtime local"),
         (replace(TWO, exchange="parameter_server"), True, "needs --sync_mode non_blocking"),
         (replace(TWO, exchange="parameter_server", pace="lag"), False, "lag .* blocking: .* try --sync_mode non_block"),

@@ -6,7 +6,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import registry
 
 from penstock.envs.fields import one_line
-from penstock.envs.spaces import spaces_of
+from penstock.envs.spaces import check_same_arrays, spaces_of
 from penstock.errors import SpaceError
 from penstock.types import Box, Composite, Discrete, MultiDiscrete
 
@@ -119,6 +119,19 @@ def test_a_message_is_one_line_of_bounded_length():
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
     assert one_line("a\n  b" + "c" * 200, 10) == "a bcccc..."
+
+
+def test_an_environment_with_other_arrays_than_the_run_is_refused():
+    planned = spaces_of(spaces.Box(-1, 1, (3,)), TWO)
+    check_same_arrays("game", spaces_of(spaces.Box(-2, 5, (3,)), TWO), planned)
+    with pytest.raises(SpaceError, match=r"game differs on machine .*: obs float32 \[4\] instead of float32 \[3\];"):
+        check_same_arrays("game", spaces_of(spaces.Box(-1, 1, (4,)), TWO), planned)
+    with pytest.raises(SpaceError, match=r"action .* of \[5\] choices instead of .* of \[2\] choices"):
+        check_same_arrays("game", spaces_of(spaces.Box(-1, 1, (3,)), spaces.Discrete(5)), planned)
+    with pytest.raises(
+        SpaceError, match=r": obs missing instead of float32 \[3\], obs\.a float32 \[3\] instead of none"
+    ):
+        check_same_arrays("game", spaces_of(spaces.Dict(a=spaces.Box(-1, 1, (3,))), TWO), planned)
 
 
 def test_classic_control_is_supported():

@@ -4,6 +4,7 @@ Imports neither package. Does not decide which spaces a policy supports.
 """
 
 import math
+import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,7 @@ from penstock.types import (
     Stack,
 )
 
-__all__ = ["spaces_of"]
+__all__ = ["check_same_arrays", "spaces_of"]
 
 _BRANCHES = ("Dict", "Tuple")
 _ACTIONS = "an action may be a Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of those"
@@ -50,6 +51,33 @@ def spaces_of(
     fields = used_fields(observation_space, ignore_obs)
     obs = tuple((name, _stacked(_observed(space), stack)) for name, space in fields.items())
     return Spaces(obs, _acted(action_space))
+
+
+def check_same_arrays(name: str, found: Spaces, planned: Spaces) -> None:
+    """Check that an environment has the arrays that its run was planned with. Bounds and numbers of frames may differ.
+
+    Args:
+        name: of the environment.
+        found: of the environment that was made here.
+        planned: of the run.
+
+    Raises:
+        SpaceError: it has others. The text names this machine.
+    """
+    here, there = _arrays_of(found.newest()), _arrays_of(planned.newest())
+    if here != there:
+        differ = [part for part in sorted(here.keys() | there.keys()) if here.get(part) != there.get(part)]
+        told = ", ".join(f"{part} {here.get(part, 'missing')} instead of {there.get(part, 'none')}" for part in differ)
+        raise SpaceError(
+            f"environment {name} differs on machine {platform.node()} from that of the run: {told}; "
+            "install the same version of it on every machine"
+        )
+
+
+def _arrays_of(spaces: Spaces) -> dict[str, str]:
+    arrays = {spec.name: f"{spec.dtype} {list(spec.shape)}" for spec in (*spaces.obs_specs(), spaces.action_spec())}
+    choices = spaces.action.choices
+    return {**arrays, "action": f"{arrays['action']} of {list(choices)} choices"} if choices else arrays
 
 
 def _observed(space: Any) -> Space:

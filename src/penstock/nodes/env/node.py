@@ -10,6 +10,7 @@ from typing import NamedTuple
 from penstock.envs.finite import BadNumber, earliest, spoilt_lanes
 from penstock.envs.rewards import RewardedSource, find_reward
 from penstock.envs.sources import display_name, open_source
+from penstock.envs.spaces import check_same_arrays
 from penstock.envs.stacks import newest_frames
 from penstock.errors import BadDataError
 from penstock.kernels.actions import environment_array
@@ -83,6 +84,8 @@ class EnvNode:
                 mask=settings.spaces.mask,
                 masks=settings.masks,
             )
+            self._source = source
+            check_same_arrays(display_name(settings.env), source.spaces, settings.spaces)
             if settings.reward is not None:
                 reward, name = find_reward(settings.reward), display_name(settings.env)
                 source = rewarded = RewardedSource(source, reward, name, settings.first_lane)

@@ -212,7 +212,8 @@ class Relay:
                 # What it has finished counts: its next life begins behind that.
                 self._deliver()
                 del self._placed[ended.group]
-                self._ended.append(ended)
+                where = f"On {machine.name}:\n" if ended.detail else ""
+                self._ended.append(ended._replace(detail=where + ended.detail))
                 self._wiring.bells.ring(0)
 
     def _deliver(self) -> None:

@@ -1,6 +1,9 @@
 """A cluster that is not there is one line, at once."""
 
+import socket
+
 import pytest
+import ray
 
 import penstock
 from penstock.errors import ConfigError
@@ -19,6 +22,18 @@ def test_no_cluster(address: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refusal, joined(address):
         pass
     assert "\n" not in str(refusal.value)
+
+
+def test_a_cluster_that_asks_for_a_token_says_what_to_type(monkeypatch) -> None:
+    def refuse(**_: object) -> None:
+        raise ConnectionError("Failed to connect")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=r"without a token .*--address auto, or set RAY_AUTH_MODE=token"):
+            joined(address).__enter__()
 
 
 def test_a_run_without_its_cluster_leaves_no_folder(tmp_path) -> None:

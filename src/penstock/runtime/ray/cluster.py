@@ -128,7 +128,7 @@ def joined(address: str | None) -> Iterator[None]:
             with contextlib.suppress(ConnectionError):
                 ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
         if not ray.is_initialized():
-            raise _no_cluster(address, _line(error)) from None
+            raise _no_cluster(address, f"{_line(error)}{_without_token(address)}") from None
     except Exception as error:
         # Ray raises this very class, and none below it, if it takes longer than half a minute to start.
         if type(error) is not Exception:
@@ -166,6 +166,13 @@ def _no_cluster(address: str | None, why: str) -> ConfigError:
         f"no Ray cluster answers at --address {address}: {why}; `ray start --head` starts one, and without --address "
         "this run starts its own"
     )
+
+
+def _without_token(address: str | None) -> str:
+    """What to type if the cluster asks for a token: given an address, Ray sends its token only if it is told to."""
+    if address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
+        return ""
+    return " without a token (with one: --address auto, or set RAY_AUTH_MODE=token)"
 
 
 def machines(program: Program, known: set[str]) -> list[Machine]:

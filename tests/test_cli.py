@@ -89,7 +89,11 @@ def test_a_game_at_the_defaults_points_to_the_preset_for_games(trains, capsys, a
     assert preset is None or f"penstock train --preset {preset} --env {argv[1]}\n" in said
 
 
-def test_a_module_of_ones_own_is_announced_before_it_is_exported(trains, run, monkeypatch, capsys):
+def test_a_module_of_ones_own_is_announced_before_it_is_exported(trains, run, tmp_path, monkeypatch, capsys):
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "nets.py").write_text("def make_policy(obs_space, action_space): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
     model = "my_package.nets:make_policy"
     line = f"exporting {model} to ONNX, so that processes that act need no torch; this takes some seconds\n"
     assert main(["train", "--env", "CartPole-v1", "--model", model]) == 0

@@ -77,6 +77,13 @@ class NoSpaces(penstock.Agent):
     pass
 
 
+class Numbered(penstock.Agent):
+    """Sees the numbers of its game, its episode and its step."""
+
+    observation_space = Box(0, 1000, (3,), np.float32)
+    action_space = Discrete(4)
+
+
 class Cart(penstock.Agent):
     observation_space = Box(-np.inf, np.inf, (4,), np.float32)
     action_space = Discrete(2)

@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import penstock
+from penstock.clients import AsyncGameClient, EpisodeLostError, RefusedError
 from penstock.experiments.checkpoints import list_checkpoints
+from penstock.experiments.episodes import list_episodes
 from penstock.experiments.run_folder import RunFolder
 from tests.children import killing
 from tests.ports import free_port
@@ -24,13 +28,17 @@ pytestmark = pytest.mark.usefixtures("shared_templates")
 AGENT = "gamecore://tests.games.agents:Cart"
 
 
-@contextlib.contextmanager
 def carts(url: str, count: int):
     """So many carts play until the block ends or the run is gone."""
+    return playing(lambda number: cart_game.play(url, number, 30.0), count)
+
+
+@contextlib.contextmanager
+def playing(game, count: int):
+    """So many games, made by their numbers, play until the block ends or the run is gone."""
 
     async def play() -> None:
-        games = [cart_game.play(url, number, 30.0) for number in range(count)]
-        tasks = [asyncio.ensure_future(game) for game in games]
+        tasks = [asyncio.ensure_future(game(number)) for number in range(count)]
         while not ended.is_set() and not all(task.done() for task in tasks):
             await asyncio.sleep(0.05)
         for task in tasks:
@@ -81,6 +89,46 @@ def test_algorithms_train_from_games_that_are_fewer_than_the_lanes(tmp_path, alg
     # The policy acts without the game.
     (action,) = penstock.load_policy(result.run_folder).session().act([[0.0, 0.0, 0.0, 0.0]])
     assert action in {0, 1}
+
+
+def test_sixteen_games_at_once_are_neither_lost_nor_mixed(tmp_path):
+    """Each observation names its game, its episode and its step: what was learned from is what each game has played."""
+    config = settings(tmp_path, algo="appo", num_envs=16, timesteps=4000, keep_episodes=4000, port=free_port())
+    config["env"] = "gamecore://tests.games.agents:Numbered"
+    urls = [f"tcp://127.0.0.1:{config['tcp_port']}", f"http://127.0.0.1:{config['port']}"]
+    played: dict[tuple[int, int], list[int]] = {}
+
+    async def play(game: int) -> None:
+        async with AsyncGameClient(urls[game % 2], f"game-{game}", patience=30.0) as client:
+            for number in itertools.count():
+                actions: list[int] = []
+                try:
+                    await client.start()
+                    for step in range(5 + game):
+                        actions.append(await client.tick([game, number, step], 100.0 * game + step if step else None))
+                    await client.stop([game, number, 5 + game], 100.0 * game + 5 + game, terminated=True)
+                except (EpisodeLostError, RefusedError):
+                    # The run has ended.
+                    return
+                played[game, number] = actions
+
+    with playing(play, 16):
+        result = penstock.train(config, quiet=True)
+    found = {}
+    for path in list_episodes(RunFolder(result.run_folder).episodes):
+        with np.load(path) as episode:
+            if not episode["vanished"]:
+                game, number = episode["obs"][0, :2].tolist()
+                steps = np.arange(6 + game)
+                assert str(episode["session"]) == f"game-{game:g}"
+                assert episode["obs"].tolist() == [[game, number, step] for step in steps]
+                assert episode["reward"].tolist() == (100.0 * game + steps[1:]).tolist()
+                found[game, number] = episode["action"].tolist()
+    assert found.items() >= played.items()
+    # An episode whose last reply was not read before the run had ended.
+    assert len(found) <= len(played) + 16
+    assert {game for game, _ in played} == set(range(16))
+    assert result.steps >= max(4000, sum(map(len, played.values())))
 
 
 def test_a_killed_process_of_games_is_started_again_and_a_run_goes_on_later(tmp_path):

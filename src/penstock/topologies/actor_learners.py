@@ -12,17 +12,14 @@ from penstock.nodes.learner import SharedParameterSettings, StreamFollowerSettin
 from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
-from penstock.topologies.training import (
-    OPEN_LIMIT_S,
-    Pattern,
-    env_names,
+from penstock.topologies.learners import (
     keeper_settings,
     learner_imports,
     required,
     rollout_arrays,
     updater_settings,
-    wire,
 )
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
 
 __all__ = ["build"]
 

@@ -11,10 +11,7 @@ from penstock.nodes.learner.gradient_slot import board_specs, slot_specs
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import compression_of
-from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
-from penstock.topologies.training import (
-    OPEN_LIMIT_S,
-    Pattern,
+from penstock.topologies.learners import (
     follower_names,
     gradients_waiting,
     keeper_settings,
@@ -23,8 +20,9 @@ from penstock.topologies.training import (
     pull_after,
     required,
     rule_of,
-    wire,
 )
+from penstock.topologies.off_policy import limiter, minibatch, replayed, slots_ahead, step_settings, table
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, wire
 
 __all__ = ["build"]
 

@@ -25,19 +25,16 @@ from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
-from penstock.topologies.training import (
-    OPEN_LIMIT_S,
-    Pattern,
+from penstock.topologies.learners import (
     activation_bytes,
-    env_names,
     keeper_settings,
     learner_names,
     learner_nodes,
     part_rows,
     required,
     updater_settings,
-    wire,
 )
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
 
 __all__ = ["TABLE_LIMIT", "build", "replayed", "step_settings", "table"]
 

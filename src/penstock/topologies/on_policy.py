@@ -16,18 +16,15 @@ from penstock.nodes.learner import (
 from penstock.program.graph import Board, Edge, Program, Rounds, Stream
 from penstock.program.plan import Plan
 from penstock.topologies import served
-from penstock.topologies.training import (
-    OPEN_LIMIT_S,
-    Pattern,
-    env_names,
+from penstock.topologies.learners import (
     keeper_settings,
     learner_names,
     learner_nodes,
     rollout_arrays,
     stream_minibatch,
     updater_settings,
-    wire,
 )
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
 
 __all__ = ["build", "streamed"]
 

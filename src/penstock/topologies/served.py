@@ -26,10 +26,7 @@ from penstock.nodes.learner.gradient_slot import batch_board_specs, batch_slot_s
 from penstock.program.graph import Board, NodeSpec, Program, Stream
 from penstock.program.plan import Plan
 from penstock.registry import compression_of
-from penstock.topologies.training import (
-    OPEN_LIMIT_S,
-    Pattern,
-    env_names,
+from penstock.topologies.learners import (
     follower_names,
     gradients_waiting,
     keeper_settings,
@@ -41,8 +38,8 @@ from penstock.topologies.training import (
     rule_of,
     stream_minibatch,
     updater_settings,
-    wire,
 )
+from penstock.topologies.training import OPEN_LIMIT_S, Pattern, env_names, wire
 
 __all__ = ["apart", "together"]
 

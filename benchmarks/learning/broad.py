@@ -2,6 +2,7 @@
 
     python -m benchmarks.learning.broad                        # goes on with the first open run, until all are done
     python -m benchmarks.learning.broad --runs 3 LunarLander-v3 Acrobot-v1      # at most three runs, of these tasks
+    python -m benchmarks.learning.broad --algo ppo sac --side penstock          # of these algorithms, only our side
     python -m benchmarks.learning.broad --page                 # writes only the page
 
 `broad.toml` lists tasks, algorithms and steps, `broad_plan.py` the runs in their order. All of them take several
@@ -19,7 +20,7 @@ import time
 from benchmarks.learning.beside import train_ours, train_theirs
 from benchmarks.learning.broad_page import write_page
 from benchmarks.learning.broad_plan import RESULTS, Run, runs, tasks
-from benchmarks.learning.pairs import OURS
+from benchmarks.learning.pairs import OURS, PEER
 from benchmarks.record import destination, write
 
 
@@ -49,12 +50,16 @@ def main() -> int:
     listed = tasks()
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join(listed)}; left out: all", metavar="TASK")
     parser.add_argument("--runs", type=int, help="stop after so many runs", metavar="N")
+    algorithms = sorted({algo for steps in listed.values() for algo in steps})
+    parser.add_argument("--algo", nargs="+", choices=algorithms, default=algorithms, help="only of these")
+    parser.add_argument("--side", choices=(OURS, PEER), help="only of this side")
     parser.add_argument("--page", action="store_true", help="train nothing, write only the page")
     args = parser.parse_args()
     if unknown := set(args.tasks) - set(listed):
         parser.error(f"broad.toml has no task {', '.join(sorted(unknown))}")
-    wanted = {task: listed[task] for task in args.tasks or listed}
-    still_open = [run for run in runs(wanted) if not run.path().exists()]
+    wanted = runs({task: listed[task] for task in args.tasks or listed})
+    sides = (OURS, PEER) if args.side is None else (args.side,)
+    still_open = [run for run in wanted if run.algo in args.algo and run.side in sides and not run.path().exists()]
     for number, run in enumerate([] if args.page else still_open[: args.runs], 1):
         print(f"{number} of {len(still_open)}: {run.task} {run.algo}, {run.side}, seed {run.seed}", flush=True)
         train(run)

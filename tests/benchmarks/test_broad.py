@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from benchmarks.learning import broad_plan
+from benchmarks.learning import broad, broad_plan
 from benchmarks.learning.broad_page import rows, text, write_page
 from benchmarks.learning.broad_plan import Run, runs, tasks
 from benchmarks.learning.pairs import OURS, PEER
@@ -78,3 +78,17 @@ def test_one_seed_has_no_interval_and_an_algorithm_that_the_peer_has_not_stands_
 def test_a_page_without_results_is_written(results: Path) -> None:
     write_page(results, list(runs(TASKS)))
     assert "0 of 13 runs are there." in (results / "README.md").read_text()
+
+
+def test_the_runs_of_one_side_and_of_some_algorithms_can_be_taken_alone(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[Run] = []
+    monkeypatch.setattr(broad, "RESULTS", results)
+    monkeypatch.setattr(broad, "tasks", lambda: TASKS)
+    monkeypatch.setattr(broad, "train", trained.append)
+    monkeypatch.setattr("sys.argv", ["broad", "--algo", "ppo", "sac", "--side", OURS, "--runs", "3"])
+    assert broad.main() == 0
+    asked = [("A-v0", "ppo", 0), ("B-v0", "sac", 0), ("A-v0", "ppo", 1)]
+    assert [(run.task, run.algo, run.seed) for run in trained] == asked
+    assert {run.side for run in trained} == {OURS}

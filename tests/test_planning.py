@@ -151,6 +151,16 @@ def test_threads_that_a_learner_has_no_use_for_are_told(monkeypatch: pytest.Monk
     assert prepared(threads=2).told == prepared().told == ()
 
 
+def test_fewer_timesteps_than_a_batch_are_told() -> None:
+    batch = "16,384 steps, --num_envs 8 times --num_steps 2,048"
+    said = f"--timesteps 10 is less than one batch ({batch}): the run plays one batch"
+    assert prepared(timesteps=10).told == (said,)
+    assert prepared(timesteps=16_384).told == ()
+    # A table is learned from as its rows come; with A3C each process learns from its own rollout.
+    assert prepared(algo="dqn", env="CartPole-v1", timesteps=10).told == ()
+    assert prepared(algo="a3c", env="CartPole-v1", timesteps=10, num_workers=2).told == ()
+
+
 def test_parts_of_a_minibatch_are_even() -> None:
     with pytest.raises(ConfigError, match="64 cannot be split evenly over 3 parts; give a multiple of 3"):
         load(TOPOLOGIES["on_policy"]["blocking"])(plan(prepared(accumulate=3), Path("run"), quiet=True))

@@ -206,6 +206,7 @@ GOOD = np.ones(4, np.int8)
         (np.array([1, 1, 2, 1]), r"action_mask of lane 7 .* is \[1 1 2 1\]; a mask holds 1 where a choice is possible"),
         (np.array([0.0, 0.0, -np.inf, 0.0]), "a mask holds 1 where a choice is possible, else 0"),
         (np.array(["a"] * 4), "a mask holds 1 where"),
+        ("1101", r"action_mask of lane 7 .* is '1101'; a mask holds 1 where a choice is possible, else 0$"),
         (None, r"info of lane 7 of .* has no action_mask, but the first one had$"),
     ],
 )

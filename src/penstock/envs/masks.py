@@ -259,10 +259,12 @@ class _Form:
             found = np.concatenate([np.ravel(part) for part in parts]) if len(parts) > 1 else np.ravel(parts[0])
         except ValueError:
             raise BadDataError(f"{what} is no array: its rows have different lengths") from None
-        if len(found) != self.width:
+        is_array = found.dtype.kind in "biuf"
+        if is_array and len(found) != self.width:
             raise BadDataError(f"{what} has {len(found)} elements, but the actions have {self.width} choices")
-        if found.dtype.kind not in "biuf" or not ((found == 0) | (found == 1)).all():
-            raise BadDataError(f"{what} is {one_line(found)}; a mask holds 1 where a choice is possible, else 0")
+        if not is_array or not ((found == 0) | (found == 1)).all():
+            shown = found if is_array else repr(given)
+            raise BadDataError(f"{what} is {one_line(shown)}; a mask holds 1 where a choice is possible, else 0")
         return found.astype(np.uint8)
 
 

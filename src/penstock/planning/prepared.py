@@ -148,7 +148,12 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     name = inference_of(config, spec)
     config = replace(config, run=replace(config.run, inference=name, policy_placement=_place(config, name, spec)))
     backend = backend_of(name, config, profile, algorithm, spec)
-    told = (*_fewer_threads(wanted, config.run), *_unused_mask(algorithm, profile), *of_games)
+    told = (
+        *_fewer_threads(wanted, config.run),
+        *_less_than_a_batch(config, spec),
+        *_unused_mask(algorithm, profile),
+        *of_games,
+    )
     reward = run.reward if given.reward is None else sendable(given.reward, "reward")
     return Prepared(config, source, reward, profile, algorithm, spec, backend, told)
 
@@ -240,6 +245,16 @@ def _unused_mask(algorithm: AlgorithmPackage, profile: EnvProfile) -> tuple[str,
     return (
         f"{profile.name} gives an action mask, but {algorithm.name} uses none and {does}; to have it used: {others}",
     )
+
+
+def _less_than_a_batch(config: Config, spec: AlgorithmSpec) -> tuple[str, ...]:
+    """One line if a run plays more steps than asked for, because an update learns from a whole batch; else empty."""
+    run, num_steps = config.run, config.algorithm.num_steps
+    rows = run.num_envs * num_steps
+    if spec.table is not None or spec.topology == EACH_COMPILES or run.timesteps >= rows:
+        return ()
+    batch = f"{rows:,} steps, --num_envs {run.num_envs} times --num_steps {num_steps:,}"
+    return (f"--timesteps {run.timesteps} is less than one batch ({batch}): the run plays one batch",)
 
 
 def _fewer_threads(wanted: int | str, run: RunConfig) -> tuple[str, ...]:

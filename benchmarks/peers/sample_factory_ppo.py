@@ -1,6 +1,7 @@
-"""Asynchronous PPO of Sample Factory on EnvPool; runs in its own environment and prints one line `RESULT {json}`.
+"""Asynchronous PPO of Sample Factory; runs in its own environment and prints one line `RESULT {json}`.
 
-It imports nothing of penstock: `benchmarks/throughput.py` starts it beside penstock's runs. The defaults are the best
+It imports nothing of penstock: `benchmarks/throughput.py` and `benchmarks/appo.py` start it beside penstock's runs. The
+environments are those of EnvPool, or Python's. The defaults are the best
 setting that was found for it on two cores. One worker has two halves of 64 environments: it steps one half while the
 actions of the other half are computed. Batches have 16,384 rows.
 """
@@ -60,23 +61,63 @@ class Pool(gymnasium.Env):
         """Nothing is shown."""
 
 
+class Several(gymnasium.Env):
+    """Environments of Python, in the form of Sample Factory's with many agents. Ended episodes begin anew at once.
+
+    Args:
+        task: Gymnasium's name of the environment.
+        agents: how many.
+        seed: of the first of them.
+    """
+
+    def __init__(self, task: str, agents: int, seed: int) -> None:
+        self._envs = [gymnasium.make(task) for _ in range(agents)]
+        self._seed = seed
+        self.num_agents = agents
+        self.observation_space = self._envs[0].observation_space
+        self.action_space = self._envs[0].action_space
+
+    def reset(self, **_seed_and_options: Any) -> tuple[np.ndarray, dict]:
+        """Begin every episode."""
+        return np.stack([env.reset(seed=self._seed + at)[0] for at, env in enumerate(self._envs)]), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        """Step every agent."""
+        steps = [env.step(one) for env, one in zip(self._envs, np.asarray(action), strict=True)]
+        obs, reward, terminated, truncated = (np.stack(part) for part in list(zip(*steps, strict=True))[:4])
+        for at in np.flatnonzero(terminated | truncated):
+            obs[at] = self._envs[at].reset()[0]
+        return obs, reward.astype(np.float32), terminated, truncated, {}
+
+    def render(self) -> None:
+        """Nothing is shown."""
+
+
 def make_env(name: str, _config: Any, env_config: Any, _render_mode: Any) -> gymnasium.Env:
     """Make the environment of one of Sample Factory's workers, with its share of the agents."""
     agents = int(os.environ["AGENTS"])
-    return Pool(name, agents, env_config.env_id * agents if env_config else 0)
+    make = Several if os.environ["KIND"] == "python" else Pool
+    return make(name, agents, int(os.environ["SEED"]) + (env_config.env_id * agents if env_config else 0))
 
 
 class Clock(AlgoObserver):
-    """Notes the number of learned steps at each iteration, and ends the run after enough seconds."""
+    """Notes the number of learned steps at each iteration, and ends the run after enough seconds or steps."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, until: int | None) -> None:
         self.marks: list[tuple[float, int]] = []
+        self.mean_return: float | None = None
+        """Of the last 100 training episodes, after the last iteration."""
         self._seconds = seconds
+        self._until = until
 
     def on_training_step(self, runner: Runner, _training_iteration: int) -> None:
         """One iteration was learned."""
         self.marks.append((time.perf_counter(), int(runner.env_steps.get(0, 0))))
-        if self.marks[-1][0] - self.marks[0][0] > self._seconds:
+        returns = runner.policy_avg_stats.get("reward", [[]])[0]
+        if len(returns):
+            self.mean_return = float(np.mean(list(returns)[-100:]))
+        seconds, steps = self.marks[-1][0] - self.marks[0][0], self.marks[-1][1]
+        if seconds > self._seconds if self._until is None else steps >= self._until:
             runner.cfg.train_for_seconds = -1  # its own way to end before its time
 
     def steps_per_s(self, warm: float) -> tuple[int, float]:
@@ -98,6 +139,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shared", action="store_true", help="one trunk for actor and critic, instead of two networks")
     parser.add_argument("--warm", type=float, default=5.0, help="seconds of training that are not measured")
     parser.add_argument("--seconds", type=float, default=15.0, help="seconds that are")
+    parser.add_argument("--until", type=int, help="end after so many steps, whatever the seconds")
+    parser.add_argument("--python", action="store_true", help="environments of Python in place of EnvPool")
+    parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 
@@ -106,6 +150,7 @@ def flags(args: argparse.Namespace, folder: str) -> list[str]:
     return [
         "--algo=APPO",
         f"--env={args.env}",
+        f"--seed={args.seed}",
         f"--train_dir={folder}",
         "--experiment=throughput",
         "--device=cpu",
@@ -135,9 +180,10 @@ def flags(args: argparse.Namespace, folder: str) -> list[str]:
 def main() -> None:
     """Train, leave the first seconds out, print steps per second."""
     args = arguments()
-    os.environ["AGENTS"] = str(args.agents)
+    # The processes of its workers make the environments.
+    os.environ |= {"AGENTS": str(args.agents), "KIND": "python" if args.python else "envpool", "SEED": str(args.seed)}
     register_env(args.env, make_env)
-    clock = Clock(args.warm + args.seconds)
+    clock = Clock(args.warm + args.seconds, args.until)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
         parser, _ = parse_sf_args(flags(args, folder))
         config, runner = make_runner(parse_full_cfg(parser, flags(args, folder)))
@@ -145,7 +191,7 @@ def main() -> None:
         if runner.init() != ExperimentStatus.SUCCESS:
             raise SystemExit("Sample Factory did not start")
         runner.run()
-    steps, seconds = clock.steps_per_s(args.warm)
+    steps, seconds = clock.steps_per_s(args.warm if args.until is None else 0.0)
     result = {
         "system": "Sample Factory 2.1.1",
         "torch": torch.__version__,
@@ -154,6 +200,7 @@ def main() -> None:
         "steps": steps,
         "seconds": round(seconds, 3),
         "steps_per_s": round(steps / seconds, 1),
+        "mean_return": clock.mean_return,
     }
     print("RESULT", json.dumps(result), flush=True)
 

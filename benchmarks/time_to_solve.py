@@ -1,11 +1,15 @@
-"""Wall seconds until a command that ends itself by `--target_return` has ended, process start included.
+"""Wall seconds of a command until its task is solved, process start included.
 
-    python -m benchmarks.time_to_solve                              # both cases, 5 seeds each, under a minute
-    python -m benchmarks.time_to_solve --cases Pendulum-v1 --seeds 0 1 2
+    python -m benchmarks.time_to_solve                              # all cases, 5 seeds each: about eight minutes
+    python -m benchmarks.time_to_solve --cases pendulum sac-pendulum --seeds 0 1 2
     python -m benchmarks.time_to_solve --write FILE
 
-A run is solved when its last 100 training episodes average the target. The compile cache is empty each time. After the
-run, 100 greedy episodes must average the target as well; their time does not count. Presets are those of the package.
+- PPO ends by `--target_return`: when its last 100 training episodes average the target.
+- What learns from replay ends by its timesteps, because the last 100 training episodes are most of such a run.
+
+After the run, 100 greedy episodes must average the target; their time does not count. A run whose episodes do not, or
+that ends before it reaches the target, is never solved. The compile cache is empty each time. A case has the name of
+its preset.
 """
 
 import argparse
@@ -30,12 +34,15 @@ CACHES = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR")
 
 
 class Case(NamedTuple):
-    """A task, its preset, the target return, and the bar in seconds."""
+    """A command, the return that it has to reach, and the bar in seconds."""
 
-    env: str
-    preset: str
+    name: str
     target: float
     limit_s: float
+    words: tuple[str, ...]
+    """Behind ``penstock train``."""
+    by_return: bool = False
+    """Whether the command ends by the training return; else by its timesteps."""
 
 
 class Solved(NamedTuple):
@@ -43,7 +50,7 @@ class Solved(NamedTuple):
 
     seed: int
     seconds: float
-    """Seconds of the whole command; infinite if it ended by its number of steps."""
+    """Seconds of the whole command; infinite if it did not reach the target."""
     steps: int
     greedy_return: float
     """Mean of ``EPISODES`` greedy episodes afterwards."""
@@ -54,7 +61,22 @@ class Solved(NamedTuple):
         return self._asdict() | {"seconds": seconds}
 
 
-CASES = (Case("CartPole-v1", "cartpole", 475, 1.5), Case("Pendulum-v1", "pendulum", -200, 6))
+def preset(name: str, target: float, limit_s: float, *words: str, by_return: bool = False) -> Case:
+    """The case of a preset of the package."""
+    return Case(name, target, limit_s, ("--preset", name, *words), by_return)
+
+
+DEFAULTS = ("--algo", "sac", "--env", "Pendulum-v1", "--timesteps", "15000")
+CASES = (
+    preset("cartpole", 475, 1.5, "--env", "CartPole-v1", by_return=True),
+    preset("pendulum", -200, 6, "--env", "Pendulum-v1", by_return=True),
+    preset("sac-pendulum", -160, 5),
+    preset("td3-pendulum", -160, 5),
+    preset("ddpg-pendulum", -160, 5),
+    preset("dqn-cartpole", 475, 5),
+    preset("apex-cartpole", 475, 5, "--num_workers", "4"),
+    Case("sac at its defaults", -160, 45, DEFAULTS),
+)
 
 
 @contextlib.contextmanager
@@ -74,9 +96,9 @@ def empty_caches() -> Iterator[None]:
 
 
 def words(case: Case, seed: int, extra: Sequence[str]) -> list[str]:
-    """The words of the command line. The final evaluation cannot be left out, so it is as short as possible."""
-    target = ["--target_return", f"{case.target:g}", "--eval_episodes", "1"]
-    return ["--env", case.env, "--preset", case.preset, *target, "--seed", str(seed), *extra]
+    """The words of the command line. Its final evaluation is as short as possible: episodes are played afterwards."""
+    target = ["--target_return", f"{case.target:g}"] if case.by_return else []
+    return [*case.words, *target, "--eval_episodes", "1", "--seed", str(seed), *extra]
 
 
 def solve(case: Case, seed: int, extra: Sequence[str]) -> Solved:
@@ -88,7 +110,8 @@ def solve(case: Case, seed: int, extra: Sequence[str]) -> Solved:
             seconds = time.perf_counter() - begun
         log = curve(run, RETURN)
         greedy = float(evaluate(run, EPISODES)["mean_return"])
-    return Solved(seed, seconds if log.values[-1] >= case.target else math.inf, log.steps[-1], greedy)
+    reached = log.values[-1] if case.by_return else greedy
+    return Solved(seed, seconds if reached >= case.target else math.inf, log.steps[-1], greedy)
 
 
 def bars(case: Case, runs: Sequence[Solved]) -> list[Bar]:
@@ -96,12 +119,12 @@ def bars(case: Case, runs: Sequence[Solved]) -> list[Bar]:
     held = sum(run.greedy_return >= case.target for run in runs)
     return [
         Bar(
-            f"{case.env} at {case.target:g}, seconds",
+            f"{case.name} at {case.target:g}, seconds",
             statistics.median(run.seconds for run in runs),
             case.limit_s,
             True,
         ),
-        Bar(f"{case.env} at {case.target:g}, seeds whose {EPISODES} greedy episodes hold it", held, len(runs)),
+        Bar(f"{case.name} at {case.target:g}, seeds whose {EPISODES} greedy episodes hold it", held, len(runs)),
     ]
 
 
@@ -111,7 +134,7 @@ def measure(case: Case, seeds: Sequence[int], extra: Sequence[str]) -> tuple[lis
     for seed in seeds:
         runs.append(solve(case, seed, extra))
         _, seconds, steps, greedy = runs[-1]
-        print(f"{case.env} seed {seed}: {seconds:.2f} s, {steps:,} steps; greedy {greedy:.1f}", flush=True)
+        print(f"{case.name} seed {seed}: {seconds:.2f} s, {steps:,} steps; greedy {greedy:.1f}", flush=True)
     reached = bars(case, runs)
     command = " ".join(["penstock train", *words(case, 0, extra)]).replace("--seed 0", "--seed SEED")
     return reached, {
@@ -125,12 +148,12 @@ def measure(case: Case, seeds: Sequence[int], extra: Sequence[str]) -> tuple[lis
 def main() -> None:
     """Solve, print, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [case.env for case in CASES]
+    names = [case.name for case in CASES]
     parser.add_argument("--cases", nargs="+", choices=names, default=names)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
     args, extra = parser.parse_known_args()
-    measured = [measure(case, args.seeds, extra) for case in CASES if case.env in args.cases]
+    measured = [measure(case, args.seeds, extra) for case in CASES if case.name in args.cases]
     print("\n".join(bar.line() for reached, _ in measured for bar in reached))
     if args.write:
         result = {

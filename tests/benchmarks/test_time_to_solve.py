@@ -4,12 +4,12 @@ import math
 import os
 from pathlib import Path
 
-from benchmarks.time_to_solve import CASES, Case, Solved, bars, empty_caches, solve
+from benchmarks.time_to_solve import CASES, Solved, bars, empty_caches, preset, solve
 
 
 def test_a_command_that_reaches_its_target_ends_by_it() -> None:
     # Any 100 episodes of CartPole average more than 5.
-    run = solve(Case("CartPole-v1", "cartpole", 5, 60), 0, ["--num_workers", "1"])
+    run = solve(preset("cartpole", 5, 60, by_return=True), 0, ["--num_workers", "1"])
     assert run.seed == 0
     assert 0 < run.seconds < math.inf
     assert run.steps < 150_000, "it ended long before its number of steps"
@@ -17,9 +17,15 @@ def test_a_command_that_reaches_its_target_ends_by_it() -> None:
 
 
 def test_a_command_that_does_not_is_never_done() -> None:
-    run = solve(Case("CartPole-v1", "cartpole", 501, 60), 0, ["--timesteps", "2048", "--num_workers", "1"])
+    run = solve(preset("cartpole", 501, 60, by_return=True), 0, ["--timesteps", "2048", "--num_workers", "1"])
     assert run.seconds == math.inf
     assert run.entry()["seconds"] is None
+
+
+def test_a_command_that_ends_by_its_timesteps_is_judged_by_greedy_episodes() -> None:
+    few = ["--timesteps", "300", "--num_workers", "1"]
+    assert solve(preset("dqn-cartpole", 5, 60), 0, few).seconds < math.inf
+    assert solve(preset("dqn-cartpole", 501, 60), 0, few).seconds == math.inf
 
 
 def test_the_median_of_the_seconds_and_every_seed_afterwards() -> None:

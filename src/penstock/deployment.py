@@ -5,6 +5,7 @@ Plays the run's environment for observations, in a process of its own. Serves no
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,10 @@ from penstock.serving.bundle import (
     read_bundle,
     write_bundle,
 )
-from penstock.serving.bundle.contents import PARAMETERS, PROGRAM, Port, ports_of
+from penstock.serving.bundle.contents import MOBILE, PARAMETERS, PROGRAM, Port, ports_of
 from penstock.serving.bundle.sample import sample_of
 from penstock.serving.bundle.writing import check_place
+from penstock.serving.mobile import ort_format
 from penstock.serving.quantize import Precision, quantized
 from penstock.serving.verification import EXACT, QUANTIZED, Limits, Report, Verification, compared, latencies
 from penstock.topologies.training import OPEN_LIMIT_S
@@ -71,8 +73,8 @@ def export(
         run: the run folder.
         out: the bundle's folder. Another bundle there is replaced; anything else is not.
         checkpoint: a checkpoint of the run: its name, its update number, ``best`` or ``latest``.
-        format: what the bundle holds of ``onnx``, ``safetensors`` (the parameters by name) and ``torch`` (a program of
-            ``torch.export``); ``onnx`` always.
+        format: what the bundle holds of ``onnx``, ``ort`` (the graph that acts, for ONNX Runtime on phones),
+            ``safetensors`` (the parameters by name) and ``torch`` (a program of ``torch.export``); ``onnx`` always.
         quantize: also make a graph in this precision, which then is the one that acts.
         noise: the graph has the inputs ``noise`` and ``explore``, so that its actions can explore. Not with ``torch``.
         observations: how many the bundle's sample has. int8 is calibrated on them.
@@ -107,6 +109,8 @@ def export(
     files = {GRAPHS["fp32"]: model, SAMPLE: pack_sample(Sample(given, sample.outputs))}
     if quantize is not None:
         files[GRAPHS[quantize]] = quantized(model, quantize, given)
+    if "ort" in format:
+        files[MOBILE] = ort_format(files[GRAPHS[facts.precision]])
     if "safetensors" in format:
         files[PARAMETERS] = safetensors.numpy.save(_named(graph, published))
     if "torch" in format:
@@ -157,9 +161,13 @@ def verify(
             sample = _observed(opened, folder, trained, observations, own + 1 if seed is None else seed)
         beside = f"{folder.name}, {trained.checkpoint.name}"
         reports.append(_of_run(trained, sample))
+    keeps = dict.fromkeys(found.precisions, quantized_limits) | {"fp32": limits}
     for precision in found.precisions:
-        keeps = limits if precision == "fp32" else quantized_limits
-        reports += [_of_graph(found, precision, provider, sample, keeps) for provider in _providers()]
+        graph = _Graph(found, GRAPHS[precision], precision)
+        reports += [graph.report(provider, sample, keeps[precision]) for provider in _providers()]
+    if MOBILE in found.files:
+        acts = found.facts.precision
+        reports.append(_Graph(found, MOBILE, acts).report(CPU, sample, keeps[acts]))
     return Verification(str(bundle), beside, sample.rows, tuple(reports))
 
 
@@ -258,19 +266,26 @@ def _of_run(trained: Trained, sample: Sample) -> Report:
     return Report(f"{prepared.config.run.inference} (trained)", "fp32", 1.0, 0.0, {}, {}, nbytes, taken, passed=True)
 
 
-def _of_graph(bundle: Bundle, precision: str, provider: str, sample: Sample, limits: Limits) -> Report:
-    policy = BundlePolicy(bundle, precision, provider)
-    outputs = bundle.facts.outputs
-    found = policy.runner.run(sample.inputs, [port.name for port in outputs])
-    answers = compared(sample, found, outputs, bundle.facts.spaces, limits)
-    name = f"onnx, {provider.removesuffix('ExecutionProvider')}"
-    return Report(
-        backend=name,
-        precision=precision,
-        bytes=len(bundle.files[GRAPHS[precision]]),
-        latency_us=latencies(policy, sample),
-        **answers,
-    )
+@dataclass(frozen=True)
+class _Graph:
+    """One graph of a bundle."""
+
+    bundle: Bundle
+    file: str
+    precision: str
+
+    def report(self, provider: str, sample: Sample, limits: Limits) -> Report:
+        """The graph beside the trained network."""
+        model, outputs = self.bundle.files[self.file], self.bundle.facts.outputs
+        policy = BundlePolicy(self.bundle, model, provider)
+        found = policy.runner.run(sample.inputs, [port.name for port in outputs])
+        return Report(
+            backend=f"{self.file.rpartition('.')[2]}, {provider.removesuffix('ExecutionProvider')}",
+            precision=self.precision,
+            bytes=len(model),
+            latency_us=latencies(policy, sample),
+            **compared(sample, found, outputs, self.bundle.facts.spaces, limits),
+        )
 
 
 def _providers() -> list[str]:

@@ -217,7 +217,8 @@ def load_policy(
     if is_bundle(path):
         if checkpoint is not None:
             raise BundleError(f"{path} is a bundle, which holds one checkpoint only; leave out checkpoint")
-        return BundlePolicy(read_bundle(path), precision)
+        bundle = read_bundle(path)
+        return BundlePolicy(bundle, bundle.graph(precision))
     if precision is not None:
         raise ConfigError(f"precision {precision} is for bundles, and {path} is none; penstock export makes one")
     given, folder = given_of(env, wrap), RunFolder.open(path)

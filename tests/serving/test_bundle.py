@@ -123,7 +123,7 @@ def played(policy, run: Path, lanes: int = 3, steps: int = 12):
 @pytest.mark.parametrize("name", RUNS)
 def test_it_acts_as_its_run_does(trained, tmp_path, name: str) -> None:
     run = trained(name)
-    out = penstock.export(run, tmp_path / "policy", observations=24)
+    out = penstock.export(run, tmp_path / "policy", format=("onnx", "ort"), observations=24)
     bundle, policy, own = read_bundle(out), penstock.load_policy(out), penstock.load_policy(run)
     assert policy.spaces == own.spaces
     assert [spec.name for spec in policy.carry] == [spec.name for spec in own.carry]
@@ -137,7 +137,10 @@ def test_it_acts_as_its_run_does(trained, tmp_path, name: str) -> None:
     assert shapes == {name: (port.dtype, (24, *port.shape)) for name, port in ports.items()}
     found = penstock.verify(out, against=run, observations=40)
     assert found.passed, found.table()
-    assert [report.precision for report in found.reports] == ["fp32", "fp32"]
+    assert [report.precision for report in found.reports] == ["fp32"] * 3
+    # The graph for phones is one of those that were compared.
+    assert [report.backend for report in found.reports][1:] == ["onnx, CPU", "ort, CPU"]
+    assert (out / "policy.ort").read_bytes()[4:8] == b"ORTM", "the format's own mark"
 
 
 @pytest.mark.parametrize("name", ["ppo, box", "ppo, masked composite, lstm", "dqn, image", "own module with memory"])
@@ -189,10 +192,12 @@ QUANTIZED = (
 @pytest.mark.parametrize("precision", ["int8", "fp16"])
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_it_is_quantised_from_the_runs_own_observations(trained, tmp_path, name: str, precision: str) -> None:
-    out = penstock.export(trained(name), tmp_path / "policy", quantize=precision, observations=64)
+    out = penstock.export(
+        trained(name), tmp_path / "policy", quantize=precision, format=("onnx", "ort"), observations=64
+    )
     found = penstock.verify(out, quantized_limits=Limits(0.9, 0.02))
     assert found.passed, found.table()
-    assert [report.precision for report in found.reports] == ["fp32", precision]
+    assert [report.precision for report in found.reports] == ["fp32", precision, precision]
     kind = {"int8": onnx.TensorProto.INT8, "fp16": onnx.TensorProto.FLOAT16}[precision]
     weights = onnx.load(out / f"policy.{precision}.onnx").graph.initializer
     assert any(tensor.data_type == kind and len(tensor.dims) > 1 for tensor in weights)
@@ -227,7 +232,7 @@ def test_noise_makes_its_actions_explore(trained, tmp_path) -> None:
         run = trained(name)
         out = penstock.export(run, tmp_path / "policy", noise=True, observations=16)
         bundle, own = read_bundle(out), penstock.load_policy(run)
-        sample, greedy = bundle.sample(), GraphRunner(bundle)
+        sample, greedy = bundle.sample(), GraphRunner(bundle, bundle.graph())
         outputs = [port.name for port in bundle.facts.outputs if port.role == "action"]
         still = greedy.run(sample.inputs, outputs)
         for output in outputs:

@@ -26,7 +26,7 @@ __all__ = [
 _LOGS = "./logs"
 NAME_PATTERN = r"[A-Za-z0-9_.-]{1,100}"
 """Names of served policies."""
-FORMATS = ("onnx", "safetensors", "torch")
+FORMATS = ("onnx", "ort", "safetensors", "torch")
 """What a bundle may hold."""
 
 
@@ -185,8 +185,8 @@ class ExportOptions:
     checkpoint: str | None = _checkpoint()
     format: tuple[str, ...] = _option(
         ("onnx",),
-        "what the bundle holds besides the graph in onnx: safetensors, the parameters by name; torch, a program of "
-        "torch.export",
+        "what the bundle holds besides the graph in onnx: ort, the graph that acts for ONNX Runtime on phones; "
+        "safetensors, the parameters by name; torch, a program of torch.export",
         choices=FORMATS,
         adds=True,
     )

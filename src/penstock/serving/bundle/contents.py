@@ -11,12 +11,14 @@ from penstock.policies import PolicyGraph
 from penstock.serving.bundle import spaces as json_spaces
 from penstock.types import Array, Arrays, ArraySpec, Composite, Discrete, Leaf, Spaces
 
-__all__ = ["FORMAT", "GRAPHS", "PARAMETERS", "PROGRAM", "SAMPLE", "Facts", "Port", "ports_of"]
+__all__ = ["FORMAT", "GRAPHS", "MOBILE", "PARAMETERS", "PROGRAM", "SAMPLE", "Facts", "Port", "ports_of"]
 
 FORMAT = 1
 """Number of the format. It grows by one with each change that an older penstock cannot read."""
 GRAPHS = {"fp32": "policy.onnx", "int8": "policy.int8.onnx", "fp16": "policy.fp16.onnx"}
 """Precision -> file of the graph."""
+MOBILE = "policy.ort"
+"""The graph that acts, in ONNX Runtime's own format."""
 SAMPLE = "sample.npz"
 PARAMETERS = "parameters.safetensors"
 PROGRAM = "policy.pt2"

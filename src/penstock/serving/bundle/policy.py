@@ -20,15 +20,14 @@ class GraphRunner:
 
     Args:
         bundle: where the graph is.
-        precision: of the graph; ``None``: of the one that acts.
+        model: the graph.
         provider: ONNX Runtime's name of what computes.
 
     Raises:
-        BundleError: the bundle has no such graph, or ONNX Runtime cannot run it.
+        BundleError: ONNX Runtime cannot run it.
     """
 
-    def __init__(self, bundle: Bundle, precision: str | None = None, provider: str = CPU) -> None:
-        model = bundle.graph(precision)
+    def __init__(self, bundle: Bundle, model: bytes, provider: str = CPU) -> None:
         try:
             self._session = open_session(model, provider)
         except Exception as error:  # ONNX Runtime has no base class for its errors
@@ -42,14 +41,14 @@ class GraphRunner:
 
 
 class BundlePolicy(Policy):
-    """A policy from its bundle."""
+    """A policy from one graph of its bundle."""
 
-    def __init__(self, bundle: Bundle, precision: str | None = None, provider: str = CPU) -> None:
+    def __init__(self, bundle: Bundle, model: bytes, provider: str = CPU) -> None:
         facts = bundle.facts
         origin = f"{facts.run['algorithm']} on {facts.run['env']}, run by ONNX Runtime from {bundle.path}"
         super().__init__(facts.spaces, facts.carry, origin)
         self.facts = facts
-        self.runner = GraphRunner(bundle, precision, provider)
+        self.runner = GraphRunner(bundle, model, provider)
 
     def begin(self, lanes: int) -> Lanes:
         """Begin to act in so many lanes, without checks."""

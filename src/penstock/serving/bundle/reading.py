@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.errors import BundleError
 from penstock.experiments.manifest import MANIFEST, Damage, content_of, unseal, verified
-from penstock.serving.bundle.contents import FORMAT, GRAPHS, PARAMETERS, PROGRAM, SAMPLE, Facts
+from penstock.serving.bundle.contents import FORMAT, GRAPHS, MOBILE, PARAMETERS, PROGRAM, SAMPLE, Facts
 from penstock.serving.bundle.sample import Sample, unpack_sample
 
 __all__ = ["Bundle", "is_bundle", "read_bundle"]
@@ -79,6 +79,6 @@ def _read(folder: Path) -> Bundle:
         if name not in listed:
             raise Damage(f"{MANIFEST} does not list {name}")
     # A name may not lead out of the folder.
-    for name in listed.keys() - {*GRAPHS.values(), SAMPLE, PARAMETERS, PROGRAM}:
+    for name in listed.keys() - {*GRAPHS.values(), MOBILE, SAMPLE, PARAMETERS, PROGRAM}:
         raise Damage(f"{MANIFEST} lists {name[:80]}, which is no file of a bundle")
     return Bundle(folder, facts, {name: verified(folder, name, listed[name]) for name in listed})

@@ -1,0 +1,89 @@
+"""The files of ``deploy/`` for clusters and for several containers fit what they name. Nothing of them is started."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from penstock.config.commands import ServeOptions
+from penstock.config.flags import config_from_arguments, options_from_arguments
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+
+
+def documents(name: str) -> list[dict]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+
+
+def trained(command: str):
+    """The config of a command that trains."""
+    words = shlex.split(command)
+    assert words[:2] == ["penstock", "train"]
+    return config_from_arguments(words[2:]).run
+
+
+def test_a_run_on_kubernetes_uses_the_cluster_that_is_made_for_it() -> None:
+    import ray
+
+    job, claim = documents("kuberay.yaml")
+    cluster = job["spec"]["rayClusterSpec"]
+    run = trained(job["spec"]["entrypoint"])
+    assert (run.runtime, run.address) == ("ray", "auto")
+    assert cluster["rayVersion"] == ray.__version__, "the version of constraints.txt"
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    for pod in (group["template"]["spec"] for group in groups):
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+        assert mounts == {"runs": run.log_dir, "shared-memory": "/dev/shm"}
+        assert volumes["runs"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    # All pods have the claim: another machine may go on with the run.
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_the_file_of_the_cluster_launcher_is_one_by_rays_own_schema() -> None:
+    jsonschema, ray = pytest.importorskip("jsonschema"), pytest.importorskip("ray")
+    text = (DEPLOY / "ray-cluster.yaml").read_text()
+    schema = json.loads((Path(ray.__file__).parent / "autoscaler/ray-schema.json").read_text())
+    (cluster,) = documents("ray-cluster.yaml")
+    jsonschema.validate(cluster, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(cluster | {"head_node": "head"}, schema)
+    assert cluster["head_node_type"] in cluster["available_node_types"]
+    (command,) = re.findall(r"^#   ray exec \S+ '([^']+)'$", text, re.MULTILINE)
+    run = trained(command)
+    assert (run.runtime, run.address) == ("ray", "auto")
+
+
+def test_the_containers_of_compose_find_each_other_and_their_files() -> None:
+    services = documents("compose.yaml")[0]["services"]
+    build = services["penstock"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
+    published, inside = services["penstock"]["ports"][0].split(":")
+    container = (DEPLOY / "Containerfile").read_text()
+    words = [
+        word
+        for line in re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", container, re.MULTILINE)
+        for word in json.loads(line)
+    ]
+    options = options_from_arguments(ServeOptions, words[words.index("serve") + 1 :])
+    assert int(inside) == int(published) == options.port
+    assert float(services["penstock"]["stop_grace_period"].rstrip("s")) > options.grace_seconds
+    # What is mounted is in this folder, or what the user puts there.
+    mounted = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", ())]
+    beside = {Path(name).name for name in mounted if name.startswith("./")}
+    assert beside == {"prometheus.yml", "token"}
+    ((scraped,),) = (part["targets"] for part in documents("prometheus.yml")[0]["scrape_configs"][0]["static_configs"])
+    assert scraped == f"penstock:{options.port}"
+
+
+@pytest.mark.parametrize("name", ["Containerfile", "Containerfile.train"])
+def test_images_install_extras_that_exist(name: str) -> None:
+    import tomllib
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (asked,) = re.findall(r"'/source\[(\w+)\]'", (DEPLOY / name).read_text())
+    assert asked in extras

@@ -22,6 +22,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.policies.native import supports
 from penstock.registry import INFERENCE, TOPOLOGIES, UPDATES, load
 from penstock.types import BackendSpec, Spaces
+from penstock.updates.calls import UsersFunction
 
 __all__ = ["EACH_COMPILES", "backend_of", "demand", "inference_of"]
 
@@ -64,8 +65,18 @@ def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmS
 
 
 def _fused_serves(algorithm: AlgorithmPackage, spec: AlgorithmSpec, settings: Any) -> bool:  # noqa: ANN401
-    """Whether the native update can run this policy with the algorithm's ``settings``."""
-    return algorithm.supports is not None and bool(load_functions(algorithm.supports)(spec.policy, settings))
+    """Whether the native update can run this policy with the algorithm's ``settings``.
+
+    Raises:
+        ConfigError: ``supports`` of a user's ``fused.py`` fails, or gives no bool.
+    """
+    if algorithm.supports is None:
+        return False
+    users = UsersFunction(algorithm.name, *algorithm.supports.split(":"))
+    found = users.call(load_functions(algorithm.supports), spec.policy, settings)
+    if not isinstance(found, bool):
+        raise users.wrong(f"gives {found!r}; return True or False")
+    return found
 
 
 def _too_much(settings: Any, algorithm: AlgorithmPackage, spaces: Spaces) -> str:  # noqa: ANN401

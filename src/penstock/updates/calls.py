@@ -94,6 +94,17 @@ class UsersFunction(NamedTuple):
             if name not in found:
                 raise self.wrong(f"does not give {name}, which {what} has; it gives {', '.join(found) or 'nothing'}")
 
+    def check_dtypes(self, found: Mapping[str, object], dtypes: Mapping[str, str], what: str) -> None:
+        """Check that arrays have these dtypes; ``what`` as for `check`, which comes first.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        for name, values in found.items():
+            dtype = np.asarray(values).dtype
+            if dtype != np.dtype(dtypes[name]):
+                raise self.wrong(f"gives {name} as {dtype}; in {what} it is {dtypes[name]}")
+
     def _place(self, error: Exception) -> str:
         """The last line in the folder of the user's package that led to an error."""
         folder = Path(load(f"{self.module}:__file__")).parent

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithm import Phase, UpdaterSettings
+from penstock.algorithm import Gradients, Phase, UpdaterSettings
 from penstock.types import Array, Arrays
 from penstock.updates.compiled.program import Apply, Buffers, FindGradients, Step, Take
 from penstock.updates.contract import Exchange, HandOn
@@ -56,7 +56,7 @@ class CompiledStepper:
         self._steps: dict[tuple[int, ...], Step] = {}
         self._finds: dict[tuple[int, ...], FindGradients] = {}
         self._applies: dict[int, Apply] = {}
-        self._has_gradients: dict[int, bool] = {}
+        self._found: dict[int, Gradients] = {}
 
     @property
     def count(self) -> int:
@@ -96,7 +96,8 @@ class CompiledStepper:
     def prepare_parts(self) -> None:
         """Load the libraries for learners that agree on gradients, and for minibatches in parts."""
         for index in range(len(self._phases)):
-            self._find((index,))
+            if any(self._names(index)):
+                self._find((index,))
             self._apply(index)
 
     def prepare_finds(self) -> None:
@@ -110,10 +111,14 @@ class CompiledStepper:
             self._apply(index)
 
     def _with_gradients(self, due: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of the phases that have gradients. Evaluating a phase once shows whether it has."""
-        for index in set(due) - self._has_gradients.keys():
-            self._has_gradients[index] = bool(self._buffers.found(index, self._phases[index]).gradients)
-        return tuple(index for index in due if self._has_gradients[index])
+        """Those of the phases that have gradients."""
+        return tuple(index for index in due if self._names(index).gradients)
+
+    def _names(self, index: int) -> Gradients:
+        """The names of what a phase computes from a minibatch. Evaluating it once shows them."""
+        if index not in self._found:
+            self._found[index] = self._buffers.found(index, self._phases[index])
+        return self._found[index]
 
     def _first_due(self) -> list[tuple[int, ...]]:
         """The phases due at step 0, which are all, and at step 1, which are those of every step."""
@@ -142,8 +147,10 @@ class CompiledStepper:
             return self.step_here()
         per_row: Arrays = {}
         for index in self._clock.due():
-            find, apply = self._find((index,)), self._apply(index)
-            per_row |= self._run_parts((index,), find, parts, weights)
+            apply = self._apply(index)
+            # A phase that only copies parameters computes nothing from a minibatch: it needs no library for that.
+            if any(self._names(index)):
+                per_row |= self._run_parts((index,), self._find((index,)), parts, weights)
             if exchange is not None and apply.gradients:
                 mine = _here(apply.gradients)
                 for name, agreed in exchange(self._phases[index].name, mine, sum(weights)).items():

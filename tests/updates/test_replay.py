@@ -12,7 +12,8 @@ from tests.updates import tracking
 
 ROWS = 8
 PART = 4
-"""Rows of a minibatch if gradients are exchanged or averaged. There are two sizes only, because each is compiled."""
+"""Rows of each of the two parts of a minibatch, if it has parts, also where gradients are exchanged. Nothing else has
+another size, because each size, and each minibatch without parts, would be compiled for itself."""
 NAMES = ("actor", "critic", "target")
 
 
@@ -149,14 +150,15 @@ def test_an_exchange_stands_between_gradients_and_step_once_a_phase_that_has_gra
         calls.append((phase, {name: values.copy() for name, values in gradients.items()}, weight))
         return {name: 2.0 * values for name, values in gradients.items()}
 
-    alone, exchanging = make(PART, lambda phase, gradients, weight: gradients), make(PART, exchange)
-    minibatch = tracking.minibatch(PART)
+    alone = make(PART, lambda phase, gradients, weight: gradients, accumulate=2)
+    exchanging = make(PART, exchange, accumulate=2)
+    minibatch = tracking.minibatch(ROWS)
     before = tracking.init_state(0)["critic"]
     alone.learn(minibatch, 0.0)
     exchanging.learn(minibatch, 0.0)
     assert [(phase, set(gradients), weight) for phase, gradients, weight in calls] == [
-        ("critic", {"critic"}, PART - 1.0),
-        ("actor", {"actor"}, PART - 1.0),
+        ("critic", {"critic"}, ROWS - 1.0),
+        ("actor", {"actor"}, ROWS - 1.0),
     ]
     change = alone.state()["critic"] - before
     np.testing.assert_allclose(calls[0][1]["critic"], -change / tracking.Config().lr, rtol=1e-4, atol=1e-6)
@@ -241,8 +243,10 @@ def test_parts_of_a_minibatch_are_handed_on_as_one(builders):
 
 def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):
     """K learners with B/K rows each do the same as one with B: a row's noise depends on its place among all rows."""
-    minibatch = tracking.minibatch(ROWS)
-    halves = [{name: values[part] for name, values in minibatch.items()} for part in (slice(0, 4), slice(4, 8))]
+    minibatch = tracking.minibatch(2 * ROWS)
+    halves = [
+        {name: values[part] for name, values in minibatch.items()} for part in (slice(0, ROWS), slice(ROWS, 2 * ROWS))
+    ]
     met = {}
 
     def meet(phase, gradients, weight):
@@ -250,11 +254,11 @@ def test_learners_with_a_share_of_the_rows_each_do_what_one_does_with_all(make):
         (first, mine), (second, others) = (met[phase] * 2)[:2]
         return {phase: (mine * first + others * second) / (mine + others)}
 
-    first, second, together = make(PART, meet, learner=0), make(PART, meet, learner=1), make(ROWS)
+    first, second = (make(PART, meet, learner=learner, accumulate=2) for learner in (0, 1))
     first.learn(halves[0], 0.0)
     second.learn(halves[1], 0.0)
-    together.learn(minibatch, 0.0)
-    np.testing.assert_allclose(second.state()["critic"], together.state()["critic"], rtol=1e-5, atol=1e-6)
+    together, _ = by_hand(tracking.init_state(0), minibatch, 1, 0.0)
+    np.testing.assert_allclose(second.state()["critic"], together["critic"], rtol=1e-5, atol=1e-6)
 
 
 def test_a_count_that_the_state_does_not_keep_is_refused():

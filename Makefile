@@ -22,11 +22,6 @@ CMAKE_FLAGS = -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" -DCMAKE_CXX
 # ThreadSanitizer maps fixed addresses, so address layout randomisation is switched off where a process may do that.
 FIXED_LAYOUT := $(shell setarch $$(uname -m) -R true 2>/dev/null && echo setarch $$(uname -m) -R)
 
-# $(call configure_extensions,folder,whether with fault points)
-configure_extensions = $(BIN)/cmake -S . -B $(1) $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
-	-DPENSTOCK_FAULT_POINTS=$(2) -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" \
-	-Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
-
 .DEFAULT_GOAL := help
 .PHONY: help install train test test-native test-python test-clients test-nightly fuzz fuzz-frames soak faults check format learn learn-broad bench bench-quick clean
 .DELETE_ON_ERROR:
@@ -120,7 +115,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 # An editable install reads src/ directly. The compiled modules are placed there, each in its room. Bytecode is compiled as
 # well, as in any other install: where Python may not write it, each process of a run would compile it anew in 70 ms.
 build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
-	@$(call configure_extensions,build/native,OFF)
+	@$(BIN)/cmake -S . -B build/native $(CMAKE_FLAGS) -DCMAKE_BUILD_TYPE=Release -DSKBUILD=ON --log-level=WARNING \
+		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >/dev/null
 	@echo "building the native modules"
 	@$(BIN)/cmake --build build/native -- --quiet
 	@$(BIN)/cmake --install build/native --prefix src >/dev/null
@@ -128,12 +124,11 @@ build/native/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
 	@touch $@
 
 # PYTHONPATH=build/faults brings them in.
-build/faults/.installed: $(NATIVE_SOURCES) $(VENV)/.installed
-	@$(call configure_extensions,build/native-faults,ON)
+build/faults/.installed: build/native/.installed
 	@echo "building the native modules with fault points"
-	@$(BIN)/cmake --build build/native-faults --target _native_memory -- --quiet
+	@$(BIN)/cmake --build build/native --target _native_memory_faults -- --quiet
 	@mkdir -p $(@D)
-	@cp build/native-faults/native/memory/_native*.so native/memory/tests/faults/sitecustomize.py $(@D)
+	@cp build/native/native/memory/faults/_native*.so native/memory/tests/faults/sitecustomize.py $(@D)
 	@touch $@
 
 build/clients/cpp/.built: $(CPP_CLIENT_SOURCES) $(VENV)/.installed

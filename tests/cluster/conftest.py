@@ -7,7 +7,15 @@ import pytest
 
 pytest.importorskip("ray")
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # A lost host is noticed after 5 checks of 0.5 s, not of 3 s. A host that only answers late is not lost for 10 s.
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    # Ray starts a worker for each core before anybody asks for one. Nearly none of them is ever used here.
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+}
 HOST = {"num_cpus": 2, "object_store_memory": 100_000_000}
 
 

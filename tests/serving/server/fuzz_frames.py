@@ -4,6 +4,7 @@
 
 - ``tcp``: a connection of Gamecore over TCP, versions 1 and 2, with sessions and deltas.
 - ``http``: a connection of HTTP with Gamecore and the Open Inference Protocol, whose tensors are JSON or binary.
+- ``grpc``: the message of a call of the Open Inference Protocol over gRPC. Its first byte chooses the call.
 - ``delta``: a delta against a base.
 
 `test_fuzz_frames.py` runs the targets without atheris. An input that fails is written to ``build/fuzz/``:
@@ -12,22 +13,20 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
-from struct import Struct
+
+from tests.serving.server.fuzz_seeds import CALLS, PAIR, seeds
 
 SECONDS = 60
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "build/fuzz"
 LIMIT = 4096
-BODY = b'{"obs": [0.1, 0.2, 0.3]}'
 NATIVE = ("delta",)
-_PAIR = Struct("!H")
 
 
 class Told(logging.Handler):
@@ -93,6 +92,8 @@ class Front:
         from penstock.serving.server.endpoint import Endpoint
         from penstock.serving.server.endpoints import Endpoints
         from penstock.serving.server.engines import OwnProcess
+        from penstock.serving.server.grpc_calls import Calls
+        from penstock.serving.server.inference import Models
         from penstock.serving.server.limits import Limits
         from penstock.serving.server.metrics import Metrics
         from penstock.serving.server.server import Ports, Server
@@ -111,6 +112,7 @@ class Front:
         steps = PolicySteps(endpoints, CODECS["json"], {})
         self.service = Service(self.loop, steps, lambda: True, limits, Tokens(()), metrics)
         self.route = Server(self.service, endpoints, Ports("", 0, None, None), None, None)._route()
+        self.calls = Calls(self.service, Models(endpoints))
 
     def exchange(self, connection, data: bytes) -> bytes:
         """All that is replied to these bytes, which arrive in two parts, from a client that then is gone."""
@@ -126,10 +128,20 @@ class Front:
         self._turn()
         connection.connection_lost(None)
         assert not self.service.connections
+        self._leave_nothing()
+        return bytes(wire.sent)
+
+    def call(self, name: str, data: bytes) -> object:
+        """The reply to a call over gRPC; a refusal is raised."""
+        try:
+            return self.loop.run_until_complete(self.calls.by_name[name](data))
+        finally:
+            self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
         assert self.endpoint.is_idle
         for session in list(self.endpoint.sessions):
             self.endpoint.stop(session.key, lambda: None)
-        return bytes(wire.sent)
 
     def _turn(self) -> None:
         """Let the event loop do what is due; a batch leaves one call later than its requests came."""
@@ -143,6 +155,7 @@ def targets() -> Mapping[str, Callable[[bytes], None]]:
     from penstock.gamecore.delta import DeltaError, decode, encode
     from penstock.serving.server.http import HttpConnection
     from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
+    from penstock.serving.server.refusal import Refusal
 
     front = Front()
 
@@ -152,6 +165,16 @@ def targets() -> Mapping[str, Callable[[bytes], None]]:
     def http(data: bytes) -> None:
         reply = front.exchange(HttpConnection(front.service, front.route), data)
         assert not reply or reply.startswith(b"HTTP/1.1 ")
+
+    def grpc(data: bytes) -> None:
+        try:
+            front.call(CALLS[data[0] % len(CALLS)] if data else CALLS[0], data[1:])
+        except Refusal as refusal:
+            status = int(refusal.status)
+        else:
+            status = 200
+        # All that is wrong here is the client's request.
+        assert status < 500
 
     def delta(data: bytes) -> None:
         base, change = divided(data)
@@ -163,54 +186,13 @@ def targets() -> Mapping[str, Callable[[bytes], None]]:
         again = encode(base, body)
         assert again is None or decode(base, again, LIMIT) == body
 
-    return {"tcp": tcp, "http": http, "delta": delta}
+    return {"tcp": tcp, "http": http, "grpc": grpc, "delta": delta}
 
 
 def divided(data: bytes) -> tuple[bytes, bytes]:
     """A base and a delta in one input."""
-    size = _PAIR.unpack_from(data.ljust(_PAIR.size, b"\0"))[0]
-    return data[_PAIR.size : _PAIR.size + size], data[_PAIR.size + size :]
-
-
-def seeds() -> Mapping[str, list[bytes]]:
-    """Inputs from which the fuzzing of each target begins: all that a good client would send."""
-    from penstock.gamecore.delta import encode
-    from tests.serving.server.harness import GREETING, MAGIC, frame, second_frame
-
-    longer = BODY.replace(b"0.3", b"0.25" + b" " * 60)
-    changed = longer.replace(b"0.1", b"0.9")
-    change = encode(longer, changed)
-    assert change is not None
-    first = [frame("a", "start"), frame("a", "tick", BODY, time=3), frame("a", "stop"), frame("", "", BODY, token="t")]
-    second = [
-        GREETING.pack(MAGIC, 2, 3, 0) + b"key",
-        second_frame(1, "a", "start"),
-        second_frame(2, "a", "tick", longer, encoding=1),
-        second_frame(3, "a", "tick", change, base=2, encoding=2),
-        second_frame(4, "a", "stop"),
-    ]
-    tensor = {"name": "obs", "shape": [1, 3], "datatype": "FP32"}
-    sequence = {"sequence_id": 5, "sequence_start": True}
-    plain = json.dumps({"inputs": [{**tensor, "data": [0.1, 0.2, 0.3]}], "parameters": sequence}).encode()
-    sized = {**tensor, "parameters": {"binary_data_size": 12}}
-    head = json.dumps({"inputs": [sized], "parameters": {"binary_data_output": True}}).encode()
-    infer = "/v2/models/toy/infer"
-    web = [
-        request("POST", "/step", BODY, "session: a", "step_kind: start") + request("POST", "/step", BODY, "session: a"),
-        request("POST", infer, plain),
-        request("POST", infer, head + bytes(12), f"Inference-Header-Content-Length: {len(head)}"),
-        b"POST /step HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY),
-        request("GET", "/metrics", b""),
-        request("GET", "/v2/models/toy", b""),
-    ]
-    pair = _PAIR.pack(len(longer)) + longer + change
-    return {"tcp": [b"".join(first), b"".join(second), *first, *second[:1]], "http": web, "delta": [pair]}
-
-
-def request(method: str, path: str, body: bytes, *headers: str) -> bytes:
-    """A request of HTTP."""
-    lines = (f"{method} {path} HTTP/1.1", "host: toy", *headers, f"content-length: {len(body)}", "", "")
-    return "\r\n".join(lines).encode() + body
+    size = PAIR.unpack_from(data.ljust(PAIR.size, b"\0"))[0]
+    return data[PAIR.size : PAIR.size + size], data[PAIR.size + size :]
 
 
 def fuzz(name: str, words: list[str]) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import time
 
-from tests.serving.server.fuzz_frames import BODY, request
+from tests.serving.server.fuzz_seeds import BODY, request
 from tests.serving.server.harness import Game, Running, call, serving
 
 STEP = request("POST", "/step", BODY)

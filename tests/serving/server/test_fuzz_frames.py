@@ -7,7 +7,8 @@ import pytest
 from penstock.serving.server.framing import SecondFraming
 from penstock.serving.server.inference import Model
 from tests.serving.server import fuzz_frames
-from tests.serving.server.fuzz_frames import Front, request, seeds
+from tests.serving.server.fuzz_frames import Front
+from tests.serving.server.fuzz_seeds import CALLS, request, seeds
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def targets():
         yield fuzz_frames.targets()
 
 
-@pytest.mark.parametrize("name", ["tcp", "http", "delta"])
+@pytest.mark.parametrize("name", ["tcp", "http", "grpc", "delta"])
 def test_good_and_altered_inputs_find_nothing(targets, name: str) -> None:
     numbers = random.Random(0)
     for seed in seeds()[name]:
@@ -39,6 +40,9 @@ def test_the_seeds_are_answered() -> None:
     assert [reply.count(b'{"action"') for reply in both] == [2, 2]
     for data in seeds()["http"]:
         assert b"HTTP/1.1 200 OK" in front.exchange(HttpConnection(front.service, front.route), data)
+    assert {CALLS[data[0]] for data in seeds()["grpc"]} == set(CALLS) == set(front.calls.by_name)
+    for data in seeds()["grpc"]:
+        front.call(CALLS[data[0]], data[1:])
 
 
 def test_an_error_that_the_server_would_log_is_found(targets, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +54,7 @@ def test_an_error_that_the_server_would_log_is_found(targets, monkeypatch: pytes
     with pytest.raises((AssertionError, IndexError)):
         targets["tcp"](seeds()["tcp"][1])
     body = b'{"inputs": [{"name": "obs", "shape": [], "data": []}]}'
-    body = b'{"inputs": [{"name": "obs", "shape": [], "data": []}]}'
     with pytest.raises(AssertionError):
         targets["http"](request("POST", "/v2/models/toy/infer", body))
+    with pytest.raises(IndexError):
+        targets["grpc"](seeds()["grpc"][0])

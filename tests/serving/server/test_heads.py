@@ -6,7 +6,8 @@ import pytest
 
 from penstock.serving.server.heads import Head, RepeatedHeads
 from penstock.serving.server.http import HttpConnection
-from tests.serving.server.fuzz_frames import BODY, Front, Wire, request
+from tests.serving.server.fuzz_frames import Front, Wire
+from tests.serving.server.fuzz_seeds import BODY, request
 
 OTHER = BODY.replace(b"0.1", b"0.7")
 HEAD = Head("POST", "/step", {})

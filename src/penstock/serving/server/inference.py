@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 class _Asker:
     """Waits for the answer to one request."""
 
-    __slots__ = ("_answered", "_inference", "_model", "_refused")
+    __slots__ = ("_answered", "_model", "_outputs", "_refused", "_version")
 
     def __init__(
         self,
@@ -89,17 +89,19 @@ class _Asker:
         refused: Callable[[Refusal], None],
     ) -> None:
         self._model = model
-        self._inference = inference
+        # No more of the request is kept while it waits: a client may send any number of outputs and parameters.
+        self._outputs = tuple(dict.fromkeys(inference.outputs))
+        self._version = inference.version
         self._answered = answered
         self._refused = refused
 
     def answered(self, action: Array, version: int) -> None:
-        wanted = self._inference.version
+        wanted = self._version
         if wanted and wanted != str(version):
             text = f"version {wanted} was rolled back; version {version} answers for it"
             self._refused(Refusal(HTTPStatus.NOT_FOUND, text))
         else:
-            self._answered(Outcome(self._model.outputs_of(action, self._inference.outputs), version))
+            self._answered(Outcome(self._model.outputs_of(action, self._outputs), version))
 
     def refused(self, refusal: Refusal) -> None:
         self._refused(refusal)

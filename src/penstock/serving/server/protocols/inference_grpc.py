@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import grpc
 
 from penstock.errors import ResourceError
-from penstock.messages import ONEOF
+from penstock.serving.server.grpc_calls import Calls
 from penstock.serving.server.grpc_messages import SERVICE, message
-from penstock.serving.server.inference import DATATYPES, Inference, Models, Outcome, server_metadata
+from penstock.serving.server.inference import Models
 from penstock.serving.server.refusal import FAILED, Refusal
 from penstock.serving.server.service import Service
 
@@ -31,20 +31,6 @@ _CODES: Mapping[HTTPStatus, grpc.StatusCode] = {
     HTTPStatus.INTERNAL_SERVER_ERROR: grpc.StatusCode.INTERNAL,
     HTTPStatus.SERVICE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
 }
-_CONTENTS = {
-    "BOOL": "bool_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-}
-"""Where an input's numbers stand if they are not raw bytes."""
 _OPEN = frozenset({"ServerLive", "ServerReady"})
 """Calls that need no token."""
 
@@ -56,7 +42,7 @@ class InferenceGrpc:
 
     def __init__(self, service: Service, models: Models) -> None:
         self._service = service
-        self._models = models
+        self._calls = Calls(service, models)
         self._ending: asyncio.Future[None] = service.loop.create_future()
         """Done once the server ends."""
         limits = service.limits
@@ -68,19 +54,9 @@ class InferenceGrpc:
             ],
             maximum_concurrent_rpcs=limits.max_queue,
         )
-        calls: dict[str, Callable[[Any], Awaitable[Any]]] = {
-            "ServerLive": self._live,
-            "ServerReady": self._ready,
-            "ModelReady": self._model_ready,
-            "ServerMetadata": self._server_metadata,
-            "ModelMetadata": self._model_metadata,
-            "ModelInfer": self._infer,
-        }
-        handlers = {name: self._unary(name, call) for name, call in calls.items()}
+        handlers = {name: self._unary(name, call) for name, call in self._calls.by_name.items()}
         handlers["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(
-            self._stream,
-            request_deserializer=message("ModelInferRequest").FromString,
-            response_serializer=message("ModelStreamInferResponse").SerializeToString,
+            self._stream, response_serializer=message("ModelStreamInferResponse").SerializeToString
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
@@ -113,13 +89,14 @@ class InferenceGrpc:
         self._ending.set_result(None)
         await self._server.stop(seconds)
 
-    def _unary(self, name: str, call: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401 - grpc has no types
-        async def handle(request: Any, context: Any) -> Any:  # noqa: ANN401
+    def _unary(self, name: str, call: Callable[[bytes], Awaitable[Any]]) -> Any:  # noqa: ANN401 - grpc has no types
+        # gRPC would answer bytes that are no message with a code and a traceback of its own, so `Calls` decodes them.
+        async def handle(data: bytes, context: Any) -> Any:  # noqa: ANN401
             since = perf_counter()
             try:
                 if name not in _OPEN:
                     self._check_token(context)
-                reply = await call(request)
+                reply = await call(data)
             except Refusal as refusal:
                 self._note(context, name, refusal.status, since, 0)
                 await context.abort(_CODES[refusal.status], refusal.text)
@@ -130,12 +107,8 @@ class InferenceGrpc:
             self._note(context, name, HTTPStatus.OK, since, reply.ByteSize())
             return reply
 
-        kind = {"ModelInfer": "ModelInferRequest"}.get(name, f"{name}Request")
-        answer = kind.replace("Request", "Response")
         return grpc.unary_unary_rpc_method_handler(
-            handle,
-            request_deserializer=message(kind).FromString,
-            response_serializer=message(answer).SerializeToString,
+            handle, response_serializer=message(f"{name}Response").SerializeToString
         )
 
     def _note(self, context: Any, name: str, status: HTTPStatus, since: float, size: int) -> None:  # noqa: ANN401
@@ -147,69 +120,24 @@ class InferenceGrpc:
         if not self._service.tokens.accept_headers(headers):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
 
-    async def _live(self, request: Any) -> Any:  # noqa: ANN401, ARG002
-        return message("ServerLiveResponse")(live=True)
-
-    async def _ready(self, request: Any) -> Any:  # noqa: ANN401, ARG002
-        return message("ServerReadyResponse")(ready=self._service.is_ready)
-
-    async def _model_ready(self, request: Any) -> Any:  # noqa: ANN401
-        model = self._models.find(request.name, request.version)
-        return message("ModelReadyResponse")(ready=model.endpoint.is_ready and not self._service.is_ending)
-
-    async def _server_metadata(self, request: Any) -> Any:  # noqa: ANN401, ARG002
-        return message("ServerMetadataResponse")(**server_metadata())
-
-    async def _model_metadata(self, request: Any) -> Any:  # noqa: ANN401
-        model = self._models.find(request.name, request.version)
-        return message("ModelMetadataResponse")(**model.metadata())
-
-    async def _infer(self, request: Any) -> Any:  # noqa: ANN401
-        model = self._models.find(request.model_name, request.model_version)
-        raw = list(request.raw_input_contents)
-        if raw and len(raw) != len(request.inputs):
-            text = f"there are {len(request.inputs)} inputs, but raw_input_contents has {len(raw)}"
-            raise Refusal(HTTPStatus.BAD_REQUEST, text)
-        inputs = {}
-        for place, one in enumerate(request.inputs):
-            if one.name in inputs:
-                raise Refusal(HTTPStatus.BAD_REQUEST, f"there are two inputs {one.name[:80]!r}")
-            data = raw[place] if raw else list(getattr(one.contents, _CONTENTS.get(one.datatype, "fp32_contents")))
-            inputs[one.name] = model.read(one.name, one.datatype, list(one.shape), data)
-        parameters = {name: _value(value) for name, value in request.parameters.items()}
-        answer: asyncio.Future[Outcome] = self._service.loop.create_future()
-        model.infer(
-            Inference(inputs, [one.name for one in request.outputs], parameters, request.model_version),
-            lambda outcome: _settle(answer, lambda: answer.set_result(outcome)),
-            lambda refusal: _settle(answer, lambda: answer.set_exception(refusal)),
-        )
-        outcome = await answer
-        reply = message("ModelInferResponse")(model_name=model.name, model_version=str(outcome.version), id=request.id)
-        for name, values in outcome.outputs.items():
-            reply.outputs.add(name=name, datatype=DATATYPES[str(values.dtype)], shape=values.shape)
-            reply.raw_output_contents.append(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
-        return reply
-
     async def _stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
         """Answer a client's requests one after the other."""
         try:
             self._check_token(context)
         except Refusal as refusal:
             await context.abort(_CODES[refusal.status], refusal.text)
-        async for request in self._until_end(requests):
+        async for data in self._until_end(requests):
             since = perf_counter()
             reply = message("ModelStreamInferResponse")()
             status = HTTPStatus.OK
             try:
-                reply.infer_response.CopyFrom(await self._infer(request))
+                await self._calls.infer(data, reply.infer_response)
             except Refusal as refusal:
                 status = refusal.status
                 reply.error_message = refusal.text
-                reply.infer_response.id = request.id
             except Exception:  # the stream's other requests go on
                 log.exception("a request of %s failed", context.peer())
                 status, reply.error_message = FAILED.status, FAILED.text
-                reply.infer_response.id = request.id
             self._note(context, "ModelStreamInfer", status, since, reply.ByteSize())
             yield reply
 
@@ -225,15 +153,3 @@ class InferenceGrpc:
             if request is None:
                 return
             yield request
-
-
-def _value(parameter: Any) -> object:  # noqa: ANN401
-    """A parameter as a Python value; ``None`` if its kind is unknown."""
-    kind = parameter.WhichOneof(ONEOF)
-    return None if kind is None else getattr(parameter, kind)
-
-
-def _settle(answer: "asyncio.Future[Outcome]", settle: Callable[[], None]) -> None:
-    """Settle a future, unless the client has given up and so cancelled it."""
-    if not answer.done():
-        settle()

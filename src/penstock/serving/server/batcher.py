@@ -89,13 +89,13 @@ class Batcher:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.rows} rows wait already; try later", retry_after=1)
         self._queue.append(ask)
         self.rows += ask.count
-        self._look_in_time()
+        self.look_in_time()
 
     def again(self, asks: Sequence[Ask]) -> None:
         """Let questions wait once more, before all others: whoever had them has died."""
         self._queue.extendleft(reversed(asks))
         self.rows += sum(ask.count for ask in asks)
-        self._look_in_time()
+        self.look_in_time()
 
     def take_all(self) -> list[Ask]:
         """Take all questions away that wait."""
@@ -105,23 +105,15 @@ class Batcher:
         return asks
 
     def look(self) -> None:
-        """Let batches leave, as far as somebody is free. Called when that may have changed."""
+        """Let batches leave, as far as somebody is free. Called when somebody may be."""
         self._soon = None
         if self._queue and self._is_due() and self._free():
             self._leave(self._take())
-        if self._queue:
-            self._look_in_time()
+        self.look_in_time()
 
-    def drop_older(self, than: float) -> list[Ask]:
-        """Take the questions away that have waited since before ``than``."""
-        dropped = []
-        while self._queue and self._queue[0].since < than:
-            dropped.append(self._queue.popleft())
-        self.rows -= sum(ask.count for ask in dropped)
-        return dropped
-
-    def _look_in_time(self) -> None:
-        if self._soon is not None:
+    def look_in_time(self) -> None:
+        """Look once a batch is due. Called when that may have changed."""
+        if self._soon is not None or not self._queue:
             return
         if self._is_due():
             if self._free():
@@ -130,6 +122,14 @@ class Batcher:
         elif self._later is None:
             due = self._queue[0].since + self._limits.max_wait
             self._later = self._loop.call_later(max(0.0, due - self._loop.time()), self._waited)
+
+    def drop_older(self, than: float) -> list[Ask]:
+        """Take the questions away that have waited since before ``than``."""
+        dropped = []
+        while self._queue and self._queue[0].since < than:
+            dropped.append(self._queue.popleft())
+        self.rows -= sum(ask.count for ask in dropped)
+        return dropped
 
     def _waited(self) -> None:
         self._later = None

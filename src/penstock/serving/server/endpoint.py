@@ -310,7 +310,7 @@ class Endpoint:
         task.add_done_callback(self._closing.discard)
 
     def _parted(self, session: ClientSession) -> None:
-        session.version.sessions -= 1
+        session.version.parted()
         if self.on_end is not None:
             self.on_end(session.key)
 

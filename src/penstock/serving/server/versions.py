@@ -106,14 +106,24 @@ class Version:
         Raises:
             Refusal: see `Batcher.add`.
         """
-        self._batcher.add(Ask(fields, 1, session, asker, self._loop.time()))
-        session.asking = True
+        # Counted before it waits: a batch leaves once no session is left that may ask.
         self.asking += 1
+        try:
+            self._batcher.add(Ask(fields, 1, session, asker, self._loop.time()))
+        except Refusal:
+            self.asking -= 1
+            raise
+        session.asking = True
+
+    def parted(self) -> None:
+        """One of its sessions has ended, or is answered by another version now: nobody waits for it any more."""
+        self.sessions -= 1
+        self._batcher.look_in_time()
 
     def adopt(self, session: ClientSession) -> None:
         """Answer this session from its next question on. It keeps its memory."""
         if not session.ended:
-            session.version.sessions -= 1
+            session.version.parted()
             self.sessions += 1
         session.version = self
 

@@ -174,6 +174,44 @@ def placements(result: dict[str, Any], title: str) -> Figure:
     return figure
 
 
+WAYS = {"every tick alone": "#9A9A9A", "what arrived together": "#0072B2", "wait up to 2 ms": "#E69F00"}
+"""How a server answers, and its colour."""
+
+
+def batches(result: dict[str, Any], title: str) -> Figure:
+    """A column for each policy: ticks a second, latency and the server's time by the number of clients."""
+    policies = list(result["ratios"])
+    figure = Figure(figsize=(8.5, 6.6), dpi=120, layout="constrained")
+    panels = figure.subplots(3, len(policies), squeeze=False, sharex=True, sharey="row")
+    shown = (("ticks_a_second", 0, "o-"), ("p50_ms", 1, "o-"), ("p99_ms", 1, "o:"), ("server_us_a_tick", 2, "o-"))
+    for column, policy in zip(panels.T, policies, strict=True):
+        for way, color in WAYS.items():
+            rows = [row for row in result["rows"] if (row["policy"], row["way"]) == (policy, way)]
+            clients = [row["clients"] for row in rows]
+            for field, line, style in shown:
+                values = [row[field] for row in rows]
+                column[line].plot(clients, values, style, color=color, markersize=3, linewidth=1.2, label=way)
+        *_, (most, gain) = result["ratios"][policy].items()
+        column[0].set_title(f"{policy}: {gain:.1f} times the ticks with {most}")
+        column[1].set_yscale("log")
+        column[2].set_xscale("log", base=2)
+        column[2].set_xticks(clients, [str(count) for count in clients])
+        column[2].minorticks_off()
+        column[2].set_xlabel("clients")
+        for axes in column:
+            axes.grid(axis="both")
+            axes.yaxis.set_major_formatter("{x:,g}")
+    names = ("ticks a second", "ms a tick; dotted: p99", "\N{MICRO SIGN}s of the server a tick")
+    for line, (axes, name) in enumerate(zip(panels[:, 0], names, strict=True)):
+        axes.set_ylabel(name)
+        if line != 1:
+            axes.set_ylim(bottom=0.0)
+    panels[0, 0].legend(fontsize=8)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    source(figure, result)
+    return figure
+
+
 def source(figure: Figure, result: dict[str, Any]) -> None:
     """The line below the picture: command, machine and commit."""
     machine = result["machine"]
@@ -189,6 +227,7 @@ def number(value: float) -> str:
 DRAWINGS: dict[str, tuple[Callable[[dict[str, Any], str], Figure], str]] = {
     "end_to_end_fused": (throughput, "PPO on Pendulum-v1 at the published setting, fused update"),
     "end_to_end_compiled": (throughput, "PPO on Pendulum-v1 at the published setting, compiled update"),
+    "serve_batching": (batches, "penstock serve with batches and without, over TCP"),
     "central_inference": (placements, "Policy nodes beside inference in place, CartPole-v1"),
 }
 """Result -> drawing and title. Results whose rows have a kind are drawn as mechanisms, titled by the benchmark's first

@@ -3,27 +3,20 @@
     python -m benchmarks.serve                  # about a minute
     python -m benchmarks.serve --write FILE     # and keep the result
 
-The server runs as a process of its own with a PPO policy of Pendulum-v1 (two layers of 64) that has hardly trained: its
-parameters do not change the time. The clients run in a second process (`penstock bench-serve`). So on two cores each
-has one. The processor time of the server for each tick stands beside the rates, because other work of the machine
-changes it less. Bars: 20,000 ticks/s and a p99 of 10 ms for 64 clients over TCP, 4,000 a second over HTTP; alone, a p50
-of 0.3 ms over TCP and 1 ms over HTTP.
+The server runs as a process of its own with a PPO policy of Pendulum-v1 (two layers of 64), and the clients run in this
+one. So on two cores each has one. The processor time of the server for each tick stands beside the rates, because other
+work of the machine changes it less. Bars: 20,000 ticks/s and a p99 of 10 ms for 64 clients over TCP, 4,000 a second
+over HTTP; alone, a p50 of 0.3 ms over TCP and 1 ms over HTTP.
 """
 
 import argparse
-import contextlib
-import re
-import subprocess
-import sys
 import tempfile
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import penstock
 from benchmarks.arguments import positive_float
 from benchmarks.record import destination, write
+from benchmarks.served import Served, serving, trained
 from penstock.serving.server.bench import Load, measure
 
 
@@ -54,35 +47,22 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=0, help="worker processes of the server")
     parser.add_argument("--write", type=destination, help="file for the result")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, _server(Path(folder), arguments.workers) as (http, tcp):
-        rows = [_row(case, http, tcp, arguments.seconds) for case in CASES]
+    with tempfile.TemporaryDirectory() as folder:
+        run = trained(Path(folder))
+        with serving(run, "--workers", str(arguments.workers)) as server:
+            rows = [_row(case, server, arguments.seconds) for case in CASES]
     if arguments.write is not None:
         command = f"python -m benchmarks.serve --seconds {arguments.seconds:g} --workers {arguments.workers}"
         write(arguments.write, {"command": command, "rows": rows})
     return int(not all(row["good"] for row in rows))
 
 
-@contextlib.contextmanager
-def _server(folder: Path, workers: int) -> Iterator[tuple[int, int]]:
-    """A server with a policy; yields its ports for HTTP and TCP."""
-    settings = {"env": "Pendulum-v1", "timesteps": 2048, "eval_episodes": 1, "log_dir": str(folder)}
-    run = penstock.train(settings, quiet=True).run_folder
-    command = [sys.executable, "-m", "penstock", "serve", str(run), "--port", "0", "--tcp_port", "0"]
-    with subprocess.Popen([*command, "--workers", str(workers)], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            line = process.stdout.readline() if process.stdout is not None else ""
-            http, tcp = (int(port) for port in re.findall(r":(\d+)", line)[:2])
-            yield http, tcp
-        finally:
-            process.terminate()
-
-
-def _row(case: Case, http: int, tcp: int, seconds: float) -> dict[str, object]:
-    url = f"http://127.0.0.1:{http}"
-    load = Load(url, "policy", case.clients, seconds, tcp if case.over == "tcp" else None, "json", "")
-    before = _processor_seconds(url)
+def _row(case: Case, server: Served, seconds: float) -> dict[str, object]:
+    port = server.tcp_port if case.over == "tcp" else None
+    load = Load(server.url, "policy", case.clients, seconds, port, "json", "")
+    before = server.processor_seconds()
     found = measure(load)
-    used = _processor_seconds(url) - before
+    used = server.processor_seconds() - before
     p50, p99 = (1000 * found.percentile(share) for share in (50, 99))
     good = found.rate >= case.ticks_a_second and p50 <= case.p50_ms and p99 <= case.p99_ms and not found.failures
     each = 1e6 * used / max(1, found.ticks)
@@ -97,13 +77,6 @@ def _row(case: Case, http: int, tcp: int, seconds: float) -> dict[str, object]:
         "server_us_a_tick": round(each, 1),
         "good": good,
     }
-
-
-def _processor_seconds(url: str) -> float:
-    """Processor time of the server so far, without its workers."""
-    with urllib.request.urlopen(f"{url}/metrics") as page:
-        found = re.search(r"^process_cpu_seconds_total (\S+)$", page.read().decode(), re.MULTILINE)
-    return float(found[1]) if found is not None else float("nan")
 
 
 if __name__ == "__main__":

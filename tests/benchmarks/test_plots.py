@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import plots
+from benchmarks import plots, serve_batching
 
 HEAD = {
     "commit": "0123456789ab",
@@ -22,6 +22,14 @@ PLACES = [
     for units in (64, 256)
     for lanes in (8, 64)
 ]
+BATCHES = [
+    {"policy": policy, "way": way, "clients": clients, "ticks_a_second": 9.0, "p50_ms": 0.1, "p99_ms": 20.0}
+    | {"server_us_a_tick": 30.0}
+    for policy in ("small", "large")
+    for way in plots.WAYS
+    for clients in (1, 64)
+]
+GAINS = {policy: {"1 clients": 1.0, "64 clients": 1.5} for policy in ("small", "large")}
 
 
 @pytest.mark.parametrize(
@@ -31,6 +39,7 @@ PLACES = [
         ("env_step", {"rows": [{**row, "case": f"case {n}", "us": row["us"] - 1.5} for n in range(5) for row in ROWS]}),
         ("end_to_end_fused", SIDES),
         ("central_inference", {"rows": ROWS, "throughput": PLACES}),
+        ("serve_batching", {"rows": BATCHES, "ratios": GAINS}),
     ],
 )
 def test_a_result_is_drawn(name, result, tmp_path):
@@ -57,3 +66,11 @@ def test_times_far_apart_are_drawn_on_a_logarithmic_axis():
 
 def test_numbers_have_three_digits_and_no_exponent():
     assert [plots.number(value) for value in (0.04567, 3.0, 45.678, 12_345.6)] == ["0.0457", "3.00", "45.7", "12,346"]
+
+
+def test_every_way_of_answering_has_its_line():
+    figure = plots.batches({**HEAD, "rows": BATCHES, "ratios": GAINS}, "title")
+    ticks, latency, *_ = figure.axes[0], figure.axes[2]
+    assert [line.get_label() for line in ticks.lines] == list(plots.WAYS) == list(serve_batching.WAYS)
+    assert len(latency.lines) == 2 * len(plots.WAYS)
+    assert ticks.get_title() == "small: 1.5 times the ticks with 64 clients"

@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol, ABC):
         """Bytes have arrived."""
 
     def may_read_on(self) -> None:
-        """There is room for further requests again."""
+        """There may be room for further requests again. Called where nothing was read because there was none."""
 
     # What the event loop calls.
 
@@ -115,7 +115,8 @@ class Connection(asyncio.Protocol, ABC):
         self._heard = self.service.loop.time()
         if not self.is_deaf:
             self.received(data)
-            self._pace()
+            if not self.has_room():
+                self._pace()
 
     def eof_received(self) -> bool:
         """The client sends no more. It still gets the replies to what it has asked."""
@@ -131,7 +132,8 @@ class Connection(asyncio.Protocol, ABC):
     def resume_writing(self) -> None:
         """The client has read what waited for it."""
         self._unread_since = None
-        self._pace()
+        if self._is_paused:
+            self._read_on()
 
     # What protocols call.
 
@@ -161,8 +163,8 @@ class Connection(asyncio.Protocol, ABC):
         if closes:
             self.finish()
         elif ready and not self.is_deaf:
-            self.may_read_on()
-            self._pace()
+            if self._is_paused:
+                self._read_on()
             if self._has_ended and not replies:
                 self.finish()
 
@@ -183,7 +185,7 @@ class Connection(asyncio.Protocol, ABC):
             self.transport.write_eof()
         else:
             self.transport.close()
-        self._resume()
+        self._pace()
         self.service.loop.call_later(_LINGER, self.transport.abort)
 
     def drop(self, why: str) -> None:
@@ -238,16 +240,18 @@ class Connection(asyncio.Protocol, ABC):
             self._watched = (first, now)
         return first is not None and now - self._watched[1] > _OVERDUE * self.service.limits.max_seconds
 
+    def _read_on(self) -> None:
+        """There may be room again: take what waits for it, and read further."""
+        self.may_read_on()
+        self._pace()
+
     def _pace(self) -> None:
         """Read from the client only while a request would be taken."""
-        wants_pause = not self.is_deaf and not self.has_room()
-        if wants_pause and not self._is_paused and not self.transport.is_closing():
-            self._is_paused = True
+        pauses = not self.is_deaf and not self.has_room()
+        if pauses is self._is_paused or self.transport.is_closing():
+            return
+        self._is_paused = pauses
+        if pauses:
             self.transport.pause_reading()
-        elif not wants_pause:
-            self._resume()
-
-    def _resume(self) -> None:
-        if self._is_paused and not self.transport.is_closing():
-            self._is_paused = False
+        else:
             self.transport.resume_reading()

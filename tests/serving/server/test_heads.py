@@ -10,7 +10,7 @@ from tests.serving.server.fuzz_frames import Front, Wire
 from tests.serving.server.fuzz_seeds import BODY, request
 
 OTHER = BODY.replace(b"0.1", b"0.7")
-HEAD = Head("POST", "/step", {})
+HEAD = Head("POST", "/step", {}, "POST /step")
 STEP = request("POST", "/step", BODY)
 START, TICK, STOP = (
     request("POST", "/step", body, "session: a", f"step_kind: {kind}")

@@ -10,7 +10,7 @@ import orjson
 from penstock.gamecore.rows import read_row
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.refusal import Refusal
-from penstock.types import Array, Arrays, Box, Spaces
+from penstock.types import Array, Arrays, Box, Composite, Spaces
 
 __all__ = ["CODECS", "Codec", "Heard", "JsonCodec", "RawCodec", "plain", "tuples_in", "with_tuples"]
 
@@ -70,6 +70,7 @@ class JsonCodec:
         self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
         self._row = _row_of(endpoint.policy.spaces)
         """Numbers of an observation that `read_row` reads; ``None``: none of this policy's."""
+        self._has_parts = isinstance(endpoint.policy.spaces.action, Composite)
 
     def decode(self, body: bytes) -> Heard:
         """See `Codec`. For Dict observations VALUE is an object, for Tuple observations an array."""
@@ -94,8 +95,8 @@ class JsonCodec:
 
     def encode(self, action: Array, *, batched: bool) -> bytes:
         """See `Codec`. Numbers are written so that reading them gives the same bits."""
-        value = plain(self._endpoint.policy.batch(action), None if batched else 0)
-        return orjson.dumps({"action": value})
+        actions = self._endpoint.policy.batch(action) if self._has_parts else action
+        return orjson.dumps({"action": plain(actions, None if batched else 0)})
 
 
 class RawCodec:

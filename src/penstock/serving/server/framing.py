@@ -27,6 +27,7 @@ _FIRST_REQUEST = Struct("!6q")
 _FIRST_REPLY = Struct("!3q")
 _MAX_STEP_KIND = 16
 _TICK = KINDS.index(b"tick")
+_OK = int(HTTPStatus.OK)
 _ENCODINGS = {int(encoding): encoding for encoding in Encoding}
 
 
@@ -159,7 +160,7 @@ class SecondFraming:
 
     def answer(self, request: Request, body: bytes) -> bytes:
         """See `Framing`."""
-        return REPLY.pack(request.number, len(body), HTTPStatus.OK, 0, 0) + body
+        return REPLY.pack(request.number, len(body), _OK, 0, 0) + body
 
     def refusal(self, request: Request, refusal: Refusal) -> bytes:
         """See `Framing`."""

@@ -19,6 +19,8 @@ class Head(NamedTuple):
     path: str
     """Without the query."""
     headers: Mapping[bytes, bytes]
+    what: str
+    """The request in a few words."""
 
 
 class RepeatedHeads:

@@ -33,7 +33,7 @@ class GamecoreHttp:
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
         kind = headers.get(b"step-kind", b"")
         if not kind:
-            service.steps.stateless(_policy(request), request.body, reply)
+            service.steps.stateless(request.header(b"policy"), request.body, reply)
             return
         name = headers.get(b"session") or headers.get(b"game-id")
         if not name:
@@ -50,14 +50,9 @@ class GamecoreHttp:
             case b"tick":
                 steps.tick(key, body, reply)
             case b"start":
-                steps.start(key, _policy(request), body, reply)
+                steps.start(key, request.header(b"policy"), body, reply)
             case b"stop" | b"end":
                 steps.stop(key, body, reply)
             case _:
                 shown = kind.decode("latin-1")[:40]
                 raise Refusal(HTTPStatus.BAD_REQUEST, f"step_kind is {shown!r}; wanted start, tick or stop")
-
-
-def _policy(request: HttpRequest) -> str:
-    """The name of the policy that a request asks for; empty: it names none."""
-    return request.header(b"policy")

@@ -29,6 +29,8 @@ __all__ = ["GamecoreConnection"]
 log = logging.getLogger("penstock.serve")
 
 PROTOCOL = "gamecore-tcp"
+_OK = HTTPStatus.OK
+"""Looked up once: in Python 3.11 that takes a call."""
 _NAMES_POLICY = b"policy="
 
 
@@ -50,7 +52,7 @@ class _Reply(Reply):
         self.unpacked = 0
 
     def answer(self, content_type: str, body: bytes) -> None:  # noqa: ARG002 - the protocol has no place for it
-        self._note(HTTPStatus.OK, len(body))
+        self._note(_OK, len(body))
         self.connection.unpacked -= self.unpacked
         self.put(self.framing.answer(self.request, body))
 
@@ -118,7 +120,7 @@ class GamecoreConnection(Connection):
             return
         self._is_taking = True
         taken = 0
-        while not self.is_deaf and self.has_room():
+        while taken < len(self._buffer) and not self.is_deaf and self.has_room():
             end = self._next(taken)
             if end is None:
                 break

@@ -149,7 +149,9 @@ def main() -> int:
                 f"{lag} updates old, {kind}: {rows[-1]['mean']:.1f} {[round(value, 1) for value in found]}", flush=True
             )
     if args.write:
-        write(args.write, {"command": "python -m benchmarks.vtrace", "timesteps": args.timesteps, "rows": rows})
+        numbers = {"lags": args.lags, "seeds": args.seeds, "timesteps": [args.timesteps]}
+        words = [f"--{name} {' '.join(map(str, given))}" for name, given in numbers.items()]
+        write(args.write, {"command": " ".join(["python -m benchmarks.vtrace", *words]), "rows": rows})
     return 0
 
 

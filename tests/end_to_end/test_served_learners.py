@@ -106,7 +106,13 @@ def test_in_step_a_death_leaves_no_rows_of_a_gradient_out(tmp_path, group: str) 
 
 @pytest.mark.parametrize(
     ("algo", "backend"),
-    [("ppo", "compiled"), ("a2c", "eager"), ("impala", "fused"), ("appo", "fused")],
+    [
+        # Half a minute of compiling. Shorter: ``tests/updates/test_replay.py``, and a run of ``tests/examples``.
+        pytest.param("ppo", "compiled", marks=pytest.mark.nightly),
+        ("a2c", "eager"),
+        ("impala", "fused"),
+        ("appo", "fused"),
+    ],
 )
 def test_every_algorithm_of_a_stream_is_served(tmp_path, algo: str, backend: str) -> None:
     settings = {"algo": algo, "backend": backend}

@@ -162,7 +162,7 @@ def test_own_algorithm(penstock, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        "--sync_mode non_blocking --num_workers 2",
+        "--sync_mode non_blocking --num_workers 2 --backend compiled",
         "--runtime inline --accumulate 4",
         "--policy_placement node --inference torch",
     ],
@@ -199,17 +199,18 @@ OWN_MODEL = "--model own_network."
     ("settings", "timesteps", "least"),
     [
         (f"--env watched:make_env {OWN_MODEL}nets:make_policy", 16_384, 50),
-        # Another quarter of a minute, mostly for the export. Shorter: ``tests/end_to_end/test_networks.py``.
+        # Ten seconds each, mostly for the export. Shorter: ``tests/end_to_end/test_networks.py`` trains both.
         pytest.param(
             f"--env watched:make_env {OWN_MODEL}remembering:Remembering --backend eager",
             2_048,
             8,
             marks=pytest.mark.nightly,
         ),
-        (
+        pytest.param(
             f"--env watched:make_pendulum --algo sac {OWN_MODEL}steering:Steering --backend eager --min_rows 512",
             1_024,
             -2_000,
+            marks=pytest.mark.nightly,
         ),
     ],
     ids=["plain", "memory", "actor and critic"],

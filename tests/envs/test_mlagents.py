@@ -4,6 +4,7 @@ import io
 import socket
 import sys
 from pathlib import Path
+from struct import pack
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from penstock.envs.mlagents.lanes import GameLanes
 from penstock.envs.mlagents.messages import PNG, AgentInfo, Message, engine_packets, parameter_packets
 from penstock.envs.mlagents.observations import read_observation
 from penstock.errors import BadDataError, EnvError, SpaceError
+from tests.envs import fuzz_mlagents
 
 
 def free_port() -> int:
@@ -274,9 +276,47 @@ def test_pictures_are_bytes_however_they_come() -> None:
         (observation([3, 2, 5], png=png[:40]), "cannot be read"),
         (observation([3, 2, 4], png=png), r"has shape \[3, 2, 4\] instead of \[3, 2, 5\]"),
         (observation([3, 2, 5], png=b"BM" + png), "cannot be read"),
+        (observation([3, 2, 5], png=shortened(png)), "cannot be read: broken PNG"),
+        (observation([3, 2, 5], png=black(9, 9)), "a picture of 9 x 9 pixels"),
+        (observation([3, 2, 5], png=black(20_000, 20_000)), "cannot be read: Image size"),
     ):
         with pytest.raises(BadDataError, match=f"seen of an agent.*{text}"):
             read_observation(damaged, "seen", (3, 2, 5))
+
+
+def shortened(png: bytes) -> bytes:
+    """A picture whose pixels end earlier than they do, so that what follows them is none of its parts."""
+    place = png.index(b"IDAT") - 4
+    return png[:place] + pack(">I", 8) + png[place + 4 :]
+
+
+def black(width: int, height: int) -> bytes:
+    """A picture in a few bytes."""
+    png = io.BytesIO()
+    Image.new("1", (width, height)).save(png, "PNG")
+    return png.getvalue()
+
+
+SHOWN = {"name": "seen", "shape": [2], "float_data": {"data": [0.0, 1.0]}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "action"),
+    [
+        ([], {"num_continuous_actions": 1}),
+        ([0], {"num_continuous_actions": 1}),
+        ([-1], {"num_continuous_actions": 1}),
+        ([-1, -2], {"num_continuous_actions": 1}),
+        ([2**31 - 1] * 3, {"num_continuous_actions": 1}),
+        ([2], {"num_continuous_actions": -5}),
+        ([2], {"num_continuous_actions": 2**31 - 1}),
+        ([2], {"discrete_branch_sizes": [3, 0]}),
+        ([2], {"discrete_branch_sizes": [2**31 - 1]}),
+    ],
+)
+def test_what_no_agent_can_see_or_do_is_refused_before_memory_is_taken(shape, action) -> None:
+    with pytest.raises(SpaceError, match="no observation has it" if shape != [2] else "none can"):
+        fuzz_mlagents.play(fuzz_mlagents.game([{**SHOWN, "shape": shape}], action))
 
 
 @pytest.mark.parametrize("version", ["1.2.0", "2.0.0", "", "1.x"])

@@ -6,6 +6,7 @@
 - ``http``: a connection of HTTP with Gamecore and the Open Inference Protocol, whose tensors are JSON or binary.
 - ``grpc``: the message of a call of the Open Inference Protocol over gRPC. Its first byte chooses the call.
 - ``delta``: a delta against a base.
+- ``mlagents``: messages of a game of ML-Agents (`tests/envs/fuzz_mlagents.py`).
 
 `test_fuzz_frames.py` runs the targets without atheris. An input that fails is written to ``build/fuzz/``:
 ``python -m tests.serving.server.fuzz_frames tcp FILE`` repeats it.
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from tests.envs import fuzz_mlagents
 from tests.serving.server.fuzz_seeds import CALLS, PAIR, seeds
 
 SECONDS = 60
@@ -186,7 +188,7 @@ def targets() -> Mapping[str, Callable[[bytes], None]]:
         again = encode(base, body)
         assert again is None or decode(base, again, LIMIT) == body
 
-    return {"tcp": tcp, "http": http, "grpc": grpc, "delta": delta}
+    return {"tcp": tcp, "http": http, "grpc": grpc, "delta": delta, "mlagents": fuzz_mlagents.target()}
 
 
 def divided(data: bytes) -> tuple[bytes, bytes]:

@@ -7,6 +7,8 @@ import json
 import struct
 from collections.abc import Mapping
 
+from tests.envs import fuzz_mlagents
+
 BODY = b'{"obs": [0.1, 0.2, 0.3]}'
 PAIR = struct.Struct("!H")
 """Before a base and a delta: the size of the base."""
@@ -17,7 +19,7 @@ _OBS = {"name": "obs", "shape": [1, 3], "datatype": "FP32"}
 
 def seeds() -> Mapping[str, list[bytes]]:
     """The inputs of each target."""
-    return {"tcp": _tcp(), "http": _http(), "grpc": _grpc(), "delta": _delta()}
+    return {"tcp": _tcp(), "http": _http(), "grpc": _grpc(), "delta": _delta(), "mlagents": fuzz_mlagents.seeds()}
 
 
 def request(method: str, path: str, body: bytes, *headers: str) -> bytes:

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.serving.server.framing import SecondFraming
 from penstock.serving.server.inference import Model
+from tests.envs import fuzz_mlagents
 from tests.serving.server import fuzz_frames
 from tests.serving.server.fuzz_frames import Front
 from tests.serving.server.fuzz_seeds import CALLS, request, seeds
@@ -17,7 +18,7 @@ def targets():
         yield fuzz_frames.targets()
 
 
-@pytest.mark.parametrize("name", ["tcp", "http", "grpc", "delta"])
+@pytest.mark.parametrize("name", ["tcp", "http", "grpc", "delta", "mlagents"])
 def test_good_and_altered_inputs_find_nothing(targets, name: str) -> None:
     numbers = random.Random(0)
     for seed in seeds()[name]:
@@ -43,6 +44,8 @@ def test_the_seeds_are_answered() -> None:
     assert {CALLS[data[0]] for data in seeds()["grpc"]} == set(CALLS) == set(front.calls.by_name)
     for data in seeds()["grpc"]:
         front.call(CALLS[data[0]], data[1:])
+    for data in seeds()["mlagents"]:
+        assert fuzz_mlagents.play(data) == fuzz_mlagents.STEPS
 
 
 def test_an_error_that_the_server_would_log_is_found(targets, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ class Agents:
                 self._games.append(next(games))
             self._kind = _common([game.kind for game in self._games])
             self.single_action_space = _action_space(self._kind)
-            self._spaces = {name: _space(name, shape) for name, shape in self._kind.seen}
+            self._spaces = {name: _space(shape) for name, shape in self._kind.seen}
             self.single_observation_space = _whole(self._spaces)
             self._begun: list[Any] | None = self._asked()
             self._masked = masks or any(info.action_mask for info in self._begun)
@@ -132,11 +132,9 @@ def _action_space(kind: Kind) -> Any:
     return next(iter(parts.values())) if len(parts) == 1 else Dict(parts)
 
 
-def _space(name: str, shape: tuple[int, ...]) -> Any:
+def _space(shape: tuple[int, ...]) -> Any:
     from gymnasium.spaces import Box  # noqa: PLC0415
 
-    if not shape or 0 in shape:
-        raise SpaceError(f"the game shows {name} in the shape {list(shape)}, which holds no numbers")
     return Box(0, 255, shape, np.uint8) if len(shape) == 3 else Box(-np.inf, np.inf, shape, np.float32)
 
 

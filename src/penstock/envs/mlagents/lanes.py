@@ -3,13 +3,19 @@
 An agent asks for an action, acts, and asks again. When its episode ends it says so, and asks next under a new id.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from penstock.envs.fields import one_line
 from penstock.envs.mlagents.game import Action, Game
 from penstock.errors import EnvError, SpaceError
 
 __all__ = ["GameLanes", "Kind", "Turn"]
+
+_MOST = 1 << 24
+"""Numbers of an action and of a part of an observation, and choices of one element of an action. A game that says
+nonsense must not fill the memory."""
 
 
 class Kind(NamedTuple):
@@ -169,8 +175,18 @@ class GameLanes:
 
 
 def _kind(action: Any, info: Any) -> Kind:
-    """What an agent of this ``ActionSpecProto`` and ``AgentInfoProto`` sees and does."""
+    """What an agent of this ``ActionSpecProto`` and ``AgentInfoProto`` sees and does.
+
+    Raises:
+        SpaceError: no agent can.
+    """
     names = [part.name or f"obs_{place}" for place, part in enumerate(info.observations)]
     names = [f"{name}_{place}" if names.count(name) > 1 else name for place, name in enumerate(names)]
     seen = tuple((name, tuple(part.shape)) for name, part in zip(names, info.observations, strict=True))
-    return Kind(action.num_continuous_actions, tuple(action.discrete_branch_sizes), seen)
+    for name, shape in seen:
+        if not shape or min(shape) < 1 or math.prod(shape) > _MOST:
+            raise SpaceError(f"the game shows {one_line(name)} in the shape {list(shape[:16])}: no observation has it")
+    continuous, branches = action.num_continuous_actions, tuple(action.discrete_branch_sizes)
+    if not 0 <= continuous <= _MOST or not all(1 <= choices <= _MOST for choices in branches):
+        raise SpaceError(f"the game's agents take {continuous} numbers and choices of {list(branches[:16])}: none can")
+    return Kind(continuous, branches, seen)

@@ -1,6 +1,8 @@
 """Observations of ML-Agents as arrays. Three dimensions are a picture, which a policy sees as bytes."""
 
 import io
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ from penstock.errors import BadDataError
 from penstock.types import Array
 
 __all__ = ["read_observation"]
+
+_DAMAGED = (OSError, ValueError, SyntaxError, struct.error, zlib.error)
+"""What Pillow raises for a damaged PNG, and NumPy for another number of numbers."""
 
 
 def read_observation(given: Any, name: str, shape: tuple[int, ...]) -> Array:
@@ -33,7 +38,7 @@ def read_observation(given: Any, name: str, shape: tuple[int, ...]) -> Array:
         if given.compression_type == PNG:
             return _picture(given.compressed_data, shape)
         numbers = np.array(given.float_data.data, np.float32).reshape(shape)
-    except (OSError, ValueError) as error:
+    except _DAMAGED as error:
         raise BadDataError(f"{name} of an agent cannot be read: {one_line(error, 200)}") from None
     if len(shape) != 3:
         return numbers
@@ -43,10 +48,17 @@ def read_observation(given: Any, name: str, shape: tuple[int, ...]) -> Array:
 
 
 def _picture(data: bytes, shape: tuple[int, ...]) -> Array:
-    """A picture in PNG. Older games have the channels last, newer ones first."""
+    """A picture in PNG. Older games have the channels last, newer ones first. See `_DAMAGED` for its errors."""
     from PIL import Image  # noqa: PLC0415 - only some games have pictures
 
-    with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+    try:
+        image = Image.open(io.BytesIO(data), formats=["PNG"])
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from None
+    with image:
+        # Before it is unpacked: a few bytes may be a picture of any size.
+        if image.size[::-1] not in (shape[1:], shape[:2]):
+            raise ValueError(f"a picture of {image.width} x {image.height} pixels")
         pixels = np.asarray(image.convert("RGB"))
     first = shape[1:] == pixels.shape[:2]
     if (shape[0] if first else shape[-1]) == 1:

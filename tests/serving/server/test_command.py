@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
@@ -23,7 +24,7 @@ from penstock.cli import main
 from penstock.seeding import final_seed
 from penstock.serving.server.server import Certificate
 from tests.environments import BlinkEnv
-from tests.serving.server.harness import Game, frame, serving
+from tests.serving.server.harness import Game, frame, serving, until
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
@@ -169,6 +170,18 @@ def test_requests_that_wait_are_answered_after_sigterm(runs) -> None:
         assert "action" in json.loads(body)
         assert moment == 5
         assert game.is_closed()
+
+
+def test_a_worker_that_dies_beside_grpc_is_one_line(runs) -> None:
+    """gRPC says nothing of the process that is started in its place."""
+    with served(runs["plain"], "--workers", "1", "--grpc_port", "0") as server:
+        parent, dead = psutil.Process(server.process.pid), 0
+        for _ in range(2):
+            until(lambda dead=dead: [one for one in parent.children() if one.pid != dead])
+            (worker,) = (one for one in parent.children() if one.pid != dead)
+            dead = worker.pid
+            worker.kill()
+            assert server.process.stderr.readline().startswith(f"penstock serve: worker {dead} has died")
 
 
 def test_metrics_are_read_by_prometheus_own_parsers(runs) -> None:

@@ -1,7 +1,7 @@
 """What V-trace is worth: IMPALA with rollouts that are some updates old on purpose, with its correction and without.
 
     python -m benchmarks.vtrace                        # lags of 0, 10 and 50 updates, one seed; some minutes
-    python -m benchmarks.vtrace --lags 50 --seeds 0 1 2 --write FILE
+    python -m benchmarks.vtrace --lr 3e-3 --seeds 0 1 2 --write FILE
 
 A run is one loop in this process: a rollout of CartPole-v1 by the parameters of so many updates ago, then one update
 from it. Without the correction, the learner is told that its own policy acted. The return is that of the last 100
@@ -93,16 +93,17 @@ class Lagging:
         return {name: values.numpy() for name, values in outputs.items()}
 
 
-def final_return(lag: int, corrects: bool, timesteps: int, seed: int) -> float:
+def final_return(lag: int, corrects: bool, timesteps: int, lr: float, seed: int) -> float:
     """Mean return of the last 100 training episodes of a run.
 
     Args:
         lag: age of the policy that acts, in updates.
         corrects: whether the learner knows the probabilities of the policy that acted.
         timesteps: of all lanes together.
+        lr: step size at the beginning of the run. The larger it is, the further policies are from each other.
         seed: of the run.
     """
-    config = IMPALAConfig(mini_batch_size=LANES * IMPALAConfig.num_steps)
+    config = IMPALAConfig(mini_batch_size=LANES * IMPALAConfig.num_steps, lr=lr)
     described = spec(SPACES, config)
     specs = rollout_specs(SPACES, described.row, config.num_steps, LANES, same_step=True)
     arrays = {part.name: np.zeros((1, *part.shape), part.dtype) for part in specs}
@@ -136,20 +137,21 @@ def main() -> int:
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 10, 50])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--timesteps", type=int, default=200_000)
+    parser.add_argument("--lr", type=float, default=IMPALAConfig.lr, help="step size (default: %(default)s)")
     parser.add_argument("--write", type=destination, help="file for the result; without it, results are only printed")
     args = parser.parse_args()
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
     for lag in args.lags:
         for corrects in (True, False):
-            found = [final_return(lag, corrects, args.timesteps, seed) for seed in args.seeds]
+            found = [final_return(lag, corrects, args.timesteps, args.lr, seed) for seed in args.seeds]
             rows.append({"lag": lag, "corrects": corrects, "returns": found, "mean": statistics.mean(found)})
             kind = "V-trace" if corrects else "no correction"
             print(
                 f"{lag} updates old, {kind}: {rows[-1]['mean']:.1f} {[round(value, 1) for value in found]}", flush=True
             )
     if args.write:
-        numbers = {"lags": args.lags, "seeds": args.seeds, "timesteps": [args.timesteps]}
+        numbers = {"lags": args.lags, "seeds": args.seeds, "timesteps": [args.timesteps], "lr": [args.lr]}
         words = [f"--{name} {' '.join(map(str, given))}" for name, given in numbers.items()]
         write(args.write, {"command": " ".join(["python -m benchmarks.vtrace", *words]), "rows": rows})
     return 0

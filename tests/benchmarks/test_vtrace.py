@@ -32,5 +32,5 @@ def test_a_rollout_has_every_row_and_the_values_behind_its_ends() -> None:
 
 
 def test_a_run_with_and_without_the_correction() -> None:
-    returns = [final_return(3, corrects, 4 * LANES * 20, 0) for corrects in (True, False)]
+    returns = [final_return(3, corrects, 4 * LANES * 20, 1e-3, 0) for corrects in (True, False)]
     assert all(value > 0.0 for value in returns)

@@ -17,7 +17,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.program.graph import Program
-from penstock.runtime.ray.host import Facts, Host, Publication, facts
+from penstock.runtime.ray.host import Host
+from penstock.runtime.ray.messages import Facts, Publication, facts
 from penstock.runtime.ray.places import Offer, rooms
 
 __all__ = [

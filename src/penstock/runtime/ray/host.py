@@ -9,12 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from penstock import __version__
-from penstock.kernels.level import instruction_set
 from penstock.memory.action_log import Position
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream as StreamMemory
@@ -23,13 +20,14 @@ from penstock.processes.supervision import START_LIMIT_S
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import ActionLog, NodeSpec, Program
 from penstock.runtime.ray.cut import RELAY, carried, sampled, viewed
+from penstock.runtime.ray.messages import Batch, Facts, Publication, Rollout, Task, Vitals, facts
 from penstock.runtime.ray.parcels import packed, unpack
-from penstock.runtime.ray.rings import News, take_news
+from penstock.runtime.ray.rings import take_news
 from penstock.scheduler.lives import Exit
 from penstock.types import Array, Arrays
 from penstock.wiring.edges import SUPERVISOR, Wiring, placement
 
-__all__ = ["Batch", "Facts", "Host", "Publication", "Rollout", "Task", "Vitals"]
+__all__ = ["Host"]
 
 REPLY_S = 0.5
 """A host answers at least this often. The answer is its sign of life."""
@@ -40,77 +38,8 @@ OWNER = (1 << 20) - 1
 END_S = 2.0
 
 
-class Facts(NamedTuple):
-    """What must be the same on all machines of a run."""
-
-    penstock: str
-    python: str
-    instruction_set: str
-
-
-class Task(NamedTuple):
-    """A node that a host is to run."""
-
-    node: NodeSpec
-    """The settings of an environment node say where its lanes begin."""
-    life: int
-    positions: tuple[Position, ...]
-    """For each lane of an environment node: where the actions of this life go on in the action log."""
-    threads: int
-    imports: tuple[str, ...]
-
-
-class Publication(NamedTuple):
-    """A version of a board, for the nodes of a host that read it."""
-
-    version: int
-    parcel: Array
-    shown: dict[int, Array]
-    """Slot -> the rollout in it, for learners that look there."""
-    news: News | None = None
-    """New slots of the shards whose learners run there."""
-
-
-class Rollout(NamedTuple):
-    """A finished rollout."""
-
-    group: str
-    life: int
-    slot: int
-    sequence: int
-    parcel: Array
-    episodes: dict[int, Array]
-    """Lane -> all actions of its episode, where a rollout before this one was dropped: home lacks those actions."""
-
-
-class Vitals(NamedTuple):
-    """Signs of life of one node, and its counters."""
-
-    life: int
-    silent_ns: int
-    """Time since its loop last began a round."""
-    busy_ns: int
-    """Time that its announced work may still take."""
-    sign: int
-    counters: dict[str, int]
-
-
-class Batch(NamedTuple):
-    """What a host tells home at once."""
-
-    rollouts: list[Rollout]
-    exits: list[tuple[int, Exit]]
-    """The life that has ended, and how."""
-    vitals: dict[str, Vitals]
-
-
 TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 """Counters of a node that home reports."""
-
-
-def facts() -> Facts:
-    """The facts of this machine."""
-    return Facts(__version__, ".".join(map(str, sys.version_info[:2])), instruction_set())
 
 
 class Host:

@@ -14,7 +14,7 @@ from penstock.memory.stream import Stream as StreamMemory
 from penstock.program.graph import Board, Program, Table
 from penstock.runtime.ray.cluster import Machine, as_object
 from penstock.runtime.ray.cut import GOALS, carried, sampled, viewed
-from penstock.runtime.ray.host import Publication
+from penstock.runtime.ray.messages import Publication
 from penstock.runtime.ray.parcels import packed
 from penstock.runtime.ray.rings import HostedShards, News
 from penstock.types import Arrays

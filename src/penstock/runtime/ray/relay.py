@@ -15,7 +15,7 @@ from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.runtime.ray.cluster import Machine, machine_error
 from penstock.runtime.ray.cut import RELAY
-from penstock.runtime.ray.host import Batch, Rollout
+from penstock.runtime.ray.messages import Batch, Rollout
 from penstock.runtime.ray.publications import Publications
 from penstock.runtime.ray.stand_in import EnvStandIn, StandIn, stand_in
 from penstock.scheduler.lives import HOPELESS, Exit

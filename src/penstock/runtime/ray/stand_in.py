@@ -13,7 +13,7 @@ from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.takeover import lane_starts
 from penstock.program.graph import ActionLog as ActionLogEdge
 from penstock.program.graph import NodeSpec
-from penstock.runtime.ray.host import Rollout, Task, Vitals
+from penstock.runtime.ray.messages import Rollout, Task, Vitals
 from penstock.runtime.ray.parcels import unpack
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts

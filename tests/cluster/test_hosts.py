@@ -49,15 +49,19 @@ def test_learning_from_a_table_does_not_change_a_bit(cluster, tmp_path: Path, se
 
 
 class Launcher:
-    """A run of its own process, whose steps are slow until the gate is open: so things can happen meanwhile."""
+    """A run of its own process, whose steps are slow until the gate is open: so things can happen meanwhile.
 
-    def __init__(self, folder: Path, address: str, updates: int, **settings: object) -> None:
+    It runs on the machine of the cluster with the address ``machine``; without one, on the head.
+    """
+
+    def __init__(self, folder: Path, address: str, updates: int, machine: str = "", **settings: object) -> None:
         self.settings = {**SMALL, "env": "tests.cluster.gated:GatedCartPole", "num_workers": 4, **settings}
         self.settings |= {"timesteps": 256 * updates, "save_interval": 2, "env_args": {"gate": str(folder / "gate")}}
         self.log_dir = folder / "spread"
         told = {**self.settings, "log_dir": self.log_dir, "runtime": "ray", "address": address}
         flags = [word for name, value in told.items() for word in (f"--{name}", as_flag(value))]
-        self.process = subprocess.Popen([sys.executable, "-m", "penstock", "train", *flags])
+        module = ["tests.cluster.on_machine", machine, address] if machine else ["penstock"]
+        self.process = subprocess.Popen([sys.executable, "-m", *module, "train", *flags])
 
     def has(self, count: int, text: str) -> bool:
         """Whether its metrics hold a text so many times."""

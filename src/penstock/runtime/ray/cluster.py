@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.program.graph import Program
+from penstock.runtime.ray.door import Door
 from penstock.runtime.ray.host import Host
 from penstock.runtime.ray.messages import Facts, Publication, facts
 from penstock.runtime.ray.places import Offer, rooms
@@ -31,7 +32,9 @@ __all__ = [
     "machines",
     "offers",
     "own_address",
+    "own_door",
     "own_id",
+    "own_name",
     "own_offer",
     "ray_names",
     "refusal",
@@ -49,12 +52,14 @@ class Machine:
     Attributes:
         name: its address and the beginning of its id, for messages.
         offer: its resources, as Ray counts them.
+        door: where Ray listens on it.
     """
 
     def __init__(self, node: dict[str, Any], program: Program) -> None:
         self.id: str = node["NodeID"]
         self.name = _name(node)
         self.offer = Offer(self.name, _resources(node))
+        self.door = Door.of(node)
         where = NodeAffinitySchedulingStrategy(self.id, soft=False)
         # No cores are asked for: Ray would let the host wait where another program has reserved them.
         self._actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where).remote(program, list(sys.path))
@@ -199,6 +204,16 @@ def own_offer() -> Offer:
 def own_address() -> str:
     """The address of the launcher's machine, as other machines reach it."""
     return str(_own()["NodeManagerAddress"])
+
+
+def own_door() -> Door:
+    """Where Ray listens on the launcher's machine."""
+    return Door.of(_own())
+
+
+def own_name() -> str:
+    """The name of the launcher's machine, for messages on other machines."""
+    return _name(_own())
 
 
 def own_id() -> str:

@@ -1,10 +1,12 @@
 """A host: runs processes of a run on another machine, over shared memory of its own.
 
-It is the class of a Ray actor. It collects finished rollouts for home and publishes what home sends. It decides
-nothing: home says which nodes run here, and what becomes of one that dies.
+It is the class of a Ray actor. It collects finished rollouts for home and publishes what home sends. Home says which
+nodes run here, and what becomes of one that dies. Of itself a host only ends its processes if home is silent.
 """
 
 import asyncio
+import math
+import signal
 import sys
 import threading
 import time
@@ -36,8 +38,9 @@ LOOK_S = 0.1
 OWNER = (1 << 20) - 1
 """The relay's number as the reader of streams. Lives of nodes are numbered from 1 on."""
 END_S = 2.0
-
-
+"""Processes have so long to close their environments."""
+SILENCE_S = 10.0
+"""If home asks for nothing for so long, the processes end: home may be lost, and the run then goes on elsewhere."""
 TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
 """Counters of a node that home reports."""
 
@@ -67,6 +70,10 @@ class Host:
         self._tasks: dict[str, Task] = {}
         self._told: dict[str, list[int]] = {}
         """Group -> for each lane, how many of its actions home knows."""
+        self._killed: list[tuple[int, Exit]] = []
+        """Lives that ended because home was silent, until home asks again."""
+        self._asked = math.inf
+        """When home last asked for something."""
         self._rung = asyncio.Event()
         self._listener: threading.Thread | None = None
 
@@ -78,6 +85,7 @@ class Host:
     async def start(self, group: str, task: Task) -> None:
         """Run a node. What an earlier life of it has left here is dropped."""
         self._drop(group)
+        self._asked = time.monotonic()
         node, wiring = task.node, self._wiring
         if task.positions:
             self._begin_lanes(group, task)
@@ -134,6 +142,7 @@ class Host:
             delivered: group, life and slot of rollouts that home has. Their slots are free again.
         """
         self._listen()
+        self._asked = time.monotonic()
         for group, life, slot in delivered:
             task = self._tasks.get(group)
             if task is not None and task.life == life:
@@ -205,8 +214,19 @@ class Host:
         return found
 
     def _exits(self) -> list[tuple[int, Exit]]:
+        killed, self._killed = self._killed, []
         ended = [(self._tasks.get(one.group), one) for one in self._processes.exits()]
-        return [(task.life, one) for task, one in ended if task is not None]
+        return [*killed, *((task.life, one) for task, one in ended if task is not None)]
+
+    def _wake(self) -> None:
+        """Let `collect` look again. If home is silent, end all processes."""
+        self._rung.set()
+        if time.monotonic() - self._asked < SILENCE_S:
+            return
+        for group in self._processes.running():
+            self._processes.kill(group)
+            ended = Exit(group, -signal.SIGKILL, f"home asked for nothing for {SILENCE_S:.0f} s")
+            self._killed.append((self._tasks[group].life, ended))
 
     def _vitals(self) -> dict[str, Vitals]:
         return {group: self._vitals_of(task) for group, task in self._tasks.items()}
@@ -233,5 +253,5 @@ class Host:
         while not self._wiring.ended():
             seen = bells.word(bell)
             # A ring before the word was read is answered here as well, because the event is set each time.
-            loop.call_soon_threadsafe(self._rung.set)
+            loop.call_soon_threadsafe(self._wake)
             bells.wait(bell, seen, LOOK_S)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError, PenstockError
+from penstock.experiments.run_folder import RunFolder
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
 from penstock.processes.supervision import supervised
@@ -40,6 +41,7 @@ from penstock.runtime.ray.cut import (
 )
 from penstock.runtime.ray.places import asked_by, env_shares, first_places, left_over, rooms
 from penstock.runtime.ray.relay import Relay
+from penstock.runtime.ray.safekeeping import Safekeeping
 from penstock.scheduler.lives import Exit
 from penstock.scheduler.outcome import Outcome
 from penstock.wiring.edges import Wiring
@@ -82,11 +84,13 @@ def run(program: Program, processes: Processes) -> Outcome:
 
 
 def _takes_part(machine: Machine, bits: str | None) -> bool:
-    """False if the machine is lost while the run begins; Ray may list it for some seconds after its end.
+    """False if the machine is lost while the run begins; Ray may list it for a minute after its end.
 
     Raises:
         ConfigError: the machine is there, and cannot be a part of this run.
     """
+    if not machine.door.opens():
+        return False
     try:
         why = refusal(machine, same_bits=bits)
     except ConfigError:
@@ -143,11 +147,19 @@ def _run(program: Program, processes: Processes, cluster: _Cluster) -> Outcome:
     try:
         with Claims() as claims:
             spread = _Spread(program, processes, relay, cluster, claims)
-            return supervised(program, wiring, segment, spread)
+            with _kept(program, spread):
+                return supervised(program, wiring, segment, spread)
     finally:
         relay.close()
         processes.clear()
         segment.close()
+
+
+def _kept(program: Program, spread: "_Spread") -> contextlib.AbstractContextManager[object]:
+    """Within the ``with`` block another machine has a copy of the run folder, if the program has one."""
+    if program.deaths is None:
+        return contextlib.nullcontext()
+    return Safekeeping(RunFolder(program.deaths.parent), spread.left)
 
 
 class _Spread:
@@ -173,7 +185,7 @@ class _Spread:
     def _claim(self, group: str) -> None:
         self._claims.take(group, self._wanted[group], asked_by(self._program, group))
 
-    def _left(self) -> list[Machine]:
+    def left(self) -> list[Machine]:
         """Machines that are not lost."""
         lost = self._relay.lost()
         return [machine for machine in self._cluster.machines if machine not in lost]
@@ -188,7 +200,7 @@ class _Spread:
 
     def _shares(self) -> list[tuple[Machine | None, int]]:
         """How many of the groups that move each machine is to run; ``None`` stands for home."""
-        places = (None, *self._left())
+        places = (None, *self.left())
         counts = env_shares(self._program, [self._free(place, self._shared) for place in places])
         return list(zip(places, counts, strict=True))
 
@@ -217,7 +229,7 @@ class _Spread:
         if wanted is None or wanted not in self._relay.lost():
             return wanted
         asked = asked_by(self._program, group)
-        able = [place for place in (*self._left(), None) if rooms(self._resources(place), asked) >= 1]
+        able = [place for place in (*self.left(), None) if rooms(self._resources(place), asked) >= 1]
         if not able:
             raise PenstockError(
                 f"{wanted.name} was lost, and no other has {amounts_text(asked)}, which {group} asks for"

@@ -1,0 +1,135 @@
+"""A copy of a run folder has what a resume needs, whatever happens to the original meanwhile."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.experiments.checkpoints import load_checkpoint, save_checkpoint
+from penstock.experiments.durable import remove_folder
+from penstock.experiments.run_folder import RunFolder
+from penstock.runtime.ray import copies
+from penstock.runtime.ray.copies import Copy, Delivery, Original, Piece
+
+FACTS = {"env": "E", "algorithm": "ppo", "spaces": "S", "steps": 0}
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "PIECE", 100)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "logs" / "run")
+    folder.checkpoints.mkdir(parents=True)
+    folder.config_path.write_text("seed = 1\n")
+    return folder
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path / "elsewhere", "run")
+
+
+def save(run: RunFolder, update: int) -> Path:
+    return save_checkpoint(run.path, {"weights": np.full(50, update)}, {**FACTS, "update": update})
+
+
+def send(original: Original, copy: Copy, held: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Deliver until the copy lacks nothing."""
+    while (delivery := original.next(held)).pieces or delivery.complete:
+        held = copy.take(delivery)
+    return held
+
+
+def content(folder: RunFolder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+
+
+def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
+    run.metrics_path.write_text("line\n" * 100)
+    original = Original(run)
+    save(run, 1)
+    held = send(original, copy)
+    run.metrics_path.open("a").write("more\n")
+    run.deaths.write_text("died")
+    save(run, 2)
+    assert send(original, copy, held) == ("update-00000001", "update-00000002")
+    settled = copy.settle()
+    assert settled.path.parent.name == "elsewhere"
+    assert content(settled) == content(run)
+
+
+def test_the_newest_checkpoint_comes_first_and_those_that_are_gone_go(run: RunFolder, copy: Copy) -> None:
+    original = Original(run)
+    paths = [save(run, update) for update in (1, 2, 3)]
+    held: tuple[str, ...] = ()
+    while not held:
+        held = copy.take(original.next(held))
+    assert held == ("update-00000003",)
+    held = send(original, copy, held)
+    remove_folder(paths[0])
+    save(run, 4)
+    assert send(original, copy, held) == ("update-00000002", "update-00000003", "update-00000004")
+
+
+def test_the_last_checkpoint_of_a_copy_stays_until_there_is_a_newer_one(run: RunFolder, copy: Copy) -> None:
+    original = Original(run)
+    old = save(run, 1)
+    held = send(original, copy)
+    save(run, 2)
+    remove_folder(old)
+    assert copy.take(original.next(held)) == ("update-00000001",)
+    assert send(original, copy, held) == ("update-00000002",)
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_sent_is_left_out(run: RunFolder, copy: Copy) -> None:
+    original = Original(run)
+    path = save(run, 1)
+    copy.take(original.next(()))
+    remove_folder(path)
+    save(run, 2)
+    # The file that is being read is read to its end; there is no next one.
+    while (delivery := original.next(())).pieces:
+        copy.take(delivery)
+    assert not delivery.complete
+    assert send(original, copy) == ("update-00000002",)
+    assert [path.name for path in copy.settle().checkpoints.iterdir()] == ["update-00000002"]
+
+
+def test_a_log_that_a_resume_has_cut_is_sent_anew(run: RunFolder, copy: Copy) -> None:
+    original = Original(run)
+    run.metrics_path.write_text("one\ntwo\nthree\n")
+    send(original, copy)
+    shorter = run.path / "shorter"
+    shorter.write_text("one\nother two\nother three\n")
+    shorter.replace(run.metrics_path)
+    send(original, copy)
+    assert copy.settle().metrics_path.read_text() == "one\nother two\nother three\n"
+
+
+def test_a_damaged_checkpoint_is_not_taken_but_sent_again(run: RunFolder, copy: Copy) -> None:
+    original = Original(run)
+    path = save(run, 1)
+    while not (delivery := original.next(())).complete:
+        spoilt = tuple(piece._replace(content=piece.content[::-1]) for piece in delivery.pieces)
+        copy.take(delivery._replace(pieces=spoilt))
+    assert copy.take(delivery) == ()
+    assert send(original, copy) == (path.name,)
+    assert load_checkpoint(copy.settle().checkpoints / path.name).manifest["update"] == 1
+
+
+def test_a_name_that_is_taken_gets_a_number(run: RunFolder, tmp_path: Path) -> None:
+    copy = Copy(run.path.parent, "run")
+    copy.take(Delivery((Piece("config.toml", 0, b"seed = 1\n"),), (), ""))
+    assert copy.settle().name == "run-2"
+    assert sorted(path.name for path in run.path.parent.iterdir()) == ["run", "run-2"]
+
+
+def test_a_copy_that_is_removed_leaves_nothing(tmp_path: Path) -> None:
+    one, other = Copy(tmp_path, "run"), Copy(tmp_path, "run")
+    one.remove()
+    assert list(tmp_path.iterdir())
+    other.remove()
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,133 @@
+"""A run whose launcher's machine is lost goes on on another machine, from its copy there."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from penstock.experiments.checkpoints import list_checkpoints
+from tests.children import of_group
+from tests.cluster.conftest import HOST
+from tests.cluster.test_hosts import PPO, Launcher, train
+from tests.end_to_end.test_same_answer import fingerprint
+from tests.runtime.nodes import wait_until
+
+MACHINE = "127.0.0.2"
+
+
+def deputies() -> list[psutil.Process]:
+    """The processes of deputies, of the machines that this process has started."""
+    return [child for child in psutil.Process().children(recursive=True) if "ray::Deputy" in " ".join(cmdline(child))]
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
+
+
+def nothing_left() -> bool:
+    return not deputies() and not any(of_group(group) for group in ("learner", *(f"env.{n}" for n in range(4))))
+
+
+def copies(log_dir: Path) -> list[Path]:
+    return list((log_dir / ".copies").glob("*"))
+
+
+def copied(log_dir: Path, at_least: str = "") -> bool:
+    """Whether a copy has a checkpoint, and none of its checkpoints is older than that."""
+    return any(paths[-1].name >= at_least for copy in copies(log_dir) if (paths := list_checkpoints(copy)))
+
+
+@pytest.fixture
+def machine(cluster) -> Iterator[object]:
+    """Another machine of the cluster, for the launcher."""
+    made = cluster.add_node(**HOST, node_ip_address=MACHINE)
+    yield made
+    if made in cluster.worker_nodes:
+        cluster.remove_node(made)
+
+
+@pytest.mark.timeout(600)
+def test_a_launcher_whose_machine_is_lost_is_replaced_and_no_bit_changes(cluster, machine, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, 40, MACHINE, **PPO)
+    try:
+        assert launcher.next_checkpoint()
+        assert wait_until(lambda: copied(launcher.log_dir, "update-00000002"), 150)
+    finally:
+        launcher.process.kill()
+        cluster.remove_node(machine, allow_graceful=False)
+        launcher.process.wait()
+    (lost,) = launcher.log_dir.glob("[!.]*")
+    taken_over = lost.with_name(f"{lost.name}-2")
+    assert wait_until(taken_over.is_dir, 150)
+    (tmp_path / "gate").touch()
+    assert wait_until(lambda: nothing_left() and (taken_over / "policy.onnx").exists(), 300)
+    assert "was lost" in (taken_over / "deaths.log").read_text()
+    assert not copies(launcher.log_dir)
+    alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
+    assert fingerprint(SimpleNamespace(run_folder=taken_over)) == fingerprint(alone)
+
+
+@pytest.mark.timeout(400)
+def test_a_launcher_that_is_killed_on_a_machine_that_is_there_leaves_nothing(cluster, machine, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, 1000, MACHINE, **PPO)
+    try:
+        assert wait_until(lambda: copied(launcher.log_dir), 150)
+    finally:
+        launcher.process.kill()
+        launcher.process.wait()
+    assert wait_until(nothing_left, 60)
+    (left,) = launcher.log_dir.iterdir()
+    assert list_checkpoints(left)
+
+
+@pytest.mark.timeout(400)
+def test_a_deputy_whose_machine_is_lost_is_replaced_with_a_whole_copy(cluster, tmp_path: Path) -> None:
+    # Of several machines, the deputy takes the one with the most cores.
+    machine = cluster.add_node(**{**HOST, "num_cpus": 6})
+    launcher = Launcher(tmp_path, cluster.address, 60, keep_checkpoints=1000, **PPO)
+    try:
+        assert wait_until(lambda: copied(launcher.log_dir), 150)
+        (first,) = copies(launcher.log_dir)
+        cluster.remove_node(machine, allow_graceful=False)
+        assert wait_until(lambda: len(copies(launcher.log_dir)) == 2, 150)
+        (second,) = (copy for copy in copies(launcher.log_dir) if copy != first)
+        (run,) = launcher.log_dir.glob("[!.]*")
+        there = {path.name for path in list_checkpoints(run)}
+        assert wait_until(lambda: there <= {path.name for path in list_checkpoints(second)}, 150)
+        for name in there:
+            for path in (run / "checkpoints" / name).iterdir():
+                assert (second / "checkpoints" / name / path.name).read_bytes() == path.read_bytes()
+        assert (second / "config.toml").read_bytes() == (run / "config.toml").read_bytes()
+        assert (run / "metrics.jsonl").read_bytes().startswith((second / "metrics.jsonl").read_bytes())
+        assert len(deputies()) == 1
+    finally:
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    # The copy on the lost machine stays on its disk, which here is that of all machines.
+    assert copies(launcher.log_dir) == [first]
+    assert nothing_left()
+
+
+@pytest.mark.timeout(400)
+def test_hosts_end_their_processes_while_home_is_silent_and_no_bit_changes(cluster, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, 40, **PPO)
+    envs = [f"env.{number}" for number in range(4)]
+    try:
+        assert launcher.next_checkpoint()
+        assert all(of_group(group) for group in envs)
+        launcher.process.send_signal(signal.SIGSTOP)
+        assert wait_until(lambda: sum(of_group(group) is not None for group in envs) < 4, 60)
+    finally:
+        launcher.process.send_signal(signal.SIGCONT)
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    assert launcher.has(1, "was ended by SIGKILL")
+    (spread,) = launcher.log_dir.glob("[!.]*")
+    alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
+    assert fingerprint(SimpleNamespace(run_folder=spread)) == fingerprint(alone)

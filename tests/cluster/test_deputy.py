@@ -54,10 +54,10 @@ def machine(cluster) -> Iterator[object]:
 
 @pytest.mark.timeout(600)
 def test_a_launcher_whose_machine_is_lost_is_replaced_and_no_bit_changes(cluster, machine, tmp_path: Path) -> None:
-    launcher = Launcher(tmp_path, cluster.address, 40, MACHINE, **PPO)
+    # No checkpoint is due before the end: the deputy gets those that it asks for.
+    launcher = Launcher(tmp_path, cluster.address, 40, MACHINE, save_interval=1000, **PPO)
     try:
-        assert launcher.next_checkpoint()
-        assert wait_until(lambda: copied(launcher.log_dir, "update-00000002"), 150)
+        assert wait_until(lambda: copied(launcher.log_dir, "update-00000001"), 150)
     finally:
         launcher.process.kill()
         cluster.remove_node(machine, allow_graceful=False)

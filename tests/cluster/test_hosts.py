@@ -55,8 +55,14 @@ class Launcher:
     """
 
     def __init__(self, folder: Path, address: str, updates: int, machine: str = "", **settings: object) -> None:
-        self.settings = {**SMALL, "env": "tests.cluster.gated:GatedCartPole", "num_workers": 4, **settings}
-        self.settings |= {"timesteps": 256 * updates, "save_interval": 2, "env_args": {"gate": str(folder / "gate")}}
+        self.settings = {
+            **SMALL,
+            "env": "tests.cluster.gated:GatedCartPole",
+            "num_workers": 4,
+            "save_interval": 2,
+            **settings,
+        }
+        self.settings |= {"timesteps": 256 * updates, "env_args": {"gate": str(folder / "gate")}}
         self.log_dir = folder / "spread"
         told = {**self.settings, "log_dir": self.log_dir, "runtime": "ray", "address": address}
         flags = [word for name, value in told.items() for word in (f"--{name}", as_flag(value))]

@@ -65,6 +65,17 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     assert len(list((tmp_path / "checkpoints").iterdir())) == 4
 
 
+def test_passing_checkpoints_stay_until_there_is_a_newer_one_and_take_the_place_of_none(tmp_path):
+    for update in (2, 3, 4, 5):
+        save(tmp_path, update, passing=update in {3, 5})
+        prune_checkpoints(tmp_path, 3)
+    assert [path.name[-1] for path in list_checkpoints(tmp_path)] == ["2", "4", "5"]
+    for update in (6, 7):
+        save(tmp_path, update, passing=update == 7)
+        prune_checkpoints(tmp_path, 2)
+    assert [path.name[-1] for path in list_checkpoints(tmp_path)] == ["4", "6", "7"]
+
+
 def test_evaluations_decide_where_there_were_some_on_the_way(tmp_path):
     for update, trained in ((4, 5.0), (8, 1.0), (10, 9.0), (12, 1.0)):
         save(tmp_path, update, return_mean=trained, evaluation_asked=update in {4, 8, 12})

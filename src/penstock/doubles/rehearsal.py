@@ -214,6 +214,10 @@ class _Ports:
     def count(self, counter: str, amount: int = 1) -> None:
         """Nobody reads it."""
 
+    def checkpoints_wanted(self) -> int:
+        """Nobody asks for one."""
+        return 0
+
     def stopping(self) -> bool:
         return self._stage.ended.is_set()
 

@@ -34,6 +34,8 @@ class _Standing(NamedTuple):
     return_mean: float | None
     asked: bool
     """It was sent to the evaluator during the run."""
+    passing: bool
+    """It was asked for by a deputy, and is not one of those that the settings make due."""
 
 
 def best_checkpoint(run: Path) -> Best | None:
@@ -70,15 +72,18 @@ def find_checkpoint(run: Path, name: str | None = None) -> Path:
 def prune_checkpoints(run: Path, keep: int, every: int = 0) -> None:
     """Remove the checkpoints that no rule keeps. A checkpoint that cannot be removed stays.
 
-    These stay: the last ``keep``; those whose update is a multiple of ``every`` (0: none); the best; pinned ones; those
-    whose evaluation is not known yet, because it ends later than its checkpoint is written.
+    These stay: the latest; the last ``keep`` that are not passing; those whose update is a multiple of ``every`` (0:
+    none); the best; pinned ones; those whose evaluation is not known yet, because it ends later than its checkpoint is
+    written.
     """
-    paths = list_checkpoints(run)
-    if len(paths) <= keep:
+    paths, standings = list_checkpoints(run), _standings(run)
+    passing = {one.path for one in standings if one.passing}
+    lasting = [path for path in paths if path not in passing]
+    if len(paths) <= keep and not passing:
         return
-    standings, known = _standings(run), evaluations(run)
+    known = evaluations(run)
     best, last = _best(standings, known), max(known, default=-1)
-    kept = {*paths[-keep:], *(one.path for one in standings if one.asked and one.update > last)}
+    kept = {paths[-1], *lasting[-keep:], *(one.path for one in standings if one.asked and one.update > last)}
     if best is not None:
         kept.add(best.path)
     pins = pinned(run)
@@ -104,8 +109,8 @@ def _standings(run: Path) -> list[_Standing]:
             score = manifest.get("return_mean")
             # NaN is not equal to itself.
             return_mean = float(score) if isinstance(score, int | float) and score == score else None  # noqa: PLR0124
-            asked = manifest.get("evaluation_asked") is True
-            found.append(_Standing(path, manifest["update"], return_mean, asked))
+            asked, passing = (manifest.get(name) is True for name in ("evaluation_asked", "passing"))
+            found.append(_Standing(path, manifest["update"], return_mean, asked, passing))
     return found
 
 

@@ -18,6 +18,9 @@ from penstock.types import Arrays
 
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]
 
+_TOLD = ("evaluation_asked", "passing")
+"""What the learner tells of a checkpoint for its manifest."""
+
 
 @dataclass(frozen=True)
 class CheckpointerSettings:
@@ -68,7 +71,7 @@ class CheckpointerNode:
                 facts["gradient_steps"] = int(slot["applied"])
             count = min(int(slot["episodes"]), len(slot["returns"]))
             facts["return_mean"] = float(slot["returns"][-count:].mean()) if count else None
-            facts["evaluation_asked"] = bool(slot["evaluation_asked"])
+            facts |= {name: bool(slot[name]) for name in _TOLD}
             if self._table is not None and settings.table_file is not None:
                 facts[MARK] = marked(settings.table_file, self._table)
             save_checkpoint(settings.folder, packed(slot), facts, self._contents(slot))
@@ -88,7 +91,7 @@ class CheckpointerNode:
 
 def packed(slot: Arrays) -> Arrays:
     """The arrays that continue a run. The lanes' actions stand one after the other, without unused space."""
-    arrays = {name: values for name, values in slot.items() if name not in {"actions", "evaluation_asked"}}
+    arrays = {name: values for name, values in slot.items() if name not in {"actions", *_TOLD}}
     counts = np.maximum(slot["actions_count"], 0)
     arrays["actions"] = np.concatenate([slot["actions"][lane, :count] for lane, count in enumerate(counts)])
     return arrays

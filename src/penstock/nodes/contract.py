@@ -173,6 +173,10 @@ class Ports(Protocol):
         """True once the run is to end. The node finishes its work and begins nothing new."""
         ...
 
+    def checkpoints_wanted(self) -> int:
+        """How often a checkpoint was asked for that no setting makes due."""
+        ...
+
     def finished(self) -> None:
         """Tell that this node will never have work again. A run ends once all nodes that it waits for have told so."""
         ...

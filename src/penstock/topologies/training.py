@@ -100,7 +100,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         ArraySpec("actions", (run.num_envs, ACTION_LOG_CAPACITY, *action.shape), action.dtype),
         ArraySpec("actions_count", (run.num_envs,), "int64"),
     )
-    asked = ArraySpec("evaluation_asked", (), "bool")
+    told_of = tuple(ArraySpec(name, (), "bool") for name in ("evaluation_asked", "passing"))
     # A report holds the return of each of its episodes.
     told = max(RETURN_WINDOW, run.eval_episodes if evaluators else 0)
     request = (
@@ -129,7 +129,7 @@ def wire(plan: Plan, pattern: Pattern) -> Program:
         # Actions for observations, written into the rows.
         Ask("act", envs, "policy", _remote(plan, policies, lanes, stacks) if policies else _local(plan, stacks)),
         # Committed records, to disk.
-        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, asked), 2, "wait"),
+        Stream("checkpoints", ("learner",), ("checkpointer",), (*record, *restores, *told_of), 2, "wait"),
         # Numbers, to the metrics.
         Stream("reports", ("learner", *evaluators), ("monitor",), report_specs(told), 16, "drop"),
     ]

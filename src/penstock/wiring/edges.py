@@ -57,6 +57,7 @@ COUNTERS = (
     "skipped",
     "not_restored",
     "checkpoints",
+    "checkpoints_wanted",
     "reports_dropped",
     "evaluations_dropped",
     "told_at_start",
@@ -214,6 +215,10 @@ class Wiring:
     def questions(self, edge: Ask) -> Questions:
         """The structure of an ask edge that nodes answer."""
         return Questions(self.bytes_of(edge.name), edge)
+
+    def want_checkpoint(self) -> None:
+        """Ask for a checkpoint at the next commit. For one thread of the launcher."""
+        self.counters.set(SUPERVISOR, "checkpoints_wanted", self.counters.get(SUPERVISOR, "checkpoints_wanted") + 1)
 
     def ended(self) -> bool:
         """True once the supervisor has asked all loops to end."""

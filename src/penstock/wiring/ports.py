@@ -247,6 +247,10 @@ class NodePorts:
         """True once the run has been asked to end."""
         return self._counters.get(SUPERVISOR, "stopping") != 0
 
+    def checkpoints_wanted(self) -> int:
+        """How often a checkpoint was asked for that no setting makes due."""
+        return self._counters.get(SUPERVISOR, "checkpoints_wanted")
+
     def finished(self) -> None:
         """This node has nothing left to do, ever."""
         self._counters.set(self.name, "finished", 1)

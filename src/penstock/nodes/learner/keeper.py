@@ -82,6 +82,8 @@ class Keeper:
             self._verdict = ports.board_reader("evaluation")
         self._asked = -1
         """The last update for which an evaluation was asked for."""
+        self._wanted = ports.checkpoints_wanted()
+        """How many of the checkpoints that were asked for have been handed over."""
         self._unsent: Report | None = None
         """The report of the last commit, if no slot was free for it."""
         self._episodes_told = 0
@@ -167,9 +169,11 @@ class Keeper:
         run, update = self._settings.run, int(self.committed["update"])
         if self._evaluation_due():
             self._request_evaluation()
-        if update % run.save_interval == 0 and not self.done():
+        due, wanted = update % run.save_interval == 0, self._ports.checkpoints_wanted()
+        if (due or wanted != self._wanted) and not self.done():
+            self._wanted = wanted
             with self._ports.span("hand over checkpoint"):
-                yield from self.checkpoint()
+                yield from self.checkpoint(passing=not due)
 
     def again_behind_commit(self) -> Work:
         """As `behind_commit`, for a life that takes over: the one before may have died right after a commit.
@@ -257,8 +261,12 @@ class Keeper:
         found: list[float] = self.committed["returns"][RETURN_WINDOW - count :].tolist()
         return found
 
-    def checkpoint(self) -> Work:
-        """Hand the committed record, with the actions that restore each lane, to the checkpointer."""
+    def checkpoint(self, *, passing: bool = False) -> Work:
+        """Hand the committed record, with the actions that restore each lane, to the checkpointer.
+
+        Args:
+            passing: it was asked for, and need not be kept once there is a newer one.
+        """
         committed = self.committed
         index = self._checkpoints.claim(int(committed["update"]))
         while index is None:
@@ -276,6 +284,7 @@ class Keeper:
             if actions is not None:
                 slot["actions"][lane, : len(actions)] = actions
         slot["evaluation_asked"][...] = self._asked == int(committed["update"])
+        slot["passing"][...] = passing
         self._checkpoints.push(index)
 
     def enter(self, new: Arrays) -> None:

@@ -50,6 +50,9 @@ class Original:
 
     Args:
         folder: of the run, which may be training.
+
+    Attributes:
+        checkpoint_bytes: size of the last checkpoint that was sent; 0: none was.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -57,6 +60,7 @@ class Original:
         self._sent: dict[str, tuple[int, int]] = {}
         """File that only grows -> its number on the disk, and how many of its bytes the copy has."""
         self._sending = ""
+        self.checkpoint_bytes = 0
         self._pieces: Iterator[Piece] = iter(())
 
     def next(self, held: Collection[str]) -> Delivery:
@@ -81,6 +85,8 @@ class Original:
             if piece is not None:
                 return Delivery((*pieces, piece), listed, "")
             complete = self._sending
+            if complete:
+                self.checkpoint_bytes = sum(path.stat().st_size for path in (folder.checkpoints / complete).iterdir())
         self._sending = ""
         return Delivery(tuple(pieces), listed, complete)
 

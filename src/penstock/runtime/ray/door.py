@@ -21,6 +21,12 @@ class Door(NamedTuple):
         """The door of a machine, as ``ray.nodes()`` tells of it."""
         return cls(str(node["NodeManagerAddress"]), int(node["NodeManagerPort"]))
 
+    @classmethod
+    def at(cls, address: str) -> "Door":
+        """The door at ``host:port``."""
+        host, _, port = address.rpartition(":")
+        return cls(host.strip("[]"), int(port))
+
     def opens(self) -> bool:
         """Whether Ray on that machine takes a connection now. Waits for two seconds at most."""
         with contextlib.suppress(OSError), socket.create_connection(self, KNOCK_S):

@@ -121,6 +121,12 @@ class Relay:
             if placed is not None and placed.machine not in self._lost:
                 self._call(placed.machine, "stop", group, group, placed.node.life)
 
+    def fail(self, why: str) -> None:
+        """The run cannot go on here: it ends."""
+        with self._lock:
+            self._ended.append(Exit(RELAY, HOPELESS, why))
+        self._wiring.bells.ring(0)
+
     def close(self) -> None:
         """End the thread. The run has ended, or is given up."""
         with self._lock:

@@ -21,6 +21,7 @@ from penstock.experiments.run_folder import RunFolder
 from penstock.runtime.ray.cluster import Machine, own_door, own_name
 from penstock.runtime.ray.copies import Original
 from penstock.runtime.ray.deputy import SILENCE_S, Charge, Deputy
+from penstock.runtime.ray.door import Door
 
 __all__ = ["Safekeeping", "first_choice"]
 
@@ -28,6 +29,8 @@ WORD_S = 1.0
 """A deputy hears from the launcher at least this often."""
 GIVEN_UP_S = SILENCE_S - 4.0
 """A deputy that does not answer for so long is given up. Ray has the rest to end it, before it would take over."""
+FRESH_S, FRESH_BYTES = 2.0, 5e6
+"""Besides the checkpoints that are due, a copy gets one every two seconds, but no more than so many bytes a second."""
 START_S = 120.0
 """The same for one that has not answered yet: its Python has to start."""
 END_S = 5.0
@@ -52,11 +55,25 @@ class Safekeeping:
     Args:
         folder: of the run.
         machines: the machines, besides the launcher's, that take part at the time of the call.
+        want_checkpoint: ask the run for a checkpoint.
+        cut_off: called with the reason if the run must end here: neither the deputy nor Ray's head answers, so that the
+            deputy takes over.
     """
 
-    def __init__(self, folder: RunFolder, machines: Callable[[], Sequence[Machine]]) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        machines: Callable[[], Sequence[Machine]],
+        want_checkpoint: Callable[[], None],
+        cut_off: Callable[[str], None],
+    ) -> None:
         self._folder = folder
         self._machines = machines
+        self._want_checkpoint = want_checkpoint
+        self._cut_off = cut_off
+        self._wanted = time.monotonic()
+        """When a checkpoint was last asked for."""
+        self._head = Door.at(ray.get_runtime_context().gcs_address)
         self._given_up: set[str] = set()
         self._deputy: _Appointed | None = None
         self._over = threading.Event()
@@ -82,7 +99,14 @@ class Safekeeping:
             elif not self._deputy.hear(self._over):
                 self._give_up(self._deputy)
             elif self._deputy.up_to_date:
+                self._refresh(self._deputy.checkpoint_bytes)
                 self._over.wait(WORD_S)
+
+    def _refresh(self, nbytes: int) -> None:
+        """Ask for a checkpoint if the last request is long enough ago for checkpoints of this size."""
+        if time.monotonic() - self._wanted > max(FRESH_S, nbytes / FRESH_BYTES):
+            self._wanted = time.monotonic()
+            self._want_checkpoint()
 
     def _appoint(self) -> None:
         there = self._machines()
@@ -99,6 +123,11 @@ class Safekeeping:
     def _give_up(self, deputy: "_Appointed") -> None:
         self._given_up.add(deputy.machine.id)
         self._deputy = None
+        if not self._head.opens():
+            self._over.set()
+            why = "this machine is cut off from the cluster, or Ray's head is lost"
+            self._cut_off(f"{why}; {deputy.machine.name} goes on with the run if it reaches Ray's head")
+            return
         deputy.kill()
         self._over.wait(PAUSE_S)
 
@@ -139,6 +168,11 @@ class _Appointed:
             )
             .remote(charge)
         )
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Size of the last checkpoint that was sent."""
+        return self._original.checkpoint_bytes
 
     def hear(self, over: threading.Event) -> bool:
         """Deliver the next thing that the copy lacks, if only a word. False if the deputy does not answer.

@@ -7,7 +7,9 @@ do, exactly as the local runtime does.
 import contextlib
 import math
 import signal
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.config.fields import amounts_text
@@ -116,6 +118,8 @@ class _Cluster:
         self._bits = bits
         self._known = {machine.id for machine in machines}
         self._looked = time.monotonic()
+        self._looking = threading.Thread()
+        self._found: deque[Joining] = deque()
         self._starting: list[Joining] = []
         self._all = machines
         self.machines = list(machines)
@@ -125,18 +129,26 @@ class _Cluster:
     def joined(self) -> tuple[list[Machine], list[str]]:
         """Machines that have joined since the last call, and a line for each that cannot take part."""
         now = time.monotonic()
-        if now - self._looked > LOOK_S:
+        if now - self._looked > LOOK_S and not self._looking.is_alive():
             self._looked = now
-            for machine in machines(self._program, self._known):
-                self._known.add(machine.id)
-                self._all.append(machine)
-                self._starting.append(Joining(machine, same_bits=self._bits))
+            # In a thread, because Ray does not answer for minutes if its head is out of reach.
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+        while self._found:
+            self._starting.append(self._found.popleft())
         ready = [one for one in self._starting if one.answered]
         self._starting = [one for one in self._starting if not one.answered]
         refused = [one.refusal for one in ready if one.refusal is not None]
         found = [one.machine for one in ready if one.refusal is None]
         self.machines += found
         return found, refused
+
+    def _look(self) -> None:
+        """Start a host on each machine that is new."""
+        for machine in machines(self._program, self._known):
+            self._known.add(machine.id)
+            self._all.append(machine)
+            self._found.append(Joining(machine, same_bits=self._bits))
 
 
 def _run(program: Program, processes: Processes, cluster: _Cluster) -> Outcome:
@@ -147,19 +159,13 @@ def _run(program: Program, processes: Processes, cluster: _Cluster) -> Outcome:
     try:
         with Claims() as claims:
             spread = _Spread(program, processes, relay, cluster, claims)
-            with _kept(program, spread):
+            folder = RunFolder(program.node("checkpointer").settings.folder)
+            with Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail):
                 return supervised(program, wiring, segment, spread)
     finally:
         relay.close()
         processes.clear()
         segment.close()
-
-
-def _kept(program: Program, spread: "_Spread") -> contextlib.AbstractContextManager[object]:
-    """Within the ``with`` block another machine has a copy of the run folder, if the program has one."""
-    if program.deaths is None:
-        return contextlib.nullcontext()
-    return Safekeeping(RunFolder(program.deaths.parent), spread.left)
 
 
 class _Spread:

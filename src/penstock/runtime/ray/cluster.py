@@ -19,15 +19,15 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.program.graph import Program
 from penstock.runtime.ray.door import Door
 from penstock.runtime.ray.host import Host
-from penstock.runtime.ray.messages import Facts, Publication, facts
+from penstock.runtime.ray.messages import Facts, Publication
 from penstock.runtime.ray.places import Offer, rooms
 
 __all__ = [
-    "Joining",
     "Machine",
     "alone",
     "as_object",
     "joined",
+    "line_of",
     "machine_error",
     "machines",
     "offers",
@@ -37,7 +37,6 @@ __all__ = [
     "own_name",
     "own_offer",
     "ray_names",
-    "refusal",
 ]
 
 FACTS_LIMIT_S = 120.0
@@ -82,7 +81,7 @@ class Machine:
         try:
             found: Facts = ray.get(self._actor.facts.remote(), timeout=FACTS_LIMIT_S)
         except (ray.exceptions.RayError, TimeoutError) as error:
-            raise ConfigError(f"{self.name} cannot run a part of this run: {_line(error)}") from None
+            raise ConfigError(f"{self.name} cannot run a part of this run: {line_of(error)}") from None
         return found
 
     def stacks(self, group: str) -> str:
@@ -134,12 +133,12 @@ def joined(address: str | None) -> Iterator[None]:
             with contextlib.suppress(ConnectionError):
                 ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
         if not ray.is_initialized():
-            raise _no_cluster(address, f"{_line(error)}{_without_token(address)}") from None
+            raise _no_cluster(address, f"{line_of(error)}{_without_token(address)}") from None
     except Exception as error:
         # Ray raises this very class, and none below it, if it takes longer than half a minute to start.
         if type(error) is not Exception:
             raise
-        raise PenstockError(f"Ray does not start on this machine: {_line(error)}") from None
+        raise PenstockError(f"Ray does not start on this machine: {line_of(error)}") from None
     finally:
         # Ray puts its own handlers in place of the launcher's.
         for number, handler in handlers.items():
@@ -253,58 +252,6 @@ def _resources(node: Mapping[str, Any]) -> dict[str, float]:
     return {names.get(name, name): float(amount) for name, amount in node["Resources"].items()}
 
 
-class Joining:
-    """A machine that has joined, until its host answers.
-
-    Attributes:
-        answered: whether the host has answered, or has failed to start.
-        refusal: then, why the machine cannot be a part of this run; ``None`` if it can.
-    """
-
-    def __init__(self, machine: Machine, *, same_bits: str | None) -> None:
-        self.machine = machine
-        self.answered = False
-        self.refusal: str | None = None
-        self._same_bits = same_bits
-        machine.call("facts", self._reply)
-
-    def _reply(self, result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as `Machine.call` says
-        if error is not None:
-            self.refusal = f"{self.machine.name} cannot run a part of this run: {_line(error)}"
-        else:
-            self.refusal = refused(self.machine, result, same_bits=self._same_bits)
-        # Last: the supervisor reads the rest once this is set.
-        self.answered = True
-
-
-def refusal(machine: Machine, *, same_bits: str | None) -> str | None:
-    """Why a machine cannot be a part of this run; ``None`` if it can. Waits for its host to start."""
-    return refused(machine, machine.facts(), same_bits=same_bits)
-
-
-def refused(machine: Machine, found: Facts, *, same_bits: str | None) -> str | None:
-    """Why a machine with these facts cannot be a part of this run; ``None`` if it can.
-
-    Args:
-        machine: it has answered.
-        found: its facts.
-        same_bits: see `penstock.runtime.ray.cut.same_bits`.
-    """
-    here = facts()
-    for what, there, ours in (
-        ("penstock", found.penstock, here.penstock),
-        ("Python", found.python, here.python),
-    ):
-        if there != ours:
-            return f"{machine.name} has {what} {there}, and the launcher's machine has {ours}; install the same there"
-    if same_bits is not None and found.instruction_set != here.instruction_set:
-        return (
-            f"{machine.name} computes with {found.instruction_set}, and the launcher's machine with "
-            f"{here.instruction_set}; {same_bits}"
-        )
-    return None
-
-
 def as_object(publication: Publication) -> Any:  # noqa: ANN401 - Ray's own type
     """The publication as an object of Ray."""
     return ray.put(publication)
@@ -312,9 +259,10 @@ def as_object(publication: Publication) -> Any:  # noqa: ANN401 - Ray's own type
 
 def machine_error(error: BaseException) -> tuple[str, bool]:
     """A line on why a call failed. True if the host's own code is at fault, false if the machine is lost."""
-    return _line(error), isinstance(error, RayTaskError) and not isinstance(error, RayActorError)
+    return line_of(error), isinstance(error, RayTaskError) and not isinstance(error, RayActorError)
 
 
-def _line(error: BaseException) -> str:
+def line_of(error: BaseException) -> str:
+    """The last line of what an error of Ray says."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__

@@ -7,13 +7,10 @@ do, exactly as the local runtime does.
 import contextlib
 import math
 import signal
-import threading
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.config.fields import amounts_text
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import PenstockError
 from penstock.experiments.run_folder import RunFolder
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
@@ -23,15 +20,12 @@ from penstock.program.graph import Program
 from penstock.runtime.ray.claims import Claims
 from penstock.runtime.ray.cluster import (
     END_LIMIT_S,
-    Joining,
     Machine,
     alone,
     joined,
     machines,
     offers,
     own_address,
-    own_offer,
-    refusal,
 )
 from penstock.runtime.ray.cut import (
     RELAY,
@@ -41,6 +35,7 @@ from penstock.runtime.ray.cut import (
     same_bits,
     with_relay,
 )
+from penstock.runtime.ray.joining import Members, takes_part
 from penstock.runtime.ray.places import asked_by, env_shares, first_places, left_over, rooms
 from penstock.runtime.ray.relay import Relay
 from penstock.runtime.ray.safekeeping import Safekeeping
@@ -49,9 +44,6 @@ from penstock.scheduler.outcome import Outcome
 from penstock.wiring.edges import Wiring
 
 __all__ = ["run", "with_room"]
-
-LOOK_S = 2.0
-"""How often home looks for machines that have joined the cluster."""
 
 
 @contextlib.contextmanager
@@ -78,80 +70,14 @@ def run(program: Program, processes: Processes) -> Outcome:
         hosted, bits = host_program(program), same_bits(program)
         far = machines(hosted, set())
         try:
-            present = [machine for machine in far if _takes_part(machine, bits)]
-            return _run(with_relay(program), processes, _Cluster(hosted, present, bits))
+            present = [machine for machine in far if takes_part(machine, bits)]
+            return _run(with_relay(program), processes, Members(hosted, present, bits))
         finally:
             for machine in far:
                 machine.end(END_LIMIT_S)
 
 
-def _takes_part(machine: Machine, bits: str | None) -> bool:
-    """False if the machine is lost while the run begins; Ray may list it for a minute after its end.
-
-    Raises:
-        ConfigError: the machine is there, and cannot be a part of this run.
-    """
-    if not machine.door.opens():
-        return False
-    try:
-        why = refusal(machine, same_bits=bits)
-    except ConfigError:
-        if machine.lost():
-            return False
-        raise
-    if why is not None:
-        raise ConfigError(why)
-    return True
-
-
-class _Cluster:
-    """The machines of a run, and those that join while it goes on.
-
-    Args:
-        program: of each host.
-        machines: the first ones. Those that join are added to this list.
-        bits: why machines must compute the same bits; ``None`` if they need not.
-    """
-
-    def __init__(self, program: Program, machines: list[Machine], bits: str | None) -> None:
-        self._program = program
-        self._bits = bits
-        self._known = {machine.id for machine in machines}
-        self._looked = time.monotonic()
-        self._looking = threading.Thread()
-        self._found: deque[Joining] = deque()
-        self._starting: list[Joining] = []
-        self._all = machines
-        self.machines = list(machines)
-        """Machines that take part."""
-        self.home = own_offer()
-
-    def joined(self) -> tuple[list[Machine], list[str]]:
-        """Machines that have joined since the last call, and a line for each that cannot take part."""
-        now = time.monotonic()
-        if now - self._looked > LOOK_S and not self._looking.is_alive():
-            self._looked = now
-            # In a thread, because Ray does not answer for minutes if its head is out of reach.
-            self._looking = threading.Thread(target=self._look, daemon=True)
-            self._looking.start()
-        while self._found:
-            self._starting.append(self._found.popleft())
-        ready = [one for one in self._starting if one.answered]
-        self._starting = [one for one in self._starting if not one.answered]
-        refused = [one.refusal for one in ready if one.refusal is not None]
-        found = [one.machine for one in ready if one.refusal is None]
-        self.machines += found
-        return found, refused
-
-    def _look(self) -> None:
-        """Start a host on each machine that is new."""
-        for machine in machines(self._program, self._known):
-            self._known.add(machine.id)
-            self._all.append(machine)
-            self._found.append(Joining(machine, same_bits=self._bits))
-
-
-def _run(program: Program, processes: Processes, cluster: _Cluster) -> Outcome:
+def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
     wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
     segment = Segment.create(wiring.nbytes, "penstock")
     wiring.attach(segment.bytes)
@@ -171,7 +97,7 @@ def _run(program: Program, processes: Processes, cluster: _Cluster) -> Outcome:
 class _Spread:
     """Processes here and on hosts, as one; implements `penstock.processes.supervision.Starting`."""
 
-    def __init__(self, program: Program, here: Processes, relay: Relay, cluster: _Cluster, claims: Claims) -> None:
+    def __init__(self, program: Program, here: Processes, relay: Relay, cluster: Members, claims: Claims) -> None:
         self._program = program
         self._here = here
         self._relay = relay

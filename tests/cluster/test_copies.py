@@ -128,8 +128,15 @@ def test_a_name_that_is_taken_gets_a_number(run: RunFolder, tmp_path: Path) -> N
 
 
 def test_a_copy_that_is_removed_leaves_nothing(tmp_path: Path) -> None:
-    one, other = Copy(tmp_path, "run"), Copy(tmp_path, "run")
+    one, other = Copy(tmp_path, "one"), Copy(tmp_path, "other")
     one.remove()
     assert list(tmp_path.iterdir())
     other.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_copy_replaces_an_earlier_one_of_the_same_run(tmp_path: Path) -> None:
+    Copy(tmp_path, "run")
+    Copy(tmp_path, "run-2")
+    Copy(tmp_path, "run")
+    assert sorted(path.name.partition(".")[0] for path in (tmp_path / copies.COPIES).iterdir()) == ["run", "run-2"]

@@ -89,9 +89,8 @@ def test_hosts_that_are_lost_with_a_learner_change_no_bit(cluster, tmp_path: Pat
     finally:
         (tmp_path / "gate").touch()
     assert launcher.process.wait() == 0
-    (spread,) = launcher.log_dir.iterdir()
     alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
-    assert fingerprint(SimpleNamespace(run_folder=spread)) == fingerprint(alone)
+    assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
 
 
 def raylets(node) -> list[int]:

@@ -5,6 +5,7 @@ replay table.
 """
 
 import contextlib
+import glob
 import os
 import secrets
 import shutil
@@ -114,7 +115,7 @@ def _pieces_of(checkpoint: Path) -> Iterator[Piece]:
 
 
 class Copy:
-    """A copy of a run folder, in a folder of its own that is no run yet.
+    """A copy of a run folder, in a folder of its own that is no run yet. Replaces an earlier copy of the run.
 
     Args:
         log_dir: holds run folders.
@@ -127,6 +128,8 @@ class Copy:
     def __init__(self, log_dir: Path, name: str) -> None:
         self._log_dir, self._name = log_dir, name
         self._folder = RunFolder(log_dir / COPIES / f"{name}.{secrets.token_hex(4)}")
+        for earlier in self._folder.path.parent.glob(f"{glob.escape(name)}.????????"):
+            shutil.rmtree(earlier, ignore_errors=True)
         self._folder.checkpoints.mkdir(parents=True)
 
     def take(self, delivery: Delivery) -> tuple[str, ...]:

@@ -82,7 +82,12 @@ class Deputy:
         """Take what the copy lacks. Returns the checkpoints that it has. Raises as `Copy.take`."""
         with self._lock:
             self._heard = time.monotonic()
-            return self._copy.take(delivery)
+            try:
+                return self._copy.take(delivery)
+            except OSError:
+                # Another machine gets the next copy.
+                self._copy.remove()
+                raise
 
     def end(self) -> None:
         """The run has ended: remove the copy."""

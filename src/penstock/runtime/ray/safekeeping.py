@@ -29,10 +29,10 @@ WORD_S = 1.0
 """A deputy hears from the launcher at least this often."""
 GIVEN_UP_S = SILENCE_S - 4.0
 """A deputy that does not answer for so long is given up. Ray has the rest to end it, before it would take over."""
-FRESH_S, FRESH_BYTES = 2.0, 5e6
-"""Besides the checkpoints that are due, a copy gets one every two seconds, but no more than so many bytes a second."""
 START_S = 120.0
 """The same for one that has not answered yet: its Python has to start."""
+FRESH_S, FRESH_BYTES = 2.0, 5e6
+"""Besides the checkpoints that are due, a copy gets one every two seconds, but no more than so many bytes a second."""
 END_S = 5.0
 PAUSE_S = 3.0
 """So long after a deputy was given up, the next one is appointed."""
@@ -98,7 +98,7 @@ class Safekeeping:
                 self._appoint()
             elif not self._deputy.hear(self._over):
                 self._give_up(self._deputy)
-            elif self._deputy.up_to_date:
+            elif self._deputy.up_to_date and not self._over.is_set():
                 self._refresh(self._deputy.checkpoint_bytes)
                 self._over.wait(WORD_S)
 
@@ -113,9 +113,12 @@ class Safekeeping:
         if all(machine.id in self._given_up for machine in there):
             # One of them may have come back.
             self._given_up.clear()
+            self._over.wait(PAUSE_S)
         chosen = first_choice([machine for machine in there if machine.id not in self._given_up])
-        if chosen is None:
-            self._over.wait(WORD_S)
+        if chosen is None or self._over.is_set():
+            return
+        if not chosen.door.opens():
+            self._given_up.add(chosen.id)
             return
         with contextlib.suppress(ray.exceptions.RayError):
             self._deputy = _Appointed(self._folder, chosen)

@@ -95,7 +95,8 @@ def _resume(argv: Sequence[str]) -> int:
 def _tune(argv: Sequence[str]) -> int:
     options, config = load("penstock.config.flags:tune_from_arguments")(argv)
     searched = load("penstock.tune.search:read_search")(options.search or (), config)
-    settings = {name: getattr(options, name) for name in ("samples", "scheduler", "at_once", "name", "address")}
+    names = ("samples", "scheduler", "searcher", "at_once", "name", "address")
+    settings = {name: getattr(options, name) for name in names}
     try:
         tune = load("penstock.tune.tuning:tune")
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import optuna
 import pytest
 
 from penstock.config.sources import from_mapping
@@ -30,6 +31,27 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     table = as_table(trials)
     assert table.splitlines()[-1] == f"best: {trials[0].run_folder}"
     assert len(table.splitlines()) == 4
+
+
+@pytest.mark.alone  # Ray gives itself half a minute to start.
+def test_optuna_proposes_the_settings(tmp_path: Path):
+    config = from_mapping({**SMALL, "log_dir": str(tmp_path), "seed": 5})
+    search = (Search("lr", "loguniform", (1e-4, 1e-2)),)
+    trials = tune(config, search, samples=3, scheduler="random", searcher="optuna", at_once=1, address="local")
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=5), direction="maximize")
+    asked = [study.ask({"lr": optuna.distributions.FloatDistribution(1e-4, 1e-2, log=True)}) for _ in range(3)]
+    assert sorted(trial.settings["lr"] for trial in trials) == sorted(trial.params["lr"] for trial in asked)
+    assert all(trial.error is None and trial.steps == 512 for trial in trials)
+
+
+def test_optuna_that_is_missing_or_does_not_fit_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = from_mapping({**SMALL, "log_dir": str(tmp_path)})
+    search = (Search("lr", "loguniform", (1e-4, 1e-2)),)
+    with pytest.raises(ConfigError, match="does not go with --scheduler pbt"):
+        tune(config, search, samples=2, scheduler="pbt", searcher="optuna")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs Optuna; type pip install 'penstock\[optuna\]'"):
+        tune(config, search, samples=2, searcher="optuna")
 
 
 def test_what_cannot_be_searched_is_refused_before_ray_starts(tmp_path: Path):

@@ -109,6 +109,11 @@ class TuneOptions:
         "random: every trial goes on to its end; asha: weak trials are stopped early; pbt: weak trials go on as "
         "changed copies of strong ones",
     )
+    searcher: Literal["random", "optuna"] = _option(
+        "random",
+        "who chooses the settings of the next trial. random: each by itself; optuna: Optuna, from the returns of the "
+        "trials before (pip install 'penstock[optuna]')",
+    )
     at_once: int | None = _option(None, "most trials that run at once; left out: as many as there are cores", min=1)
     name: str = _option("tune", "folder of the trials, in --log_dir", pattern=r"[\w.-]+", form="a name")
     address: str | None = _option(

@@ -1,5 +1,6 @@
 """Runs trials on Ray Tune: random search, ASHA, or population-based training."""
 
+import importlib.util
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 import ray.tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
+from ray.tune.search.optuna import OptunaSearch
 
 from penstock.config.commands import TuneOptions
 from penstock.config.fields import field_table
@@ -28,6 +30,7 @@ SHARE_BEFORE_STOP = 0.1
 EXPLOIT_SHARE = 0.1
 """In population-based training, weak trials take over strong ones each time after so large a share of the timesteps."""
 Scheduler = Literal["random", "asha", "pbt"]
+Searcher = Literal["random", "optuna"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ def tune(
     *,
     samples: int,
     scheduler: Scheduler = TuneOptions.scheduler,
+    searcher: Searcher = TuneOptions.searcher,
     at_once: int | None = None,
     address: str | None = None,
     name: str = TuneOptions.name,
@@ -66,6 +70,8 @@ def tune(
         samples: number of trials.
         scheduler: ``random``: all trials go on to their end; ``asha``: weak trials are stopped early; ``pbt``: weak
             trials go on as changed copies of strong ones.
+        searcher: ``random``: the settings of each trial are chosen by themselves; ``optuna``: Optuna chooses them from
+            the returns of the trials before.
         at_once: most trials that run at once; ``None``: as many as fit.
         address: of the Ray cluster; ``None``: see `ray.init`.
         name: folder of the trials, in the config's ``log_dir``.
@@ -75,7 +81,8 @@ def tune(
         The trials, best first: by final evaluation, then by return.
 
     Raises:
-        ConfigError: nothing is searched, or a searched setting cannot change while a run goes on (``pbt``).
+        ConfigError: nothing is searched, a searched setting cannot change while a run goes on (``pbt``), or the
+            searcher is not installed or does not go with the scheduler.
     """
     if not search:
         raise ConfigError("nothing is searched; for example: --search lr=loguniform:1e-5:1e-2")
@@ -83,6 +90,7 @@ def tune(
         for value in part.values:
             # Fails now if a value does not fit the other settings.
             _with(config, {part.name: value})
+    proposing = _proposing(searcher, scheduler, config.run.seed)
     folder = (Path(config.run.log_dir) / name).resolve()
     cores = config.run.num_workers if isinstance(config.run.num_workers, int) else 1
     made = trainable(config, folder)
@@ -98,6 +106,7 @@ def tune(
                     mode="max",
                     num_samples=samples,
                     scheduler=_scheduler(scheduler, config, search),
+                    search_alg=proposing,
                     max_concurrent_trials=at_once,
                     trial_dirname_creator=lambda trial: str(trial.trial_id),
                 ),
@@ -197,6 +206,22 @@ def _scheduler(kind: Scheduler, config: Config, search: Sequence[Search]) -> Any
             hyperparam_mutations=mutations,
         )
     return FIFOScheduler()
+
+
+def _proposing(kind: Searcher, scheduler: Scheduler, seed: int) -> Any:  # noqa: ANN401 - Ray's own type
+    """What proposes the settings of trials; ``None``: Ray samples them.
+
+    Raises:
+        ConfigError: it is not installed, or does not go with the scheduler.
+    """
+    if kind == "random":
+        return None
+    if scheduler == "pbt":
+        raise ConfigError("--searcher optuna does not go with --scheduler pbt, which changes settings by itself")
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("--searcher optuna needs Optuna; type pip install 'penstock[optuna]'")
+    logging.getLogger("optuna").setLevel(logging.ERROR)
+    return OptunaSearch(metric=METRIC, mode="max", seed=seed)
 
 
 def _ranked(results: Any, search: Sequence[Search]) -> list[Trial]:  # noqa: ANN401 - Ray's own type

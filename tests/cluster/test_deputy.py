@@ -1,14 +1,20 @@
 """A run whose launcher's machine is lost goes on on another machine, from its copy there."""
 
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
+import ray
 
 from penstock.experiments.checkpoints import list_checkpoints
+from penstock.experiments.run_folder import RunFolder
+from penstock.runtime.ray import safekeeping
+from penstock.runtime.ray.cluster import joined
+from penstock.runtime.ray.door import Door
 from tests.children import of_group
 from tests.cluster.conftest import HOST
 from tests.cluster.test_hosts import PPO, Launcher, train
@@ -107,6 +113,9 @@ def test_a_deputy_whose_machine_is_lost_is_replaced_with_a_whole_copy(cluster, t
         assert (second / "config.toml").read_bytes() == (run / "config.toml").read_bytes()
         assert (run / "metrics.jsonl").read_bytes().startswith((second / "metrics.jsonl").read_bytes())
         assert len(deputies()) == 1
+        with joined(cluster.address):
+            (name,) = [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)]
+        assert name.startswith(f"{run.name}, kept on machine ")
     finally:
         (tmp_path / "gate").touch()
     assert launcher.process.wait() == 0
@@ -130,3 +139,46 @@ def test_hosts_end_their_processes_while_home_is_silent_and_no_bit_changes(clust
     assert launcher.has(1, "was ended by SIGKILL")
     alone = train(tmp_path / "alone", **launcher.settings, runtime="local")
     assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
+
+
+def test_a_door_opens_where_something_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        door = Door.at(f"127.0.0.1:{server.getsockname()[1]}")
+        assert door.opens()
+    assert not door.opens()
+
+
+@pytest.mark.parametrize("head_opens", [True, False])
+def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
+    cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_opens: bool
+) -> None:
+    killed, said = [], []
+
+    class Silent:
+        def __init__(self, folder: RunFolder, machine: SimpleNamespace) -> None:
+            self.machine = machine
+
+        def hear(self, over: object) -> bool:
+            return False
+
+        def kill(self) -> None:
+            killed.append(self.machine.id)
+
+    monkeypatch.setattr(safekeeping, "_Appointed", Silent)
+    monkeypatch.setattr(safekeeping, "PAUSE_S", 0.01)
+    there = [
+        SimpleNamespace(id=number, name=f"machine {number}", door=SimpleNamespace(opens=lambda: True), offer=offer)
+        for number, offer in enumerate(SimpleNamespace(resources={"cpu": cores}) for cores in (4.0, 8.0))
+    ]
+    with joined(cluster.address):
+        monkeypatch.setattr(safekeeping.Door, "opens", lambda door: head_opens)
+        keeping = safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append)
+        with keeping:
+            assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
+    if head_opens:
+        # Each machine in turn, the one with the most cores first.
+        assert killed[:2] == [1, 0]
+        assert not said
+    else:
+        assert not killed
+        assert "machine 1 goes on" in said[0]

@@ -155,7 +155,7 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     killed, said = [], []
 
     class Silent:
-        def __init__(self, folder: RunFolder, machine: SimpleNamespace) -> None:
+        def __init__(self, folder: RunFolder, machine: SimpleNamespace, claims: str) -> None:
             self.machine = machine
 
         def hear(self, over: object) -> bool:
@@ -172,7 +172,7 @@ def test_a_launcher_is_cut_off_if_neither_its_deputy_nor_the_head_answers(
     ]
     with joined(cluster.address):
         monkeypatch.setattr(safekeeping.Door, "opens", lambda door: head_opens)
-        keeping = safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append)
+        keeping = safekeeping.Safekeeping(RunFolder(tmp_path), lambda: there, lambda: None, said.append, "run")
         with keeping:
             assert wait_until(lambda: bool(said) or len(killed) >= 2, 30)
     if head_opens:

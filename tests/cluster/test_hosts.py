@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.errors import ConfigError
 from penstock.run import Result
-from penstock.runtime.ray.claims import Claims
+from penstock.runtime.ray.claims import Claims, release_claims
 from penstock.runtime.ray.cluster import joined
 from tests.children import newest_checkpoint, of_group
 from tests.cluster.conftest import HOST
@@ -116,6 +116,10 @@ def test_what_nodes_ask_for_is_kept_for_them(cluster, monkeypatch) -> None:
             others.take("env.0", None, asked)
             with pytest.raises(ConfigError, match=r"hold {cpu: 1\.5} that env\.0 asks for"):
                 others.wait({"env.0": asked})
+            # A deputy releases what a lost run had claimed.
+            release_claims(mine.run)
+            monkeypatch.setattr("penstock.runtime.ray.claims.WAIT_S", 60)
+            others.wait({"env.0": asked})
         # What is given back is free again.
         with Claims() as later:
             later.take("learner", None, {"cpu": 2})

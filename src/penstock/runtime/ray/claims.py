@@ -1,28 +1,39 @@
 """What Ray keeps for nodes of a run, so that no other program gets it: a placement group of Ray for each of them."""
 
 import contextlib
+import secrets
 import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import ray
-from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 
 from penstock.config.fields import amounts_text
 from penstock.errors import ConfigError
 from penstock.runtime.ray.cluster import Machine, own_id, ray_names
 
-__all__ = ["Claims"]
+__all__ = ["Claims", "release_claims"]
 
 WAIT_S = 30
 """So long other programs may hold what the nodes of a beginning run ask for."""
 
 
 class Claims:
-    """Claims of placement groups of nodes, by their names. All end with the ``with`` block."""
+    """Claims of placement groups of nodes, by their names. All end with the ``with`` block.
+
+    Attributes:
+        run: names the run that has them, for `release_claims`.
+    """
 
     def __init__(self) -> None:
+        self.run = f"penstock-{secrets.token_hex(8)}"
         self._held: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -45,7 +56,9 @@ class Claims:
         self._release(group)
         if asked:
             where = {"ray.io/node-id": own_id() if machine is None else machine.id}
-            self._held[group] = placement_group([ray_names(asked)], bundle_label_selector=[where])
+            # A name is free again only some time after its claim was released.
+            name = f"{self.run}-{group}-{secrets.token_hex(4)}"
+            self._held[group] = placement_group([ray_names(asked)], name=name, bundle_label_selector=[where])
 
     def wait(self, asked: Mapping[str, Mapping[str, float]]) -> None:
         """Wait until Ray keeps all that is claimed.
@@ -71,3 +84,15 @@ class Claims:
             # A cluster that is lost keeps nothing.
             with contextlib.suppress(ray.exceptions.RayError):
                 remove_placement_group(claim)
+
+
+def release_claims(run: str) -> None:
+    """Release the claims of a run whose launcher is lost. Ray would do so once it has noticed that.
+
+    Args:
+        run: see `Claims.run`.
+    """
+    with contextlib.suppress(ray.exceptions.RayError):
+        for identity, claim in placement_group_table().items():
+            if claim["name"].startswith(f"{run}-"):
+                remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(identity)))

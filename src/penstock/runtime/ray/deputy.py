@@ -16,6 +16,7 @@ from typing import NamedTuple
 import ray
 
 from penstock.experiments.run_folder import RunFolder
+from penstock.runtime.ray.claims import release_claims
 from penstock.runtime.ray.copies import Copy, Delivery
 from penstock.runtime.ray.door import Door
 
@@ -58,6 +59,8 @@ class Charge(NamedTuple):
     """The deputy's machine, for messages."""
     cluster: str
     """The address of Ray's head."""
+    claims: str
+    """`Claims.run` of the run."""
 
 
 class Deputy:
@@ -122,6 +125,8 @@ class Deputy:
         line = f"{charge.home}, the launcher's, was lost. {charge.here} goes on in {folder.path}"
         with folder.deaths.open("a", encoding="utf-8") as log:
             log.write(f"{line}\n\n")
+        # In a thread, because Ray does not answer if its head is lost.
+        threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
         for _ in range(TRIES):
             if _resume(charge, folder) != REFUSED:
                 return

@@ -58,6 +58,7 @@ class Safekeeping:
         want_checkpoint: ask the run for a checkpoint.
         cut_off: called with the reason if the run must end here: neither the deputy nor Ray's head answers, so that the
             deputy takes over.
+        claims: names the claims of the run.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Safekeeping:
         machines: Callable[[], Sequence[Machine]],
         want_checkpoint: Callable[[], None],
         cut_off: Callable[[str], None],
+        claims: str,
     ) -> None:
         self._folder = folder
         self._machines = machines
         self._want_checkpoint = want_checkpoint
         self._cut_off = cut_off
+        self._claims = claims
         self._wanted = time.monotonic()
         """When a checkpoint was last asked for."""
         self._head = Door.at(ray.get_runtime_context().gcs_address)
@@ -121,7 +124,7 @@ class Safekeeping:
             self._given_up.add(chosen.id)
             return
         with contextlib.suppress(ray.exceptions.RayError):
-            self._deputy = _Appointed(self._folder, chosen)
+            self._deputy = _Appointed(self._folder, chosen, self._claims)
 
     def _give_up(self, deputy: "_Appointed") -> None:
         self._given_up.add(deputy.machine.id)
@@ -143,7 +146,7 @@ class _Appointed:
         up_to_date: whether its copy lacks nothing.
     """
 
-    def __init__(self, folder: RunFolder, machine: Machine) -> None:
+    def __init__(self, folder: RunFolder, machine: Machine, claims: str) -> None:
         self.machine = machine
         self.up_to_date = False
         self._original = Original(folder)
@@ -159,6 +162,7 @@ class _Appointed:
             door=own_door(),
             here=machine.name,
             cluster=ray.get_runtime_context().gcs_address,
+            claims=claims,
         )
         self._actor = (
             ray.remote(Deputy)

@@ -86,7 +86,7 @@ def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
         with Claims() as claims:
             spread = _Spread(program, processes, relay, cluster, claims)
             folder = RunFolder(program.node("checkpointer").settings.folder)
-            with Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail):
+            with Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run):
                 return supervised(program, wiring, segment, spread)
     finally:
         relay.close()

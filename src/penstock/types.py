@@ -129,6 +129,11 @@ class Box:
         return all(map(math.isfinite, self.low)) and all(map(math.isfinite, self.high))
 
     @property
+    def partly_bounded(self) -> bool:
+        """True if some of the bounds are finite, but not all."""
+        return not self.bounded and any(map(math.isfinite, (*self.low, *self.high)))
+
+    @property
     def choices(self) -> tuple[int, ...]:
         """Empty: numbers are not chosen from a list."""
         return ()

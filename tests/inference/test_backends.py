@@ -157,6 +157,7 @@ BOXES = {
     "float64, a bound each": Box((2,), "float64", (-1.0, 0.0), (3.0, 10.0)),
     "integers": Box((2,), "int64", (-3.0,), (4.0,)),
     "unbounded": Box((1, 2), "float32", (-np.inf,), (np.inf,)),
+    "some bounds": Box((2,), "float32", (0.0, -np.inf), (np.inf, -0.1)),
 }
 
 

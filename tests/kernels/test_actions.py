@@ -44,6 +44,18 @@ def test_an_unbounded_box_gets_the_sample():
     assert out.tolist() == [[[3.5], [-20.0]]]
 
 
+def test_a_box_with_some_bounds_gets_the_sample_clipped_at_those():
+    space = Box((3,), "float32", (0.0, -np.inf, -np.inf), (np.inf, 2.5, np.inf))
+    out = converted(np.array([[-0.92, 7.0, -30.0], [30.0, -7.0, 30.0]], np.float32), space)
+    assert out.tolist() == [[0.0, 2.5, -30.0], [30.0, -7.0, 30.0]]
+
+
+def test_an_integer_box_with_some_bounds_is_clipped_and_a_nan_is_nearest_to_zero():
+    space = Box((2,), "int64", (3.0, -np.inf), (np.inf, np.inf))
+    out = converted(np.array([[1.0, 1.6], [np.nan, np.nan], [4.4, -9.0]], np.float32), space)
+    assert out.tolist() == [[3, 2], [3, 0], [4, -9]]
+
+
 @pytest.mark.parametrize("start", [0, 5, -2])
 def test_discrete_counts_from_start(start):
     assert converted(np.array([0, 2], np.int64), Discrete(3, start)).tolist() == [start, start + 2]

@@ -183,6 +183,7 @@ SPACES = {
     "gaussian": Box((1,), "float32", (-2.0,), (2.0,)),
     "gaussian, six actions, normalised": Box((2, 3), "float64", (-1.0, 0, 0, 0, 0, 0), (1.0, 1, 2, 3, 4, 5)),
     "gaussian, shared trunk": Box((2,), "float32", (-np.inf,), (np.inf,)),
+    "no hidden layer": Box((3,), "float32", (0.0, -np.inf, -np.inf), (np.inf, 0.1, np.inf)),
     "categorical": Discrete(2, 3),
     "squashed": Box((1,), "float32", (-2.0,), (2.0,)),
     "deterministic, six actions": Box((2, 3), "int32", (-9.0,), (9.0,)),

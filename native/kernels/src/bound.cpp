@@ -19,7 +19,9 @@ Bound::Bound(nb::object owner, Policy& policy, Arrays arrays, bool batched, Acti
         environment_ = field_of(*arrays_.environment, false, "environment");
         require(environment_.lanes == lanes_ && environment_.size == action_.size && action_.data != nullptr,
                 "environment must be [lanes, ...] of the action's size, beside an action");
-        require(!map_.bounded || (map_.low.size() == static_cast<std::size_t>(head.size) && map_.high.size() == map_.low.size()),
+        require((map_.low.empty() && !map_.bounded) || map_.low.size() == static_cast<std::size_t>(head.size),
+                "the bounds must have one number for each action element");
+        require(map_.high.size() == map_.low.size(),
                 "the bounds must have one number for each action element");
     }
     require(!arrays_.lanes || static_cast<std::int64_t>(arrays_.lanes->shape(0)) == lanes_, "lanes must be [lanes]");

@@ -1,5 +1,6 @@
 // From a network's outputs to actions, log-probabilities and values: see penstock.policies.heads. A row's bits depend only
 // on that row.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -255,12 +256,18 @@ void Policy::to_environment(const Outputs& out, std::int64_t row) const {
     for (std::int32_t k = 0; k < graph_.head.size; ++k) {
         const auto index = static_cast<std::size_t>(k);
         double value = action[k];
+        double otherwise = 0.0;  // for a NaN where the environment wants an integer
         if (map.bounded) {
             value = value > 1.0 ? 1.0 : (value < -1.0 ? -1.0 : value);
             value = map.low[index] + (value + 1.0) / 2.0 * (map.high[index] - map.low[index]);
             value = value > map.high[index] ? map.high[index] : value;
+            otherwise = map.low[index];
+        } else if (!map.low.empty()) {
+            value = value < map.low[index] ? map.low[index] : value;
+            value = value > map.high[index] ? map.high[index] : value;
+            otherwise = std::clamp(0.0, map.low[index], map.high[index]);
         }
-        write_number(to, out.environment.dtype, k, value, map.bounded ? map.low[index] : 0.0);
+        write_number(to, out.environment.dtype, k, value, otherwise);
     }
 }
 

@@ -56,7 +56,8 @@ struct Graph {
 
 // From a stored action to the environment's action: see penstock.policies.Gaussian.
 struct ActionMap {
-    bool bounded = false;
+    bool bounded = false;  // every bound is finite
+    // One bound for each action element if any of them is finite, else empty.
     std::vector<double> low;
     std::vector<double> high;
     std::int64_t start = 0;

@@ -38,7 +38,9 @@ def to_environment(action: Array, space: ActionSpace, out: Array) -> Array:
 
     - A bounded box: ``low + (clip(action, -1, 1) + 1) / 2 * (high - low)`` in float64, then cast. For a box of integers
       the result is rounded to the nearest, and a NaN becomes the lower bound.
-    - Any other box: the action, cast.
+    - A box where some bounds are finite: ``clip(action, low, high)`` in float64, then cast and rounded in the same way.
+      For a box of integers a NaN becomes the number within the bounds that is nearest to 0.
+    - A box without bounds: the action, cast. For a box of integers it is rounded, and a NaN becomes 0.
     - Discrete and MultiDiscrete: ``action + start``.
     - Composite: each leaf as above.
 
@@ -74,9 +76,18 @@ def _in_units(values: Array, space: Leaf) -> Array:
         low, high = bounds_of(space)
         values = np.minimum(low + (np.clip(values, -1.0, 1.0) + 1.0) / 2.0 * (high - low), high)
         otherwise = low
+    elif space.partly_bounded:
+        low, high = bounds_of(space)
+        values, otherwise = _within(values, low, high), np.clip(0.0, low, high)
     if not np.issubdtype(np.dtype(space.dtype), np.floating):
         values = np.rint(np.where(np.isnan(values), otherwise, values))
     return values
+
+
+def _within(values: Array, low: Array, high: Array) -> Array:
+    """The values cut to their bounds. A NaN, and a zero of either sign that is within them, stays as it is."""
+    values = np.where(values < low, low, values)
+    return np.where(values > high, high, values)
 
 
 def from_environment(action: Array, space: Box | Discrete) -> Array:

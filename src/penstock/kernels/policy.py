@@ -190,8 +190,9 @@ class PolicyKernel:
             raise ValueError(f"the policy's carry is {sorted(layout.carry)}; the given one holds {sorted(carried)}")
         if environment is not None and space is None:
             raise ValueError("an environment array needs the environment's action space")
-        bounded = isinstance(space, Box) and space.bounded
-        low, high = bounds_of(space) if isinstance(space, Box) and bounded else (np.zeros(0), np.zeros(0))
+        low, high = np.zeros(0), np.zeros(0)
+        if isinstance(space, Box) and (space.bounded or space.partly_bounded):
+            low, high = bounds_of(space)
         start = space.start if isinstance(space, Discrete) else 0
         return self._policy.bind(
             [given[field] for field in layout.fields],
@@ -205,7 +206,7 @@ class PolicyKernel:
             environment,
             lanes,
             explore,
-            bounded,
+            isinstance(space, Box) and space.bounded,
             low.tolist(),
             high.tolist(),
             start,

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from penstock.kernels.actions import bounds_of
 from penstock.models.policy import Policy
 from penstock.policies import PolicyGraph
 from penstock.types import Array, Box, Composite, Discrete, Leaf, Spaces
@@ -73,9 +74,11 @@ def _in_units(action: Tensor, space: Leaf) -> Tensor:
     if not isinstance(space, Box):
         return (action.to(torch.int64) + torch.tensor(space.starts)).to(dtype).reshape(-1, *space.shape)
     values = action.to(torch.float64)
+    low, high = (torch.tensor(bound.copy()) for bound in bounds_of(space))
     if space.bounded:
-        low, high = (torch.tensor(np.broadcast_to(edge, (space.size,)).copy()) for edge in (space.low, space.high))
         values = torch.minimum(low + (values.clamp(-1.0, 1.0) + 1.0) / 2.0 * (high - low), high)
+    elif space.partly_bounded:
+        values = torch.minimum(torch.maximum(values, low), high)
     if not dtype.is_floating_point:
         values = values.round()
     return values.to(dtype).reshape(-1, *space.shape)

@@ -54,7 +54,8 @@ class Gaussian(_Continuous):
     """A diagonal Gaussian with a state-independent ``log_std`` (a free vector of the actor).
 
     A stored action is the sample itself, ``mean + explore * exp(log_std) * noise``. If the action space is bounded, the
-    environment gets ``low + (clip(sample, -1, 1) + 1) / 2 * (high - low)``; otherwise it gets the sample.
+    environment gets ``low + (clip(sample, -1, 1) + 1) / 2 * (high - low)``. Otherwise it gets the sample, clipped at
+    the bounds that are finite.
     """
 
     gives: ClassVar[tuple[str, ...]] = ("log_prob",)

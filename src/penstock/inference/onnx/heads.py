@@ -286,6 +286,10 @@ def _in_units(writer: Writer, action: str, space: Box) -> str:
         value = writer.op("Mul", share, writer.constant(high - low, "float64"))
         value = writer.op("Add", value, writer.constant(low, "float64"))
         value = writer.op("Min", value, writer.constant(high, "float64"))
+    elif space.partly_bounded:
+        low, high = (np.broadcast_to(np.asarray(edge, np.float64), (space.size,)) for edge in (space.low, space.high))
+        value = writer.op("Max", value, writer.constant(low, "float64"))
+        value = writer.op("Min", value, writer.constant(high, "float64"))
     if not np.issubdtype(np.dtype(space.dtype), np.floating):
         value = writer.op("Round", value)
     return value

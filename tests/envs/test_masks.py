@@ -8,9 +8,10 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from penstock.envs.masks import mask_rows
 from penstock.envs.sources import open_source, probe
 from penstock.errors import BadDataError, SpaceError
-from penstock.types import Box, Spaces
+from penstock.types import Box, Discrete, Spaces
 from tests.planned import prepared
 
 
@@ -71,8 +72,8 @@ class BoxEnv(MaskedEnv):
 
 
 LATE = (
-    r"info of lane 4 of .* has an action_mask, but that of the first reset had none, so it is not used: give it in "
-    "every info from the first reset on"
+    r"info of lane 4 of .* has an action_mask, but that of the first reset had none, or None, so it is not used: give "
+    "it in every info from the first reset on"
 )
 
 
@@ -202,6 +203,9 @@ GOOD = np.ones(4, np.int8)
     ("bad", "text"),
     [
         (np.zeros(4), r"action_mask of lane 7 of .* forbids every choice: at least one must be possible$"),
+        (np.ones((2, 2)), r"lane 7 of .* has the shape \[2, 2\]; the mask of a Discrete has one axis: \[4\]$"),
+        ([[1, 0], [1, 1]], r"lane 7 of .* has the shape \[2, 2\]; the mask of a Discrete has one axis: \[4\]$"),
+        ([[1, 0], [1]], "is no array: its rows have different lengths"),
         (np.ones(3), r"action_mask of lane 7 of .* has 3 elements, but the actions have 4 choices$"),
         (np.array([1, 1, 2, 1]), r"action_mask of lane 7 .* is \[1 1 2 1\]; a mask holds 1 where a choice is possible"),
         (np.array([0.0, 0.0, -np.inf, 0.0]), "a mask holds 1 where a choice is possible, else 0"),
@@ -237,6 +241,15 @@ def test_a_mask_of_another_width_is_refused_before_a_run():
 
     with pytest.raises(SpaceError, match=r"^obs.action_mask of Wide has 4 elements, but its actions have 5 choices$"):
         probe(Wide, masks=True)
+
+    class Square(MaskedDictEnv):
+        observation_space = spaces.Dict({"action_mask": spaces.MultiBinary((2, 2)), "t": MaskedEnv.observation_space})
+
+        def mask(self):
+            return super().mask().reshape(2, 2)
+
+    with pytest.raises(SpaceError, match=r"^obs.action_mask of Square has the shape \[2, 2\]; .* has one axis: \[4\]$"):
+        probe(Square, masks=True)
     assert probe(Wide).spaces.mask is None, "an algorithm without masks does not look at it"
 
 
@@ -284,6 +297,36 @@ def test_a_mask_has_the_choices_of_all_elements_one_after_the_other(action_space
 def test_each_element_needs_a_choice(mask, text):
     with pytest.raises(BadDataError, match=text):
         steps(mask, action_space=SEVERAL)
+
+
+def test_the_mask_of_a_discrete_part_has_one_axis():
+    with pytest.raises(BadDataError, match=r"has the shape \[1, 2\]; the mask of a Discrete has one axis: \[2\]$"):
+        steps({"kind": np.ones((1, 2)), "more": None}, action_space=PARTS)
+
+
+def test_a_batch_that_a_caller_gives_says_what_a_mask_is():
+    text = "given is no batch of 4 masks; a mask is 3 numbers, 1 where a choice is possible, else 0$"
+    for given in ("101", np.ones((3, 3))):
+        with pytest.raises(BadDataError, match=text):
+            mask_rows(Discrete(3), given, 4, "given")
+
+
+def test_a_mask_in_the_observation_is_used_where_info_has_another():
+    class Both(MaskedDictEnv):
+        def observed(self):
+            obs, _ = super().observed()
+            return obs, {"action_mask": np.ones(4, np.int8)}
+
+    assert probe(Both, masks=True).spaces.mask == "obs.action_mask"
+    source = open_source(Both, False, 1, mask="obs.action_mask")
+    assert source.reset([0])["obs.action_mask"].tolist() == [FIRST]
+
+
+def test_a_mask_after_none_is_late():
+    source = open_source(lambda: Custom(None, GOOD), False, 1, masks=True)
+    source.reset([0])
+    with pytest.raises(BadDataError, match="had none, or None, so it is not used"):
+        source.step(np.zeros(1, np.int64), lambda _: 0)
 
 
 def test_a_part_of_a_mask_that_is_missing_is_named():

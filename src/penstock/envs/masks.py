@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.envs.fields import one_line
 from penstock.errors import BadDataError, SpaceError
-from penstock.types import ActionSpace, Array, Box, Composite, Leaf, LeafPath, MultiDiscrete, Spaces
+from penstock.types import ActionSpace, Array, Box, Composite, Discrete, Leaf, LeafPath, MultiDiscrete, Spaces
 
 __all__ = [
     "IN_INFO",
@@ -68,9 +68,10 @@ def check_mask(name: str, spaces: Spaces, mask: str | None, info: Any) -> None:
     width = sum(spaces.action.choices)
     whole = dict(spaces.obs).get(IN_OBSERVATION)
     if mask == IN_OBSERVATION and whole is not None:
-        size = whole.size
-        if size != width:
-            raise SpaceError(f"{mask} of {name} has {size} elements, but its actions have {width} choices")
+        if whole.size != width:
+            raise SpaceError(f"{mask} of {name} has {whole.size} elements, but its actions have {width} choices")
+        if isinstance(spaces.action, Discrete) and isinstance(whole, Box) and len(whole.shape) > 1:
+            raise SpaceError(f"{mask} of {name} {_axes(whole.shape, width)}")
     elif mask == IN_INFO:
         try:
             _Form(spaces.action).read(info[KEY], f"{KEY} in the info of {name}")
@@ -81,8 +82,8 @@ def check_mask(name: str, spaces: Spaces, mask: str | None, info: Any) -> None:
 def late_mask(lane_name: str) -> BadDataError:
     """The error for an info with a mask, after the first reset before the run has given none."""
     return BadDataError(
-        f"info of {lane_name} has an {KEY}, but that of the first reset had none, so it is not used: give it in every "
-        "info from the first reset on, with 1 for each choice where all are possible"
+        f"info of {lane_name} has an {KEY}, but that of the first reset had none, or None, so it is not used: give it "
+        "in every info from the first reset on, with 1 for each choice where all are possible"
     )
 
 
@@ -203,7 +204,9 @@ def mask_rows(space: ActionSpace, given: Any, count: int | None, what: str) -> A
     try:
         masks = [given] if count is None else [lane_of(given, lane) for lane in range(count)]
     except (IndexError, TypeError):
-        raise BadDataError(f"{what} is no batch of {count} masks") from None
+        raise BadDataError(
+            f"{what} is no batch of {count} masks; a mask is {form.width} numbers, 1 where a choice is possible, else 0"
+        ) from None
     rows = np.stack([form.read(mask, what) for mask in masks]) if masks else np.zeros((0, form.width), np.uint8)
     for lane, element in np.argwhere(~form.free(rows)):
         raise BadDataError(f"{what} forbids every choice{form.named(element)} in row {lane}")
@@ -254,8 +257,8 @@ class _Form:
         Raises:
             BadDataError: it is no array, has another width, or holds other values than 0 and 1.
         """
-        parts = _parts(self.space, given, what)
         try:
+            parts = _parts(self.space, given, what)
             found = np.concatenate([np.ravel(part) for part in parts]) if len(parts) > 1 else np.ravel(parts[0])
         except ValueError:
             raise BadDataError(f"{what} is no array: its rows have different lengths") from None
@@ -275,7 +278,14 @@ def _parts(space: ActionSpace, given: Any, what: str) -> list[Any]:
         return [part for path, leaf in leaves for part in _parts(leaf, _picked(given, path, leaf, what), what)]
     if isinstance(space, MultiDiscrete) and isinstance(given, tuple):
         return list(given)
+    if isinstance(space, Discrete) and np.ndim(given) > 1:
+        raise BadDataError(f"{what} {_axes(np.shape(given), space.n)}")
     return [given]
+
+
+def _axes(shape: tuple[int, ...], choices: int) -> str:
+    """What is wrong with a mask of more than one axis for a Discrete."""
+    return f"has the shape {list(shape)}; the mask of a Discrete has one axis: [{choices}]"
 
 
 def _picked(given: Any, path: LeafPath, leaf: Leaf, what: str) -> Any:

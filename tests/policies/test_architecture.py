@@ -251,6 +251,7 @@ def test_a_model_that_is_not_known_is_named(model, text):
 
 
 OWN = "tests.models.own_modules:Plain"
+DECIDING = '{"trunk": {"hidden_sizes": [8]}, "memory": {"kind": "gru", "size": 4}, "shared": true}'
 
 
 @pytest.mark.parametrize(
@@ -266,6 +267,16 @@ OWN = "tests.models.own_modules:Plain"
             PPOConfig(model=OWN, hidden_sizes=(32,)),
             f"--hidden_sizes has no effect: --model {OWN} makes its layers itself",
         ),
+        (
+            PPOConfig(model=DECIDING, hidden_sizes=(32,)),
+            "--hidden_sizes has no effect: trunk.hidden_sizes of the table decides it",
+        ),
+        (
+            PPOConfig(model=DECIDING, memory_size=32),
+            "--memory_size has no effect: memory.size of the table decides it",
+        ),
+        (PPOConfig(model=DECIDING, share_memory=True), "--share_memory has no effect: with this table actions and"),
+        (PPOConfig(model='{"trunk": {}}', memory_size=32), "--memory_size has no effect: the policy has no memory"),
         (PPOConfig(model=OWN, share_memory=True), f"--share_memory has no effect: --model {OWN}"),
         (PPOConfig(model=OWN, layer_norm=True), "--layer_norm has no effect"),
     ],
@@ -280,6 +291,10 @@ def test_a_setting_that_nothing_reads_is_refused(config, text):
 def test_a_setting_that_something_reads_is_not_refused():
     spaces = Spaces((("obs", Box((3,), "float32", (-1.0,), (1.0,))),), Discrete(2))
     assert policy_graph(spaces, PPOConfig(model="gru", memory_size=5, share_memory=True)).carry
+    settings = {"memory_size": 5, "share_memory": True, "hidden_sizes": (7,), "layer_norm": True, "dropout": 0.1}
+    graph = policy_graph(spaces, PPOConfig(model='{"memory": {"kind": "gru"}}', **settings))
+    assert (graph.critic, [part.shape for part in graph.carry]) == (None, [(5,)])
+    assert policy_graph(spaces, PPOConfig(model=DECIDING, layer_norm=True, activation="relu")).carry
     with pytest.raises(ConfigError, match="--init has no effect"):
         q_policy_graph(spaces, DQNConfig(model="tests.models.own_modules:Values", init="torch"), "dqn")
 

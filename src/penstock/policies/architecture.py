@@ -26,7 +26,7 @@ from penstock.policies import (
     PolicyGraph,
     SquashedGaussian,
 )
-from penstock.policies.description import names_module, trunk_described
+from penstock.policies.description import decided, names_module, trunk_described
 from penstock.policies.stacks import ActivationName, mlp
 from penstock.policies.trunk import Body, Trunk, flat_encoding, trunk_of
 from penstock.registry import load
@@ -218,7 +218,7 @@ def check_network_settings(
     Raises:
         ConfigError: nothing reads a setting that was given.
     """
-    unread: dict[str, str] = {}
+    unread = decided(config.model, graph.encoding) if config.model.startswith("{") else {}
     if not graph.carry:
         unread |= dict.fromkeys(_OF_MEMORY, "the policy has no memory; give --model lstm or gru")
     if graph.actor.own is not None:

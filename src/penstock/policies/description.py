@@ -27,9 +27,11 @@ from penstock.policies.stacks import ROOT_TWO, ActivationName, Stack, hidden, na
 from penstock.policies.trunk import MEMORIES, Body, Trunk, flat_encoding, image_encoding, memory_of, trunk_of
 from penstock.types import Box, Discrete, Space, Spaces
 
-__all__ = ["inlined", "names_memory", "names_module", "trunk_described"]
+__all__ = ["decided", "inlined", "names_memory", "names_module", "trunk_described"]
 
 _ACTIVATIONS = get_args(ActivationName)
+_GRID_AXES = (2, 3)
+_SET_AXES = 2
 
 
 def inlined(model: str) -> str:
@@ -61,6 +63,24 @@ def names_memory(model: str) -> bool:
     """
     described = inlined(model)
     return "memory" in json.loads(described) if described.startswith("{") else described.split("+")[-1] in MEMORIES
+
+
+def decided(model: str, encoding: Sequence[Encoding]) -> dict[str, str]:
+    """Settings that a table decides -> where it does so.
+
+    Args:
+        model: the table as JSON.
+        encoding: how the fields enter.
+    """
+    table = json.loads(model)
+    found = {}
+    if "hidden_sizes" in table.get("trunk", {}):
+        found["hidden_sizes"] = "trunk.hidden_sizes of the table decides it"
+    if "size" in table.get("memory", {}):
+        found["memory_size"] = "memory.size of the table decides it"
+    if table.get("shared", not all(part.is_vector for part in encoding)):
+        found["share_memory"] = "with this table actions and values share a network already"
+    return found
 
 
 def trunk_described(spaces: Spaces, body: Body) -> Trunk:

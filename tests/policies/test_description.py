@@ -110,6 +110,9 @@ def test_vectors_alone_have_two_networks_unless_they_share():
         ("[field.eye]", "there is no key field; did you mean fields"),
         ("[fields.eyes]\nencoder = 'mlp'", "there is no field 'eyes'; did you mean eye"),
         ("[fields.eye]\nencoder = 'resnest'", "fields.eye.encoder is 'resnest', and must be one of mlp, nature_cnn"),
+        ("[fields.eye]\nencodr = 'resnet'", r"there is no key fields.eye.encodr; did you mean encoder\?$"),
+        ("[fields.eye]\nencodr = 'resnet'\nlayer_norm = true", "there is no key fields.eye.encodr; did you mean encod"),
+        ("[fields.level]\nencoder = 'embedding'\nwidht = 3", "there is no key fields.level.widht; did you mean width"),
         ("[fields.eye]\nlayer_norm = true", "fields.eye.encoder is missing"),
         ("[fields.eye]\nencoder = 'resnet'\nwidth = 3", "there is no key fields.eye.width"),
         ("[fields.level]\nencoder = 'embedding'", "fields.level.width is missing, and must be a whole number"),
@@ -123,7 +126,10 @@ def test_vectors_alone_have_two_networks_unless_they_share():
         ),
         ("[fields.speed]\nencoder = 'mlp'\nhidden_sizes = 8", "fields.speed.hidden_sizes is 8, and must be a list"),
         ("[fields.speed]\nencoder = 'spatial'", r"fields.speed is float32 \[2\]: spatial needs a grid"),
-        ("[fields.grid]\nencoder = 'spatial'\nconvolutions = [[8, 5, 1]]", "fields.grid.convolutions leave nothing"),
+        (
+            "[fields.grid]\nencoder = 'spatial'\nconvolutions = [[8, 5, 1]]",
+            "fields.grid.convolutions leave nothing of obs.grid: .* 5 .* into 4 x 5$",
+        ),
         ("[fields.grid]\nencoder = 'spatial'\nconvolutions = [[8, 5]]", r"a list of \[filters, kernel, stride\]"),
         ("[fields.others]\nencoder = 'transformer'\nwidth = 9", "fields.others.heads = 4 does not divide width = 9"),
         ("[fields.others]\nencoder = 'transformer'\nmask = 'gone'", "there is no field 'gone' to be a mask"),
@@ -161,3 +167,17 @@ def test_a_file_becomes_text_that_a_run_keeps(tmp_path):
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match=r"gone.toml cannot be read: No such file"):
         inlined(str(tmp_path / "gone.toml"))
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("grid", r"obs.grid is uint8 \[4, 5\], not an image, .*; for fields.grid.encoder write spatial or mlp$"),
+        ("others", r"obs.others is float32 \[6, 3\], not an image, .* write transformer or mlp$"),
+        ("speed", r"obs.speed is float32 \[2\], not an image, .* write mlp$"),
+        ("level", "obs.level is a Discrete, not an image, .* write embedding, binary or mlp$"),
+    ],
+)
+def test_an_encoder_that_needs_an_image_names_those_that_serve_the_field(field, said):
+    with pytest.raises(SpaceError, match=said):
+        graph(f"[fields.{field}]\nencoder = 'resnet'")

@@ -5,6 +5,7 @@ A field of a Dict has the name of its key, a field of a Tuple its place (``0``, 
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -57,7 +58,8 @@ def used_fields(observation_space: Any, ignore_obs: Sequence[str] = ()) -> dict[
     leaves = list(_leaves(observation_space))
     fields = {".".join(map(str, path)): space for path, space in leaves}
     if not leaves or len(fields) < len(leaves):
-        what = "has two fields of one name" if leaves else "is empty"
+        names = Counter(".".join(map(str, path)) for path, _ in leaves)
+        what = f"has two fields of one name, {names.most_common(1)[0][0]}" if leaves else "is empty"
         raise SpaceError(f"observation space {one_line(observation_space)} {what}: {OBSERVATIONS}")
     left = _without(fields, ignore_obs)
     unusable = [name for name, space in left.items() if not _is_usable(space)]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from penstock.errors import ConfigError, nearest
+from penstock.errors import ConfigError, SpaceError, nearest
 from penstock.policies.encoding import Encoding
 from penstock.policies.layers import Activation, Conv2d, Embedding, Flatten, Layer
 from penstock.policies.network import Branch
@@ -221,25 +221,42 @@ def _embedding(of: _Settings) -> tuple[Encoding, Stack]:
 
 
 def _nature(of: _Settings) -> tuple[Encoding, Stack]:
-    part, *shape = image_encoding(of.name, of.space)
+    part, *shape = _image(of)
     trunk_of(Spaces(((of.name, of.space),), of.space), Body("nature_cnn", (), of.body.activation))
     return part, nature(*shape, layer_norm=of.table.value("layer_norm", bool, of.body.layer_norm))
 
 
 def _resnet(of: _Settings) -> tuple[Encoding, Stack]:
-    part, *shape = image_encoding(of.name, of.space)
+    part, *shape = _image(of)
     return part, resnet(*shape, layer_norm=of.table.value("layer_norm", bool, of.body.layer_norm))
 
 
+def _image(of: _Settings) -> tuple[Encoding, int, int, int]:
+    """As `image_encoding`. The error names encoders that serve the field."""
+    try:
+        return image_encoding(of.name, of.space)
+    except SpaceError as error:
+        raise SpaceError(f"{error}; for {of.table.name}encoder write {_serving(of.space)}") from None
+
+
+def _serving(space: Space) -> str:
+    """Encoders for a field that is no image."""
+    if isinstance(space, Discrete):
+        return "embedding, binary or mlp"
+    if len(space.shape) in _GRID_AXES and not space.dtype.startswith("float"):
+        return "spatial or mlp"
+    return "transformer or mlp" if len(space.shape) == _SET_AXES else "mlp"
+
+
 def _cnn(of: _Settings) -> tuple[Encoding, Stack]:
-    part, channels, height, width = image_encoding(of.name, of.space)
+    part, channels, height, width = _image(of)
     return part, _convolutions(of, channels, height, width)
 
 
 def _spatial(of: _Settings) -> tuple[Encoding, Stack]:
     """A plane for each value of a cell. The bounds of the space say which values there are, or the table does."""
     box = _box(of.name, of.space)
-    if len(box.shape) not in {2, 3} or box.dtype.startswith("float"):
+    if len(box.shape) not in _GRID_AXES or box.dtype.startswith("float"):
         raise ConfigError(
             f"--model: {of.table.name.rstrip('.')} is {box.dtype} {list(box.shape)}: spatial needs a grid"
         )
@@ -253,7 +270,7 @@ def _spatial(of: _Settings) -> tuple[Encoding, Stack]:
 
 def _transformer(of: _Settings) -> tuple[Encoding, Stack]:
     box = _box(of.name, of.space)
-    if len(box.shape) != 2:
+    if len(box.shape) != _SET_AXES:
         raise ConfigError(
             f"--model: {of.table.name.rstrip('.')} has shape {list(box.shape)}: a set is [entities, features]"
         )
@@ -285,10 +302,13 @@ def _convolutions(of: _Settings, channels: int, height: int, width: int) -> Stac
     layers: list[Layer] = []
     activation = of.table.word("activation", _ACTIVATIONS, of.body.activation)
     for filters, kernel, stride in of.table.triples("convolutions", ((16, 3, 1), (32, 3, 1))):
+        if kernel > min(height, width):
+            raise ConfigError(
+                f"--model: {of.table.name}convolutions leave nothing of {of.name}: a kernel of {kernel} does not fit "
+                f"into {height} x {width}"
+            )
         layers += [Conv2d(channels, filters, kernel, stride, ROOT_TWO), Activation(activation)]
         channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-        if min(height, width) < 1:
-            raise ConfigError(f"--model: {of.table.name}convolutions leave nothing of {of.name}")
     above = of.above(channels * height * width, (64,))
     return Stack((*layers, Flatten(), *above.layers), above.features)
 
@@ -388,6 +408,10 @@ class _Table:
         return self.given.get(key, default)
 
     def _refused(self, key: str, found: object, wanted: str) -> ConfigError:
+        if found is None:
+            for written in self.given:
+                if written not in self._asked and (known := nearest(written, [key])):
+                    return ConfigError(f"--model: there is no key {self.name}{written}{known}")
         was = "missing" if found is None else f"{found!r}"
         return ConfigError(f"--model: {self.name}{key} is {was}, and must be {wanted}")
 

@@ -213,7 +213,8 @@ def image_encoding(name: str, space: Space) -> tuple[Encoding, int, int, int]:
         SpaceError: the field is no uint8 of three dimensions.
     """
     if not isinstance(space, Box) or len(space.shape) != 3 or space.dtype != "uint8":
-        raise SpaceError(f"{name} is not an image, which is a uint8 of three dimensions")
+        has = f"{space.dtype} {list(space.shape)}" if isinstance(space, Box) else "a Discrete"
+        raise SpaceError(f"{name} is {has}, not an image, which is a uint8 of three dimensions")
     first, _, last = space.shape
     channels_first = first < last
     height, width = space.shape[1:] if channels_first else space.shape[:2]

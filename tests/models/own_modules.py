@@ -209,6 +209,30 @@ class Listed(Plain):
         return outputs, value + torch.tensor([row[0] for row in obs.tolist()])
 
 
+class Crowded(Plain):
+    """Answers many rows otherwise than few."""
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return (outputs * 2.0, value) if len(obs) > 100 else (outputs, value)
+
+
+class Recording(Plain):
+    """Answers otherwise while gradients are recorded."""
+
+    def forward(self, obs):
+        outputs, value = super().forward(obs)
+        return (outputs * 2.0, value) if torch.is_grad_enabled() else (outputs, value)
+
+
+class Undeclared(Plain):
+    """Takes and returns a carry, and does not say so."""
+
+    def forward(self, obs, carry):
+        outputs, value = super().forward(obs)
+        return outputs, value, carry
+
+
 class BadCarry(Plain):
     carry = {"h": "64"}  # noqa: RUF012
 

@@ -16,6 +16,7 @@ from penstock.algorithms.td3.spec import TD3Config
 from penstock.algorithms.td3.spec import policy_graph as td3_graph
 from penstock.errors import BadDataError, ConfigError, UsageError
 from penstock.inference import onnx
+from penstock.models import own_export
 from penstock.models.own import made
 from penstock.models.own_export import exported
 from penstock.models.policy import Policy
@@ -188,6 +189,8 @@ def test_a_module_may_give_action_values():
         ("Lazy", "lazy.weight has no shape yet, as in nn.LazyLinear: call that layer once in __init__"),
         ("InPlace", r"changes what it is given: make a new tensor"),
         ("Counting", "differently the second time: it must not keep anything between two calls but the carry"),
+        ("Recording", r"answers otherwise while gradients are recorded: it must not ask is_grad_enabled\(\)$"),
+        ("Undeclared", r'takes a carry that is not declared: write carry = \{"h": 64\} on the class, or on the'),
         ("WithoutOutputs", r"TypeError: .*WithoutOutputs.__init__\(\) .*own_modules.py, line \d+\)"),
         ("number", "makes an int, and not a torch.nn.Module"),
         ("Mixing", "answers one row differently when others stand beside it: rows must not mix"),
@@ -222,7 +225,8 @@ def test_a_module_that_misnames_a_field_is_told_the_names():
             "Branching",
             r"ONNX: a number decides there what is computed \(.*own_modules.py, line \d+\): use torch.where; or try",
         ),
-        ("Listed", r"ONNX: the exported graph .*: a part of it is no operation of torch, as tolist\(\) or numpy\(\)"),
+        ("Listed", r"ONNX: forward must not depend on .* rows, nor go through them in Python, as with tolist\(\); try"),
+        ("Crowded", ":Crowded cannot be exported to ONNX: forward must not depend on the number of rows, nor"),
         ("Singular", "cannot be exported to ONNX: ONNX has no operation for aten.*svd.*; try --inference torch"),
     ],
 )
@@ -231,6 +235,14 @@ def test_what_onnx_cannot_express_is_named(name, text, capfd):
         exported(policy_graph(PLAIN, config(name)).actor.own)
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_graph_that_is_wrong_on_any_rows_is_refused(monkeypatch):
+    layer = policy_graph(PLAIN, config("Plain")).actor.own
+    exported.cache_clear()
+    monkeypatch.setattr(own_export, "_differing", lambda *_: "value")
+    with pytest.raises(ConfigError, match="the exported graph answers other value than the module; try --inference to"):
+        exported(layer)
 
 
 def test_numbers_that_are_not_finite_name_the_module():

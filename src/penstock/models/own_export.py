@@ -27,6 +27,8 @@ from penstock.policies import OwnModule
 __all__ = ["exported"]
 
 _LIMIT = 300
+_EXPORTED_WITH = 3
+"""Rows of the made-up observations that a module is exported with."""
 _TOLERANCE = 1e-3
 """Largest relative and absolute difference between torch and the exported graph: a wrong graph is farther off."""
 
@@ -66,7 +68,7 @@ def exported(layer: OwnModule) -> bytes:
         ) from error
     every = dict(constant(layer).named_parameters())
     parameters = [every[name].detach() for name, _ in layer.parameters]
-    fields, carry = examples(layer, 3)
+    fields, carry = examples(layer, _EXPORTED_WITH)
     rows = torch.export.Dim("n", min=1)
     shapes: tuple[list[dict[int, object]], ...] = (
         [{}] * len(parameters),
@@ -117,25 +119,44 @@ def _try(layer: OwnModule, model: bytes, names: Sequence[str], outputs: Sequence
     Raises:
         ConfigError: it does not run, or answers otherwise than the module.
     """
-    fields, carry = examples(layer, 5)
+    cause: Exception | None = None
+    try:
+        wrong = _differing(layer, model, names, outputs, slice(_EXPORTED_WITH + 2))
+        problem = f"the exported graph answers other {wrong} than the module" if wrong else ""
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime raises many kinds, and the text names this one
+        cause, problem = error, f"the exported graph does not run ({_shortened(' '.join(str(error).split()))})"
+    if not problem:
+        return
+    say = f"--model {layer.reference} cannot be exported to ONNX:"
+    if _depends_on_rows(layer, model, names, outputs):
+        problem = "forward must not depend on the number of rows, nor go through them in Python, as with tolist()"
+    raise ConfigError(f"{say} {problem}; try --inference torch") from cause
+
+
+def _depends_on_rows(layer: OwnModule, model: bytes, names: Sequence[str], outputs: Sequence[str]) -> bool:
+    """Whether a graph that fails on more rows is right on as many rows as it was exported with, of other values."""
+    with contextlib.suppress(Exception):
+        return not _differing(layer, model, names, outputs, slice(_EXPORTED_WITH, 2 * _EXPORTED_WITH))
+    return False
+
+
+def _differing(layer: OwnModule, model: bytes, names: Sequence[str], outputs: Sequence[str], rows: slice) -> str:
+    """The first output of the exported graph that differs from the module's, for these made-up rows; empty if none."""
+    fields, carry = examples(layer, rows.stop)
     every = dict(constant(layer).named_parameters())
     parameters = [every[name].detach() for name, _ in layer.parameters]
-    given = [*parameters, *fields, *carry.values()]
-    say = f"--model {layer.reference} cannot be exported to ONNX: the exported graph"
-    rest = "a part of it is no operation of torch, as tolist() or numpy(); try --inference torch"
-    try:
-        session = open_session(model)
-        # The export leaves out what the outputs do not depend on.
-        taken = {one.name for one in session.get_inputs()}
-        feeds = {name: values.numpy() for name, values in zip(names, given, strict=True) if name in taken}
-        found = session.run(list(outputs), feeds)
-    except Exception as error:
-        raise ConfigError(f"{say} does not run ({_shortened(' '.join(str(error).split()))}): {rest}") from error
+    fields, carried = [values[rows] for values in fields], [values[rows] for values in carry.values()]
+    session = open_session(model)
+    # The export leaves out what the outputs do not depend on.
+    taken = {one.name for one in session.get_inputs()}
+    given = zip(names, [*parameters, *fields, *carried], strict=True)
+    found = session.run(list(outputs), {name: values.numpy() for name, values in given if name in taken})
     with torch.no_grad():
-        expected = _Function(layer)(parameters, fields, list(carry.values()))
+        expected = _Function(layer)(parameters, fields, carried)
     for name, values, wanted in zip(outputs, found, expected, strict=True):
         if values.shape != tuple(wanted.shape) or not np.allclose(values, wanted.numpy(), _TOLERANCE, _TOLERANCE):
-            raise ConfigError(f"{say} answers other {name.rpartition('.')[2]} than the module: {rest}")
+            return name.rpartition(".")[2]
+    return ""
 
 
 def _plain(layer: OwnModule, model: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """Describes a user's own ``torch.nn.Module`` as plain data, after a look at its answers to made-up observations."""
 
+import inspect
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -147,14 +148,19 @@ def _check(layer: OwnModule, module: nn.Module) -> None:
         ConfigError: an answer is not what a policy gives; the text says what it is.
     """
     say = f"--model {layer.reference}: forward"
+    if not layer.memory and "carry" in inspect.signature(module.forward).parameters:
+        raise ConfigError(
+            f'{say} takes a carry that is not declared: write carry = {{"h": 64}} on the class, or on the function '
+            "that makes the module"
+        )
     parameters = {name: parameter.detach() for name, parameter in learned(module).items()}
     fields, carry = examples(layer, _MANY)
 
-    def answered(count: int) -> Answer:
+    def answered(count: int, *, recording: bool = False) -> Answer:
         given = {name: values[:count].clone() for name, values in carry.items()}
         seen = [values[:count].clone() for values in fields]
         try:
-            with torch.no_grad():
+            with torch.set_grad_enabled(recording):
                 found = functional_call(module, parameters, arguments(layer, seen, given))
         except Exception as error:
             keys = _keys(layer)
@@ -177,6 +183,8 @@ def _check(layer: OwnModule, module: nn.Module) -> None:
         random = torch.equal(answered_with_one_seed(), answered_with_one_seed())
         why = "be random" if random else "keep anything between two calls but the carry, such as a counter"
         raise ConfigError(f"{say} answers the same observations differently the second time: it must not {why}")
+    if not torch.allclose(whole.outputs, answered(3, recording=True).outputs.detach(), rtol=1e-3, atol=1e-4):
+        raise ConfigError(f"{say} answers otherwise while gradients are recorded: it must not ask is_grad_enabled()")
     for count in (1, _MANY):
         if not torch.allclose(whole.outputs[:count], answered(count).outputs[:3], rtol=1e-3, atol=1e-4):
             raise ConfigError(f"{say} answers one row differently when others stand beside it: rows must not mix")

@@ -130,6 +130,7 @@ def test_penstocks_critics_stand_beside_a_module_of_ones_own():
         (SACConfig(**own("Plain")), "Plain: forward returns 2 things; it must return outputs, without a value"),
         (SACConfig(**own("Values"), optimizer="muon"), "and this network has none: give --optimizer adamw"),
         (R2D2Config(**own("Values")), "Values has no memory, and r2d2 learns .*: give lstm or gru, or a module with a"),
+        (R2D2Config(**own("Plain")), "Plain has no memory, and r2d2 learns .*: give lstm or gru, or a module with a"),
         (R2D2Config(**own("Recalling"), memory_size=8), "--memory_size has no effect: --model .*Recalling makes"),
     ],
 )
@@ -143,3 +144,6 @@ def test_what_does_not_fit_is_named_in_one_line(config, text):
 def test_td3_learns_from_single_rows():
     with pytest.raises(ConfigError, match="Recalling has a memory, and td3 learns from single rows: for it use ppo"):
         built("td3", CONTINUOUS, **own("Recalling"))
+    # A module with a value beside its memory, as PPO learns it.
+    with pytest.raises(ConfigError, match="Remembering has a memory, and td3 learns from single rows: for it use ppo"):
+        built("td3", CONTINUOUS, **own("Remembering"))

@@ -18,7 +18,7 @@ from penstock.policies import OwnModule
 from penstock.policies.encoding import ACTION
 from penstock.types import Array, Discrete, Spaces
 
-__all__ = ["critic_described", "described", "examples"]
+__all__ = ["carry_of", "critic_described", "described", "examples"]
 
 _MANY = 33
 """Rows of the largest batch that a module is tried with. No batch of real runs is meant: only more than a few."""
@@ -54,6 +54,16 @@ def described(reference: str, spaces: Spaces, outputs: int, *, gives_value: bool
     )
     _check(layer, module)
     return layer
+
+
+@lru_cache(maxsize=8)
+def carry_of(reference: str, spaces: Spaces, outputs: int) -> tuple[tuple[str, int], ...]:
+    """Name and width of each array of a module's carry; empty if it has no memory. Arguments as for `described`.
+
+    Raises:
+        ConfigError: it makes no module, or its carry names no widths.
+    """
+    return _carry(reference, made(reference, spaces, outputs, 0))
 
 
 @lru_cache(maxsize=8)

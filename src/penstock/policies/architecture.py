@@ -50,6 +50,8 @@ __all__ = [
 ]
 
 PrecisionName: TypeAlias = Literal["float32", "bfloat16", "float16"]
+MemoryUse: TypeAlias = Literal["none", "optional", "required"]
+"""Whether an algorithm learns networks without a memory, with or without, or with one only."""
 
 
 def actor_critic(
@@ -106,10 +108,10 @@ def _check_normalised(encoding: Sequence[Encoding]) -> None:
         raise SpaceError("images are scaled to [0, 1] already: leave --normalize_obs off, or pass --model mlp")
 
 
-def squashed_actor(spaces: Spaces, body: Body, algorithm: str, *, memory: bool = False) -> PolicyGraph:
+def squashed_actor(spaces: Spaces, body: Body, algorithm: str, *, memory: MemoryUse = "none") -> PolicyGraph:
     """An actor with a `SquashedGaussian` head and no value. Its first policy is nearly ``tanh(noise)``.
 
-    ``memory`` says whether the algorithm can learn a network with a memory.
+    ``memory`` says whether the algorithm learns networks with a memory.
 
     Raises:
         SpaceError: it does not serve these spaces. The text names ``algorithm`` and the algorithms that do.
@@ -137,7 +139,7 @@ def q_network(
     atoms: int,
     low: float,
     high: float,
-    memory: bool = False,
+    memory: MemoryUse = "none",
 ) -> PolicyGraph:
     """Action values with an `EpsilonGreedy` head.
 
@@ -149,7 +151,7 @@ def q_network(
         atoms: 1, or the number of logits for each action.
         low: value of the first atom.
         high: value of the last atom.
-        memory: the algorithm can learn a network with a memory.
+        memory: whether the algorithm learns networks with a memory.
 
     Raises:
         SpaceError: as for `squashed_actor`.
@@ -172,17 +174,19 @@ def _actor(
     *,
     gain: float,
     dueling: Dueling | None = None,
-    memory: bool = False,
+    memory: MemoryUse = "none",
 ) -> PolicyGraph:
     """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     if _is_own(body):
+        # First the memory: a module for another kind of algorithm also returns other things.
+        carry = load("penstock.models.own_trial:carry_of")(body.model, _without_mask(spaces), head.outputs)
+        _check_memory(body, algorithm, memory, has=bool(carry))
         encoding, network = _raw(spaces), Network("actor", (_own(spaces, body, head.outputs, gives_value=False),))
     else:
         trunk = _trunk(spaces, body)
         outputs = head.outputs if dueling is None else (1 + dueling.n) * dueling.atoms
         encoding, network = trunk.encoding, _network("actor", trunk, outputs, body, gain=gain, dueling=dueling)
-    if network.carry and not memory:
-        raise _no_memory(body, algorithm)
+    _check_memory(body, algorithm, memory, has=bool(network.carry))
     if network.dropout:
         raise ConfigError(f"--model: dropout is for {algorithms_with('dropout')}; {algorithm} learns without it")
     return PolicyGraph(encoding, network, None, head, gives_value=False, mask=spaces.mask)
@@ -238,10 +242,21 @@ def export_note(config: Config) -> str:
     return f"exporting {model} to ONNX, so that processes that act need no torch; this takes some seconds"
 
 
-def _no_memory(body: Body, algorithm: str) -> ConfigError:
+def _check_memory(body: Body, algorithm: str, use: MemoryUse, *, has: bool) -> None:
+    """Check that an algorithm can learn a network that has a memory, or has none.
+
+    Raises:
+        ConfigError: it cannot.
+    """
     model = ": this table" if body.model.startswith("{") else f" {body.model}"
-    others = algorithms_with("memory_size")
-    return ConfigError(f"--model{model} has a memory, and {algorithm} learns from single rows: for it use {others}")
+    if has and use == "none":
+        others = algorithms_with("memory_size")
+        raise ConfigError(f"--model{model} has a memory, and {algorithm} learns from single rows: for it use {others}")
+    if not has and use == "required":
+        raise ConfigError(
+            f"--model{model} has no memory, and {algorithm} learns through one: give lstm or gru, or a module with a "
+            "carry"
+        )
 
 
 def _network(
@@ -269,16 +284,21 @@ def _is_own(body: Body) -> bool:
 
 def _own(spaces: Spaces, body: Body, outputs: int, *, gives_value: bool) -> OwnModule:
     """The user's own module as data. Making it needs torch, which is loaded here."""
-    seen = Spaces(spaces.seen, spaces.action)
-    found: OwnModule = load("penstock.models.own_trial:described")(body.model, seen, outputs, gives_value=gives_value)
+    describe = load("penstock.models.own_trial:described")
+    found: OwnModule = describe(body.model, _without_mask(spaces), outputs, gives_value=gives_value)
     return found
+
+
+def _without_mask(spaces: Spaces) -> Spaces:
+    """The spaces as networks see them."""
+    return Spaces(spaces.seen, spaces.action)
 
 
 def _raw(spaces: Spaces) -> tuple[Encoding, ...]:
     """Every field as it is."""
     return tuple(
         Encoding(part.name, "raw", part.size, shape=part.shape, dtype=part.dtype)
-        for part in Spaces(spaces.seen, spaces.action).obs_specs()
+        for part in _without_mask(spaces).obs_specs()
     )
 
 

@@ -136,12 +136,9 @@ def policy_graph(spaces: Spaces, config: R2D2Config) -> PolicyGraph:
         SpaceError: the actions are not a Discrete, or penstock has no model for the observations.
         ConfigError: the model has no memory.
     """
-    graph = q_network(spaces, body_of(config), "r2d2", dueling=config.dueling, atoms=1, low=0.0, high=0.0, memory=True)
-    if not graph.carry:
-        raise ConfigError(
-            f"--model {config.model} has no memory, and r2d2 learns through one: give lstm or gru, or a module with a "
-            "carry"
-        )
+    graph = q_network(
+        spaces, body_of(config), "r2d2", dueling=config.dueling, atoms=1, low=0.0, high=0.0, memory="required"
+    )
     check_network_settings(graph, config)
     return with_statistics(graph, spaces, config)
 

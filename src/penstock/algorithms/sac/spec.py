@@ -110,7 +110,7 @@ def actor_graph(spaces: Spaces, config: SACConfig) -> PolicyGraph:
         SpaceError: as for `spec`.
         ConfigError: nothing reads a setting of networks that was given.
     """
-    graph = with_statistics(squashed_actor(spaces, body_of(config), "sac", memory=True), spaces, config)
+    graph = with_statistics(squashed_actor(spaces, body_of(config), "sac", memory="optional"), spaces, config)
     check_actor_critic(graph, config)
     return graph
 

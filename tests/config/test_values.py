@@ -3,6 +3,7 @@ from typing import Any, Literal
 
 import pytest
 
+from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.config.fields import field_table, fields_of
 from penstock.config.values import from_text, from_value
 from penstock.errors import ConfigError
@@ -105,6 +106,12 @@ def test_a_value_takes_its_fields_own_type(name, value, kept):
 def test_a_value_of_another_type_is_refused(name, value):
     with pytest.raises(ConfigError):
         from_value(FIELDS[name], value, name)
+
+
+def test_a_model_that_is_a_class_is_told_how_to_name_it():
+    (model,) = (one for one in fields_of(PPOConfig) if one.name == "model")
+    with pytest.raises(ConfigError, match='"module:name" of a class of your own, not <class'):
+        from_value(model, Everything, "model")
 
 
 def test_a_type_that_no_command_line_can_write_is_the_authors_mistake():

@@ -39,7 +39,7 @@ MODELS = (
     "table; my_package.nets:make_policy, a torch module of your own"
 )
 MODELS_WITH_MEMORY = f"{MODELS}; lstm and gru put a memory behind the encoder, as resnet+lstm"
-MODEL_FORM = "the name of a model"
+MODEL_FORM = 'a text, such as "mlp", "my_net.toml", or "module:name" of a class of your own'
 INIT_TEXT = "how weights begin: orthogonal suits on-policy learning best, torch is as layers of torch.nn begin"
 """Texts of the settings ``model`` and ``init``, which several algorithms have."""
 

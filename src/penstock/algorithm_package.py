@@ -22,7 +22,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from penstock.errors import ConfigError, SpaceError, UsageError, either
-from penstock.registry import ALGORITHMS, load, search_working_directory
+from penstock.registry import ALGORITHMS, search_working_directory
 
 __all__ = [
     "ACTION_KINDS",
@@ -61,6 +61,8 @@ _FOUND: dict[ActionKind, str] = {
 _BOXES: tuple[ActionKind, ...] = ("bounded", "unbounded")
 
 _MESSAGE_LIMIT = 300
+_TAKES = {"build": "(spaces, config)", "supports": "(graph, config) -> bool"}
+"""Function of a ``learn.py`` or ``fused.py`` -> what it takes, for error texts."""
 
 
 class AlgorithmPackage(NamedTuple):
@@ -180,20 +182,19 @@ def check_learn(algorithm: AlgorithmPackage) -> None:
 
 
 def load_functions(reference: str) -> Callable[..., Any]:
-    """``build`` of a ``learn.py`` or ``fused.py``. Imports the module now.
+    """``build`` of a ``learn.py`` or ``fused.py``, or ``supports`` of the latter. Imports the module now.
 
     Raises:
         ConfigError: the module cannot be imported, or has no such function.
     """
-    module = reference.partition(":")[0]
+    module, _, function = reference.partition(":")
     package, _, part = module.rpartition(".")
     try:
-        _imported(package, package, part)
+        found = _imported(package, package, part)
     except ConfigError as error:
         # Drop the cause, so that the node shows one line and no traceback.
         raise error from None
-    function: Callable[..., Any] = load(reference)
-    return function
+    return _function(package, found, function, _TAKES.get(function, ""))
 
 
 def _package_named(name: str) -> str:

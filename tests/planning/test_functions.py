@@ -9,11 +9,20 @@ from penstock.errors import ConfigError
 
 SETTINGS = {"env": "CartPole-v1", "algo": "theirs", "num_envs": 4, "num_steps": 32, "timesteps": 256}
 SETTINGS |= {"num_workers": 1, "eval_episodes": 1}
-CRASHES = """
+ENDS = """
 import os, signal
 from penstock.algorithms.ppo.fused import supports
 def build(spaces, config):
-    os.kill(os.getpid(), signal.SIGSEGV)
+    {how}
+"""
+HEADLESS = """
+from penstock.algorithms.ppo import fused
+from penstock.algorithms.ppo.fused import supports
+def build(spaces, config):
+    made = fused.build(spaces, config)
+    def init_state(seed):
+        return {name: values for name, values in made.init_state(seed).items() if name != "actor"}
+    return made._replace(init_state=init_state)
 """
 WITHOUT_TORCH = """
 import sys
@@ -55,11 +64,28 @@ def trained(tmp_path, monkeypatch):
         sys.modules.pop(name)
 
 
-def test_a_native_update_that_ends_its_process_is_one_line(trained, tmp_path) -> None:
-    says = "^algorithm theirs cannot be tried on made-up rows: it ended its process by SIGSEGV$"
-    with pytest.raises(ConfigError, match=says):
-        trained(CRASHES)
+@pytest.mark.parametrize(
+    ("how", "says"), [("os.kill(os.getpid(), signal.SIGSEGV)", "by SIGSEGV"), ("os._exit(3)", "with exit code 3")]
+)
+def test_a_native_update_that_ends_its_process_is_one_line(trained, tmp_path, how: str, says: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"^algorithm theirs cannot be tried on made-up rows: it ended its process {says}$"
+    ):
+        trained(ENDS.format(how=how))
     assert not (tmp_path / "logs").exists()
+
+
+def test_a_first_state_without_a_network_is_refused(trained, tmp_path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"init_state in theirs\.fused does not give actor, the parameters of a network"
+    ):
+        trained(HEADLESS)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_missing_function_is_named_with_what_it_takes(trained) -> None:
+    with pytest.raises(ConfigError, match=r"theirs\.fused has no function supports\(graph, config\) -> bool$"):
+        trained("def build(spaces, config):\n    pass\n")
 
 
 def test_it_is_tried_without_torch(trained) -> None:

@@ -33,9 +33,13 @@ class Errand(NamedTuple):
     takes: str
     """The same, before "takes more than .. s"."""
     error: type[UsageError]
-    """Raised if its process ends by a signal, or takes too long."""
+    """Raised if its process ends by a signal or without a traceback, or takes too long."""
     imports: tuple[str, ...] = ()
     """Modules of its process that take long to import, as for `Processes.run`."""
+
+    def ended(self, how: str) -> UsageError:
+        """The error for a process that has ended itself."""
+        return self.error(f"{self.subject} cannot be {self.cannot}: it ended its process {how}")
 
 
 def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: object, **named: object) -> Any:  # noqa: ANN401
@@ -50,7 +54,7 @@ def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: obj
 
     Raises:
         PenstockError: what the function raised.
-        UsageError: its process was ended by a signal, or takes too long: ``errand.error``.
+        UsageError: its process ended by a signal or without a traceback, or takes too long: ``errand.error``.
         NodeError: something else failed; it holds the process's own traceback.
     """
     told = in_a_file(pickle.dumps(sys.path) + pickle.dumps((errand.function, given, named)))
@@ -64,7 +68,7 @@ def call_apart(processes: Processes, errand: Errand, limit_s: float, *given: obj
         processes.clear()
         os.close(told)
     if not answer:
-        raise NodeError(errand.name, f"{errand.subject} ended its process")
+        raise errand.ended("with no error")
     found = pickle.loads(answer)
     if isinstance(found, PenstockError):
         raise found
@@ -79,7 +83,8 @@ def _await_end(processes: Processes, errand: Errand, limit_s: float) -> None:
         if time.monotonic() - begun > limit_s:
             raise errand.error(f"{errand.takes} {errand.subject} takes more than {limit_s:g} s")
     if ended[0].status < 0:
-        why = signal.Signals(-ended[0].status).name
-        raise errand.error(f"{errand.subject} cannot be {errand.cannot}: it ended its process by {why}")
+        raise errand.ended(f"by {signal.Signals(-ended[0].status).name}")
+    if ended[0].status and not ended[0].detail:
+        raise errand.ended(f"with exit code {ended[0].status}")
     if ended[0].status:
-        raise NodeError(errand.name, ended[0].detail or f"{errand.subject} ended its process")
+        raise NodeError(errand.name, ended[0].detail)

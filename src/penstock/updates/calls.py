@@ -4,7 +4,7 @@ Does not know what the functions are for.
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,6 +93,16 @@ class UsersFunction(NamedTuple):
         for name in shapes if whole else ():
             if name not in found:
                 raise self.wrong(f"does not give {name}, which {what} has; it gives {', '.join(found) or 'nothing'}")
+
+    def check_networks(self, found: Mapping[str, object], networks: Sequence[str]) -> None:
+        """Check that the parameters of every network are among the arrays of the first state.
+
+        Raises:
+            ConfigError: they are not. Arrays that are left out are zero, and a network of zeros learns nothing.
+        """
+        for name in networks:
+            if name not in found:
+                raise self.wrong(f"does not give {name}, the parameters of a network; give network.initial(generator)")
 
     def check_dtypes(self, found: Mapping[str, object], dtypes: Mapping[str, str], what: str) -> None:
         """Check that arrays have these dtypes; ``what`` as for `check`, which comes first.

@@ -75,6 +75,7 @@ class _DryRun:
         users, settings = UsersFunction(self._name, module, function), self._settings
         found = users.call(load(initial), settings.spaces, settings.config, settings.seed)
         users.check(found, self._of_state, "the state")
+        users.check_networks(found, [network.name for network in self._spec.policy.networks])
         self._state = {
             part.name: torch.from_numpy(np.array(found.get(part.name, np.zeros(part.shape)), part.dtype))
             for part in self._spec.state

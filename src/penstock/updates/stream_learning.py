@@ -1,6 +1,8 @@
-"""Updaters of learners from a stream, over any `Stepper`: one learns, one hands its gradients on, one applies them.
+"""The three updaters of learners from a stream, over any `Stepper`. They also compute targets and running statistics.
 
-They also compute targets and running statistics.
+- The first takes whole gradient steps.
+- The second finds gradients, which its learner hands on.
+- The third applies gradients that others have found.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

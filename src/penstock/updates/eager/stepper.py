@@ -119,7 +119,7 @@ class EagerStepper:
         return {name: torch.tensor(values, device=self._device) for name, values in arrays.items()}
 
     def _silent(self, index: int) -> bool:
-        """True for a phase that never has gradients. Evaluating it on one row shows that."""
+        """True for a phase that gives no gradients. It is evaluated on one row to see that."""
         phase, settings, minibatch = self._phases[index], self._settings, self._example
         if minibatch is None:
             specs = settings.spec.sampled(settings.spaces)

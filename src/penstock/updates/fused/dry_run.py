@@ -79,6 +79,7 @@ class _DryRun:
         ):
             found = users.call(made)
             users.check(found, self._of_state, "the state")
+            users.check_networks(found, [network.name for network in self._spec.policy.networks])
         for part in self._spec.state:
             self._state[part.name] = np.array(found.get(part.name, np.zeros(part.shape)), part.dtype)
 

@@ -24,6 +24,7 @@ __all__ = [
     "differences",
     "ended_early",
     "evaluation_given_up",
+    "evaluation_interrupted",
     "failure",
     "nothing_learned",
     "nothing_to_do",
@@ -52,6 +53,12 @@ def evaluation_given_up(error: EnvError | NodeError) -> str:
     text = f"{error.node}: {_last_line(error)}" if isinstance(error, NodeError) else str(error)
     begins = "the evaluation was given up: "
     return text if text.startswith(begins) else begins + text
+
+
+def evaluation_interrupted(folder: Path) -> str:
+    """One line on an interrupted final evaluation: the run itself is whole."""
+    run = shlex.quote(str(folder))
+    return f"the evaluation was interrupted; the run in {folder} is complete: penstock eval {run} evaluates it"
 
 
 def failure(error: PenstockError) -> str:

@@ -31,6 +31,7 @@ from penstock.notes import (
     differences,
     ended_early,
     evaluation_given_up,
+    evaluation_interrupted,
     failure,
     nothing_learned,
     nothing_to_do,
@@ -416,6 +417,8 @@ def _finish(
             evaluation = judge(processes, prepared, published, asked, folder.deaths)
         except (EnvError, NodeError) as error:
             given_up = (evaluation_given_up(error),)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(evaluation_interrupted(folder.path)) from None
     if evaluation is not None:
         log_final(folder.path, evaluation, updates, steps, float(record["elapsed_s"]))
         write_card(folder, prepared.config, steps, updates, evaluation)

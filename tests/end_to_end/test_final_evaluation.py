@@ -65,7 +65,9 @@ class InterruptingEnv(NumberedEnv):
 @pytest.mark.parametrize("runtime", ["inline", "local"])
 def test_an_interrupted_evaluation_loses_neither_the_policy_nor_the_card(tmp_path, monkeypatch, runtime) -> None:
     monkeypatch.setenv("LAUNCHER", str(os.getpid()))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"^the evaluation was interrupted; the run in .* is complete: penstock eval"
+    ):
         train(tmp_path, "InterruptingEnv", runtime=runtime)
     (folder,) = tmp_path.iterdir()
     assert (folder / "policy.onnx").exists()

@@ -91,7 +91,7 @@ def test_a_recipe_travels_by_names_and_by_value():
         (recipe(nothing), "wrapper nothing returned None, which has no observation_space"),
         (recipe("gymnasium.wrappers:TimeLimit"), "TimeLimit cannot wrap tests.environments:ClockEnv: TypeErr"),
         (recipe(f"{__name__}:Pluss"), "has no Pluss; did you mean Plus"),
-        (recipe("Plus"), "wrapper Plus names no module: write module:Plus"),
+        (recipe("Plus"), "wrapper Plus is no name in a module: write module:name"),
         (recipe("os:sep"), "wrapper os:sep is /, which cannot be called"),
         (recipe(Plus, env=make_clocks), "--wrap cannot wrap make_clocks: it steps many lanes in one call"),
         (

@@ -169,7 +169,7 @@ class Misnamed:
         (Misnamed, "step of reward Misnamed takes state"),
         ("tests.envs.test_rewards:Pathh", "has no Pathh; did you mean Path"),
         ("tests.nowhere:shaped", "there is no module tests.nowhere, which reward tests.nowhere:shaped names"),
-        ("shaped", "reward shaped names no module: write module:shaped"),
+        ("shaped", "reward shaped is no name in a module: write module:name"),
     ],
 )
 def test_what_cannot_be_a_reward_is_one_line(reward, says):

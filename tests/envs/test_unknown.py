@@ -58,9 +58,9 @@ def test_ids_that_a_package_of_another_name_registers(installed, monkeypatch):
     name = "dm_control/cartpole-balance-v0"
     real = "penstock.envs.unknown._is_installed"
     monkeypatch.setattr(real, lambda module: module == "shimmy")
-    said = f"; shimmy registers it: pip install 'shimmy[dm-control]', then --env shimmy:{name}"
+    said = f"; such ids are of shimmy: pip install 'shimmy[dm-control]', then --env shimmy:{name}"
     assert hint(name, []) == said
     monkeypatch.setattr(real, lambda _: True)
-    assert hint(name, []) == f"; shimmy registers it: --env shimmy:{name}"
+    assert hint(name, []) == f"; such ids are of shimmy: --env shimmy:{name}"
     monkeypatch.setitem(sys.modules, "shimmy", sys)
     assert "shimmy" not in hint(name, [])

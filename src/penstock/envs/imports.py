@@ -33,7 +33,7 @@ def find_callable(given: str | bytes | Callable[..., Any], what: str) -> Callabl
         return given
     module, colon, attribute = given.rpartition(":")
     if not (colon and module and attribute):
-        raise EnvError(f"{what} {given} names no module: write module:{attribute or 'name'}")
+        raise EnvError(f"{what} {given} is no name in a module: write module:name, as in my_package.my_module:name")
     return attribute_of(f"{what} {given}", imported(f"{what} {given}", module), attribute)
 
 
@@ -67,7 +67,7 @@ def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = [known for known in vars(found) if not known.startswith("_")]
-            raise EnvError(f"module {module.__name__} has no {attribute}{nearest(part, known)}")
+            raise EnvError(f"{whose}: module {module.__name__} has no {attribute}{nearest(part, known)}")
         found = getattr(found, part)
     if not callable(found):
         raise EnvError(f"{whose} is {one_line(found)}, which cannot be called")

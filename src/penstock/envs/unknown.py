@@ -47,7 +47,7 @@ def hint(name: str, known: Iterable[str]) -> str:
         # An imported module has registered all its ids, so naming it would not help.
         if package is not None and not (complete and package.module in sys.modules):
             install = "" if complete else f"pip install '{package.pip}', then "
-            return f"; {package.module} registers it: {install}--env {package.module}:{name}"
+            return f"; such ids are of {package.module}: {install}--env {package.module}:{name}"
         module = next(filter(_is_installed, _modules(base)), None)
         if module is not None and module not in sys.modules:
             return f"; module {module} is installed and may register it: --env {module}:{name}"

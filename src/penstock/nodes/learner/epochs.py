@@ -31,8 +31,8 @@ class EpochSettings:
     update: str
     """``module:build`` of the updater; eager, compiled or fused."""
     updater: UpdaterSettings
-    """Settings of the updater. Its schedule's ``mini_batch_size`` counts one of ``accumulate`` parts of this learner's
-    share."""
+    """Settings of the updater. This learner has a share of each minibatch, in ``accumulate`` parts. The schedule's
+    ``mini_batch_size`` is that of one part."""
     schedule: Schedule
     """Of the algorithm: whole minibatches."""
     learners: int
@@ -127,8 +127,8 @@ class Epochs:
         if self.team is not None:
             # All have read the batch: the keeper may free its slots.
             self.team.settle(self.updater)
-        # Once all have come to the end, the keeper may go on at once. So a replica that looked again now might take the
-        # next batch for a sign that this one was given up.
+        # A replica must not look for a newer goal here. 1. All learners have come to the end. 2. The keeper goes on and
+        # shows the next batch. 3. A replica that looked now would take that for a sign that this batch was given up.
         return True
 
     def sent(self) -> dict[str, float]:

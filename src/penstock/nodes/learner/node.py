@@ -39,7 +39,8 @@ class LearnerSettings:
 class LearnerNode(WorkingNode):
     """Learns from stream ``rollouts`` and publishes on board ``policy``.
 
-    With several learners it is the keeper: board ``goals`` tells each `StreamReplicaNode` the next batch.
+    With several learners this is the one that has the keeper. It shows each `StreamReplicaNode` the next batch on board
+    ``goals``.
     """
 
     def __init__(self, settings: LearnerSettings) -> None:

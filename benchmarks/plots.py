@@ -192,7 +192,7 @@ def batches(result: dict[str, Any], title: str) -> Figure:
                 values = [row[field] for row in rows]
                 column[line].plot(clients, values, style, color=color, markersize=3, linewidth=1.2, label=way)
         *_, (most, gain) = result["ratios"][policy].items()
-        column[0].set_title(f"{policy}: {gain:.1f} times the ticks with {most}")
+        column[0].set_title(f"{policy}, {most}: {gain:.1f} times")
         column[1].set_yscale("log")
         column[2].set_xscale("log", base=2)
         column[2].set_xticks(clients, [str(count) for count in clients])

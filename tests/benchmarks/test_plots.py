@@ -73,4 +73,4 @@ def test_every_way_of_answering_has_its_line():
     ticks, latency, *_ = figure.axes[0], figure.axes[2]
     assert [line.get_label() for line in ticks.lines] == list(plots.WAYS) == list(serve_batching.WAYS)
     assert len(latency.lines) == 2 * len(plots.WAYS)
-    assert ticks.get_title() == "small: 1.5 times the ticks with 64 clients"
+    assert ticks.get_title() == "small, 64 clients: 1.5 times"

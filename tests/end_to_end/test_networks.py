@@ -83,7 +83,9 @@ size = 8
 def test_a_table_is_kept_in_the_run_folder(tmp_path) -> None:
     file = tmp_path / "my_net.toml"
     file.write_text(TABLE)
-    done = trained(tmp_path, model=str(file))
+    # The table decides the widths.
+    others = {name: value for name, value in SETTINGS.items() if name != "hidden_sizes"}
+    done = penstock.train({**others, "model": str(file), "log_dir": str(tmp_path / "logs")}, quiet=True)
     file.unlink()
     assert penstock.resume(done.run_folder, timesteps=128, quiet=True).steps == 128
     assert penstock.evaluate(done.run_folder, episodes=1).episodes == 1

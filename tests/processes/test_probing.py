@@ -108,7 +108,9 @@ def test_an_environment_that_ends_its_process_is_one_line(processes) -> None:
 
 
 def test_an_environment_that_leaves_without_a_word_is_named(processes) -> None:
-    with pytest.raises(NodeError, match=f"environment {HERE}:LeavingEnv ended its process"):
+    with pytest.raises(
+        EnvError, match=f"environment {HERE}:LeavingEnv cannot be .*: it ended its process with no error"
+    ):
         probe_apart(processes, f"{HERE}:LeavingEnv", False)
 
 

@@ -111,7 +111,7 @@ class TuneOptions:
     )
     searcher: Literal["random", "optuna"] = _option(
         "random",
-        "who chooses the settings of the next trial. random: each by itself; optuna: Optuna, from the returns of the "
+        "how the settings of the next trial are chosen. random: at random; optuna: by Optuna, from the returns of the "
         "trials before (pip install 'penstock[optuna]')",
     )
     at_once: int | None = _option(None, "most trials that run at once; left out: as many as there are cores", min=1)

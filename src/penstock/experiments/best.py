@@ -35,7 +35,7 @@ class _Standing(NamedTuple):
     asked: bool
     """It was sent to the evaluator during the run."""
     passing: bool
-    """It was asked for by a deputy, and is not one of those that the settings make due."""
+    """A deputy asked for it. No setting made it due."""
 
 
 def best_checkpoint(run: Path) -> Best | None:

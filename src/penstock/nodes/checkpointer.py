@@ -19,7 +19,7 @@ from penstock.types import Arrays
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]
 
 _TOLD = ("evaluation_asked", "passing")
-"""What the learner tells of a checkpoint for its manifest."""
+"""Arrays of a slot that go into the manifest, and not into the state."""
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ class Ports(Protocol):
         ...
 
     def checkpoints_wanted(self) -> int:
-        """How often a checkpoint was asked for that no setting makes due."""
+        """Number of checkpoints that were asked for so far, besides those that settings make due."""
         ...
 
     def finished(self) -> None:

@@ -248,7 +248,7 @@ class NodePorts:
         return self._counters.get(SUPERVISOR, "stopping") != 0
 
     def checkpoints_wanted(self) -> int:
-        """How often a checkpoint was asked for that no setting makes due."""
+        """Number of checkpoints that were asked for so far, besides those that settings make due."""
         return self._counters.get(SUPERVISOR, "checkpoints_wanted")
 
     def finished(self) -> None:

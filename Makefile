@@ -54,7 +54,7 @@ test-nightly: install  ## the Python tests that are long by nature, which test l
 	$(PYTEST) -m nightly $(PYTEST_FLAGS)
 
 fuzz: install  ## feed altered files of a run folder to their readers, for some minutes (FUZZ_EXAMPLES each)
-	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/experiments/test_fuzz.py $(PYTEST_FLAGS)
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest --timeout 0 tests/saved_runs/test_fuzz.py $(PYTEST_FLAGS)
 
 fuzz-frames: install  ## feed bytes to what reads those of clients, guided by coverage, for a minute (atheris, Linux)
 	$(PIP) install -q -c constraints.txt atheris

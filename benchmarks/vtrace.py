@@ -28,8 +28,8 @@ from penstock.algorithms.appo.learn import LOG_PROB, judge
 from penstock.algorithms.impala.learn import build
 from penstock.algorithms.impala.spec import IMPALAConfig, spec
 from penstock.algorithms.ppo.spec import policy_graph
-from penstock.models.policy import Policy
 from penstock.program.rollout import rollout_specs
+from penstock.torch_networks.policy import Policy
 from penstock.types import Box, Discrete, Spaces
 from penstock.updates.eager import EagerUpdater
 

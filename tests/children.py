@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from penstock.experiments.checkpoints import list_checkpoints
 from penstock.processes.contract import WORKER
+from penstock.saved_runs.checkpoints import list_checkpoints
 
 __all__ = ["interrupt_twice", "killing", "left_behind", "newest_checkpoint", "of_group"]
 

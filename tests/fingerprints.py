@@ -2,9 +2,9 @@
 
 import hashlib
 
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint, load_table
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint, load_table
 
 
 def fingerprint(result: Result) -> dict[str, str]:

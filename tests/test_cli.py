@@ -13,9 +13,9 @@ from penstock import cli
 from penstock.cli import COMMANDS, main
 from penstock.config.sources import Setting, from_mapping
 from penstock.errors import ConfigError, NodeError, PenstockError
-from penstock.experiments.run_folder import RunFolder
 from penstock.memory.spans import SpanRing
 from penstock.metrics.trace import ring_path
+from penstock.saved_runs.run_folder import RunFolder
 
 EVALUATION = SimpleNamespace(
     mean_return=-153.2,

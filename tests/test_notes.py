@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
-from penstock.experiments.manifest import write_manifest
 from penstock.metrics.jsonl import read_reports
 from penstock.notes import differences
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.manifest import write_manifest
 
 SMALL = {
     "env": "tests.environments:ClockEnv",

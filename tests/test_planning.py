@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from penstock.errors import CheckpointError, ConfigError, DeviceError, EnvError
-from penstock.experiments.checkpoints import Checkpoint
 from penstock.planning import check_fits, plan
 from penstock.registry import INFERENCE, TOPOLOGIES, load
+from penstock.saved_runs.checkpoints import Checkpoint
 from tests.planned import prepared
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from benchmarks.learning.broad_plan import Run
 from benchmarks.learning.pairs import OURS, PEER
 from benchmarks.plots import COLORS
-from penstock.experiments.comparison.bootstrap import Estimate, estimate
+from penstock.saved_runs.comparison.bootstrap import Estimate, estimate
 
 __all__ = ["Row", "rows", "text", "write_page"]
 

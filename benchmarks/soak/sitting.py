@@ -22,9 +22,9 @@ from benchmarks.soak.measures import Sample, Span
 from benchmarks.soak.processes import LAUNCHER, MARK, Process, held, processes
 from benchmarks.soak.timetable import SETTLE_S, SPAN_S, Part
 from penstock.errors import CheckpointError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.metrics.jsonl import METRICS
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 
 TICK_S = 0.05
 SAMPLE_S = 1.0

@@ -10,11 +10,11 @@ from functools import partial
 import torch
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy
 from penstock.ops.losses import normalised, share_of
 from penstock.ops.optimizers import Adam, adam
 from penstock.ops.returns import advantages
+from penstock.torch_networks.gradients import gradients_of
+from penstock.torch_networks.policy import Policy
 from penstock.types import Spaces
 
 from .spec import Reinforce, init_state, policy_graph

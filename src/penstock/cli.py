@@ -136,7 +136,7 @@ def _verify(argv: Sequence[str]) -> int:
         options = _options("verify", argv)
         against = options.against
         if against is not None:
-            against = load("penstock.experiments.run_folder:RunFolder").find(against, options.log_dir).path
+            against = load("penstock.saved_runs.run_folder:RunFolder").find(against, options.log_dir).path
         limits = load("penstock.serving.verification:Limits")
         found = load("penstock.deployment:verify")(
             options.bundle,
@@ -178,13 +178,13 @@ def _output_to_error() -> Iterator[None]:
 
 def _plot(argv: Sequence[str]) -> int:
     options = _options("plot", argv)
-    path = load("penstock.experiments.plots:plot")(options.log_dir, save=options.save_fig, smooth=options.smooth)
+    path = load("penstock.saved_runs.plots:plot")(options.log_dir, save=options.save_fig, smooth=options.smooth)
     return _say(f"curves: {path}") if path is not None else 0
 
 
 def _compare(argv: Sequence[str]) -> int:
     options = _options("compare", argv)
-    room = "penstock.experiments.comparison"
+    room = "penstock.saved_runs.comparison"
     found = load(f"{room}:compare")(load(f"{room}:read_sides")(options.sides, options.log_dir))
     if options.plot is not None:
         load(f"{room}:save_picture")(found, options.plot)
@@ -196,7 +196,7 @@ def _compare(argv: Sequence[str]) -> int:
 
 def _models(argv: Sequence[str]) -> int:
     options = _options("models", argv)
-    room = "penstock.experiments.versions"
+    room = "penstock.saved_runs.versions"
     folder = _run_folder(options)
     wanted = [name for name in ("pin", "unpin", "clone", "prune") if getattr(options, name) is not None]
     if len(wanted) > 1:
@@ -236,7 +236,7 @@ def _retrain(argv: Sequence[str]) -> int:
 
 def _trace(argv: Sequence[str]) -> int:
     options = _options("trace", argv)
-    return _say(load("penstock.experiments.trace:write_trace")(_run_folder(options).path, options.out))
+    return _say(load("penstock.saved_runs.trace:write_trace")(_run_folder(options).path, options.out))
 
 
 def _serve(argv: Sequence[str]) -> int:
@@ -331,7 +331,7 @@ def _options(command: str, argv: Sequence[str]) -> Any:  # noqa: ANN401  (each c
 
 
 def _run_folder(options: Any) -> Any:  # noqa: ANN401
-    return load("penstock.experiments.run_folder:RunFolder").find(options.run, options.log_dir)
+    return load("penstock.saved_runs.run_folder:RunFolder").find(options.run, options.log_dir)
 
 
 def _announce(config: Any) -> None:  # noqa: ANN401

@@ -19,8 +19,8 @@ from penstock.planning import plan, prepare
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
 from penstock.registry import load
-from penstock.scheduler.lives import describe
-from penstock.scheduler.outcome import SharedSigns
+from penstock.supervision.lives import describe
+from penstock.supervision.outcome import SharedSigns
 from penstock.topologies.on_policy import build
 from penstock.types import Array, Arrays, EnvFactory
 from penstock.wiring.edges import Wiring, placement

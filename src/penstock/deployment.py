@@ -17,7 +17,6 @@ from penstock.config.commands import FORMATS, ExportOptions, VerifyOptions
 from penstock.envs.games import agent_name
 from penstock.envs.given import given_of
 from penstock.errors import BundleError, ConfigError, EnvError
-from penstock.experiments.run_folder import RunFolder
 from penstock.inference.onnx import CPU
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.nodes.evaluation import INPUT, OUTPUT, PlaySettings, record
@@ -25,6 +24,7 @@ from penstock.policies import PolicyGraph
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.registry import RUNTIMES, load
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import (
     GRAPHS,
     SAMPLE,
@@ -101,7 +101,7 @@ def export(
         sample = _observed(opened, folder, trained, observations, trained.prepared.config.run.seed)
     graph, spaces, published = trained.prepared.spec.policy, trained.prepared.profile.spaces, trained.published
     own = graph.actor.own
-    exported = b"" if own is None else load("penstock.models.own_export:exported")(own)
+    exported = b"" if own is None else load("penstock.torch_networks.own_export:exported")(own)
     model = onnx_bytes(graph, spaces, published, exported, noise=noise)
     inputs, outputs = _ports(trained, noise=noise)
     facts = Facts(_origin(folder, trained), __version__, quantize or "fp32", spaces, inputs, outputs)
@@ -114,7 +114,7 @@ def export(
     if "safetensors" in format:
         files[PARAMETERS] = safetensors.numpy.save(_named(graph, published))
     if "torch" in format:
-        files[PROGRAM] = load("penstock.models.program:exported")(graph, spaces, published, sample.inputs)
+        files[PROGRAM] = load("penstock.torch_networks.program:exported")(graph, spaces, published, sample.inputs)
     write_bundle(out, facts, files)
     return out
 

@@ -10,7 +10,7 @@ from penstock.planning import Prepared
 from penstock.processes.starts import Processes
 from penstock.program.plan import EvaluationPlan
 from penstock.registry import RUNTIMES, load
-from penstock.scheduler.outcome import Outcome
+from penstock.supervision.outcome import Outcome
 from penstock.topologies.evaluation import build
 from penstock.types import Arrays
 

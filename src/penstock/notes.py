@@ -12,12 +12,12 @@ from typing import Any
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.errors import EnvError, NodeError, PenstockError
-from penstock.experiments.checkpoints import TABLE
 from penstock.metrics.report import RETURN_WINDOW
 from penstock.nodes.learner import why_done
 from penstock.program.draw import bytes_text
 from penstock.replay.resumed import Found
 from penstock.replay.table_file import Rings
+from penstock.saved_runs.checkpoints import TABLE
 from penstock.types import Arrays
 
 __all__ = [

@@ -265,10 +265,10 @@ RUNTIMES = Registry(
     {
         "local": Runtime("penstock.runtime.local:launch", "one process for each worker", processes=True),
         "ray": Runtime(
-            "penstock.runtime.ray.launch:launch",
+            "penstock.cluster.launch:launch",
             "the same on all machines of a Ray cluster",
             processes=True,
-            joined="penstock.runtime.ray.launch:joined",
+            joined="penstock.cluster.launch:joined",
         ),
         "inline": Runtime(
             "penstock.runtime.inline:launch", "everything in this process, for a debugger", processes=False

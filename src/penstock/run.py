@@ -17,15 +17,6 @@ from penstock.config.sources import from_mapping, with_changes
 from penstock.envs.given import Given, given_of, named
 from penstock.errors import BundleError, ConfigError, EnvError, NodeError, PenstockError
 from penstock.evaluation import Asked, Evaluation, judge
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.card import write_card
-from penstock.experiments.checkpoints import (
-    Checkpoint,
-    load_checkpoint,
-    set_aside_after,
-)
-from penstock.experiments.leftovers import is_unbegun, remove_if_unbegun, write_failed_card
-from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.final import log_final
 from penstock.notes import (
     differences,
@@ -50,10 +41,19 @@ from penstock.registry import RUNTIMES, TOPOLOGIES, load
 from penstock.replay.resumed import Found
 from penstock.replay.resumed import begin as begin_file
 from penstock.replay.table_file import settle
-from penstock.scheduler.outcome import Outcome
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.card import write_card
+from penstock.saved_runs.checkpoints import (
+    Checkpoint,
+    load_checkpoint,
+    set_aside_after,
+)
+from penstock.saved_runs.leftovers import is_unbegun, remove_if_unbegun, write_failed_card
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import BundlePolicy, is_bundle, read_bundle
 from penstock.serving.export import LIBRARY, export
 from penstock.serving.policy import Policy
+from penstock.supervision.outcome import Outcome
 from penstock.trained import asking_for_objects, open_trained, policy_of, published_of
 from penstock.types import Arrays, EnvFactory
 

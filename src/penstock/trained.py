@@ -9,12 +9,12 @@ from penstock.config.schema import RunConfig
 from penstock.config.sources import shown
 from penstock.envs.given import Given
 from penstock.errors import EnvError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import list_checkpoints, load_to_play
-from penstock.experiments.run_folder import RunFolder
 from penstock.planning import Prepared, check_fits, prepare
 from penstock.processes.starts import Processes
 from penstock.registry import load
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_to_play
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.run_policy import RunPolicy
 from penstock.types import Arrays
 

@@ -11,10 +11,10 @@ from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.sac import learn, spec
 from penstock.errors import ConfigError
-from penstock.models.forward import Ensemble
-from penstock.models.policy import Policy
 from penstock.policies import Activation, Dropout, LayerNorm, Linear
 from penstock.registry import load
+from penstock.torch_networks.forward import Ensemble
+from penstock.torch_networks.policy import Policy
 from tests.algorithms.replay_rows import CONTINUOUS, constant, minibatch_of, noise_of, slope, state_of
 
 REGULARISED = {"hidden_sizes": (5, 4), "critic_dropout": 0.25, "critic_layer_norm": True}

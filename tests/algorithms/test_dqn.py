@@ -9,8 +9,8 @@ import torch
 from penstock.algorithm import Priorities
 from penstock.algorithms.dqn import learn, spec
 from penstock.errors import ConfigError
-from penstock.models.policy import Policy
 from penstock.policies.exploration import Falling
+from penstock.torch_networks.policy import Policy
 from penstock.types import Box, Spaces
 from tests.algorithms.replay_rows import DISCRETE, constant, minibatch_of, slope, state_of
 

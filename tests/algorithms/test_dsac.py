@@ -14,8 +14,8 @@ from penstock.algorithms.dsact import spec as dsact_spec
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.sac.learn import actor_loss
 from penstock.algorithms.sac.spec import policy_graph
-from penstock.models.forward import Ensemble
-from penstock.models.policy import Policy
+from penstock.torch_networks.forward import Ensemble
+from penstock.torch_networks.policy import Policy
 from tests.algorithms.replay_rows import CONTINUOUS, constant, minibatch_of, noise_of, random, slope, state_of
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)

@@ -9,9 +9,9 @@ from penstock.algorithms.off_policy.learn import networks_of
 from penstock.algorithms.r2d2.spec import R2D2Config
 from penstock.algorithms.sac.spec import SACConfig, actor_graph
 from penstock.errors import ConfigError
-from penstock.models.own import made
 from penstock.policies import Linear
 from penstock.registry import load
+from penstock.torch_networks.own import made
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, minibatch_of, noise_of, state_of
 
 NAMES = "tests.models.own_modules"

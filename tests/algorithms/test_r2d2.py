@@ -9,9 +9,9 @@ from penstock.algorithm import Sequences
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY
 from penstock.algorithms.r2d2 import learn, spec
 from penstock.errors import ConfigError
-from penstock.models.policy import Policy
 from penstock.ops.rescaling import rescaled, unscaled
 from penstock.policies.exploration import Ladder
+from penstock.torch_networks.policy import Policy
 from penstock.types import Box, Spaces
 from tests.algorithms.replay_rows import DISCRETE, constant, slope, state_of
 

@@ -8,8 +8,8 @@ import torch
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.sac import learn, spec
-from penstock.models.forward import Ensemble
-from penstock.models.policy import Policy
+from penstock.torch_networks.forward import Ensemble
+from penstock.torch_networks.policy import Policy
 from tests.algorithms.replay_rows import (
     CONTINUOUS,
     MIXED,

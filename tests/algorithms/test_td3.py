@@ -10,9 +10,9 @@ from penstock.algorithms.ddpg import spec as ddpg_spec
 from penstock.algorithms.off_policy.critics import critic_network
 from penstock.algorithms.off_policy.learn import Networks
 from penstock.algorithms.td3 import learn, spec
-from penstock.models.forward import Ensemble
-from penstock.models.policy import Policy
 from penstock.policies.exploration import Constant
+from penstock.torch_networks.forward import Ensemble
+from penstock.torch_networks.policy import Policy
 from tests.algorithms.replay_rows import CONTINUOUS, constant, minibatch_of, noise_of, slope, state_of
 
 

@@ -10,11 +10,11 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import DamagedError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.board import Board
 from penstock.policies.acting import LocalPolicy
 from penstock.program.graph import Board as BoardEdge
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.wiring.edges import Wiring
 from tests.environments import TargetEnv
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import penstock.run
-from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.metrics.report import EVAL_RETURN, STEPS_PER_SECOND
 from penstock.program.graph import Program
 from penstock.run import Result
-from penstock.scheduler.outcome import Outcome
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
+from penstock.supervision.outcome import Outcome
 from tests.chaos import oracle
 from tests.chaos.test_kills import find, fingerprint, lines, train
 from tests.lasting import LastingProcesses, lasting

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.chaos import oracle
 from tests.chaos.test_kills import lines, train
 from tests.children import killing

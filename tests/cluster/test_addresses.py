@@ -6,8 +6,8 @@ import pytest
 import ray
 
 import penstock
+from penstock.cluster.machines import joined
 from penstock.errors import ConfigError
-from penstock.runtime.ray.cluster import joined
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.experiments.checkpoints import load_checkpoint, save_checkpoint
-from penstock.experiments.durable import remove_folder
-from penstock.experiments.run_folder import RunFolder
-from penstock.runtime.ray import copies
-from penstock.runtime.ray.copies import Copy, Delivery, Original, Piece
+from penstock.cluster import copies
+from penstock.cluster.copies import Copy, Delivery, Original, Piece
+from penstock.saved_runs.checkpoints import load_checkpoint, save_checkpoint
+from penstock.saved_runs.durable import remove_folder
+from penstock.saved_runs.run_folder import RunFolder
 
 FACTS = {"env": "E", "algorithm": "ppo", "spaces": "S", "steps": 0}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.cut import RELAY, apart, carried, host_program, movable_learners, same_bits, with_relay
 from penstock.planning import plan
 from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Rounds, Stream, Table
-from penstock.runtime.ray.cut import RELAY, apart, carried, host_program, movable_learners, same_bits, with_relay
 from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy
 from tests.planned import prepared
 

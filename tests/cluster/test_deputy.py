@@ -10,11 +10,11 @@ import psutil
 import pytest
 import ray
 
-from penstock.experiments.checkpoints import list_checkpoints
-from penstock.experiments.run_folder import RunFolder
-from penstock.runtime.ray import safekeeping
-from penstock.runtime.ray.cluster import joined
-from penstock.runtime.ray.door import Door
+from penstock.cluster import safekeeping
+from penstock.cluster.door import Door
+from penstock.cluster.machines import joined
+from penstock.saved_runs.checkpoints import list_checkpoints
+from penstock.saved_runs.run_folder import RunFolder
 from tests.children import of_group
 from tests.cluster.conftest import HOST
 from tests.cluster.test_hosts import PPO, Launcher, train

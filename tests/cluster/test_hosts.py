@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 import penstock
+from penstock.cluster.claims import Claims, release_claims
+from penstock.cluster.machines import joined
 from penstock.errors import ConfigError
 from penstock.run import Result
-from penstock.runtime.ray.claims import Claims, release_claims
-from penstock.runtime.ray.cluster import joined
 from tests.children import newest_checkpoint, of_group
 from tests.cluster.conftest import HOST
 from tests.end_to_end.test_same_answer import fingerprint
@@ -107,7 +107,7 @@ def test_a_host_that_joins_and_is_lost_changes_no_bit(cluster, tmp_path: Path) -
 
 
 def test_what_nodes_ask_for_is_kept_for_them(cluster, monkeypatch) -> None:
-    monkeypatch.setattr("penstock.runtime.ray.claims.WAIT_S", 1)
+    monkeypatch.setattr("penstock.cluster.claims.WAIT_S", 1)
     asked = {"cpu": 1.5}
     with joined(cluster.address):
         with Claims() as mine, Claims() as others:
@@ -118,7 +118,7 @@ def test_what_nodes_ask_for_is_kept_for_them(cluster, monkeypatch) -> None:
                 others.wait({"env.0": asked})
             # A deputy releases what a lost run had claimed.
             release_claims(mine.run)
-            monkeypatch.setattr("penstock.runtime.ray.claims.WAIT_S", 60)
+            monkeypatch.setattr("penstock.cluster.claims.WAIT_S", 60)
             others.wait({"env.0": asked})
         # What is given back is free again.
         with Claims() as later:

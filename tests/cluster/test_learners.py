@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.children import of_group
 from tests.cluster.test_hosts import APEX, Launcher, train
 from tests.end_to_end.test_same_answer import fingerprint

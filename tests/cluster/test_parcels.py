@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from penstock.runtime.ray.parcels import packed, unpack
+from penstock.cluster.parcels import packed, unpack
 
 
 def slot(finals: int, episodes: int) -> dict[str, np.ndarray]:

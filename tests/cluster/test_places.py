@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.cut import apart
+from penstock.cluster.places import Offer, env_shares, first_places
 from penstock.errors import ConfigError
 from penstock.planning import plan
 from penstock.program.graph import Program
-from penstock.runtime.ray.cut import apart
-from penstock.runtime.ray.places import Offer, env_shares, first_places
 from penstock.topologies import on_policy
 from tests.planned import prepared
 

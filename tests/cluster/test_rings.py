@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from penstock.cluster import rings
+from penstock.cluster.rings import HostedShards, take_news
 from penstock.memory.table import Table
 from penstock.replay.sum_tree import SumTrees
-from penstock.runtime.ray import rings
-from penstock.runtime.ray.rings import HostedShards, take_news
 from tests.replay.world import aligned_bytes, lane_steps, make_table, write
 
 STEPS, SHARDS, WRITERS, SLOTS = 4, 2, 4, 3

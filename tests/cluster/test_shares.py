@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.runtime.ray.shares import shares
+from penstock.cluster.shares import shares
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 
 import penstock
 from penstock.errors import ConfigError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.children import killing
 
 pytestmark = pytest.mark.usefixtures("shared_templates")

@@ -13,9 +13,9 @@ from benchmarks.learning.run import HERE
 from benchmarks.learning.tasks import AimEnv, MaskedAimEnv, RanksEnv
 from penstock.config.flags import config_from_arguments
 from penstock.errors import BadDataError, SpaceError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.end_to_end.test_resume_is_exact import fingerprint as state_of
 from tests.end_to_end.test_same_answer import fingerprint
 from tests.end_to_end.test_same_answer import train as train_briefly

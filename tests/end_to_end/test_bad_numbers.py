@@ -6,8 +6,8 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import BadDataError, ConfigError, NodeError
-from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.metrics.jsonl import read_reports
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.seeding import final_seed, validation_seed
 from tests.environments import ClockVectorEnv, CorridorEnv, TargetEnv
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint, load_table
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay.contents import restore
 from penstock.replay.sampler import Sampler
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint, load_table
 from penstock.types import Array, Box, Discrete, Spaces, Stack
 from tests.children import killing
 from tests.fingerprints import fingerprint

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 

@@ -12,10 +12,10 @@ import pytest
 
 import penstock
 from penstock.errors import EnvError, NodeError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
-from penstock.experiments.run_folder import RunFolder
 from penstock.processes.interrupts import Interrupts
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
+from penstock.saved_runs.run_folder import RunFolder
 from tests.children import interrupt_twice, of_group
 from tests.environments import IdentityEnv
 

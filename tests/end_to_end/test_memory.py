@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.children import killing
 from tests.end_to_end.test_resume_is_exact import fingerprint
 from tests.planned import prepared
@@ -118,7 +118,7 @@ def test_a_memory_learns_what_only_memory_can(tmp_path, algo: str, model: str) -
     assert result.evaluation.mean_return == 1.0
 
 
-@pytest.mark.nightly  # Twenty seconds of compiling. Shorter: ``tests/models/test_recurrent.py``.
+@pytest.mark.nightly  # Twenty seconds of compiling. Shorter: ``tests/torch_networks/test_recurrent.py``.
 def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     """With a mask, and two updates: the second one acts with what the first one learned."""
     kept = []

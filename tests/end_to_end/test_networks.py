@@ -9,9 +9,9 @@ import pytest
 
 import penstock
 from penstock.errors import CheckpointError, ConfigError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
-from penstock.models.own_trial import described
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.torch_networks.own_trial import described
 from tests.end_to_end.test_replay import TURN
 from tests.end_to_end.test_replay import fingerprint as table_fingerprint
 from tests.end_to_end.test_resume_is_exact import BATCH, fingerprint, train

@@ -7,8 +7,8 @@ import pytest
 
 import penstock
 from penstock.errors import ConfigError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 
 SETTINGS = {"env": "CartPole-v1", "num_envs": 4, "num_steps": 32, "timesteps": 256, "runtime": "inline"}
 SETTINGS |= {"num_workers": 1, "eval_episodes": 1, "seed": 3}

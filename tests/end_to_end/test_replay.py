@@ -13,11 +13,11 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import BadDataError, CheckpointError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint, load_table, save_checkpoint
-from penstock.experiments.manifest import write_manifest
 from penstock.nodes.learner.steps import GradientSteps
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint, load_table, save_checkpoint
+from penstock.saved_runs.manifest import write_manifest
 from penstock.updates.fused.replay import FusedLearner
 from tests.children import killing
 from tests.fingerprints import fingerprint

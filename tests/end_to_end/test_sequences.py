@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint, load_table
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint, load_table
 from tests.children import killing
 from tests.end_to_end.test_replay import fingerprint
 from tests.planned import prepared
@@ -132,7 +132,7 @@ def test_masks_and_images(tmp_path, env: str) -> None:
     assert done.steps == 6 * TURN
 
 
-@pytest.mark.nightly  # Half a minute of compiling. Shorter: ``tests/models/test_recurrent.py``.
+@pytest.mark.nightly  # Half a minute of compiling. Shorter: ``tests/torch_networks/test_recurrent.py``.
 def test_compiled_learning_follows_eager_learning(tmp_path) -> None:
     kept = []
     for backend in ("eager", "compiled"):

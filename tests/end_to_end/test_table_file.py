@@ -15,12 +15,12 @@ import pytest
 import penstock
 from penstock.cli import main
 from penstock.errors import ConfigError, ResourceError, RunFolderError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.processes import machine
 from penstock.replay.contents import contents
 from penstock.replay.table_file import mapped, read_header
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 

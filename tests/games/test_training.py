@@ -13,9 +13,9 @@ import pytest
 
 import penstock
 from penstock.clients import AsyncGameClient, EpisodeLostError, RefusedError
-from penstock.experiments.checkpoints import list_checkpoints
-from penstock.experiments.episodes import list_episodes
-from penstock.experiments.run_folder import RunFolder
+from penstock.saved_runs.checkpoints import list_checkpoints
+from penstock.saved_runs.episodes import list_episodes
+from penstock.saved_runs.run_folder import RunFolder
 from tests.children import killing
 from tests.ports import free_port
 

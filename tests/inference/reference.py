@@ -444,7 +444,7 @@ def acted(policy, graph, obs, noise, explore):
 def build_policy(graph, config):
     """An algorithm of which only ``act`` is there, on a graph that stands where the spaces would."""
     from penstock.algorithm import Algorithm
-    from penstock.models.policy import Policy
+    from penstock.torch_networks.policy import Policy
 
     return Algorithm(dict, Policy(graph).act, dict, dict, ())
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.models.policy import Policy
+from penstock.torch_networks.policy import Policy
 from tests.inference import reference
 from tests.inference.test_backends import agree
 

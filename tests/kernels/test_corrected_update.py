@@ -10,9 +10,9 @@ from penstock.algorithms.impala.spec import IMPALAConfig
 from penstock.algorithms.ppo.learn import update as step
 from penstock.kernels.level import levels
 from penstock.kernels.update import CorrectedUpdate, LaneCorrection
-from penstock.models.policy import Policy
 from penstock.policies import Categorical, Encoding
 from penstock.policies.native import layout_of
+from penstock.torch_networks.policy import Policy
 from tests.inference import reference
 from tests.kernels.float64_steps import GRAPHS, agree, batch, copied, exact, same_metrics, wide
 

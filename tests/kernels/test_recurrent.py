@@ -1,4 +1,4 @@
-"""Sequences at every instruction-set level. The mathematics is tested in ``tests/models/test_recurrent.py``."""
+"""Sequences at every instruction-set level. The mathematics is tested in ``tests/torch_networks/test_recurrent.py``."""
 
 import numpy as np
 import pytest

@@ -14,10 +14,10 @@ from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig
 from penstock.kernels.level import levels
 from penstock.kernels.update import ActorCriticLoss, ActorCriticUpdate, Moments
-from penstock.models.policy import Policy
 from penstock.ops.losses import mean_by
 from penstock.policies import Categorical, Encoding
 from penstock.policies.native import layout_of, supports_update
+from penstock.torch_networks.policy import Policy
 from tests.inference import reference
 from tests.kernels.float64_steps import GRAPHS, ROWS, agree, batch, copied, exact, same_metrics, wide
 

@@ -8,13 +8,13 @@ import safetensors.numpy
 
 import penstock
 from penstock.errors import CheckpointError, ConfigError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import TABLE, load_table
 from penstock.memory.segment import Segment
 from penstock.memory.table import Table
 from penstock.nodes.learner.demonstrations import OF_NOBODY, DemonstrationSettings, WithDemonstrations, demonstrated
 from penstock.program.rollout import table_specs
 from penstock.replay.sampler import Sampler
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import TABLE, load_table
 from penstock.types import Box, Discrete, Spaces
 
 pytestmark = pytest.mark.usefixtures("shared_templates")

@@ -7,11 +7,11 @@ import pytest
 
 import penstock
 from penstock.errors import BadDataError, PenstockError
-from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import STEPS_PER_SECOND
 from penstock.nodes.learner.keeper import Keeper
 from penstock.nodes.monitor import MonitorNode
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.updates.eager import EagerUpdater
 from tests.environments import ClockEnv
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.nodes.learner.resets import Resets
 from penstock.planning import plan
 from penstock.run import Result
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.topologies import off_policy
 from tests.planned import prepared
 

@@ -9,8 +9,8 @@ import torch
 from penstock.algorithms.ppo import learn
 from penstock.algorithms.ppo.spec import PPOConfig, init_state, policy_graph, spec
 from penstock.errors import ConfigError
-from penstock.models.gradients import gradients_of
 from penstock.ops.loss_scaling import GROWTH_STEPS, LossScale, finite, finite_or_zero
+from penstock.torch_networks.gradients import gradients_of
 from penstock.types import Box, Discrete, Spaces
 from tests.planned import prepared
 

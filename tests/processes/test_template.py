@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import ResourceError
 from penstock.processes.starts import Processes
-from penstock.scheduler.lives import Exit
+from penstock.supervision.lives import Exit
 from tests.processes.test_warden import exits, run
 from tests.runtime.nodes import wait_until
 

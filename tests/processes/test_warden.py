@@ -16,7 +16,7 @@ from penstock.errors import ResourceError
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
 from penstock.processes.worker import WorkerSpec
-from penstock.scheduler.lives import Exit
+from penstock.supervision.lives import Exit
 from penstock.wiring.edges import Placement
 from tests.runtime.nodes import wait_until
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from penstock.experiments.episodes import KeptEpisode
 from penstock.kernels.actions import environment_array, from_environment, to_environment
 from penstock.program.rollout import table_specs
 from penstock.replay.episodes import table_of
 from penstock.replay.sampler import Sampler
+from penstock.saved_runs.episodes import KeptEpisode
 from penstock.types import Box, Discrete, Spaces, Stack
 
 BOX = Box((1,), "float32", (-np.inf,), (np.inf,))

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from penstock.errors import ResourceError, RunFolderError
-from penstock.experiments.checkpoints import Checkpoint
 from penstock.memory.table import Table
 from penstock.program.rollout import table_specs
 from penstock.replay import table_file
@@ -23,6 +22,7 @@ from penstock.replay.priorities import Ranking, enter
 from penstock.replay.resumed import MARK, Found, begin, marked
 from penstock.replay.sum_tree import SumTree
 from penstock.replay.table_file import Rings, mapped, read_header, settle
+from penstock.saved_runs.checkpoints import Checkpoint
 from penstock.types import Box, Discrete, Spaces
 
 NUM_ENVS, T, SLOTS = 4, 3, 5

@@ -16,9 +16,9 @@ import penstock
 from penstock.cli import main
 from penstock.clients import GameClient
 from penstock.errors import BadDataError, ConfigError, RunFolderError
-from penstock.experiments.checkpoints import list_checkpoints, load_checkpoint
-from penstock.experiments.episodes import EpisodeFiles, KeptEpisode
-from penstock.experiments.run_folder import RunFolder
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
+from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
+from penstock.saved_runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 

@@ -14,7 +14,7 @@ import psutil
 from penstock.nodes.contract import Ports
 from penstock.processes.starts import Processes
 from penstock.program.graph import NodeSpec, Program, Record, Stream
-from penstock.scheduler.outcome import Outcome
+from penstock.supervision.outcome import Outcome
 from penstock.types import ArraySpec
 
 HERE = __name__

@@ -15,10 +15,10 @@ import torch
 import penstock
 from penstock.envs.sources import open_source
 from penstock.errors import BundleError, ConfigError, RunFolderError
-from penstock.experiments.manifest import seal
 from penstock.inference.onnx import export as onnx_bytes
 from penstock.inference.onnx import open_session
 from penstock.policies import Gaussian
+from penstock.saved_runs.manifest import seal
 from penstock.serving.bundle import GraphRunner, read_bundle
 from penstock.serving.bundle.sample import sample_of
 from penstock.serving.bundle.spaces import from_json, to_json

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
-from penstock.experiments.run_folder import RunFolder
 from penstock.planning import plan
 from penstock.processes.starts import Processes
 from penstock.program.graph import NodeSpec, Program
 from penstock.runtime import inline
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.topologies import on_policy
 from tests.planned import prepared
 

@@ -6,9 +6,9 @@ import pytest
 
 from penstock.config.sources import from_mapping
 from penstock.errors import PenstockError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.checkpoints import load_checkpoint
-from penstock.experiments.run_folder import RunFolder
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.tune.trial import TrialRun
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "num_workers": 1, "save_interval": 2, "eval_episodes": 2, "epochs": 1}

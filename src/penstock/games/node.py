@@ -10,7 +10,6 @@ from http import HTTPStatus
 
 from penstock.envs.games import agent_class, agent_name
 from penstock.errors import ConfigError, EnvError
-from penstock.experiments.episodes import EpisodeFiles
 from penstock.games.agent import Agent
 from penstock.games.lane import Lane
 from penstock.games.lobby import Lobby
@@ -19,6 +18,7 @@ from penstock.games.settings import GamesSettings
 from penstock.nodes.contract import Ports
 from penstock.nodes.env import EnvSettings
 from penstock.registry import load
+from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.server.connection import Connection
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest
 from penstock.serving.server.limits import Limits

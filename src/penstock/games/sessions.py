@@ -14,10 +14,10 @@ import numpy as np
 
 from penstock.envs.actions import cutter
 from penstock.errors import BadDataError
-from penstock.experiments.episodes import EpisodeFiles, KeptEpisode
 from penstock.games.agent import Agent, Game, State
 from penstock.games.lane import Lane, RunEndedError
 from penstock.games.lobby import Lobby
+from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
 from penstock.serving.observations import FieldReader
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.sessions import SessionKey

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.experiments.best import prune_checkpoints
-from penstock.experiments.checkpoints import save_checkpoint
 from penstock.nodes.contract import Ports
 from penstock.replay.contents import contents
 from penstock.replay.resumed import MARK, marked
+from penstock.saved_runs.best import prune_checkpoints
+from penstock.saved_runs.checkpoints import save_checkpoint
 from penstock.types import Arrays
 
 __all__ = ["CheckpointerNode", "CheckpointerSettings"]

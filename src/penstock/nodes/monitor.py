@@ -10,12 +10,12 @@ from pathlib import Path
 from signal import Signals
 
 from penstock.errors import RunFolderError
-from penstock.experiments.run_folder import RunFolder
 from penstock.metrics.jsonl import JsonLines, each_report
 from penstock.metrics.progress import progress_sink
 from penstock.metrics.report import EVAL_RETURN, RESTARTS, STEPS_PER_SECOND, Report, Sink, read_report
 from penstock.metrics.tensorboard import TensorBoard
 from penstock.nodes.contract import Ports
+from penstock.saved_runs.run_folder import RunFolder
 
 __all__ = ["MonitorNode", "MonitorSettings"]
 

@@ -115,4 +115,4 @@ def backend_of(
     own = spec.policy.actor.own
     if own is None:
         return BackendSpec(backend.build, (spec.policy,))
-    return BackendSpec(backend.build, (spec.policy, load("penstock.models.own_export:exported")(own)))
+    return BackendSpec(backend.build, (spec.policy, load("penstock.torch_networks.own_export:exported")(own)))

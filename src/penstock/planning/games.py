@@ -7,9 +7,9 @@ from pathlib import Path
 from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
-from penstock.experiments.run_folder import RunFolder
 from penstock.games.settings import GamesSettings
 from penstock.registry import TOPOLOGIES
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.command import is_loopback
 from penstock.types import EnvReference
 

@@ -8,14 +8,14 @@ import numpy as np
 from penstock.config.resolve import available_cores
 from penstock.envs.rewards import find_reward, no_infos
 from penstock.errors import CheckpointError, ConfigError
-from penstock.experiments.checkpoints import Checkpoint
-from penstock.experiments.demonstrations import Demonstrations, find_demonstrations
 from penstock.memory.action_log import Position
 from penstock.nodes.contract import LaneStart
 from penstock.planning.games import game_settings
 from penstock.planning.prepared import Prepared
 from penstock.program.plan import LearningPlan, Plan
 from penstock.registry import UPDATES
+from penstock.saved_runs.checkpoints import Checkpoint
+from penstock.saved_runs.demonstrations import Demonstrations, find_demonstrations
 from penstock.types import Arrays
 
 __all__ = ["check_fits", "plan"]

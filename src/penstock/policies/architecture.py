@@ -179,7 +179,7 @@ def _actor(
     """One network for one head, and no value. ``gain`` scales the initial weights of the last linear layer."""
     if _is_own(body):
         # First the memory: a module for another kind of algorithm also returns other things.
-        carry = load("penstock.models.own_trial:carry_of")(body.model, _without_mask(spaces), head.outputs)
+        carry = load("penstock.torch_networks.own_trial:carry_of")(body.model, _without_mask(spaces), head.outputs)
         _check_memory(body, algorithm, memory, has=bool(carry))
         encoding, network = _raw(spaces), Network("actor", (_own(spaces, body, head.outputs, gives_value=False),))
     else:
@@ -284,7 +284,7 @@ def _is_own(body: Body) -> bool:
 
 def _own(spaces: Spaces, body: Body, outputs: int, *, gives_value: bool) -> OwnModule:
     """The user's own module as data. Making it needs torch, which is loaded here."""
-    describe = load("penstock.models.own_trial:described")
+    describe = load("penstock.torch_networks.own_trial:described")
     found: OwnModule = describe(body.model, _without_mask(spaces), outputs, gives_value=gives_value)
     return found
 

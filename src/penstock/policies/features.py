@@ -1,6 +1,6 @@
 """The vector features of stored rows in NumPy, for running statistics.
 
-`penstock.models.encoding` computes the same in torch.
+`penstock.torch_networks.encoding` computes the same in torch.
 """
 
 from collections.abc import Mapping, Sequence

@@ -63,7 +63,7 @@ def _of_layer(layer: Layer, init: InitName, generator: np.random.Generator) -> l
     if isinstance(layer, LayerNorm):
         return [np.ones(layer.size), np.zeros(layer.size)]
     if isinstance(layer, OwnModule):
-        found: list[Array] = load("penstock.models.own:initial")(layer, int(generator.integers(2**31)))
+        found: list[Array] = load("penstock.torch_networks.own:initial")(layer, int(generator.integers(2**31)))
         return found
     return []
 

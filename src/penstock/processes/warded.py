@@ -23,7 +23,7 @@ from penstock.errors import ResourceError
 from penstock.memory.lifeline import Lifeline
 from penstock.processes.command import calling, python
 from penstock.processes.warden.messages import as_message, take_message
-from penstock.scheduler.lives import Exit
+from penstock.supervision.lives import Exit
 
 __all__ = ["Warded"]
 

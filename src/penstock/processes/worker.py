@@ -17,8 +17,8 @@ from penstock.errors import BadDataError, DamagedError, UsageError
 from penstock.memory.lifeline import watch
 from penstock.memory.segment import Segment
 from penstock.processes.contract import STACKS_SIGNAL
-from penstock.scheduler.lives import HOPELESS
 from penstock.scheduler.loop import Loop, Placed
+from penstock.supervision.lives import HOPELESS
 from penstock.wiring.edges import Placement, Wiring, node_class
 from penstock.wiring.ports import NodePorts
 from penstock.wiring.trace import OPEN, traces

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
-from penstock.experiments.demonstrations import Demonstrations
 from penstock.games.settings import GamesSettings
 from penstock.nodes.contract import LaneStart
 from penstock.policies import PolicyGraph
 from penstock.registry import UpdateBackend
+from penstock.saved_runs.demonstrations import Demonstrations
 from penstock.types import Arrays, BackendSpec, EnvReference, Spaces
 
 __all__ = ["EvaluationPlan", "LearningPlan", "Plan"]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.experiments.episodes import KeptEpisode
 from penstock.kernels.actions import from_environment
 from penstock.memory.table import Table
+from penstock.saved_runs.episodes import KeptEpisode
 from penstock.types import Array, Arrays, ArraySpec, Box, Discrete, Spaces
 
 __all__ = ["steps_of", "table_of"]

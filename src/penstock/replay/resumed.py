@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.errors import ResourceError
-from penstock.experiments.checkpoints import TABLE, Checkpoint
-from penstock.experiments.durable import PARTIAL
 from penstock.memory.table import Table
 from penstock.replay.contents import sampled_parts, transfer
 from penstock.replay.sum_tree import Ranks
@@ -29,6 +27,8 @@ from penstock.replay.table_file import (
     reserve_checksums,
     write_header,
 )
+from penstock.saved_runs.checkpoints import TABLE, Checkpoint
+from penstock.saved_runs.durable import PARTIAL
 
 __all__ = ["MARK", "Found", "begin", "marked"]
 

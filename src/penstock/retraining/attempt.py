@@ -10,14 +10,14 @@ import numpy as np
 from penstock.config.commands import RetrainOptions
 from penstock.envs.given import given_of
 from penstock.errors import ConfigError
-from penstock.experiments.best import prune_checkpoints
-from penstock.experiments.checkpoints import load_checkpoint, load_table, save_checkpoint
-from penstock.experiments.run_folder import RunFolder
 from penstock.processes.starts import Processes
 from penstock.retraining.estimate import estimated_return
 from penstock.retraining.kept import LEAST_HELD_OUT, Kept, read_kept
 from penstock.retraining.learning import learned_from
 from penstock.retraining.suitable import action_space
+from penstock.saved_runs.best import prune_checkpoints
+from penstock.saved_runs.checkpoints import load_checkpoint, load_table, save_checkpoint
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.acceptance import fault_of
 from penstock.trained import Trained, open_trained, policy_of
 from penstock.types import Arrays, Box, Discrete, EnvFactory

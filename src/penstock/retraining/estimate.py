@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.experiments.episodes import KeptEpisode
 from penstock.kernels.actions import from_environment
 from penstock.ops.offline import Transitions, fitted_values, random_features
 from penstock.planning import Prepared
 from penstock.replay.episodes import steps_of
+from penstock.saved_runs.episodes import KeptEpisode
 from penstock.serving.run_policy import RunPolicy
 from penstock.trained import policy_of
 from penstock.types import Array, Arrays, Box, Discrete, Spaces

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.experiments.episodes import KeptEpisode, episode_number, list_episodes, read_episode
 from penstock.ops.offline import largest_shift
 from penstock.replay.episodes import steps_of
+from penstock.saved_runs.episodes import KeptEpisode, episode_number, list_episodes, read_episode
 from penstock.types import Array, Spaces
 
 __all__ = ["LEAST_HELD_OUT", "Kept", "read_kept"]

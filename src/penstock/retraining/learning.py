@@ -8,12 +8,12 @@ import numpy as np
 
 from penstock.algorithm import UpdaterSettings
 from penstock.errors import BadDataError
-from penstock.experiments.episodes import KeptEpisode
 from penstock.planning import Prepared
 from penstock.program.rollout import table_specs
 from penstock.registry import UPDATES, load
 from penstock.replay.episodes import steps_of, table_of
 from penstock.replay.sampler import Sampler
+from penstock.saved_runs.episodes import KeptEpisode
 from penstock.types import Arrays, Box, Discrete
 from penstock.updates.contract import ReplayUpdater
 

@@ -6,7 +6,7 @@ from penstock.processes.starts import Processes
 from penstock.program.check import check
 from penstock.program.graph import Program
 from penstock.scheduler.loop import Loop, Placed
-from penstock.scheduler.outcome import Outcome, SharedSigns, final_record
+from penstock.supervision.outcome import Outcome, SharedSigns, final_record
 from penstock.wiring.edges import Wiring, node_class
 from penstock.wiring.ports import NodePorts
 from penstock.wiring.trace import OPEN, traces

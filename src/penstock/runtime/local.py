@@ -6,10 +6,10 @@ from a file.
 
 from penstock.memory.segment import Segment
 from penstock.processes.starts import Processes
-from penstock.processes.supervision import supervised
+from penstock.processes.supervised import supervised
 from penstock.program.check import check
 from penstock.program.graph import Program
-from penstock.scheduler.outcome import Outcome
+from penstock.supervision.outcome import Outcome
 from penstock.wiring.edges import Wiring
 
 __all__ = ["launch"]

@@ -1,1 +1,1 @@
-"""Who runs when: the event loop of each process, and the supervisor, which restarts processes and ends the run."""
+"""Which node runs next: the event loop of each process."""

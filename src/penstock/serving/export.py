@@ -28,7 +28,7 @@ def export(folder: Path, spaces: Spaces, graph: PolicyGraph, published: Mapping[
     path = folder / FILE_NAME
     partial = path.with_suffix(".onnx.partial")
     own = graph.actor.own
-    exported = b"" if own is None else load("penstock.models.own_export:exported")(own)
+    exported = b"" if own is None else load("penstock.torch_networks.own_export:exported")(own)
     try:
         partial.write_bytes(onnx_bytes(graph, spaces, published, exported))
         partial.replace(path)

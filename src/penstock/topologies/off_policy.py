@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Literal
 
 from penstock.errors import ConfigError
-from penstock.experiments.run_folder import RunFolder
 from penstock.nodes.learner import (
     DemonstrationSettings,
     ReplayLearnerSettings,
@@ -25,6 +24,7 @@ from penstock.program.rollout import table_specs
 from penstock.replay.contents import contents_bytes
 from penstock.replay.limiter import RateLimiter
 from penstock.replay.priorities import Ranking
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.topologies.learners import (
     activation_bytes,
     keeper_settings,

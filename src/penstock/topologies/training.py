@@ -13,7 +13,6 @@ from typing import Literal
 
 from penstock.algorithm_package import find_algorithm
 from penstock.config.schema import RunConfig
-from penstock.experiments.run_folder import RunFolder
 from penstock.kernels.actions import environment_array
 from penstock.metrics.report import RETURN_WINDOW, report_specs
 from penstock.nodes.checkpointer import CheckpointerSettings
@@ -41,6 +40,7 @@ from penstock.program.graph import (
     Table,
 )
 from penstock.program.plan import Plan
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.types import ArraySpec, BackendSpec
 
 __all__ = [

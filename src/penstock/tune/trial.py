@@ -15,10 +15,10 @@ from pathlib import Path
 from penstock.config.schema import Config
 from penstock.config.sources import shown, to_toml
 from penstock.errors import PenstockError
-from penstock.experiments.checkpoints import list_checkpoints
-from penstock.experiments.run_folder import RunFolder, list_runs
 from penstock.metrics.jsonl import read_reports
 from penstock.metrics.report import EVAL_RETURN, FINAL, RETURN
+from penstock.saved_runs.checkpoints import list_checkpoints
+from penstock.saved_runs.run_folder import RunFolder, list_runs
 
 __all__ = ["TrialRun"]
 

@@ -12,13 +12,13 @@ import ray.tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining
 from ray.tune.search.optuna import OptunaSearch
 
+from penstock.cluster.machines import joined
 from penstock.config.commands import TuneOptions
 from penstock.config.fields import field_table
 from penstock.config.schema import Config, RunConfig
 from penstock.config.sources import from_mapping, shown
 from penstock.errors import ConfigError
-from penstock.experiments.scratch import scratch_folder
-from penstock.runtime.ray.cluster import joined
+from penstock.saved_runs.scratch import scratch_folder
 from penstock.tune.search import Search
 from penstock.tune.trial import TrialRun
 

@@ -15,7 +15,7 @@ from penstock.config.commands import ServeOptions
 from penstock.config.flags import options_from_arguments
 from penstock.doubles import FakeGame, Script
 from penstock.errors import BadDataError, ConfigError
-from penstock.experiments.episodes import EpisodeFiles, KeptEpisode, list_episodes, read_episode
+from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode, list_episodes, read_episode
 from penstock.serving.server import recording
 from penstock.serving.server.command import serve
 from penstock.serving.server.recording import Recorder
@@ -200,7 +200,7 @@ def test_after_kill_9_every_file_is_whole(tmp_path) -> None:
     """A process that writes episode after episode is killed at no particular moment."""
     program = (
         "import sys; import numpy as np; from pathlib import Path; "
-        "from penstock.experiments.episodes import EpisodeFiles, KeptEpisode; "
+        "from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode; "
         "files = EpisodeFiles(Path(sys.argv[1]), 50); zeros = np.zeros; "
         "e = KeptEpisode('g', {'obs': zeros((501, 3), 'f4')}, zeros((500, 2), 'f4'), zeros(500, 'f4'), True, False)\n"
         "while True: files.add(e)"

@@ -28,7 +28,7 @@ from penstock.algorithm import Algorithm, Tensors
 from penstock.algorithms.a2c.spec import A2CConfig, init_state
 from penstock.algorithms.ppo.learn import Loss, actor_critic, actor_critic_loss, update
 from penstock.algorithms.ppo.spec import policy_graph
-from penstock.models.policy import Policy
+from penstock.torch_networks.policy import Policy
 from penstock.types import Spaces
 
 __all__ = ["build", "loss"]

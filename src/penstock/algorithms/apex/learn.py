@@ -28,7 +28,7 @@ from penstock.algorithms.apex.spec import ApexConfig, init_state
 from penstock.algorithms.dqn.learn import phases
 from penstock.algorithms.dqn.spec import policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of
-from penstock.models.policy import Policy
+from penstock.torch_networks.policy import Policy
 from penstock.types import Spaces
 
 __all__ = ["build"]

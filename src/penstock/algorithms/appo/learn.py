@@ -27,7 +27,7 @@ from penstock.algorithms.appo.rollouts import corrected
 from penstock.algorithms.appo.spec import APPOConfig, init_state
 from penstock.algorithms.ppo import learn as ppo
 from penstock.algorithms.ppo.spec import policy_graph
-from penstock.models.policy import Policy, denormalised_value
+from penstock.torch_networks.policy import Policy, denormalised_value
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["build", "judge", "targets"]

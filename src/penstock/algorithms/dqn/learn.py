@@ -33,13 +33,13 @@ from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
 from penstock.algorithms.dqn.spec import LEAST_PRIORITY, DQNConfig, QConfig, ValueConfig, init_state, policy_graph
 from penstock.algorithms.off_policy.learn import algorithm_of, next_obs, stepped
 from penstock.algorithms.optimizer.spec import Layout, layout_of
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy, action_values
 from penstock.ops.categorical import cross_entropy, divergence, projected, support
 from penstock.ops.distributions import best_action
 from penstock.ops.losses import huber, share_of
 from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import EpsilonGreedy
+from penstock.torch_networks.gradients import gradients_of
+from penstock.torch_networks.policy import Policy, action_values
 from penstock.types import Spaces
 
 __all__ = ["Judgement", "apply", "build", "copies", "judged", "phases"]

@@ -30,8 +30,8 @@ from penstock.algorithms.off_policy.learn import Networks, algorithm_of, followe
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import actor_gradients, actor_update, sampled
 from penstock.algorithms.sac.spec import policy_graph
-from penstock.models.gradients import gradients_of
 from penstock.ops.losses import share_of
+from penstock.torch_networks.gradients import gradients_of
 from penstock.types import NoiseSpec, Spaces
 
 __all__ = [

@@ -42,9 +42,9 @@ from penstock.algorithms.off_policy.learn import Networks, algorithm_of, network
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac.learn import sampled
 from penstock.algorithms.sac.spec import policy_graph
-from penstock.models.gradients import gradients_of
 from penstock.ops.losses import share_of
 from penstock.ops.optimizers import polyak
+from penstock.torch_networks.gradients import gradients_of
 from penstock.types import Spaces
 
 __all__ = ["Targets", "build", "critic_targets"]

@@ -28,10 +28,10 @@ from penstock.algorithms.impala.spec import IMPALAConfig, init_state
 from penstock.algorithms.ppo.learn import Loss, act, step_metrics, update
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import LOSS_SCALE, policy_graph
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy, denormalised_value, normalised_target
 from penstock.ops.losses import share_of, squared_error
 from penstock.ops.vtrace import Steps, VTrace, vtrace
+from penstock.torch_networks.gradients import gradients_of
+from penstock.torch_networks.policy import Policy, denormalised_value, normalised_target
 from penstock.types import NoiseSpec, Spaces
 
 __all__ = ["build", "gradients", "loss"]

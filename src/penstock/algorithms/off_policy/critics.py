@@ -75,7 +75,7 @@ def critic_network(graph: PolicyGraph, config: ContinuousConfig, outputs: int = 
             own critic cannot be learned with.
     """
     if graph.actor.own is not None and graph.actor.own.critic:
-        own: OwnModule = load("penstock.models.own_trial:critic_described")(graph.actor.own, outputs)
+        own: OwnModule = load("penstock.torch_networks.own_trial:critic_described")(graph.actor.own, outputs)
         return Network("critic", (own,))
     encoding, branches = _sight(graph, config)
     size = graph.head.noise.shape[0]

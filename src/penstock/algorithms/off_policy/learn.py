@@ -14,11 +14,11 @@ from penstock.algorithms.off_policy.critics import critic_encoding
 from penstock.algorithms.off_policy.spec import ContinuousConfig, ReplayConfig
 from penstock.algorithms.optimizer.learn import counted, descended
 from penstock.algorithms.optimizer.spec import NUMBERS, STEPS, Layout, layout_of
-from penstock.models.forward import Ensemble
-from penstock.models.policy import Policy
 from penstock.ops.optimizers import polyak
 from penstock.policies import Network, PolicyGraph
 from penstock.policies.encoding import ACTION
+from penstock.torch_networks.forward import Ensemble
+from penstock.torch_networks.policy import Policy
 from penstock.types import Arrays, NoiseSpec, Spaces
 
 __all__ = ["Networks", "act", "algorithm_of", "critic_input", "followed", "networks_of", "next_obs", "stepped"]

@@ -30,12 +30,12 @@ from penstock.algorithms.ppo.spec import (
     init_state,
     policy_graph,
 )
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy, normalised_target
 from penstock.ops.loss_scaling import LossScale, finite, finite_or_zero
 from penstock.ops.losses import Mean, clipped_surrogate, normalised, share_of, squared_error
 from penstock.ops.optimizers import clip_scale, global_norm
 from penstock.policies import PolicyGraph
+from penstock.torch_networks.gradients import gradients_of
+from penstock.torch_networks.policy import Policy, normalised_target
 from penstock.types import Arrays, NoiseSpec, Spaces
 
 __all__ = [

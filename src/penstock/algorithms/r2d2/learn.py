@@ -36,13 +36,13 @@ from penstock.algorithms.off_policy.learn import algorithm_of
 from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_rows
 from penstock.algorithms.optimizer.spec import layout_of
 from penstock.algorithms.r2d2.spec import R2D2Config, init_state, policy_graph
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy
 from penstock.ops.distributions import best_action
 from penstock.ops.losses import huber
 from penstock.ops.n_step import n_step_returns
 from penstock.ops.optimizers import global_norm
 from penstock.ops.rescaling import rescaled, unscaled
+from penstock.torch_networks.gradients import gradients_of
+from penstock.torch_networks.policy import Policy
 from penstock.types import Spaces
 
 __all__ = ["Judgement", "build", "gradients", "judged", "mixture"]

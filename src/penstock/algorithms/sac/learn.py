@@ -31,10 +31,10 @@ from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.sac import recurrent
 from penstock.algorithms.sac.spec import EntropyConfig, SACConfig, actor_graph, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy, squashed
 from penstock.ops.losses import share_of
 from penstock.policies import SquashedGaussian
+from penstock.torch_networks.gradients import gradients_of
+from penstock.torch_networks.policy import Policy, squashed
 from penstock.types import Spaces
 
 __all__ = [

@@ -26,11 +26,11 @@ from penstock.algorithms.off_policy.sequences import behind_burn_in, learned_row
 from penstock.algorithms.optimizer.spec import NUMBERS, Layout, layout_of
 from penstock.algorithms.sac.spec import SACConfig, init_state
 from penstock.algorithms.sac.steps import actor_update, temperature_gradient
-from penstock.models.forward import Ensemble, Forward, Memory
-from penstock.models.gradients import gradients_of
-from penstock.models.policy import Policy, squashed
 from penstock.ops.n_step import n_step_returns
 from penstock.policies import Encoding, PolicyGraph, SquashedGaussian
+from penstock.torch_networks.forward import Ensemble, Forward, Memory
+from penstock.torch_networks.gradients import gradients_of
+from penstock.torch_networks.policy import Policy, squashed
 from penstock.types import NoiseSpec, Spaces
 
 __all__ = ["Networks", "build", "networks_of", "remembered", "sampled", "values"]

@@ -29,8 +29,8 @@ from penstock.algorithms.off_policy.learn import (
 )
 from penstock.algorithms.optimizer.spec import Layout
 from penstock.algorithms.td3.spec import TD3Config, init_state, policy_graph
-from penstock.models.gradients import gradients_of
 from penstock.ops.losses import share_of
+from penstock.torch_networks.gradients import gradients_of
 from penstock.types import Spaces
 
 __all__ = ["actor_loss", "actor_update", "build", "critic_loss", "critic_target", "critic_update"]

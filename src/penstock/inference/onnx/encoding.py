@@ -1,4 +1,4 @@
-"""Encodings of observation fields as ONNX nodes; `penstock.models.encoding` computes the same in torch."""
+"""Encodings of observation fields as ONNX nodes; `penstock.torch_networks.encoding` computes the same in torch."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

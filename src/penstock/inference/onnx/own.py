@@ -1,6 +1,6 @@
 """A user's own module inside an ONNX graph: the exported graph of the module, with the parameters of a flat vector.
 
-The export needs torch and is made once, by ``penstock.models.own_export``. This file needs no torch.
+The export needs torch and is made once, by ``penstock.torch_networks.own_export``. This file needs no torch.
 """
 
 from collections.abc import Sequence

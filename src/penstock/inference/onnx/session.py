@@ -93,6 +93,6 @@ def open_session(model: bytes, provider: str = CPU) -> InferenceSession:
 def build(graph: PolicyGraph, exported: bytes = b"") -> OnnxPolicy:
     """A backend for ``graph`` on ONNX Runtime, which runs every graph.
 
-    ``exported`` is the exported graph of a user's own module, by ``penstock.models.own_export``.
+    ``exported`` is the exported graph of a user's own module, by ``penstock.torch_networks.own_export``.
     """
     return OnnxPolicy(graph, exported)

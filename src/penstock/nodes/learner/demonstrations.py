@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from penstock.errors import CheckpointError
-from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
 from penstock.replay.mixture import Mixture
 from penstock.replay.sampler import RowSampler
+from penstock.saved_runs.checkpoints import load_table
 from penstock.types import Arrays, ArraySpec
 
 __all__ = ["DemonstrationSettings", "WithDemonstrations", "demonstrated"]

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 
 from penstock.errors import CheckpointError, PenstockError
-from penstock.experiments.checkpoints import load_table
 from penstock.memory.table import Table
 from penstock.replay.contents import restore
 from penstock.replay.sum_tree import Ranks
+from penstock.saved_runs.checkpoints import load_table
 from penstock.types import Array, Arrays
 
 __all__ = ["Intake", "refill", "rows_to_sample"]

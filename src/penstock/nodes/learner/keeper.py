@@ -14,7 +14,6 @@ import numpy as np
 from penstock.algorithm import AlgorithmSpec
 from penstock.config.schema import RunConfig
 from penstock.errors import BadDataError
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.memory.action_log import Position
 from penstock.metrics.report import (
     EPISODES,
@@ -30,6 +29,7 @@ from penstock.nodes.learner.losses import nothing_kept
 from penstock.nodes.learner.record import VERDICT, begin_anew, why_done
 from penstock.nodes.learner.work import Work
 from penstock.registry import load
+from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["Keeper", "KeeperSettings"]

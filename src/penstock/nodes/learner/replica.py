@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.steps import Goal, GradientSteps, StepSettings
 from penstock.nodes.learner.work import Work, WorkingNode
 from penstock.registry import load
+from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Arrays, ArraySpec
 from penstock.updates.contract import DissolvedError
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from penstock.errors import BadDataError, PenstockError
-from penstock.experiments.checkpoints import load_checkpoint
 from penstock.nodes.contract import Ports
 from penstock.nodes.learner.epochs import BatchGoal, Epochs, EpochSettings
 from penstock.nodes.learner.work import Task, Work, WorkingNode
 from penstock.registry import load
+from penstock.saved_runs.checkpoints import load_checkpoint
 from penstock.types import Array, Arrays, ArraySpec
 from penstock.updates.contract import Members
 

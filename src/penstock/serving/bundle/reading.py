@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import BundleError
-from penstock.experiments.manifest import MANIFEST, Damage, content_of, unseal, verified
+from penstock.saved_runs.manifest import MANIFEST, Damage, content_of, unseal, verified
 from penstock.serving.bundle.contents import FORMAT, GRAPHS, MOBILE, PARAMETERS, PROGRAM, SAMPLE, Facts
 from penstock.serving.bundle.sample import Sample, unpack_sample
 

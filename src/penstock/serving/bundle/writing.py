@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.errors import BundleError
-from penstock.experiments.durable import replace_folder, write_folder
-from penstock.experiments.manifest import MANIFEST, SIZE_LIMIT, seal
+from penstock.saved_runs.durable import replace_folder, write_folder
+from penstock.saved_runs.manifest import MANIFEST, SIZE_LIMIT, seal
 from penstock.serving.bundle.contents import FORMAT, Facts
 from penstock.serving.bundle.reading import is_bundle
 

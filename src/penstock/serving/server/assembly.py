@@ -15,8 +15,8 @@ import uvloop
 
 from penstock.config.commands import ServeOptions
 from penstock.errors import ConfigError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.scratch import scratch_folder
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.scratch import scratch_folder
 from penstock.serving.server.acceptance import accepted
 from penstock.serving.server.access_log import AccessLog
 from penstock.serving.server.answering import ServedPolicy

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from penstock.config.commands import NAME_PATTERN, BenchServeOptions, ServeOptions
 from penstock.errors import ConfigError, RunFolderError
-from penstock.experiments.best import find_checkpoint
-from penstock.experiments.run_folder import RunFolder
 from penstock.registry import load
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import is_bundle, read_bundle
 from penstock.serving.server.source import Source
 from penstock.serving.server.tokens import Tokens

@@ -7,7 +7,7 @@ with before.
 from pathlib import Path
 
 from penstock.errors import BundleError
-from penstock.experiments.manifest import MANIFEST
+from penstock.saved_runs.manifest import MANIFEST
 from penstock.serving.bundle import read_bundle, write_bundle
 from penstock.serving.server.source import Source
 

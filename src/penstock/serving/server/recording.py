@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.experiments.episodes import EpisodeFiles, KeptEpisode
 from penstock.kernels.actions import environment_array, generate_actions, to_environment
 from penstock.kernels.noise import uniform
+from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
 from penstock.types import Array, Arrays, Spaces
 
 __all__ = ["OpenEpisode", "Recorder"]

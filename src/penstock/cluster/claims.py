@@ -1,0 +1,98 @@
+"""What Ray keeps for nodes of a run, so that no other program gets it: a placement group of Ray for each of them."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+
+from penstock.cluster.machines import Machine, own_id, ray_names
+from penstock.config.fields import amounts_text
+from penstock.errors import ConfigError
+
+__all__ = ["Claims", "release_claims"]
+
+WAIT_S = 30
+"""So long other programs may hold what the nodes of a beginning run ask for."""
+
+
+class Claims:
+    """Claims of placement groups of nodes, by their names. All end with the ``with`` block.
+
+    Attributes:
+        run: names the run that has them, for `release_claims`.
+    """
+
+    def __init__(self) -> None:
+        self.run = f"penstock-{secrets.token_hex(8)}"
+        self._held: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for group in list(self._held):
+            self._release(group)
+
+    def take(self, group: str, machine: Machine | None, asked: Mapping[str, float]) -> None:
+        """Claim what a group asks for on a machine, in place of its earlier claim. Does not wait.
+
+        Args:
+            group: its name.
+            machine: where it runs; ``None``: the launcher's machine.
+            asked: resources; a group that asks for nothing has no claim.
+        """
+        self._release(group)
+        if asked:
+            where = {"ray.io/node-id": own_id() if machine is None else machine.id}
+            # A name is free again only some time after its claim was released.
+            name = f"{self.run}-{group}-{secrets.token_hex(4)}"
+            self._held[group] = placement_group([ray_names(asked)], name=name, bundle_label_selector=[where])
+
+    def wait(self, asked: Mapping[str, Mapping[str, float]]) -> None:
+        """Wait until Ray keeps all that is claimed.
+
+        Args:
+            asked: group -> what it asks for, for the error.
+
+        Raises:
+            ConfigError: other programs hold it for too long.
+        """
+        until = time.monotonic() + WAIT_S
+        for group, claim in self._held.items():
+            # Ray counts in whole seconds, and does not look at all within less than one.
+            if not claim.wait(max(1, round(until - time.monotonic()))):
+                raise ConfigError(
+                    f"--resources: other programs of the cluster hold {amounts_text(asked[group])} that {group} asks "
+                    f"for, for {WAIT_S} s already; end one of them, or ask for less"
+                )
+
+    def _release(self, group: str) -> None:
+        claim = self._held.pop(group, None)
+        if claim is not None:
+            # A cluster that is lost keeps nothing.
+            with contextlib.suppress(ray.exceptions.RayError):
+                remove_placement_group(claim)
+
+
+def release_claims(run: str) -> None:
+    """Release the claims of a run whose launcher is lost. Ray would do so once it has noticed that.
+
+    Args:
+        run: see `Claims.run`.
+    """
+    with contextlib.suppress(ray.exceptions.RayError):
+        for identity, claim in placement_group_table().items():
+            if claim["name"].startswith(f"{run}-"):
+                remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(identity)))

@@ -1,0 +1,197 @@
+"""A copy of a run folder on another machine: what it lacks, and how it is kept there. Knows no cluster.
+
+The copy has the run's config, its logs and its checkpoints. It lacks what a resumed run makes anew, and the file of a
+replay table.
+"""
+
+import contextlib
+import glob
+import os
+import secrets
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.errors import CheckpointError
+from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
+from penstock.saved_runs.durable import PARTIAL, remove_folder, sweep
+from penstock.saved_runs.run_folder import RunFolder
+
+__all__ = ["PIECE", "Copy", "Delivery", "Original", "Piece"]
+
+PIECE = 4 << 20
+"""No piece has more bytes. So each arrives soon, and is a sign of life of its sender."""
+COPIES = ".copies"
+"""Folder beside the run folders. What is in it is no run yet."""
+
+
+class Piece(NamedTuple):
+    """Bytes of a file."""
+
+    path: str
+    """Below the run folder."""
+    at: int
+    """The place of the first byte. The copy drops what it has from there on."""
+    content: bytes
+
+
+class Delivery(NamedTuple):
+    """What the copy is to take at once."""
+
+    pieces: tuple[Piece, ...]
+    listed: tuple[str, ...]
+    """The checkpoints of the run folder."""
+    complete: str
+    """The checkpoint of which these are the last pieces; empty: none."""
+
+
+class Original:
+    """A run folder, and what a copy of it has.
+
+    Args:
+        folder: of the run, which may be training.
+
+    Attributes:
+        checkpoint_bytes: size of the last checkpoint that was sent; 0: none was.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._sent: dict[str, tuple[int, int]] = {}
+        """File that only grows -> its number on the disk, and how many of its bytes the copy has."""
+        self._sending = ""
+        self.checkpoint_bytes = 0
+        self._pieces: Iterator[Piece] = iter(())
+
+    def next(self, held: Collection[str]) -> Delivery:
+        """The next thing that the copy lacks: what logs have grown by, then a piece of the newest checkpoint.
+
+        A checkpoint that is under way is sent to its end, however many newer ones there are.
+
+        Args:
+            held: the checkpoints that the copy has.
+        """
+        folder = self._folder
+        listed = tuple(path.name for path in list_checkpoints(folder.path))
+        files = (folder.config_path, folder.metrics_path, folder.deaths)
+        pieces = [piece for path in files for piece in self._grown(path)]
+        if not self._sending:
+            self._sending = next((name for name in reversed(listed) if name not in held), "")
+            self._pieces = _pieces_of(folder.checkpoints / self._sending) if self._sending else iter(())
+        complete = ""
+        # The checkpoint may be removed while it is sent: newer ones take its place.
+        with contextlib.suppress(OSError):
+            piece = next(self._pieces, None)
+            if piece is not None:
+                return Delivery((*pieces, piece), listed, "")
+            complete = self._sending
+            if complete:
+                self.checkpoint_bytes = sum(path.stat().st_size for path in (folder.checkpoints / complete).iterdir())
+        self._sending = ""
+        return Delivery(tuple(pieces), listed, complete)
+
+    def _grown(self, path: Path) -> Iterator[Piece]:
+        """The next bytes of a file that grows, or that was replaced by another of its name."""
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            number, had = os.fstat(file.fileno()).st_ino, self._sent.get(path.name, (-1, 0))
+            at = had[1] if had[0] == number else 0
+            file.seek(at)
+            content = file.read(PIECE)
+            if content or had[0] != number:
+                self._sent[path.name] = number, at + len(content)
+                yield Piece(path.name, at, content)
+
+
+def _pieces_of(checkpoint: Path) -> Iterator[Piece]:
+    """The bytes of a checkpoint, in order."""
+    inside = f"checkpoints/{checkpoint.name}{PARTIAL}"
+    for path in sorted(checkpoint.iterdir()):
+        with path.open("rb") as file:
+            at = 0
+            while content := file.read(PIECE):
+                yield Piece(f"{inside}/{path.name}", at, content)
+                at += len(content)
+
+
+class Copy:
+    """A copy of a run folder, in a folder of its own that is no run yet. Replaces an earlier copy of the run.
+
+    Args:
+        log_dir: holds run folders.
+        name: of the run.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+
+    def __init__(self, log_dir: Path, name: str) -> None:
+        self._log_dir, self._name = log_dir, name
+        self._folder = RunFolder(log_dir / COPIES / f"{name}.{secrets.token_hex(4)}")
+        for earlier in self._folder.path.parent.glob(f"{glob.escape(name)}.????????"):
+            shutil.rmtree(earlier, ignore_errors=True)
+        self._folder.checkpoints.mkdir(parents=True)
+
+    def take(self, delivery: Delivery) -> tuple[str, ...]:
+        """Write what was delivered. Returns the checkpoints that the copy has, each verified by its hashes.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        for piece in delivery.pieces:
+            self._write(piece)
+        if delivery.complete:
+            self._complete(delivery.complete)
+        # The newest stays until a newer one is complete.
+        for path in list_checkpoints(self._folder.path)[:-1]:
+            if path.name not in delivery.listed:
+                remove_folder(path)
+        return self.checkpoints()
+
+    def checkpoints(self) -> tuple[str, ...]:
+        """The checkpoints that the copy has, the newest last."""
+        return tuple(path.name for path in list_checkpoints(self._folder.path))
+
+    def remove(self) -> None:
+        """Remove the copy."""
+        shutil.rmtree(self._folder.path, ignore_errors=True)
+        self._tidy()
+
+    def settle(self) -> RunFolder:
+        """Make the copy a run folder: it gets the run's name, or if that is taken, the name with a number.
+
+        Raises:
+            OSError: it cannot be renamed.
+        """
+        path, number = self._log_dir / self._name, 1
+        while path.exists():
+            number += 1
+            path = path.with_name(f"{self._name}-{number}")
+        self._folder.path.rename(path)
+        self._tidy()
+        return RunFolder(path)
+
+    def _write(self, piece: Piece) -> None:
+        path = self._folder.path / piece.path
+        path.parent.mkdir(exist_ok=True)
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            file.truncate(piece.at)
+            file.seek(piece.at)
+            file.write(piece.content)
+
+    def _complete(self, name: str) -> None:
+        """Give a checkpoint its name if it is undamaged. Otherwise it is removed, and its sender sends it again."""
+        partial = self._folder.checkpoints / (name + PARTIAL)
+        try:
+            load_checkpoint(partial)
+        except CheckpointError:
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.rename(self._folder.checkpoints / name)
+            # One that was removed while it was sent was never finished.
+            sweep(self._folder.checkpoints)
+
+    def _tidy(self) -> None:
+        """Remove the folder of copies if no other copy is in it."""
+        with contextlib.suppress(OSError):
+            self._folder.path.parent.rmdir()

@@ -1,0 +1,224 @@
+"""Cuts a program at the edges that cross machines: streams and tables of rollouts, boards, and rounds of learners.
+
+- *Home* is the machine of the launcher. Its program is the whole program with one more node, the relay.
+- A *host* is another machine. Its program has the nodes that may move, and a relay in place of all other nodes.
+
+Nodes are the same on both: which machine runs one may change while the run goes on.
+"""
+
+from dataclasses import replace
+
+from penstock.nodes.learner import ReplayLearnerSettings, ReplicaSettings
+from penstock.program.check import check
+from penstock.program.graph import (
+    ActionLog,
+    Ask,
+    Board,
+    Edge,
+    LocalAnswer,
+    NodeSpec,
+    ProcessGroup,
+    Program,
+    Rounds,
+    Stream,
+    Table,
+)
+from penstock.types import ArraySpec
+
+__all__ = [
+    "GOALS",
+    "RELAY",
+    "apart",
+    "carried",
+    "host_program",
+    "movable",
+    "movable_learners",
+    "parameters",
+    "rollouts_of",
+    "same_bits",
+    "sampled",
+    "viewed",
+    "with_relay",
+]
+
+RELAY = "relay"
+"""Name of the relay, and of its placement group."""
+_RELAY = NodeSpec(RELAY, "penstock.cluster.relay:Relay", None, RELAY, silence_limit_s=120.0)
+_AHEAD = 2
+"""Slots of an environment node on a host, where nothing waits for a version: one is filled, one travels."""
+GOALS = "goals"
+"""The board whose field ``slots`` says into which slots of a stream its readers look."""
+_TEAM = "team"
+"""The board on which the keeper says where the other learners find it."""
+
+
+def movable(program: Program) -> tuple[str, ...]:
+    """The groups of environment nodes that another machine may run: one node each, which computes its own actions."""
+    local = {
+        node
+        for edge in program.edges
+        if isinstance(edge, Ask) and isinstance(edge.answer, LocalAnswer)
+        for node in edge.askers
+    }
+    return tuple(
+        node.group
+        for node in program.nodes
+        if node.kind == "env" and node.name in local and len(program.members(node.group)) == 1
+    )
+
+
+def movable_learners(program: Program) -> tuple[str, ...]:
+    """The groups of learners that another machine may run. The first learner stays at home."""
+    return tuple(
+        program.node(member).group
+        for edge in program.edges
+        if isinstance(edge, ProcessGroup)
+        for member in edge.members[1:]
+    )
+
+
+def apart(program: Program, address: str) -> Program:
+    """The program with learners that may run on other machines: those that share each batch or minibatch in rounds.
+
+    Demonstrations lie at home, so learners that need them stay there.
+
+    Args:
+        program: as the topology built it.
+        address: of home, as other machines reach it.
+    """
+    replicas = {
+        node.name for node in program.nodes if node.kind in {"stream_replica", "replica"} and not _at_home(node)
+    }
+    edges: list[Edge] = []
+    for edge in program.edges:
+        if isinstance(edge, Rounds) and replicas & set(edge.members):
+            keeper, *others = edge.members
+            edges += [
+                ProcessGroup(edge.name, edge.members, edge.state, address, _TEAM),
+                Board(_TEAM, keeper, tuple(others), (ArraySpec("port", (), "int64"),)),
+            ]
+        else:
+            edges.append(edge)
+    # The checkpoint of a resumed run lies at home. The first learner gives its state to all others.
+    nodes = (
+        replace(node, settings=replace(node.settings, checkpoint=None)) if node.name in replicas else node
+        for node in program.nodes
+    )
+    return check(replace(program, nodes=tuple(map(_spread, nodes)) if replicas else program.nodes, edges=tuple(edges)))
+
+
+def _at_home(node: NodeSpec) -> bool:
+    """Whether a learner needs what lies at home."""
+    return isinstance(node.settings, ReplicaSettings) and node.settings.steps.demonstrations is not None
+
+
+def _spread(node: NodeSpec) -> NodeSpec:
+    """A learner from a table, told that others may be on other machines."""
+    settings = node.settings
+    if not isinstance(settings, ReplicaSettings | ReplayLearnerSettings):
+        return node
+    return replace(node, settings=replace(settings, steps=replace(settings.steps, spread=True)))
+
+
+def parameters(program: Program) -> Board:
+    """The board that environment nodes read."""
+    names = {program.members(group)[0].name for group in movable(program)}
+    return next(edge for edge in program.edges if isinstance(edge, Board) and names & set(edge.readers))
+
+
+def carried(program: Program) -> tuple[Board, ...]:
+    """The boards that movable nodes read."""
+    names = _movable_nodes(program)
+    return tuple(edge for edge in program.edges if isinstance(edge, Board) and names & set(edge.readers))
+
+
+def viewed(program: Program) -> Stream | None:
+    """The stream into whose slots movable learners look; ``None`` if there are none."""
+    names = _movable_nodes(program)
+    streams = (edge for edge in program.edges if isinstance(edge, Stream) and names & set(edge.viewers))
+    return next(streams, None)
+
+
+def sampled(program: Program) -> Table | None:
+    """The table that movable learners sample; ``None`` if there are none."""
+    names = _movable_nodes(program)
+    tables = (edge for edge in program.edges if isinstance(edge, Table) and names & set(edge.readers))
+    return next(tables, None)
+
+
+def in_lock_step(program: Program) -> bool:
+    """Whether environment nodes wait for each version of the parameters."""
+    return parameters(program).max_lag is not None
+
+
+def same_bits(program: Program) -> str | None:
+    """Why all machines have to compute the same bits, and what to type where they cannot; ``None`` if they need not."""
+    if movable_learners(program):
+        return "learners on several machines would drift apart: take machines of one kind, or leave --learners out"
+    if in_lock_step(program):
+        return "in lock step the bits of a run would depend on the machine: give --sync_mode non_blocking"
+    return None
+
+
+def with_relay(program: Program) -> Program:
+    """The program of home. The relay's bell rings with publications, and with slots that come free."""
+    boards, nodes = {board.name for board in carried(program)}, _movable_nodes(program)
+
+    def joined(edge: Edge) -> Edge:
+        if isinstance(edge, Board) and edge.name in boards:
+            return replace(edge, readers=(*edge.readers, RELAY))
+        # Each writer of a table has a ring of slots there, and the relay is none: it writes in the name of others.
+        if isinstance(edge, Stream) and nodes & set(edge.writers):
+            return replace(edge, writers=(*edge.writers, RELAY))
+        return edge
+
+    return check(replace(program, nodes=(*program.nodes, _RELAY), edges=tuple(map(joined, program.edges))))
+
+
+def host_program(program: Program) -> Program:
+    """The program of each host, with all nodes that it may ever run.
+
+    Memory of nodes that it does not run is never touched, and costs nothing.
+    """
+    names = _movable_nodes(program)
+    slots = 1 if in_lock_step(program) else _AHEAD
+    edges: list[Edge] = []
+    roles: dict[str, tuple[tuple[str, str], ...]] = {}
+    for edge in program.edges:
+        match edge:
+            case Board() if names & set(edge.readers):
+                edges.append(replace(edge, writer=RELAY, readers=_among(edge.readers, names)))
+            case Stream() | Table() if names & set(edge.writers):
+                # A stream for each node: so none takes the slots of another.
+                for name in _among(edge.writers, names):
+                    edges.append(Stream(rollouts_of(name), (name,), (RELAY,), edge.arrays, slots, "wait"))
+                    roles[name] = ((edge.name, rollouts_of(name)),)
+                if isinstance(edge, Stream) and (viewers := _among(edge.viewers, names)):
+                    # The relay writes the rollouts of a batch into the slots that they have at home.
+                    edges.append(replace(edge, writers=(RELAY,), readers=(RELAY,), viewers=viewers))
+                if isinstance(edge, Table) and (readers := _among(edge.readers, names)):
+                    # The relay fills the rings of the shards whose learners are here, in the name of their writers.
+                    edges.append(replace(edge, readers=readers, file=None))
+            case ActionLog() if edge.writer in names:
+                edges.append(replace(edge, readers=(RELAY,)))
+            case Ask() if names & set(edge.askers):
+                edges.append(replace(edge, askers=_among(edge.askers, names)))
+            case ProcessGroup():
+                edges.append(replace(edge, members=(RELAY, *edge.members[1:])))
+    nodes = (node for node in program.nodes if node.name in names)
+    here = (replace(node, edges=(*node.edges, *roles.get(node.name, ()))) for node in nodes)
+    return check(Program((*here, _RELAY), tuple(edges), ends_with=(RELAY,), demands=program.demands))
+
+
+def rollouts_of(node: str) -> str:
+    """The stream of one environment node on a host."""
+    return f"rollouts.{node}"
+
+
+def _movable_nodes(program: Program) -> set[str]:
+    groups = {*movable(program), *movable_learners(program)}
+    return {node.name for node in program.nodes if node.group in groups}
+
+
+def _among(names: tuple[str, ...], wanted: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in wanted)

@@ -1,0 +1,169 @@
+"""The deputy of a launcher: it keeps a copy of the run folder, and resumes the run if the launcher's machine is lost.
+
+It is the class of a Ray actor that outlives its launcher. It asks nothing of Ray, which notices a lost machine late.
+`penstock.cluster.safekeeping` is its counterpart on the launcher's machine.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import ray
+
+from penstock.cluster.claims import release_claims
+from penstock.cluster.copies import Copy, Delivery
+from penstock.cluster.door import Door
+from penstock.saved_runs.run_folder import RunFolder
+
+__all__ = ["SILENCE_S", "Charge", "Deputy"]
+
+SILENCE_S = 12.0
+"""After so long without a word from the launcher, the deputy looks whether the launcher's machine is there.
+
+The launcher gives up a deputy that does not answer sooner than that, and has Ray end it. So where both still reach
+Ray's head, only one of them goes on.
+"""
+ENDED_S = 20.0
+"""A launcher that is silent for so long on a machine that is there has ended."""
+LOOK_S = 0.5
+LOG = "deputy.log"
+"""File of the run folder with what the resumed run says."""
+ELSEWHERE = "penstock-logs"
+"""Folder of the user's home for run folders, where ``--log_dir`` cannot be made."""
+REFUSED = 2
+"""Exit code of a resume that was refused, as long as Ray keeps for a lost machine what nodes ask for."""
+TRIES = 4
+PAUSE_S = 10.0
+
+
+class Charge(NamedTuple):
+    """What a deputy is entrusted with."""
+
+    name: str
+    """Of the run."""
+    log_dir: str
+    working_directory: str
+    """Of the launcher. Here it is the same folder, if there is one."""
+    path: tuple[str, ...]
+    """Folders from which the launcher imports, besides those of its Python."""
+    home: str
+    """The launcher's machine, for messages."""
+    door: Door
+    """Of that machine."""
+    here: str
+    """The deputy's machine, for messages."""
+    cluster: str
+    """The address of Ray's head."""
+    claims: str
+    """`Claims.run` of the run."""
+
+
+class Deputy:
+    """Watches a launcher from another machine.
+
+    1. The launcher delivers what the copy lacks, or nothing, every second.
+    2. It ends: it says so, and the copy is removed. If it was killed, it is silent, and its machine is there: the same.
+    3. Its machine is lost: it is silent, and Ray does not answer there. The copy becomes a run folder, and is resumed.
+
+    Args:
+        charge: what it is entrusted with.
+    """
+
+    def __init__(self, charge: Charge) -> None:
+        self._charge = charge
+        self._copy = _copy(charge)
+        self._lock = threading.Lock()
+        self._heard = time.monotonic()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def take(self, delivery: Delivery) -> tuple[str, ...]:
+        """Take what the copy lacks. Returns the checkpoints that it has. Raises as `Copy.take`."""
+        with self._lock:
+            self._heard = time.monotonic()
+            try:
+                return self._copy.take(delivery)
+            except OSError:
+                # Another machine gets the next copy.
+                self._copy.remove()
+                raise
+
+    def end(self) -> None:
+        """The run has ended: remove the copy."""
+        with self._lock:
+            self._copy.remove()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            if self._silent_s() > SILENCE_S and not self._charge.door.opens():
+                with self._lock:
+                    # It may have said something while this thread stood at the door.
+                    if self._silent_s() > SILENCE_S:
+                        self._take_over()
+                        _leave()
+            elif self._silent_s() > ENDED_S:
+                self.end()
+                _leave()
+
+    def _silent_s(self) -> float:
+        return time.monotonic() - self._heard
+
+    def _take_over(self) -> None:
+        if self._copy.checkpoints():
+            self._go_on(self._copy.settle())
+        else:
+            self._copy.remove()
+
+    def _go_on(self, folder: RunFolder) -> None:
+        """Resume the run, and wait for its end. What is refused is tried again."""
+        charge = self._charge
+        line = f"{charge.home}, the launcher's, was lost. {charge.here} goes on in {folder.path}"
+        with folder.deaths.open("a", encoding="utf-8") as log:
+            log.write(f"{line}\n\n")
+        # In a thread, because Ray does not answer if its head is lost.
+        threading.Thread(target=release_claims, args=(charge.claims,), daemon=True).start()
+        for _ in range(TRIES):
+            if _resume(charge, folder) != REFUSED:
+                return
+            time.sleep(PAUSE_S)
+
+
+def _copy(charge: Charge) -> Copy:
+    """A copy in the launcher's log directory, as this machine has it, else below the user's home."""
+    try:
+        return Copy(Path(charge.log_dir), charge.name)
+    except OSError:
+        return Copy(Path.home() / ELSEWHERE, charge.name)
+
+
+def _resume(charge: Charge, folder: RunFolder) -> int:
+    """Run ``penstock resume`` to its end. Returns its exit code."""
+    path = [entry for entry in (os.environ.get("PYTHONPATH"), *charge.path) if entry]
+    environment = {**os.environ, "RAY_ADDRESS": charge.cluster, "PYTHONPATH": os.pathsep.join(path)}
+    if not environment.get("CUDA_VISIBLE_DEVICES"):
+        # Ray hides all GPUs from an actor that asks for none.
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+    directory = Path(charge.working_directory)
+    with (folder.path / LOG).open("ab") as log:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "penstock", "resume", str(folder.path), "--address", "auto"],
+            env=environment,
+            cwd=directory if directory.is_dir() else folder.path,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+
+
+def _leave() -> None:
+    """End this actor."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        ray.kill(ray.get_runtime_context().current_actor)
+    # Where Ray's head is lost, nobody ends it.
+    os._exit(0)

@@ -1,0 +1,257 @@
+"""A host: runs processes of a run on another machine, over shared memory of its own.
+
+It is the class of a Ray actor. It collects finished rollouts for home and publishes what home sends. Home says which
+nodes run here, and what becomes of one that dies. Of itself a host only ends its processes if home is silent.
+"""
+
+import asyncio
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.cluster.cut import RELAY, carried, sampled, viewed
+from penstock.cluster.messages import Batch, Facts, Publication, Rollout, Task, Vitals, facts
+from penstock.cluster.parcels import packed, unpack
+from penstock.cluster.rings import take_news
+from penstock.memory.action_log import Position
+from penstock.memory.segment import Segment
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.processes.starts import Processes
+from penstock.processes.supervised import START_LIMIT_S
+from penstock.processes.worker import WorkerSpec
+from penstock.program.graph import ActionLog, NodeSpec, Program
+from penstock.supervision.lives import Exit
+from penstock.types import Array, Arrays
+from penstock.wiring.edges import SUPERVISOR, Wiring, placement
+
+__all__ = ["Host"]
+
+REPLY_S = 0.5
+"""A host answers at least this often. The answer is its sign of life."""
+LOOK_S = 0.1
+"""A host looks for processes that have ended at least this often."""
+OWNER = (1 << 20) - 1
+"""The relay's number as the reader of streams. Lives of nodes are numbered from 1 on."""
+END_S = 2.0
+"""Processes have so long to close their environments."""
+SILENCE_S = 10.0
+"""If home asks for nothing for so long, the processes end: home may be lost, and the run then goes on elsewhere."""
+TOLD = ("busy_ns", "idle_ns", "skipped", "not_restored")
+"""Counters of a node that home reports."""
+
+
+class Host:
+    """Environment processes of one run on this machine.
+
+    Args:
+        program: see `host_program`.
+        path: the launcher's module search path. What is missing here is appended.
+    """
+
+    def __init__(self, program: Program, path: Sequence[str]) -> None:
+        sys.path.extend(folder for folder in path if folder not in sys.path)
+        self._program = program
+        self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
+        self._segment = Segment.create(self._wiring.nbytes, "penstock")
+        self._wiring.attach(self._segment.bytes)
+        self._boards = {board.name: self._wiring.board(board.name) for board in carried(program)}
+        self._streams = {edge.writers[0]: memory for edge, memory in self._wiring.streams() if edge.writers != (RELAY,)}
+        self._viewed: StreamMemory | None = None
+        if (stream := viewed(program)) is not None:
+            self._viewed = StreamMemory(self._wiring.bytes_of(stream.name), stream.arrays, stream.slots)
+        self._sampled = sampled(program)
+        self._logs = {edge.writer: edge for edge in program.edges if isinstance(edge, ActionLog)}
+        self._processes = Processes()
+        self._tasks: dict[str, Task] = {}
+        self._told: dict[str, list[int]] = {}
+        """Group -> for each lane, how many of its actions home knows."""
+        self._killed: list[tuple[int, Exit]] = []
+        """Lives that ended because home was silent, until home asks again."""
+        self._asked = math.inf
+        """When home last asked for something."""
+        self._rung = asyncio.Event()
+        self._listener: threading.Thread | None = None
+
+    async def facts(self) -> Facts:
+        """The facts of this machine."""
+        self._listen()
+        return facts()
+
+    async def start(self, group: str, task: Task) -> None:
+        """Run a node. What an earlier life of it has left here is dropped."""
+        self._drop(group)
+        self._asked = time.monotonic()
+        node, wiring = task.node, self._wiring
+        if task.positions:
+            self._begin_lanes(group, task)
+        now = time.monotonic_ns()
+        wiring.counters.set(node.name, "heartbeat_ns", now)
+        wiring.counters.set(node.name, "busy_until_ns", now + int(START_LIMIT_S * 1e9))
+        for name in TOLD:
+            wiring.counters.set(node.name, name, 0)
+        part = placement(self._program.with_node(self._here(node)), group)
+        self._tasks[group] = task
+        spec = WorkerSpec(part, {node.name: task.life}, {node.name: ()})
+        self._processes.start(self._segment, spec, task.threads, task.imports)
+
+    def _begin_lanes(self, group: str, task: Task) -> None:
+        """Set the action log of an environment node to where its lanes begin."""
+        log = self._wiring.action_log(self._logs[task.node.name].name)
+        for lane, position in enumerate(task.positions):
+            log.rewind(lane, position)
+        self._told[group] = [
+            position.first_step + position.steps + (0 if start.actions is None else len(start.actions))
+            for position, start in zip(task.positions, task.node.settings.starts, strict=True)
+        ]
+
+    async def stop(self, group: str, life: int) -> None:
+        """End the process of a node, unless it is in a later life already."""
+        task = self._tasks.get(group)
+        if task is not None and task.life == life:
+            self._drop(group)
+
+    async def stacks(self, group: str) -> str:
+        """The stacks of all threads of a process."""
+        return self._processes.stacks(group)
+
+    async def publish(self, board: str, publication: Publication) -> None:
+        """Publish a version of a board to the nodes of this machine, and before that the rollouts that it names."""
+        if self._viewed is not None:
+            for slot, rollout in publication.shown.items():
+                unpack(rollout, self._viewed.slot(slot))
+        if self._sampled is not None and publication.news is not None:
+            name = self._sampled.name
+            take_news(self._wiring.table_memory(name), self._wiring.trees(name), publication.news)
+            if not publication.news.whole:
+                return
+        memory = self._boards[board]
+        arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in memory.specs}
+        unpack(publication.parcel, arrays)
+        memory.publish(arrays, publication.version)
+        self._wiring.bells.ring_all()
+
+    async def collect(self, delivered: Sequence[tuple[str, int, int]]) -> Batch:
+        """Wait for finished rollouts, for ended processes, or for half a second.
+
+        Args:
+            delivered: group, life and slot of rollouts that home has. Their slots are free again.
+        """
+        self._listen()
+        self._asked = time.monotonic()
+        for group, life, slot in delivered:
+            task = self._tasks.get(group)
+            if task is not None and task.life == life:
+                self._streams[task.node.name].release(slot, OWNER)
+                self._wiring.bells.ring(self._wiring.bell_of(group))
+        until = time.monotonic() + REPLY_S
+        while True:
+            # Cleared before the look: a ring behind the look ends the wait.
+            self._rung.clear()
+            rollouts, exits = self._finished(), self._exits()
+            if rollouts or exits or (left := until - time.monotonic()) <= 0:
+                return Batch(rollouts, exits, self._vitals())
+            try:
+                await asyncio.wait_for(self._rung.wait(), min(LOOK_S, left))
+            except TimeoutError:
+                continue
+
+    async def end(self) -> None:
+        """End all processes: each closes its environments, if it does so within two seconds."""
+        self._wiring.counters.set(SUPERVISOR, "ended", 1)
+        self._wiring.bells.ring_all()
+        until = time.monotonic() + END_S
+        while self._processes.running() and time.monotonic() < until:
+            self._processes.exits()
+            await asyncio.sleep(0.01)
+        self._processes.close()
+
+    def _here(self, node: NodeSpec) -> NodeSpec:
+        """The node with the edges that it has on a host."""
+        return NodeSpec(**{**vars(node), "edges": self._program.node(node.name).edges})
+
+    def _drop(self, group: str) -> None:
+        """Kill the process of a group, and free all slots that it has filled."""
+        task = self._tasks.pop(group, None)
+        if task is None:
+            return
+        if group in self._processes.running():
+            self._processes.kill(group)
+        stream = self._streams.get(task.node.name)
+        if stream is not None:
+            # First what travels, then what the dead node was filling, then what it had filled.
+            stream.recover(OWNER)
+            stream.recover(task.life)
+            while (slot := stream.take(OWNER)) is not None:
+                stream.release(slot, OWNER)
+        self._wiring.bells.recover(self._wiring.bell_of(group))
+
+    def _finished(self) -> list[Rollout]:
+        found = []
+        for group, task in self._tasks.items():
+            stream = self._streams.get(task.node.name)
+            while stream is not None and (slot := stream.take(OWNER)) is not None:
+                arrays = stream.slot(slot)
+                episodes = self._unknown(group, task.node, arrays)
+                found.append(Rollout(group, task.life, slot, stream.sequence(slot), packed(arrays), episodes))
+        return found
+
+    def _unknown(self, group: str, node: NodeSpec, rollout: Arrays) -> dict[int, Array]:
+        """For each lane whose last actions before this rollout went into a dropped one: its episode's actions."""
+        found, told = {}, self._told[group]
+        steps, log = node.settings.num_steps, self._wiring.action_log(self._logs[node.name].name)
+        for lane, row in enumerate(rollout["lane_position"]):
+            end = Position(*map(int, row))
+            total = end.first_step + end.steps
+            # A rollout is dropped together with its actions, which are those of an episode that may go on.
+            if total - steps != told[lane] and (actions := log.content(lane, end)) is not None:
+                found[lane] = actions
+            told[lane] = total
+        return found
+
+    def _exits(self) -> list[tuple[int, Exit]]:
+        killed, self._killed = self._killed, []
+        ended = [(self._tasks.get(one.group), one) for one in self._processes.exits()]
+        return [*killed, *((task.life, one) for task, one in ended if task is not None)]
+
+    def _wake(self) -> None:
+        """Let `collect` look again. If home is silent, end all processes."""
+        self._rung.set()
+        if time.monotonic() - self._asked < SILENCE_S:
+            return
+        for group in self._processes.running():
+            self._processes.kill(group)
+            ended = Exit(group, -signal.SIGKILL, f"home asked for nothing for {SILENCE_S:.0f} s")
+            self._killed.append((self._tasks[group].life, ended))
+
+    def _vitals(self) -> dict[str, Vitals]:
+        return {group: self._vitals_of(task) for group, task in self._tasks.items()}
+
+    def _vitals_of(self, task: Task) -> Vitals:
+        counters, name, now = self._wiring.counters, task.node.name, time.monotonic_ns()
+        return Vitals(
+            task.life,
+            now - counters.get(name, "heartbeat_ns"),
+            max(0, counters.get(name, "busy_until_ns") - now),
+            counters.get(name, "sign"),
+            {counter: counters.get(name, counter) for counter in TOLD},
+        )
+
+    def _listen(self) -> None:
+        """Start the thread that waits for the relay's bell, at the first call."""
+        if self._listener is None:
+            loop = asyncio.get_running_loop()
+            self._listener = threading.Thread(target=self._wait_for_rings, args=(loop,), daemon=True)
+            self._listener.start()
+
+    def _wait_for_rings(self, loop: asyncio.AbstractEventLoop) -> None:
+        bells, bell = self._wiring.bells, self._wiring.bell_of(RELAY)
+        while not self._wiring.ended():
+            seen = bells.word(bell)
+            # A ring before the word was read is answered here as well, because the event is set each time.
+            loop.call_soon_threadsafe(self._wake)
+            bells.wait(bell, seen, LOOK_S)

@@ -1,0 +1,134 @@
+"""The machines that take part in a run: those that are there when it begins, and those that join while it goes on."""
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from penstock.cluster.machines import Machine, line_of, machines, own_offer
+from penstock.cluster.messages import Facts, facts
+from penstock.errors import ConfigError
+from penstock.program.graph import Program
+
+__all__ = ["Members", "takes_part"]
+
+LOOK_S = 2.0
+"""How often home looks for machines that have joined the cluster."""
+
+
+def takes_part(machine: Machine, bits: str | None) -> bool:
+    """False if the machine is lost while the run begins; Ray may list it for a minute after its end.
+
+    Raises:
+        ConfigError: the machine is there, and cannot be a part of this run.
+    """
+    if not machine.door.opens():
+        return False
+    try:
+        why = _refusal(machine, same_bits=bits)
+    except ConfigError:
+        if machine.lost():
+            return False
+        raise
+    if why is not None:
+        raise ConfigError(why)
+    return True
+
+
+class Members:
+    """The machines of a run, and those that join while it goes on.
+
+    Args:
+        program: of each host.
+        machines: the first ones. Those that join are added to this list.
+        bits: why machines must compute the same bits; ``None`` if they need not.
+    """
+
+    def __init__(self, program: Program, machines: list[Machine], bits: str | None) -> None:
+        self._program = program
+        self._bits = bits
+        self._known = {machine.id for machine in machines}
+        self._looked = time.monotonic()
+        self._looking = threading.Thread()
+        self._found: deque[_Joining] = deque()
+        self._starting: list[_Joining] = []
+        self._all = machines
+        self.machines = list(machines)
+        """Machines that take part."""
+        self.home = own_offer()
+
+    def joined(self) -> tuple[list[Machine], list[str]]:
+        """Machines that have joined since the last call, and a line for each that cannot take part."""
+        now = time.monotonic()
+        if now - self._looked > LOOK_S and not self._looking.is_alive():
+            self._looked = now
+            # In a thread, because Ray does not answer for minutes if its head is out of reach.
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+        while self._found:
+            self._starting.append(self._found.popleft())
+        ready = [one for one in self._starting if one.answered]
+        self._starting = [one for one in self._starting if not one.answered]
+        refused = [one.refusal for one in ready if one.refusal is not None]
+        found = [one.machine for one in ready if one.refusal is None]
+        self.machines += found
+        return found, refused
+
+    def _look(self) -> None:
+        """Start a host on each machine that is new."""
+        for machine in machines(self._program, self._known):
+            self._known.add(machine.id)
+            self._all.append(machine)
+            self._found.append(_Joining(machine, same_bits=self._bits))
+
+
+class _Joining:
+    """A machine that has joined, until its host answers.
+
+    Attributes:
+        answered: whether the host has answered, or has failed to start.
+        refusal: then, why the machine cannot be a part of this run; ``None`` if it can.
+    """
+
+    def __init__(self, machine: Machine, *, same_bits: str | None) -> None:
+        self.machine = machine
+        self.answered = False
+        self.refusal: str | None = None
+        self._same_bits = same_bits
+        machine.call("facts", self._reply)
+
+    def _reply(self, result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as `Machine.call` says
+        if error is not None:
+            self.refusal = f"{self.machine.name} cannot run a part of this run: {line_of(error)}"
+        else:
+            self.refusal = _refused(self.machine, result, same_bits=self._same_bits)
+        # Last: the supervisor reads the rest once this is set.
+        self.answered = True
+
+
+def _refusal(machine: Machine, *, same_bits: str | None) -> str | None:
+    """Why a machine cannot be a part of this run; ``None`` if it can. Waits for its host to start."""
+    return _refused(machine, machine.facts(), same_bits=same_bits)
+
+
+def _refused(machine: Machine, found: Facts, *, same_bits: str | None) -> str | None:
+    """Why a machine with these facts cannot be a part of this run; ``None`` if it can.
+
+    Args:
+        machine: it has answered.
+        found: its facts.
+        same_bits: see `penstock.cluster.cut.same_bits`.
+    """
+    here = facts()
+    for what, there, ours in (
+        ("penstock", found.penstock, here.penstock),
+        ("Python", found.python, here.python),
+    ):
+        if there != ours:
+            return f"{machine.name} has {what} {there}, and the launcher's machine has {ours}; install the same there"
+    if same_bits is not None and found.instruction_set != here.instruction_set:
+        return (
+            f"{machine.name} computes with {found.instruction_set}, and the launcher's machine with "
+            f"{here.instruction_set}; {same_bits}"
+        )
+    return None

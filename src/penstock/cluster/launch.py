@@ -1,0 +1,72 @@
+"""The way in: a program with environment nodes runs on a Ray cluster, any other one on this machine. Imports no Ray."""
+
+import contextlib
+from typing import Any
+
+from penstock.cluster.cut import movable
+from penstock.errors import ConfigError
+from penstock.memory.segment import Segment
+from penstock.processes.starts import Processes
+from penstock.processes.supervised import supervised
+from penstock.program.check import check
+from penstock.program.graph import Program
+from penstock.registry import load
+from penstock.supervision.outcome import Outcome
+from penstock.wiring.edges import Wiring
+
+__all__ = ["joined", "launch"]
+
+
+def joined(program: Program) -> contextlib.AbstractContextManager[None]:
+    """Within the ``with`` block this process is joined to the cluster at ``program.address``, if the program needs it.
+
+    Raises:
+        ConfigError: Ray is not installed, there is no cluster at that address, or it has no room for what
+            nodes ask for.
+        PenstockError: Ray does not start here.
+    """
+    if not movable(program):
+        if program.demands:
+            raise ConfigError("--resources: this run has no processes that a cluster could place; leave it out")
+        return contextlib.nullcontext()
+    cluster: contextlib.AbstractContextManager[None] = _of_ray("penstock.cluster.spread:with_room")(program)
+    return cluster
+
+
+def launch(program: Program, processes: Processes) -> Outcome:
+    """Run a program to its end on the cluster at ``program.address``.
+
+    Args:
+        program: what to run.
+        processes: no other program runs in them. At the end none of them is left, here or elsewhere.
+
+    Raises:
+        ConfigError: Ray is not installed, there is no cluster at that address, or a machine of it cannot take part.
+        NodeError: a process failed; with that process's traceback.
+    """
+    check(program)
+    if movable(program):
+        outcome: Outcome = _of_ray("penstock.cluster.spread:run")(program, processes)
+        return outcome
+    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
+    segment = Segment.create(wiring.nbytes, "penstock")
+    wiring.attach(segment.bytes)
+    try:
+        return supervised(program, wiring, segment, processes)
+    finally:
+        processes.clear()
+        segment.close()
+
+
+def _of_ray(reference: str) -> Any:  # noqa: ANN401 - as `load`
+    """What a module that imports Ray defines.
+
+    Raises:
+        ConfigError: Ray is not installed.
+    """
+    try:
+        return load(reference)
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise ConfigError("--runtime ray needs Ray; type pip install 'penstock[ray]'") from None

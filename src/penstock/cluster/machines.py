@@ -1,0 +1,268 @@
+"""The Ray cluster of a run: joining or starting it, its machines, and calls to the hosts on them."""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from penstock.cluster.door import Door
+from penstock.cluster.host import Host
+from penstock.cluster.messages import Facts, Publication
+from penstock.cluster.places import Offer, rooms
+from penstock.errors import ConfigError, PenstockError
+from penstock.program.graph import Program
+
+__all__ = [
+    "Machine",
+    "alone",
+    "as_object",
+    "joined",
+    "line_of",
+    "machine_error",
+    "machines",
+    "offers",
+    "own_address",
+    "own_door",
+    "own_id",
+    "own_name",
+    "own_offer",
+    "ray_names",
+]
+
+FACTS_LIMIT_S = 120.0
+END_LIMIT_S = 5.0
+CONNECT_S = 10.0
+LOST_S = 10.0
+
+
+class Machine:
+    """A machine of the cluster with a host of this run.
+
+    Attributes:
+        name: its address and the beginning of its id, for messages.
+        offer: its resources, as Ray counts them.
+        door: where Ray listens on it.
+    """
+
+    def __init__(self, node: dict[str, Any], program: Program) -> None:
+        self.id: str = node["NodeID"]
+        self.name = _name(node)
+        self.offer = Offer(self.name, _resources(node))
+        self.door = Door.of(node)
+        where = NodeAffinitySchedulingStrategy(self.id, soft=False)
+        # No cores are asked for: Ray would let the host wait where another program has reserved them.
+        self._actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where).remote(program, list(sys.path))
+
+    def call(self, name: str, replied: Callable[[Any, BaseException | None], None], *arguments: Any) -> None:  # noqa: ANN401
+        """Call a method of the host. ``replied`` is called with its result or its error, in another thread."""
+
+        def done(future: Any) -> None:  # noqa: ANN401
+            error = future.exception()
+            replied(None if error is not None else future.result(), error)
+
+        getattr(self._actor, name).remote(*arguments).future().add_done_callback(done)
+
+    def facts(self) -> Facts:
+        """Facts of the machine. Waits for its host to start.
+
+        Raises:
+            ConfigError: the host does not start.
+        """
+        try:
+            found: Facts = ray.get(self._actor.facts.remote(), timeout=FACTS_LIMIT_S)
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            raise ConfigError(f"{self.name} cannot run a part of this run: {line_of(error)}") from None
+        return found
+
+    def stacks(self, group: str) -> str:
+        """The stacks of a process there; a note if the machine does not answer."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            return str(ray.get(self._actor.stacks.remote(group), timeout=END_LIMIT_S))
+        return f"{self.name} does not answer"
+
+    def lost(self) -> bool:
+        """Whether the cluster no longer has this machine. Waits for some seconds until Ray has noticed."""
+        until = time.monotonic() + LOST_S
+        while any(node["NodeID"] == self.id and node["Alive"] for node in ray.nodes()):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def end(self, wait_s: float = 0.0) -> None:
+        """End the host with all its processes. Give these some time to close their environments."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            if wait_s:
+                ray.get(self._actor.end.remote(), timeout=wait_s)
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(self._actor)
+
+
+@contextlib.contextmanager
+def joined(address: str | None) -> Iterator[None]:
+    """Connect to a cluster within the ``with`` block, or start one on this machine; as the process is, if it is joined.
+
+    Raises:
+        ConfigError: there is no cluster at this address.
+        PenstockError: Ray does not start here.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    _check_address(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if main else {}
+    own = {} if address not in {None, "local"} else {"include_dashboard": False}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        if address is None:
+            # A cluster was found on this machine, and settings of a new one do not fit it.
+            with contextlib.suppress(ConnectionError):
+                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+        if not ray.is_initialized():
+            raise _no_cluster(address, f"{line_of(error)}{_without_token(address)}") from None
+    except Exception as error:
+        # Ray raises this very class, and none below it, if it takes longer than half a minute to start.
+        if type(error) is not Exception:
+            raise
+        raise PenstockError(f"Ray does not start on this machine: {line_of(error)}") from None
+    finally:
+        # Ray puts its own handlers in place of the launcher's.
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_address(address: str | None) -> None:
+    """Check that something listens at ``host:port``. Ray itself would try for two minutes.
+
+    Raises:
+        ConfigError: nothing does, or this is no address.
+    """
+    if address is None or address in {"auto", "local"}:
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"--address {address}: write auto, or host:port of the cluster's head")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, str(error)) from None
+
+
+def _no_cluster(address: str | None, why: str) -> ConfigError:
+    return ConfigError(
+        f"no Ray cluster answers at --address {address}: {why}; `ray start --head` starts one, and without --address "
+        "this run starts its own"
+    )
+
+
+def _without_token(address: str | None) -> str:
+    """What to type if the cluster asks for a token: given an address, Ray sends its token only if it is told to."""
+    if address in {None, "auto", "local"} or "RAY_AUTH_MODE" in os.environ:
+        return ""
+    return " without a token (with one: --address auto, or set RAY_AUTH_MODE=token)"
+
+
+def machines(program: Program, known: set[str]) -> list[Machine]:
+    """Machines of the cluster that could run a part of the program and are not known yet. Starts a host on each."""
+    return [Machine(node, program) for node in _others(program, known)]
+
+
+def alone(program: Program) -> bool:
+    """Whether the launcher's machine is the only one of the cluster that could run anything."""
+    return not _others(program, set())
+
+
+def offers(program: Program) -> list[Offer]:
+    """The launcher's machine, and the others that could run a part of the program."""
+    return [own_offer(), *(Offer(_name(node), _resources(node)) for node in _others(program, set()))]
+
+
+def own_offer() -> Offer:
+    """The resources of the launcher's machine."""
+    return Offer("the launcher's machine", _resources(_own()))
+
+
+def own_address() -> str:
+    """The address of the launcher's machine, as other machines reach it."""
+    return str(_own()["NodeManagerAddress"])
+
+
+def own_door() -> Door:
+    """Where Ray listens on the launcher's machine."""
+    return Door.of(_own())
+
+
+def own_name() -> str:
+    """The name of the launcher's machine, for messages on other machines."""
+    return _name(_own())
+
+
+def own_id() -> str:
+    """Ray's id of the launcher's machine."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def ray_names(asked: Mapping[str, float]) -> dict[str, float]:
+    """Resources under Ray's names."""
+    return {_RAY_NAMES.get(name, name): amount for name, amount in asked.items()}
+
+
+_RAY_NAMES = {"cpu": "CPU", "gpu": "GPU"}
+
+
+def _own() -> dict[str, Any]:
+    here: dict[str, Any] = next(node for node in ray.nodes() if node["NodeID"] == own_id())
+    return here
+
+
+def _others(program: Program, known: set[str]) -> list[dict[str, Any]]:
+    """Other machines with a core, or with what a node asks for, by their ids."""
+
+    def able(resources: Mapping[str, float]) -> bool:
+        return resources.get("cpu", 0.0) > 0 or any(rooms(resources, asked) >= 1 for asked in program.demands.values())
+
+    apart = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in {*known, own_id()}]
+    return sorted((node for node in apart if able(_resources(node))), key=lambda node: str(node["NodeID"]))
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return f"machine {node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+
+
+def _resources(node: Mapping[str, Any]) -> dict[str, float]:
+    names = {theirs: ours for ours, theirs in _RAY_NAMES.items()}
+    return {names.get(name, name): float(amount) for name, amount in node["Resources"].items()}
+
+
+def as_object(publication: Publication) -> Any:  # noqa: ANN401 - Ray's own type
+    """The publication as an object of Ray."""
+    return ray.put(publication)
+
+
+def machine_error(error: BaseException) -> tuple[str, bool]:
+    """A line on why a call failed. True if the host's own code is at fault, false if the machine is lost."""
+    return line_of(error), isinstance(error, RayTaskError) and not isinstance(error, RayActorError)
+
+
+def line_of(error: BaseException) -> str:
+    """The last line of what an error of Ray says."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

@@ -1,0 +1,83 @@
+"""What home and hosts tell each other, as values. Knows no cluster."""
+
+import sys
+from typing import NamedTuple
+
+from penstock import __version__
+from penstock.cluster.rings import News
+from penstock.kernels.level import instruction_set
+from penstock.memory.action_log import Position
+from penstock.program.graph import NodeSpec
+from penstock.supervision.lives import Exit
+from penstock.types import Array
+
+__all__ = ["Batch", "Facts", "Publication", "Rollout", "Task", "Vitals", "facts"]
+
+
+class Facts(NamedTuple):
+    """What must be the same on all machines of a run."""
+
+    penstock: str
+    python: str
+    instruction_set: str
+
+
+def facts() -> Facts:
+    """The facts of this machine."""
+    return Facts(__version__, ".".join(map(str, sys.version_info[:2])), instruction_set())
+
+
+class Task(NamedTuple):
+    """A node that a host is to run."""
+
+    node: NodeSpec
+    """The settings of an environment node say where its lanes begin."""
+    life: int
+    positions: tuple[Position, ...]
+    """For each lane of an environment node: where the actions of this life go on in the action log."""
+    threads: int
+    imports: tuple[str, ...]
+
+
+class Publication(NamedTuple):
+    """A version of a board, for the nodes of a host that read it."""
+
+    version: int
+    parcel: Array
+    shown: dict[int, Array]
+    """Slot -> the rollout in it, for learners that look there."""
+    news: News | None = None
+    """New slots of the shards whose learners run there."""
+
+
+class Rollout(NamedTuple):
+    """A finished rollout."""
+
+    group: str
+    life: int
+    slot: int
+    sequence: int
+    parcel: Array
+    episodes: dict[int, Array]
+    """Lane -> all actions of its episode, where a rollout before this one was dropped: home lacks those actions."""
+
+
+class Vitals(NamedTuple):
+    """Signs of life of one node, and its counters."""
+
+    life: int
+    silent_ns: int
+    """Time since its loop last began a round."""
+    busy_ns: int
+    """Time that its announced work may still take."""
+    sign: int
+    counters: dict[str, int]
+
+
+class Batch(NamedTuple):
+    """What a host tells home at once."""
+
+    rollouts: list[Rollout]
+    exits: list[tuple[int, Exit]]
+    """The life that has ended, and how."""
+    vitals: dict[str, Vitals]

@@ -1,0 +1,131 @@
+"""Which machine runs which nodes: by what nodes ask for and by cores. Knows no cluster."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from penstock.cluster.cut import movable, movable_learners, sampled
+from penstock.cluster.shares import shares
+from penstock.config.fields import amounts_text
+from penstock.errors import ConfigError
+from penstock.program.graph import NodeSpec, Program
+
+__all__ = ["HOME", "Offer", "asked_by", "env_shares", "first_places", "left_over", "rooms"]
+
+HOME = 0
+"""Index of the launcher's machine among the offers."""
+_ROUNDING = 1e-9
+_NAMED = 4
+"""So many machines are named in an error."""
+
+
+class Offer(NamedTuple):
+    """A machine and its resources."""
+
+    name: str
+    resources: Mapping[str, float]
+    """``cpu``, ``gpu`` and names of the cluster's own -> amount."""
+
+
+def asked_by(program: Program, group: str) -> Mapping[str, float]:
+    """What the nodes of a placement group ask for; empty if nothing."""
+    kinds = {_kind(node) for node in program.members(group)}
+    # No group that asks for anything has nodes of two kinds: see `movable`.
+    return next((program.demands[kind] for kind in kinds if kind in program.demands), {})
+
+
+def rooms(free: Mapping[str, float], asked: Mapping[str, float]) -> float:
+    """How many nodes that ask for so much have room; infinite if they ask for nothing."""
+    counts = (math.floor(free.get(name, 0.0) / amount + _ROUNDING) for name, amount in asked.items())
+    return min(counts, default=math.inf)
+
+
+def left_over(resources: Mapping[str, float], held: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """What is left of a machine's resources."""
+    left = dict(resources)
+    for asked in held:
+        for name, amount in asked.items():
+            left[name] = left.get(name, 0.0) - amount
+    return left
+
+
+def first_places(program: Program, offers: Sequence[Offer]) -> dict[str, int]:
+    """Where learners and movable groups run when the run begins: group -> index of the machine.
+
+    Args:
+        program: of home, or as `penstock.cluster.cut.apart` made it.
+        offers: the launcher's machine, then all others.
+
+    Raises:
+        ConfigError: there is no room for what nodes ask for.
+    """
+    found: dict[str, int] = {}
+    moving = movable_learners(program)
+    here = [node.group for node in program.nodes if _kind(node) == "learner" and node.group not in moving]
+    asked = program.demands.get("learner", {})
+    if rooms(offers[HOME].resources, asked) < len(here):
+        which = "the first learner runs" if len(here) == 1 else f"{len(here)} learners run"
+        raise _refusal(program, "learner", f"{which} on the launcher's machine, which has too little", offers)
+    found |= dict.fromkeys(here, HOME)
+    # Home holds the whole table, and in it the shard of the first learner. The other shards are on other machines.
+    elsewhere = sampled(program) is not None and len(offers) > 1
+    turns = list(range(1 if elsewhere else 0, len(offers)))
+    turn = 0 if elsewhere else 1
+    for group in moving:
+        order = [turns[(turn + step) % len(turns)] for step in range(len(turns))]
+        place = next((index for index in order if rooms(_free(program, offers, found, index), asked) >= 1), None)
+        if place is None:
+            raise _refusal(program, "learner", f"there is no room for {group}", offers)
+        found[group] = place
+        turn = turns.index(place) + 1
+    envs = movable(program)
+    counts = env_shares(program, [_free(program, offers, found, index) for index in range(len(offers))])
+    if sum(counts) < len(envs):
+        raise _refusal(program, "env", f"{len(envs)} processes ask for it, and {sum(counts)} have room", offers)
+    places = [index for index, count in enumerate(counts) for _ in range(count)]
+    return found | dict(zip(envs, places, strict=True))
+
+
+def env_shares(program: Program, free: Sequence[Mapping[str, float]]) -> list[int]:
+    """How many environment processes each machine runs: by their demands if they have any, else by cores.
+
+    Args:
+        program: its movable groups are shared out.
+        free: resources of each machine, without what learners hold.
+
+    Returns:
+        One number for each machine. Their sum is less than the number of processes if there is too little room.
+    """
+    count, asked = len(movable(program)), program.demands.get("env")
+    if asked is None:
+        return shares(count, [one.get("cpu", 0.0) for one in free])
+    # A machine with room for all of them counts for no more than that.
+    weights = [max(0, min(rooms(one, asked), count)) for one in free]
+    return shares(count, weights) if sum(weights) >= count else [int(weight) for weight in weights]
+
+
+def _free(program: Program, offers: Sequence[Offer], placed: Mapping[str, int], index: int) -> dict[str, float]:
+    return left_over(offers[index].resources, _held(program, placed, index))
+
+
+def _held(program: Program, placed: Mapping[str, int], index: int) -> list[Mapping[str, float]]:
+    return [asked_by(program, group) for group, place in placed.items() if place == index]
+
+
+def _kind(node: NodeSpec) -> str:
+    """``env``, ``learner``, or empty: it asks for nothing."""
+    return "env" if node.kind == "env" else "learner" if node.name.partition(".")[0] == "learner" else ""
+
+
+def _refusal(program: Program, kind: str, why: str, offers: Sequence[Offer]) -> ConfigError:
+    asked = program.demands[kind]
+    has = [f"{offer.name} {amounts_text(_told(offer.resources, asked))}" for offer in offers[:_NAMED]]
+    more = [f"{len(offers) - _NAMED} more"] if len(offers) > _NAMED else []
+    return ConfigError(f"--resources {kind}: {amounts_text(asked)}: {why}; the cluster has {', '.join(has + more)}")
+
+
+def _told(resources: Mapping[str, float], asked: Mapping[str, float]) -> dict[str, float]:
+    """Resources without those that Ray adds by itself, unless they are asked for."""
+    own = {"memory", "object_store_memory"}
+    told = [name for name in sorted(resources) if name in asked or (name not in own and ":" not in name)]
+    return {name: resources[name] for name in told}

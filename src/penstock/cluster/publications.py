@@ -1,0 +1,111 @@
+"""What home publishes for hosts: the boards that their nodes read, each version as one object of the cluster.
+
+With a version of board ``goals`` go the rollouts of its batch, or new slots of the shards of a table. Knows no thread
+and no clock.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.cluster.cut import GOALS, carried, sampled, viewed
+from penstock.cluster.machines import Machine, as_object
+from penstock.cluster.messages import Publication
+from penstock.cluster.parcels import packed
+from penstock.cluster.rings import HostedShards, News
+from penstock.memory.board import Board as BoardMemory
+from penstock.memory.stream import Stream as StreamMemory
+from penstock.program.graph import Board, Program, Table
+from penstock.types import Arrays
+from penstock.wiring.edges import Wiring
+
+__all__ = ["Publications"]
+
+
+class _Latest(NamedTuple):
+    """The latest version of a board, as an object of the cluster."""
+
+    version: int
+    object: Any
+    arrays: Arrays
+
+
+class Publications:
+    """Which version of which board each host has, and which is under way.
+
+    Args:
+        program: of home.
+        wiring: of home.
+    """
+
+    def __init__(self, program: Program, wiring: Wiring) -> None:
+        self._boards = {edge.name: (edge, wiring.board(edge.name)) for edge in carried(program)}
+        self._rollouts: StreamMemory | None = None
+        stream = viewed(program)
+        if stream is not None:
+            self._rollouts = StreamMemory(wiring.bytes_of(stream.name), stream.arrays, stream.slots)
+        self._table, self._wiring = sampled(program), wiring
+        self._hosted: dict[Machine, HostedShards] = {}
+        self._latest: dict[str, _Latest] = {}
+        self._sent: dict[tuple[Machine, str], int] = {}
+        self._under_way: set[tuple[Machine, str]] = set()
+
+    def due(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, str, Any]]:
+        """Each host and board for which there is a newer version, with its object. It counts as sent from now on.
+
+        One version of a board at a time is on its way to a host. Versions in between are left out.
+
+        Args:
+            placed: node -> the host that runs it.
+        """
+        for name, (edge, board) in self._boards.items():
+            hosts = {placed[reader] for reader in edge.readers if reader in placed}
+            latest = self._read(edge, board) if hosts else None
+            for host in hosts:
+                key = host, name
+                if latest is None or key in self._under_way or self._sent.get(key) == latest.version:
+                    continue
+                self._under_way.add(key)
+                news = None if self._table is None or name != GOALS else self._news(host, latest, placed, self._table)
+                if news is None or news.whole:
+                    self._sent[key] = latest.version
+                if news is None:
+                    yield host, name, latest.object
+                else:
+                    yield host, name, as_object(Publication(latest.version, packed(latest.arrays), {}, news))
+
+    def _news(self, host: Machine, latest: _Latest, placed: Mapping[str, Machine], table: Table) -> News:
+        """What this host lacks of the shards whose learners it runs, before it may show this goal."""
+        if host not in self._hosted:
+            memory, trees = self._wiring.table_memory(table.name), self._wiring.trees(table.name)
+            self._hosted[host] = HostedShards(memory, trees, table.shards)
+        shards = [number for number, reader in enumerate(table.readers) if placed.get(reader) is host]
+        return self._hosted[host].news(shards, latest.arrays["taken"].tolist(), int(latest.arrays["meeting"]))
+
+    def arrived(self, host: Machine, board: str) -> None:
+        """A host has published what was sent."""
+        self._under_way.discard((host, board))
+
+    def lose(self, host: Machine) -> None:
+        """A host is given up."""
+        self._under_way = {key for key in self._under_way if key[0] is not host}
+
+    def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
+        latest = self._latest.get(edge.name)
+        if board.version() < 0:
+            return None
+        if latest is None or board.version() != latest.version:
+            arrays: Arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in edge.arrays}
+            version = board.read(arrays)
+            shown = arrays["slots"].tolist() if edge.name == GOALS and self._rollouts is not None else ()
+            # One object a version. Each machine fetches it once.
+            publication = Publication(version, packed(arrays), self._shown(shown))
+            latest = self._latest[edge.name] = _Latest(version, as_object(publication), arrays)
+        return latest
+
+    def _shown(self, slots: Iterable[int]) -> dict[int, Any]:
+        """The rollouts in these slots. They stay there until all learners have learned from them."""
+        if self._rollouts is None:
+            return {}
+        return {slot: packed(self._rollouts.slot(slot)) for slot in slots}

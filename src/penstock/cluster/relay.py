@@ -1,0 +1,251 @@
+"""Relay: joins the hosts of a run with the run's own segment, in a thread of the launcher.
+
+It delivers rollouts in the name of the nodes that hosts run, and hands to the hosts what is published for these nodes.
+It also starts and ends nodes on hosts for the supervisor, and reports how they ended.
+"""
+
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from penstock.cluster.cut import RELAY
+from penstock.cluster.machines import Machine, machine_error
+from penstock.cluster.messages import Batch, Rollout
+from penstock.cluster.publications import Publications
+from penstock.cluster.stand_in import EnvStandIn, StandIn, stand_in
+from penstock.processes.worker import WorkerSpec
+from penstock.program.graph import Program
+from penstock.supervision.lives import HOPELESS, Exit
+from penstock.wiring.edges import Wiring
+from penstock.wiring.ports import NodePorts
+
+__all__ = ["Relay"]
+
+SILENCE_S = 20.0
+"""A machine that tells nothing for so long is given up. Its nodes go on elsewhere."""
+START_SILENCE_S = 120.0
+"""The same for a machine that has told nothing yet: its Python has to start."""
+RETRY_S = 0.002
+"""How soon a rollout is tried again that found no free slot."""
+CEILING_S = 0.1
+LOST = -9
+"""Exit status of a node whose machine was lost: as if killed from outside, which is not its own fault."""
+
+
+class _Placed(NamedTuple):
+    """A node that runs on a machine."""
+
+    machine: Machine
+    node: StandIn
+
+
+class _Reply(NamedTuple):
+    """What became of a call to a host."""
+
+    machine: Machine
+    call: str
+    about: str
+    """The group or the board."""
+    result: Any
+    error: BaseException | None
+
+
+class Relay:
+    """The thread, and its calls for the supervisor. All but ``stacks`` may be called from another thread."""
+
+    def __init__(self, program: Program, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._publications = Publications(program, wiring)
+        self._bell = wiring.bell_of(RELAY)
+        self._lock = threading.RLock()
+        self._placed: dict[str, _Placed] = {}
+        self._ended: list[Exit] = []
+        self._replies: deque[_Reply] = deque()
+        self._waiting: deque[tuple[Machine, Rollout]] = deque()
+        self._delivered: dict[Machine, list[tuple[str, int, int]]] = {}
+        self._heard: dict[Machine, float] = {}
+        self._collecting: set[Machine] = set()
+        self._lost: set[Machine] = set()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, life: int, former: tuple[int, ...]) -> None:
+        """Start the thread."""
+        ports = NodePorts(self._wiring, RELAY, RELAY, life, former)
+        self._thread = threading.Thread(target=self._run, args=(ports,), name=RELAY)
+        self._thread.start()
+
+    def start(self, machine: Machine, spec: WorkerSpec, threads: int, imports: Sequence[str]) -> None:
+        """Run the node of a placement group on a machine."""
+        (node,) = spec.placement.nodes
+        with self._lock:
+            placed = stand_in(self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
+            task = placed.task(threads, tuple(imports))
+            group = spec.placement.group
+            self._placed[group] = _Placed(machine, placed)
+            self._call(machine, "start", group, group, task)
+            self._heard.setdefault(machine, time.monotonic() + START_SILENCE_S - SILENCE_S)
+            if machine not in self._collecting:
+                self._collect(machine)
+        self._wiring.bells.ring(self._bell)
+
+    def exits(self) -> list[Exit]:
+        """Nodes on hosts that have ended since the last call; also the relay's own failure."""
+        with self._lock:
+            found, self._ended = self._ended, []
+            return found
+
+    def running(self) -> tuple[str, ...]:
+        """Groups that run on hosts, and the relay itself."""
+        with self._lock:
+            own = (RELAY,) if self._thread is not None and self._thread.is_alive() else ()
+            return (*own, *self._placed)
+
+    def machine_of(self, group: str) -> Machine | None:
+        """The machine that runs a group; ``None`` if no host runs it."""
+        with self._lock:
+            placed = self._placed.get(group)
+            return None if placed is None else placed.machine
+
+    def lost(self) -> set[Machine]:
+        """Machines that were given up."""
+        with self._lock:
+            return set(self._lost)
+
+    def kill(self, group: str) -> None:
+        """End a node: from now on nothing of this life is delivered. Its process ends a little later."""
+        with self._lock:
+            placed = self._placed.pop(group, None)
+            if placed is not None and placed.machine not in self._lost:
+                self._call(placed.machine, "stop", group, group, placed.node.life)
+
+    def fail(self, why: str) -> None:
+        """The run cannot go on here: it ends."""
+        with self._lock:
+            self._ended.append(Exit(RELAY, HOPELESS, why))
+        self._wiring.bells.ring(0)
+
+    def close(self) -> None:
+        """End the thread. The run has ended, or is given up."""
+        with self._lock:
+            self._placed.clear()
+            self._waiting.clear()
+        if self._thread is not None:
+            self._closing = True
+            self._wiring.bells.ring(self._bell)
+            self._thread.join()
+
+    _closing = False
+
+    def _run(self, ports: NodePorts) -> None:
+        bells = self._wiring.bells
+        try:
+            ports.begin()
+            while not (self._closing or self._wiring.ended()):
+                seen = bells.word(self._bell)
+                ports.beat()
+                with self._lock:
+                    self._turn()
+                    pending = bool(self._waiting)
+                bells.wait(self._bell, seen, RETRY_S if pending else CEILING_S)
+        except Exception:  # noqa: BLE001 - the supervisor gets to know every error
+            with self._lock:
+                self._ended.append(Exit(RELAY, HOPELESS, traceback.format_exc()))
+        finally:
+            with self._lock:
+                self._placed.clear()
+            bells.ring(0)
+
+    def _turn(self) -> None:
+        while self._replies:
+            self._hear(self._replies.popleft())
+        self._publish()
+        self._deliver()
+        for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
+            self._collect(machine)
+        now = time.monotonic()
+        for machine, heard in list(self._heard.items()):
+            if now - heard > SILENCE_S and machine not in self._lost:
+                self._lose(machine, f"{machine.name} told nothing for {SILENCE_S:.0f} s")
+
+    def _publish(self) -> None:
+        """Hand the latest version of each board to the hosts whose nodes read it."""
+        placed = {one.node.name: one.machine for one in self._placed.values() if one.machine not in self._lost}
+        for machine, board, publication in self._publications.due(placed):
+            self._call(machine, "publish", board, board, publication)
+
+    def _collect(self, machine: Machine) -> None:
+        """Ask a host for what it has. The rollouts that were delivered since go with the question."""
+        if machine in self._lost:
+            return
+        self._collecting.add(machine)
+        self._call(machine, "collect", "", self._delivered.pop(machine, []))
+
+    def _call(self, machine: Machine, call: str, about: str, *arguments: Any) -> None:  # noqa: ANN401
+        def replied(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+            self._replies.append(_Reply(machine, call, about, result, error))
+            self._wiring.bells.ring(self._bell)
+
+        machine.call(call, replied, *arguments)
+
+    def _hear(self, reply: _Reply) -> None:
+        if reply.machine in self._lost:
+            return
+        if reply.error is not None:
+            why, own = machine_error(reply.error)
+            if own:
+                raise reply.error
+            self._lose(reply.machine, why)
+            return
+        self._heard[reply.machine] = time.monotonic()
+        if reply.call == "publish":
+            self._publications.arrived(reply.machine, reply.about)
+        elif reply.call == "collect":
+            self._collecting.discard(reply.machine)
+            self._take(reply.machine, reply.result)
+
+    def _take(self, machine: Machine, batch: Batch) -> None:
+        for group, vitals in batch.vitals.items():
+            placed = self._placed.get(group)
+            if placed is not None and placed.node.life == vitals.life:
+                placed.node.see(vitals)
+        self._waiting.extend((machine, rollout) for rollout in batch.rollouts)
+        for life, ended in batch.exits:
+            placed = self._placed.get(ended.group)
+            if placed is not None and placed.node.life == life:
+                # What it has finished counts: its next life begins behind that.
+                self._deliver()
+                del self._placed[ended.group]
+                where = f"On {machine.name}:\n" if ended.detail else ""
+                self._ended.append(ended._replace(detail=where + ended.detail))
+                self._wiring.bells.ring(0)
+
+    def _deliver(self) -> None:
+        """Deliver rollouts in the order of their arrival. One without a free slot waits, and holds up no other node."""
+        kept: deque[tuple[Machine, Rollout]] = deque()
+        held: set[str] = set()
+        while self._waiting:
+            machine, rollout = self._waiting.popleft()
+            placed = self._placed.get(rollout.group)
+            if placed is None or placed.node.life != rollout.life:
+                continue
+            if rollout.group not in held and isinstance(placed.node, EnvStandIn) and placed.node.deliver(rollout):
+                self._delivered.setdefault(machine, []).append((rollout.group, rollout.life, rollout.slot))
+            else:
+                held.add(rollout.group)
+                kept.append((machine, rollout))
+        self._waiting = kept
+
+    def _lose(self, machine: Machine, why: str) -> None:
+        """Give a machine up. Its nodes count as killed from outside."""
+        self._lost.add(machine)
+        self._collecting.discard(machine)
+        self._publications.lose(machine)
+        for group, placed in list(self._placed.items()):
+            if placed.machine is machine:
+                del self._placed[group]
+                self._ended.append(Exit(group, LOST, why))
+        machine.end()
+        self._wiring.bells.ring(0)

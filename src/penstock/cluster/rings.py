@@ -1,0 +1,119 @@
+"""The shards of a table on hosts: which slots each host has, and how it takes new ones. Knows no cluster.
+
+Home keeps the whole table. A host has the rings of the shards whose learners run there, and gets their new slots with
+each goal. After each meeting of the learners it gets all slots anew, as home has them. Many slots travel in parts.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.cluster.parcels import packed, unpack
+from penstock.memory.table import Table
+from penstock.replay.sum_tree import SumTrees
+from penstock.types import Array
+
+__all__ = ["HostedShards", "News", "RingSlot", "take_news"]
+
+PART_BYTES = 16 << 20
+"""About how many bytes of slots travel at once. The host answers other calls between two parts."""
+
+
+class RingSlot(NamedTuple):
+    """A slot of a ring, on its way to a host."""
+
+    writer: int
+    sequence: int
+    parcel: Array
+    priorities: Array
+    """Of its rows, as home has them; empty if rows are not ranked."""
+
+
+class News(NamedTuple):
+    """What a host has to change before it shows a goal to its learners."""
+
+    begins: dict[int, int]
+    """Writer -> the sequence at which its ring begins anew."""
+    slots: list[RingSlot]
+    largest: Array
+    """The largest priority of each shard; empty unless rings begin anew."""
+    whole: bool
+    """False if more has to come before the goal may be shown."""
+
+
+class HostedShards:
+    """The shards of one host, as home knows them.
+
+    Args:
+        table: of home.
+        trees: the priorities of its rows; ``None``: rows are not ranked.
+        shards: number of shards.
+    """
+
+    def __init__(self, table: Table, trees: SumTrees | None, shards: int) -> None:
+        self._table = table
+        self._trees = trees
+        self._share = table.writers // shards
+        self._meeting = -1
+        self._sent: dict[int, int] = {}
+        """Writer -> the sequence below which the host has its slots."""
+
+    def news(self, shards: Sequence[int], taken: Sequence[int], meeting: int) -> News:
+        """What the host does not have yet of the slots below ``taken``, or a part of it. It counts as sent from now on.
+
+        A slot that its writer overwrites meanwhile is left out. Then the ring begins anew behind it.
+        """
+        if meeting != self._meeting:
+            self._sent, self._meeting = {}, meeting
+        begins: dict[int, int] = {}
+        slots: list[RingSlot] = []
+        left, whole = PART_BYTES, True
+        for writer in (shard * self._share + number for shard in shards for number in range(self._share)):
+            end = int(taken[writer])
+            first, sent = end - self._table.held(writer, end), self._sent.get(writer)
+            begin = first if sent is None else max(first, sent)
+            found = []
+            for slot in self._slots(writer, begin, end):
+                if left <= 0:
+                    whole = False
+                    break
+                left -= slot.parcel.nbytes
+                found.append(slot)
+            sequence = begin + len(found)
+            # What was copied before this look is whole from there on.
+            begin = min(max(begin, self._table.oldest(writer)), sequence)
+            if begin != sent:
+                begins[writer] = begin
+            slots += [slot for slot in found if slot.sequence >= begin]
+            self._sent[writer] = sequence
+        largest = self._trees.largest() if begins and self._trees is not None else np.zeros(0)
+        return News(begins, slots, largest, whole)
+
+    def _slots(self, writer: int, first: int, end: int) -> Iterator[RingSlot]:
+        size = self._table.arrays["valid"][0].size
+        for sequence in range(first, end):
+            index = self._table.index(writer, sequence)
+            rows = np.arange(index * size, (index + 1) * size)
+            priorities = np.zeros(0) if self._trees is None else self._trees.read(rows)
+            yield RingSlot(writer, sequence, packed(self._table.slot(index)), priorities)
+
+
+def take_news(table: Table, trees: SumTrees | None, news: News) -> None:
+    """Write the news of home into the rings of a host."""
+    for writer, sequence in news.begins.items():
+        table.begin(writer, sequence, sequence)
+    size = table.arrays["valid"][0].size
+    if news.begins and trees is not None:
+        share = table.slots * size
+        for writer, sequence in news.begins.items():
+            # Nothing that was there before is sampled by its priority.
+            trees.set(writer * share, sequence, np.zeros(share))
+    for writer, sequence, parcel, priorities in news.slots:
+        index = table.claim(writer, sequence)
+        unpack(parcel, table.slot(index))
+        if trees is not None:
+            trees.set(index * size, sequence, priorities)
+        table.push(writer, sequence)
+    if trees is not None and len(news.largest):
+        trees.put_largest(news.largest)

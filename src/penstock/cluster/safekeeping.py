@@ -1,0 +1,222 @@
+"""Safekeeping: a thread of the launcher that keeps a deputy on another machine, with a copy of the run folder.
+
+Training does not wait for it. If the deputy's machine is lost, it appoints another one, which gets the whole copy.
+"""
+
+import contextlib
+import secrets
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from penstock.cluster.copies import Original
+from penstock.cluster.deputy import SILENCE_S, Charge, Deputy
+from penstock.cluster.door import Door
+from penstock.cluster.machines import Machine, own_door, own_name
+from penstock.saved_runs.run_folder import RunFolder
+
+__all__ = ["Safekeeping", "first_choice"]
+
+WORD_S = 1.0
+"""A deputy hears from the launcher at least this often."""
+GIVEN_UP_S = SILENCE_S - 4.0
+"""A deputy that does not answer for so long is given up. Ray has the rest to end it, before it would take over."""
+START_S = 120.0
+"""The same for one that has not answered yet: its Python has to start."""
+FRESH_S, FRESH_BYTES = 2.0, 5e6
+"""Besides the checkpoints that are due, a copy gets one every two seconds, but no more than so many bytes a second."""
+END_S = 5.0
+PAUSE_S = 3.0
+"""So long after a deputy was given up, the next one is appointed."""
+NAMESPACE = "penstock"
+
+
+def first_choice(machines: Sequence[Machine]) -> Machine | None:
+    """The machine that is to go on with the run: with the most GPUs, then the most cores; ``None`` if there is none."""
+
+    def strength(machine: Machine) -> tuple[float, float, str]:
+        amounts = machine.offer.resources
+        return amounts.get("gpu", 0.0), amounts.get("cpu", 0.0), machine.id
+
+    return max(machines, key=strength, default=None)
+
+
+class Safekeeping:
+    """The thread, for a ``with`` block. At its end, the run has ended: the deputy ends, and its copy is removed.
+
+    Args:
+        folder: of the run.
+        machines: the machines, besides the launcher's, that take part at the time of the call.
+        want_checkpoint: ask the run for a checkpoint.
+        cut_off: called with the reason if the run must end here: neither the deputy nor Ray's head answers, so that the
+            deputy takes over.
+        claims: names the claims of the run.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        machines: Callable[[], Sequence[Machine]],
+        want_checkpoint: Callable[[], None],
+        cut_off: Callable[[str], None],
+        claims: str,
+    ) -> None:
+        self._folder = folder
+        self._machines = machines
+        self._want_checkpoint = want_checkpoint
+        self._cut_off = cut_off
+        self._claims = claims
+        self._wanted = time.monotonic()
+        """When a checkpoint was last asked for."""
+        self._head = Door.at(ray.get_runtime_context().gcs_address)
+        self._given_up: set[str] = set()
+        self._deputy: _Appointed | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="safekeeping", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        # Where Ray's head is lost, the thread may wait for it.
+        self._thread.join(END_S)
+        if self._deputy is not None:
+            self._deputy.end()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            if self._deputy is None:
+                self._appoint()
+            elif not self._deputy.hear(self._over):
+                self._give_up(self._deputy)
+            elif self._deputy.up_to_date and not self._over.is_set():
+                self._refresh(self._deputy.checkpoint_bytes)
+                self._over.wait(WORD_S)
+
+    def _refresh(self, nbytes: int) -> None:
+        """Ask for a checkpoint if the last request is long enough ago for checkpoints of this size."""
+        if time.monotonic() - self._wanted > max(FRESH_S, nbytes / FRESH_BYTES):
+            self._wanted = time.monotonic()
+            self._want_checkpoint()
+
+    def _appoint(self) -> None:
+        there = self._machines()
+        if all(machine.id in self._given_up for machine in there):
+            # One of them may have come back.
+            self._given_up.clear()
+            self._over.wait(PAUSE_S)
+        chosen = first_choice([machine for machine in there if machine.id not in self._given_up])
+        if chosen is None or self._over.is_set():
+            return
+        if not chosen.door.opens():
+            self._given_up.add(chosen.id)
+            return
+        with contextlib.suppress(ray.exceptions.RayError):
+            self._deputy = _Appointed(self._folder, chosen, self._claims)
+
+    def _give_up(self, deputy: "_Appointed") -> None:
+        self._given_up.add(deputy.machine.id)
+        self._deputy = None
+        if not self._head.opens():
+            self._over.set()
+            why = "this machine is cut off from the cluster, or Ray's head is lost"
+            self._cut_off(f"{why}; {deputy.machine.name} goes on with the run if it reaches Ray's head")
+            return
+        deputy.kill()
+        self._over.wait(PAUSE_S)
+
+
+class _Appointed:
+    """A deputy, as its launcher sees it.
+
+    Attributes:
+        machine: where it runs.
+        up_to_date: whether its copy lacks nothing.
+    """
+
+    def __init__(self, folder: RunFolder, machine: Machine, claims: str) -> None:
+        self.machine = machine
+        self.up_to_date = False
+        self._original = Original(folder)
+        self._held: tuple[str, ...] = ()
+        self._limit_s = START_S
+        path = folder.path.resolve()
+        charge = Charge(
+            name=path.name,
+            log_dir=str(path.parent),
+            working_directory=str(Path.cwd()),
+            path=_imported_from(),
+            home=own_name(),
+            door=own_door(),
+            here=machine.name,
+            cluster=ray.get_runtime_context().gcs_address,
+            claims=claims,
+        )
+        self._actor = (
+            ray.remote(Deputy)
+            .options(
+                num_cpus=0,
+                name=f"{path.name}, kept on {machine.name} ({secrets.token_hex(4)})",
+                namespace=NAMESPACE,
+                lifetime="detached",
+                scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
+            )
+            .remote(charge)
+        )
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Size of the last checkpoint that was sent."""
+        return self._original.checkpoint_bytes
+
+    def hear(self, over: threading.Event) -> bool:
+        """Deliver the next thing that the copy lacks, if only a word. False if the deputy does not answer.
+
+        Args:
+            over: set when the run has ended, so that nothing is waited for.
+        """
+        delivery = self._original.next(self._held)
+        self.up_to_date = not delivery.pieces and not delivery.complete
+        until = time.monotonic() + self._limit_s
+        answer: Any = self._actor.take.remote(delivery)
+        try:
+            while not ray.wait([answer], timeout=WORD_S)[0]:
+                if over.is_set():
+                    return True
+                if time.monotonic() > until:
+                    return False
+            self._held = ray.get(answer)
+        except ray.exceptions.RayError:
+            return False
+        self._limit_s = GIVEN_UP_S
+        return True
+
+    def end(self) -> None:
+        """The run has ended: end the deputy without a trace."""
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            ray.get(self._actor.end.remote(), timeout=END_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Have Ray end it."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(self._actor)
+
+
+def _imported_from() -> tuple[str, ...]:
+    """Folders of the module search path, without those that belong to this machine's Python."""
+    own = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    entries = [Path(entry) for entry in sys.path if entry and not entry.endswith(".zip")]
+    return tuple(str(entry) for entry in entries if not any(entry.is_relative_to(folder) for folder in own))

@@ -1,0 +1,234 @@
+"""Spreads a program over all machines of a Ray cluster: environment nodes by cores, learners in turn.
+
+The launcher's machine is *home*. It runs the first learner and all nodes that do not move, with its share of those that
+do, exactly as the local runtime does.
+"""
+
+import contextlib
+import math
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+
+from penstock.cluster.claims import Claims
+from penstock.cluster.cut import (
+    RELAY,
+    apart,
+    host_program,
+    movable,
+    same_bits,
+    with_relay,
+)
+from penstock.cluster.joining import Members, takes_part
+from penstock.cluster.machines import (
+    END_LIMIT_S,
+    Machine,
+    alone,
+    joined,
+    machines,
+    offers,
+    own_address,
+)
+from penstock.cluster.places import asked_by, env_shares, first_places, left_over, rooms
+from penstock.cluster.relay import Relay
+from penstock.cluster.safekeeping import Safekeeping
+from penstock.config.fields import amounts_text
+from penstock.errors import PenstockError
+from penstock.memory.segment import Segment
+from penstock.processes.starts import Processes
+from penstock.processes.supervised import supervised
+from penstock.processes.worker import WorkerSpec
+from penstock.program.graph import Program
+from penstock.saved_runs.run_folder import RunFolder
+from penstock.supervision.lives import Exit
+from penstock.supervision.outcome import Outcome
+from penstock.wiring.edges import Wiring
+
+__all__ = ["run", "with_room"]
+
+
+@contextlib.contextmanager
+def with_room(program: Program) -> Iterator[None]:
+    """Within the ``with`` block this process is joined to a cluster that has room for what nodes ask for.
+
+    Raises:
+        ConfigError: there is no such cluster.
+    """
+    with joined(program.address):
+        first_places(_apart(program), offers(program))
+        yield
+
+
+def _apart(program: Program) -> Program:
+    """The program with learners apart, if there are other machines for them."""
+    return program if alone(program) else apart(program, own_address())
+
+
+def run(program: Program, processes: Processes) -> Outcome:
+    """Run a program with movable nodes; see `penstock.cluster.launch.launch`."""
+    with joined(program.address):
+        program = _apart(program)
+        hosted, bits = host_program(program), same_bits(program)
+        far = machines(hosted, set())
+        try:
+            present = [machine for machine in far if takes_part(machine, bits)]
+            return _run(with_relay(program), processes, Members(hosted, present, bits))
+        finally:
+            for machine in far:
+                machine.end(END_LIMIT_S)
+
+
+def _run(program: Program, processes: Processes, cluster: Members) -> Outcome:
+    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
+    segment = Segment.create(wiring.nbytes, "penstock")
+    wiring.attach(segment.bytes)
+    relay = Relay(program, wiring)
+    try:
+        with Claims() as claims:
+            spread = _Spread(program, processes, relay, cluster, claims)
+            folder = RunFolder(program.node("checkpointer").settings.folder)
+            with Safekeeping(folder, spread.left, wiring.want_checkpoint, relay.fail, claims.run):
+                return supervised(program, wiring, segment, spread)
+    finally:
+        relay.close()
+        processes.clear()
+        segment.close()
+
+
+class _Spread:
+    """Processes here and on hosts, as one; implements `penstock.processes.supervised.Starting`."""
+
+    def __init__(self, program: Program, here: Processes, relay: Relay, cluster: Members, claims: Claims) -> None:
+        self._program = program
+        self._here = here
+        self._relay = relay
+        self._cluster = cluster
+        self._claims = claims
+        self._moved: list[Exit] = []
+        self._shared = movable(program)
+        """The groups that move when a machine joins. Learners stay where they are."""
+        places = first_places(program, [cluster.home, *(machine.offer for machine in cluster.machines)])
+        turns = (None, *cluster.machines)
+        self._wanted: dict[str, Machine | None] = {group: turns[place] for group, place in places.items()}
+        """Group -> the machine that is to run it; ``None``: home."""
+        for group in places:
+            self._claim(group)
+        claims.wait({group: asked_by(program, group) for group in places})
+
+    def _claim(self, group: str) -> None:
+        self._claims.take(group, self._wanted[group], asked_by(self._program, group))
+
+    def left(self) -> list[Machine]:
+        """Machines that are not lost."""
+        lost = self._relay.lost()
+        return [machine for machine in self._cluster.machines if machine not in lost]
+
+    def _resources(self, place: Machine | None) -> Mapping[str, float]:
+        return (self._cluster.home if place is None else place.offer).resources
+
+    def _free(self, place: Machine | None, without: Sequence[str] = ()) -> Mapping[str, float]:
+        """What a machine has, but for what the nodes that are to run there ask for. ``without``: nodes not to count."""
+        there = [group for group, where in self._wanted.items() if where is place and group not in without]
+        return left_over(self._resources(place), [asked_by(self._program, group) for group in there])
+
+    def _shares(self) -> list[tuple[Machine | None, int]]:
+        """How many of the groups that move each machine is to run; ``None`` stands for home."""
+        places = (None, *self.left())
+        counts = env_shares(self._program, [self._free(place, self._shared) for place in places])
+        return list(zip(places, counts, strict=True))
+
+    def start(self, segment: Segment, spec: WorkerSpec, threads: int, imports: Sequence[str] = ()) -> None:
+        """Start the worker of a placement group where it is to run."""
+        group = spec.placement.group
+        if group == RELAY:
+            self._relay.begin(spec.incarnations[RELAY], spec.former[RELAY])
+            return
+        machine = self._place(group)
+        if machine is None:
+            self._here.start(segment, spec, threads, imports)
+        else:
+            self._relay.start(machine, spec, threads, imports)
+
+    def _place(self, group: str) -> Machine | None:
+        """The machine for a group.
+
+        Where its own was lost: one with room for what it asks for, of these the one with the fewest groups for its
+        cores; home only if there is no other. If none has room: the same among those that would have it without others.
+
+        Raises:
+            PenstockError: no machine that is left has what the group asks for.
+        """
+        wanted = self._wanted.get(group)
+        if wanted is None or wanted not in self._relay.lost():
+            return wanted
+        asked = asked_by(self._program, group)
+        able = [place for place in (*self.left(), None) if rooms(self._resources(place), asked) >= 1]
+        if not able:
+            raise PenstockError(
+                f"{wanted.name} was lost, and no other has {amounts_text(asked)}, which {group} asks for"
+            )
+        roomy = [place for place in able if rooms(self._free(place), asked) >= 1]
+        others = [place for place in roomy or able if place is not None]
+        self._wanted[group] = min(others, key=self._load, default=None)
+        self._claim(group)
+        return self._wanted[group]
+
+    def _load(self, machine: Machine) -> float:
+        """Groups for each core of a machine."""
+        count, cores = sum(where is machine for where in self._wanted.values()), machine.offer.resources.get("cpu", 0.0)
+        return count / cores if cores else math.inf
+
+    def exits(self) -> Sequence[Exit]:
+        """Processes that have ended since the last call, here and elsewhere."""
+        joined, refused = self._cluster.joined()
+        if refused and self._program.deaths is not None:
+            # The run does not need this file, so a full disk must not end it.
+            with contextlib.suppress(OSError), self._program.deaths.open("a", encoding="utf-8") as log:
+                log.writelines(f"{line}\n\n" for line in refused)
+        if joined and self._program.max_restarts:
+            self._share_again()
+        moved, self._moved = self._moved, []
+        return [*self._here.exits(), *self._relay.exits(), *moved]
+
+    def _share_again(self) -> None:
+        """Move as few groups as it takes to give each machine its share. Each begins its next life there."""
+        counts = dict(self._shares())
+        if sum(counts.values()) < len(self._shared):
+            return
+        surplus = []
+        for group in self._shared:
+            place = self._wanted[group]
+            if counts.get(place, 0):
+                counts[place] -= 1
+            else:
+                surplus.append(group)
+        places = [place for place, count in counts.items() for _ in range(count)]
+        for group, place in zip(surplus, places, strict=True):
+            self._wanted[group] = place
+            self._claim(group)
+            if group in self.running():
+                self.kill(group)
+                self._moved.append(Exit(group, -signal.SIGTERM, "it moves to a machine that has joined"))
+
+    def running(self) -> Sequence[str]:
+        """Groups that run, here and elsewhere."""
+        return [*self._here.running(), *self._relay.running()]
+
+    def stacks(self, group: str) -> str:
+        """The stacks of a process."""
+        machine = self._relay.machine_of(group)
+        if machine is not None:
+            return machine.stacks(group)
+        return (
+            "It joins machines of the cluster, in a thread of the launcher."
+            if group == RELAY
+            else self._here.stacks(group)
+        )
+
+    def kill(self, group: str) -> None:
+        """End a process."""
+        if group == RELAY:
+            self._relay.close()
+        elif self._relay.machine_of(group) is not None:
+            self._relay.kill(group)
+        else:
+            self._here.kill(group)

@@ -1,0 +1,114 @@
+"""A run's card, ``RUN/README.md``: what the run is, how good it became, and what to type next."""
+
+import shlex
+
+from penstock import __version__
+from penstock.config.schema import Config, RunConfig
+from penstock.config.sources import shown, to_toml
+from penstock.errors import RunFolderError
+from penstock.metrics.final import Evaluated
+from penstock.saved_runs.best import best_checkpoint
+from penstock.saved_runs.checkpoints import list_checkpoints
+from penstock.saved_runs.durable import write_file
+from penstock.saved_runs.run_folder import RunFolder
+
+__all__ = ["write_card"]
+
+
+def write_card(
+    folder: RunFolder,
+    config: Config,
+    steps: int,
+    updates: int,
+    evaluation: Evaluated | None,
+    *,
+    failure: str | None = None,
+) -> None:
+    """Write the card, replacing an earlier one.
+
+    Args:
+        folder: the run.
+        config: resolved.
+        steps: environment steps learned from.
+        updates: updates made.
+        evaluation: of the final policy; ``None`` if there is none.
+        failure: one line on why the run failed, if it did.
+
+    Raises:
+        RunFolderError: the card cannot be written.
+    """
+    text = "\n\n".join(
+        (
+            f"# {folder.name}",
+            _summary(config, steps, updates, evaluation, failure),
+            _commands(folder),
+            _contents(folder),
+            f"## Config\n\n```toml\n{to_toml(config)}```\n",
+        )
+    )
+    try:
+        write_file(folder.card_path, text.encode())
+    except OSError as error:
+        raise RunFolderError(f"cannot write {folder.card_path}: {error.strerror or error}") from error
+
+
+def _summary(config: Config, steps: int, updates: int, evaluation: Evaluated | None, failure: str | None) -> str:
+    run = config.run
+    rows = [
+        ("Environment", f"`{run.env}`"),
+        *_shape(run),
+        ("Algorithm", f"`{run.algo}`, seed {run.seed}"),
+        ("Trained", f"{steps:,} of {run.timesteps:,} steps, {updates:,} updates"),
+        ("Lanes and workers", f"{run.num_envs} and {run.num_workers}, {run.sync_mode.replace('_', '-')}"),
+        ("Update", f"`{run.backend}` on `{run.device}`"),
+    ]
+    if failure is not None:
+        rows.append(("Result", f"failed, so not evaluated: {failure.replace('|', '&#124;')}"))
+    elif evaluation is None:
+        rows.append(("Result", "stopped before its end, so not evaluated; the commands below still work"))
+    else:
+        result = f"return **{evaluation.mean_return:,.1f}** ± {evaluation.std_return:,.1f}"
+        remark = f" ({evaluation.remark})" if evaluation.remark else ""
+        rows.append(("Result", f"{result} over {evaluation.episodes} greedy episodes{remark}"))
+        rows.append(("Episode length", f"{evaluation.mean_length:,.1f} steps"))
+    lines = [f"| {name} | {value} |" for name, value in rows]
+    return "\n".join((f"A policy trained by penstock {__version__}.", "", "| | |", "|---|---|", *lines))
+
+
+def _shape(run: RunConfig) -> list[tuple[str, str]]:
+    """Rows on the environment's arguments, wrappers and own reward, if there are any."""
+    given = {"Arguments": run.env_args, "Wrappers, the first innermost": run.wrap}
+    rows = [(name, f"`{shown(value).replace('|', '&#124;')}`") for name, value in given.items() if value]
+    learned = f"`{run.reward}`; returns below are the environment's own"
+    return [*rows, ("Rewards learned from", learned)] if run.reward else rows
+
+
+def _commands(folder: RunFolder) -> str:
+    run = shlex.quote(str(folder.path))
+    return f"""## What to do with it
+
+```sh
+penstock eval {run} --episodes 100     # how good it is
+penstock resume {run}                  # continue from its last checkpoint
+penstock plot --logdir {run}           # its curves
+tensorboard --logdir {run}               # if TensorBoard is installed
+```"""
+
+
+def _contents(folder: RunFolder) -> str:
+    names = [path.name for path in list_checkpoints(folder.path)]
+    best = best_checkpoint(folder.path)
+    kept = f"{len(names)}, the last is `{names[-1]}`" if names else "none"
+    if best is not None:
+        kept += f", the best by its {'evaluation' if best.evaluated else 'training return'} `{best.path.name}`"
+    files = [
+        (folder.config_path.name, "every setting, resolved"),
+        ("checkpoints/", f"the checkpoints of the run (safetensors and a manifest): {kept}"),
+        (folder.metrics_path.name, "every metric of every update, one JSON object a line"),
+        ("events.out.tfevents.*", "the same for TensorBoard"),
+    ]
+    if folder.table_path.exists():
+        files.append((folder.table_path.name, "the replay table that a resume continues with, mapped by all processes"))
+    if folder.policy_path.exists():
+        files.insert(2, (folder.policy_path.name, "the policy alone, as ONNX: observations in, greedy actions out"))
+    return "## What is here\n\n" + "\n".join(f"- `{name}`: {text}" for name, text in files)

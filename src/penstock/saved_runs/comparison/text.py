@@ -1,0 +1,128 @@
+"""A comparison as a table for the terminal, and as JSON. Prints nothing."""
+
+import json
+from typing import Any
+
+from penstock.config.sources import shown
+from penstock.saved_runs.comparison.bootstrap import CONFIDENCE, Estimate
+from penstock.saved_runs.comparison.measures import Comparison, Measure
+from penstock.saved_runs.comparison.sides import Side
+
+__all__ = ["as_json", "as_table", "described", "of_what"]
+
+_GAP = "   "
+
+
+def as_json(found: Comparison) -> str:
+    """One JSON object: the sides, then every measure with its value and interval for each side.
+
+    Shares are from 0 to 1. ``differences`` are those of each other side to the first.
+    """
+    task = found.sides[0].runs[0].settings
+    body: dict[str, Any] = {
+        "env": task.env,
+        "returns": found.returns,
+        "confidence": CONFIDENCE,
+        "sides": [_side(side) for side in found.sides],
+    }
+    for measure in found.measures:
+        at = {} if measure.at is None else {"at": measure.at}
+        body[measure.name] = {
+            **at,
+            "sides": [one and one._asdict() for one in measure.sides],
+            "differences": [one and one._asdict() for one in measure.differences],
+        }
+    return json.dumps(body)
+
+
+def as_table(found: Comparison) -> str:
+    """The comparison as lines of text: who stands on each side, a row for each measure, and how to read it."""
+    first = found.sides[0].name
+    heads = ["", *(side.name for side in found.sides), *(f"{side.name} - {first}" for side in found.sides[1:])]
+    rows = [heads]
+    for measure in found.measures:
+        shown_sides = [_number(measure, one) for one in measure.sides]
+        rows.append([_title(measure), *shown_sides, *(_number(measure, one, "+") for one in measure.differences)])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    lines = [_GAP.join([title.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip() for title, *cells in rows]
+    task = found.sides[0].runs[0].settings
+    sides = [f"  {side.name}  {described(side)}" for side in found.sides]
+    return "\n".join((f"{shown(task.env)}: {of_what(found)}", *sides, "", *lines, "", *_notes(found)))
+
+
+def of_what(found: Comparison) -> str:
+    """What the returns are of, in words."""
+    if found.returns == "evaluation":
+        return "mean return of the evaluations during the run"
+    return "mean return of the last 100 training episodes"
+
+
+def described(side: Side) -> str:
+    """The runs of a side in one line."""
+    steps = [run.last.steps for run in side.runs]
+    seconds = [run.last.time_s for run in side.runs]
+    seeds = ", ".join(str(run.settings.seed) for run in side.runs)
+    reached = f"{_span(steps, ',.0f')} steps in {_span(seconds, ',.1f')} s"
+    if len(side.runs) == 1:
+        return f"{side.runs[0].path.resolve().name} ({side.algorithm}, seed {seeds}): {reached}"
+    return f"{len(side.runs)} runs of {side.algorithm} (seeds {seeds}): {reached}"
+
+
+def _span(numbers: list[int] | list[float], form: str) -> str:
+    low, high = format(min(numbers), form), format(max(numbers), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "algorithm": side.algorithm,
+        "interval_over": "runs" if len(side.runs) > 1 else "episodes",
+        "runs": [
+            {
+                "path": str(run.path),
+                "seed": run.settings.seed,
+                "steps": run.last.steps,
+                "time_s": run.last.time_s,
+            }
+            for run in side.runs
+        ],
+    }
+
+
+def _title(measure: Measure) -> str:
+    if measure.name == "return_at_equal_steps":
+        return f"return after {measure.at:,.0f} steps"
+    if measure.name == "return_at_equal_wall_time":
+        return f"return after {measure.at:,.1f} s"
+    if measure.name == "final_evaluation":
+        return "return at the end, greedy"
+    if measure.name == "steps_per_second":
+        return "steps/s"
+    return f"idle: {measure.name.removeprefix('idle/')}"
+
+
+def _number(measure: Measure, one: Estimate | None, sign: str = "") -> str:
+    """``475.1 [470.2, 480.0]``; a dash for a side that does not have the measure."""
+    if one is None:
+        return "-"
+    form = f"{sign},.1f"
+    if measure.name == "steps_per_second":
+        form = f"{sign},.0f"
+    elif measure.name.startswith("idle/"):
+        form = f"{sign}.1%"
+    if one.low is None or one.high is None:
+        return f"{one.value:{form}}"
+    return f"{one.value:{form}} [{one.low:{form}}, {one.high:{form}}]"
+
+
+def _notes(found: Comparison) -> list[str]:
+    """How to read the intervals."""
+    several = [side.name for side in found.sides if len(side.runs) > 1]
+    single = [side.name for side in found.sides if len(side.runs) == 1]
+    notes = [f"[low, high]: {CONFIDENCE:.0%} interval by bootstrap."]
+    if several:
+        notes.append(f"Over the runs of {', '.join(several)}.")
+    if single:
+        notes.append(f"Over the episodes of the one run of {', '.join(single)}: another seed may differ by more.")
+    return [" ".join(notes)]

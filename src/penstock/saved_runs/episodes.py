@@ -1,0 +1,133 @@
+"""Kept episodes: what a policy saw and did in a game, and what it was paid, one file for each episode.
+
+`EpisodeFiles` writes them and removes the oldest, `read_episode` reads one. Learns nothing from them.
+"""
+
+import math
+import zipfile
+from collections import deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import BadDataError
+from penstock.kernels.actions import environment_array
+from penstock.saved_runs.durable import PARTIAL, sweep
+from penstock.types import Array, Arrays, Spaces
+
+__all__ = ["EpisodeFiles", "KeptEpisode", "episode_number", "list_episodes", "read_episode"]
+
+_OWN = frozenset({"action", "reward", "terminated", "vanished", "session"})
+"""Arrays of a file that are no observation fields."""
+
+
+class KeptEpisode(NamedTuple):
+    """One episode of n steps."""
+
+    session: str
+    obs: Arrays
+    """Field -> ``[n + 1, ...]``; ``[n, ...]`` if the client vanished."""
+    action: Array
+    """``[n, ...]`` in the game's own units."""
+    reward: Array
+    """``[n]``; one less if the client vanished."""
+    terminated: bool
+    vanished: bool
+
+
+class EpisodeFiles:
+    """Writes ``episode-00000001.npz`` and so on, and removes the oldest.
+
+    Args:
+        folder: is made with the first episode. No other process may write into it.
+        keep: how many to keep; 0: none.
+        keep_bytes: how many bytes of them to keep.
+    """
+
+    def __init__(self, folder: Path, keep: float, keep_bytes: float = math.inf) -> None:
+        self._folder = folder
+        self._keep = keep
+        self._keep_bytes = keep_bytes
+        if keep and folder.is_dir():
+            sweep(folder)
+        self._files = deque((path, path.stat().st_size) for path in (list_episodes(folder) if keep else ()))
+        self._bytes = sum(size for _, size in self._files)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether episodes are kept at all."""
+        return self._keep > 0
+
+    def add(self, episode: KeptEpisode) -> None:
+        """Write one episode, whole or not at all. The newest file stays, however large it is.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        number = episode_number(self._files[-1][0]) + 1 if self._files else 1
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"episode-{number:08d}.npz"
+        arrays: dict[str, Any] = {
+            **episode.obs,
+            "action": episode.action,
+            "reward": episode.reward,
+            "terminated": np.array(episode.terminated),
+            "vanished": np.array(episode.vanished),
+            "session": np.array(episode.session),
+        }
+        # Not synced to the disk: that would keep all games waiting, and an episode is no checkpoint.
+        partial = path.with_name(path.name + PARTIAL)
+        with partial.open("wb") as file:
+            np.savez(file, **arrays)
+            size = file.tell()
+        partial.replace(path)
+        self._files.append((path, size))
+        self._bytes += size
+        while len(self._files) > 1 and (len(self._files) > self._keep or self._bytes > self._keep_bytes):
+            oldest, freed = self._files.popleft()
+            oldest.unlink(missing_ok=True)
+            self._bytes -= freed
+
+
+def list_episodes(folder: Path) -> list[Path]:
+    """The files of kept episodes in a folder, oldest first; empty if there is no such folder."""
+    found = [path for path in folder.glob("episode-*.npz") if path.stem.partition("-")[2].isdigit()]
+    return sorted(found, key=episode_number)
+
+
+def episode_number(path: Path) -> int:
+    """The number in the name of a kept episode's file."""
+    return int(path.stem.partition("-")[2])
+
+
+def read_episode(path: Path, spaces: Spaces) -> KeptEpisode:
+    """Read a kept episode, and check that it is of these spaces. Nothing is unpickled.
+
+    Raises:
+        FileNotFoundError: the file is gone: whoever writes the folder has removed it.
+        BadDataError: the file is no kept episode, or one of other spaces, or it holds NaN or infinity.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, KeyError):
+        raise BadDataError(f"{path} is no kept episode") from None
+    if not arrays.keys() >= _OWN:
+        raise BadDataError(f"{path} is no kept episode: it has no {min(_OWN - arrays.keys())}")
+    vanished, terminated = bool(arrays["vanished"]), bool(arrays["terminated"])
+    action, reward = arrays["action"], arrays["reward"]
+    count = len(action) if action.ndim else 0
+    of_action = environment_array(spaces.action, 1)
+    wanted = {spec.name: ((count + (not vanished), *spec.shape), np.dtype(spec.dtype)) for spec in spaces.obs_specs()}
+    wanted["action"] = ((count, *of_action.shape[1:]), of_action.dtype)
+    wanted["reward"] = ((max(0, count - vanished),), np.dtype(np.float32))
+    for name, (shape, dtype) in wanted.items():
+        found = arrays.get(name)
+        if found is None or found.shape != shape or found.dtype != dtype:
+            has = "missing" if found is None else f"{found.dtype} {list(found.shape)}"
+            raise BadDataError(f"{path} is of another policy: its {name} is {has}, not {dtype} {list(shape)}")
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise BadDataError(f"{path}: its {name} holds NaN or infinity")
+    obs = {name: arrays[name] for name in wanted if name not in _OWN}
+    return KeptEpisode(str(arrays["session"]), obs, action, reward, terminated, vanished)

@@ -1,0 +1,259 @@
+"""A run's folder ``LOG_DIR/<env>-<algorithm>-<time>/``: makes it, finds it, and claims it for one process.
+
+Holds the names of its files. Other files of this room write most of them.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from penstock.config.schema import Config
+from penstock.config.sources import from_settings, settings_of_file, to_toml
+from penstock.errors import RunFolderError, nearest
+from penstock.saved_runs.durable import remove_folder, sweep, write_file
+from penstock.saved_runs.migrations import migrated_settings
+
+__all__ = ["RunFolder", "list_runs"]
+
+CONFIG = "config.toml"
+NUMBER = ".number"
+"""File that numbers the runs of a log directory in the order in which they were started or last resumed."""
+_NAME_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def fresh(cls, log_dir: str | Path, env: str, algorithm: str, now: datetime | None = None) -> "RunFolder":
+        """A free folder for a new run. It is not made yet. If its name is taken, a number is added.
+
+        Args:
+            log_dir: holds run folders; it need not exist.
+            env: the environment's name. Characters that a path cannot hold become ``_``.
+            algorithm: the algorithm's name.
+            now: start of the run; ``None``: the present time.
+
+        Raises:
+            RunFolderError: the log directory cannot be read.
+        """
+        safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", env).strip("._-")[:_NAME_LIMIT] or "env"
+        name = f"{safe}-{algorithm}-{now or datetime.now():%Y%m%d-%H%M%S}"
+        with _making(log_dir):
+            path = Path(log_dir).expanduser() / name
+            number = 1
+            while path.exists():
+                number += 1
+                path = path.with_name(f"{name}-{number}")
+            return cls(path)
+
+    @property
+    def episodes(self) -> Path:
+        """Kept episodes of games."""
+        return self.path / "episodes"
+
+    def make(self) -> bool:
+        """Make the folder of a `fresh` run. It counts as a run once its config is written.
+
+        Returns:
+            False if another run has taken the name meanwhile.
+
+        Raises:
+            RunFolderError: the log directory cannot be written.
+        """
+        with _making(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.path.mkdir()
+            except FileExistsError:
+                return False
+            self.checkpoints.mkdir()
+            return True
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        """The folder of an existing run.
+
+        Raises:
+            RunFolderError: it is no run folder.
+        """
+        path = Path(path)
+        try:
+            is_run = (path / CONFIG).is_file()
+        except (OSError, ValueError):
+            is_run = False
+        if not is_run:
+            raise RunFolderError(f"{path} is no run folder: it has no {CONFIG}")
+        return cls(path)
+
+    @classmethod
+    def find(cls, run: str, log_dir: str | Path) -> "RunFolder":
+        """Find a run by the path of its folder, by its name under ``log_dir``, or ``latest``.
+
+        Raises:
+            RunFolderError: there is no such run. The text suggests similar names.
+        """
+        runs = list_runs(Path(log_dir).expanduser())
+        if run == "latest":
+            if not runs:
+                raise RunFolderError(f"there is no run in {log_dir}; penstock train makes one")
+            return cls(runs[-1])
+        for path in (Path(run).expanduser(), Path(log_dir).expanduser() / run):
+            with contextlib.suppress(RunFolderError):
+                return cls.open(path)
+        hint = nearest(run, [path.name for path in runs]) or f"; latest stands for the newest run in {log_dir}"
+        raise RunFolderError(f"there is no run {run}{hint}")
+
+    @contextlib.contextmanager
+    def claim(self) -> Iterator[None]:
+        """Make this process the only one that writes the run. Removes unfinished files of earlier processes.
+
+        Raises:
+            RunFolderError: another process writes the run, or the folder cannot be written.
+        """
+        try:
+            lock = (self.path / ".lock").open("ab")
+        except OSError as error:
+            raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+        # The kernel holds the lock, and frees it when the process dies.
+        with lock:
+            _LOCKS.add(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFolderError(f"run {self.path} is in use by another process; wait for its end") from error
+            sweep(self.path)
+            sweep(self.checkpoints)
+            self._enter()
+            yield
+
+    def _enter(self) -> None:
+        """Give this run the highest number of its log directory. Times would not do: clocks may be set back."""
+        numbers = [_number(path) for path in self.path.parent.iterdir() if path != self.path]
+        try:
+            (self.path / NUMBER).write_text(f"{max(numbers, default=0) + 1}\n")
+        except OSError as error:
+            raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+
+    def read_config(self) -> Config:
+        """The config of the run, migrated to the present version.
+
+        Raises:
+            ConfigError: see ``from_toml``.
+        """
+        return from_settings(migrated_settings(settings_of_file(self.config_path)))
+
+    def write_config(self, config: Config) -> None:
+        """Write the whole resolved config.
+
+        Raises:
+            RunFolderError: it cannot be written.
+        """
+        try:
+            write_file(self.config_path, to_toml(config).encode())
+        except OSError as error:
+            raise RunFolderError(f"run folder {self.path} cannot be written: {error.strerror or error}") from error
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.path.name
+
+    @property
+    def config_path(self) -> Path:
+        """The whole resolved config, as TOML."""
+        return self.path / CONFIG
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics_path(self) -> Path:
+        """Every metric, as JSON lines."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def table_path(self) -> Path:
+        """The file of the replay table, if the table is too large for checkpoints."""
+        return self.path / "replay.table"
+
+    @property
+    def policy_path(self) -> Path:
+        """The exported policy."""
+        return self.path / "policy.onnx"
+
+    @property
+    def trace(self) -> Path:
+        """The folder of the trace, if the run keeps one."""
+        return self.path / "trace"
+
+    @property
+    def deaths(self) -> Path:
+        """Tracebacks of restarted processes; the file exists only if there are any."""
+        return self.path / "deaths.log"
+
+    def clear_trace(self) -> None:
+        """Remove the trace of the run before a resume, because the clocks of the two do not fit each other."""
+        if self.trace.is_dir():
+            remove_folder(self.trace)
+
+    @property
+    def card_path(self) -> Path:
+        """The run's card."""
+        return self.path / "README.md"
+
+
+def list_runs(log_dir: Path) -> list[Path]:
+    """The run folders in ``log_dir``. The run that was started or resumed last comes last."""
+    try:
+        found = [
+            (_number(path), (path / CONFIG).stat().st_mtime_ns, path.name, path)
+            for path in log_dir.iterdir()
+            if (path / CONFIG).is_file()
+        ]
+    except (OSError, ValueError):
+        return []
+    return [path for *_, path in sorted(found)]
+
+
+def _number(path: Path) -> int:
+    """The number of a run (see `NUMBER`); 0 if it has none."""
+    try:
+        return int((path / NUMBER).read_bytes()[:20])
+    except (OSError, ValueError):
+        return 0
+
+
+_LOCKS: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
+"""Lock files of the runs that this process has claimed."""
+
+
+def _let_go() -> None:
+    """Runs in a child that the user's script forks. The child must not keep the run's lock."""
+    for lock in _LOCKS:
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+@contextlib.contextmanager
+def _making(log_dir: str | Path) -> Iterator[None]:
+    """Turn any error into a RunFolderError about this log directory."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"cannot make a run folder in {log_dir}: {why}; give another --log_dir") from error

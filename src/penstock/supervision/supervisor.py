@@ -1,0 +1,280 @@
+"""The supervisor of a run: watches processes, restarts those that die, ends the run in order, reports the failure.
+
+A process table starts and kills processes for it. So its decisions are tested without processes.
+"""
+
+import signal
+from collections.abc import Callable, Collection, Hashable, Sequence
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from penstock.supervision.lives import HOPELESS, Exit, Lives, Restart
+
+__all__ = ["Limits", "ProcessTable", "Signs", "Silence", "State", "Supervisor"]
+
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+"""Exit statuses of a process that was killed from outside. Processes that the supervisor kills are not in ``exits``."""
+
+
+class Silence(NamedTuple):
+    """A node that gives no sign of life."""
+
+    node: str
+    group: str
+    seconds: float
+
+
+class Limits(NamedTuple):
+    """How long the parts of a run may take, and how often its processes may be restarted."""
+
+    drain_s: float
+    """To write the last checkpoint."""
+    end_s: float
+    """To end all loops."""
+    max_restarts: int
+    """Restarts of a process without progress between them. 0: its death ends the run."""
+    stall_s: float
+    """How long the run may make no progress."""
+
+
+class ProcessTable(Protocol):
+    """The processes of a run."""
+
+    def exits(self) -> Sequence[Exit]:
+        """Processes that have ended since the last call."""
+        ...
+
+    def running(self) -> Sequence[str]:
+        """Groups whose process is running."""
+        ...
+
+    def stacks(self, group: str) -> str:
+        """The Python stacks of all threads of a process."""
+        ...
+
+    def kill(self, group: str) -> None:
+        """Kill a process (SIGKILL) and reap it."""
+        ...
+
+    def recover(self, group: str) -> bool:
+        """Take back what a dead process held; false if that has to be tried again."""
+        ...
+
+    def start(self, group: str) -> None:
+        """Restart a process that was recovered: the same nodes, in their next life."""
+        ...
+
+
+class Signs(Protocol):
+    """What the supervisor reads and writes in shared memory."""
+
+    def finished(self) -> bool:
+        """True once the nodes that end the run have finished."""
+        ...
+
+    def drained(self, running: Collection[str]) -> bool:
+        """True once the running groups have read all that was written for them."""
+        ...
+
+    def deserted(self, running: Collection[str]) -> bool:
+        """True if a node may wait for a slot that no running group will ever free."""
+        ...
+
+    def silent(self, running: Collection[str]) -> Silence | None:
+        """A node of the running groups that gave no sign of life for longer than it may, if there is one."""
+        ...
+
+    def achieved(self, group: str) -> int:
+        """A number that grows with the progress of a group, over all its lives."""
+        ...
+
+    def needed(self, group: str) -> bool:
+        """True if the last checkpoint cannot be written without this group."""
+        ...
+
+    def progress(self) -> Hashable:
+        """A value that changes while the run makes progress."""
+        ...
+
+    def waits(self) -> str:
+        """A line for each node: what it waits for."""
+        ...
+
+    def excuse(self, seconds: float) -> None:
+        """So many seconds until now count for no node's silence."""
+        ...
+
+    def stop(self) -> None:
+        """Ask all nodes to begin nothing new."""
+        ...
+
+    def end(self) -> None:
+        """Ask all loops to end."""
+        ...
+
+
+class State(Enum):
+    """Where a run is."""
+
+    RUNNING = auto()
+    STOPPING = auto()
+    """No new work begins; the learner writes the last checkpoint."""
+    ENDING = auto()
+    """The loops of all processes end."""
+    ENDED = auto()
+
+
+class Supervisor:
+    """Decides, tick by tick, what becomes of a run. Times are in seconds of a monotonic clock.
+
+    Args:
+        table: the processes, all started.
+        signs: of life and of progress, in shared memory.
+        last: the groups whose nodes end the run.
+        limits: of time and of restarts.
+        tell: called with each restart.
+        now: when the run began.
+    """
+
+    def __init__(
+        self,
+        table: ProcessTable,
+        signs: Signs,
+        *,
+        last: Sequence[str],
+        limits: Limits,
+        tell: Callable[[Restart], None],
+        now: float,
+    ) -> None:
+        self._table = table
+        self._signs = signs
+        self._last = tuple(last)
+        self._limits = limits
+        self._tell = tell
+        self._lives = {group: Lives(now) for group in table.running()}
+        self._dead: dict[str, Restart | None] = {}
+        """Dead groups that are not recovered yet. With a `Restart`, they are started again then."""
+        self._progress: Hashable = None
+        self._progress_at = now
+        self._since = now
+        self.state = State.RUNNING
+        self.failure: Exit | None = None
+
+    def stop(self, now: float) -> None:
+        """End the run in order: no new work, the last checkpoint is written, then all loops end."""
+        if self.state is State.RUNNING:
+            self._signs.stop()
+            self._enter(State.STOPPING, now)
+
+    def kill(self) -> None:
+        """End the run at once."""
+        for group in self._table.running():
+            self._table.kill(group)
+        self.state = State.ENDED
+
+    def excuse(self, seconds: float) -> None:
+        """So many seconds until now count for no limit: the machine stood still, so no process could show life."""
+        self._since += seconds
+        self._progress_at += seconds
+        self._signs.excuse(seconds)
+
+    def tick(self, now: float) -> State:
+        """Look at all processes once, and act. Returns the state of the run."""
+        self._take_exits(now)
+        self._take_silence(now)
+        self._revive(now)
+        self._take_stall(now)
+        if self.state is State.RUNNING and self._signs.finished():
+            self.stop(now)
+        living = {*self._table.running(), *(group for group, restart in self._dead.items() if restart is not None)}
+        if self.state is State.STOPPING and self._signs.finished() and self._signs.drained(living):
+            self._signs.end()
+            self._enter(State.ENDING, now)
+        if self.state is State.STOPPING and self.failure is not None and self._signs.deserted(living):
+            self._signs.end()
+            self._enter(State.ENDING, now)
+        if self.state is State.ENDING and not self._table.running():
+            self.state = State.ENDED
+        limit = {State.STOPPING: self._limits.drain_s, State.ENDING: self._limits.end_s}.get(self.state)
+        if limit is not None and now - self._since > limit:
+            self._give_up(limit)
+        return self.state
+
+    def _give_up(self, limit: float) -> None:
+        """The last checkpoint was not written in time: the run has failed, whatever else went well."""
+        left = ", ".join(self._table.running())
+        if self.state is State.STOPPING:
+            text = f"{left} did not write the last checkpoint within {limit:.0f} s; the checkpoint before it is good"
+            self.failure = self.failure or Exit(left, -signal.SIGKILL, text)
+        self.kill()
+
+    def _take_exits(self, now: float) -> None:
+        for ended in self._table.exits():
+            outside = ended.status in _FROM_OUTSIDE
+            if self.state is not State.ENDING:
+                self._lose(ended, now, outside=outside)
+            elif ended.status != 0 and not outside:
+                self._fail(ended, now)
+
+    def _lose(self, ended: Exit, now: float, *, outside: bool) -> None:
+        """A process has died before the end: plan its restart, or fail the run."""
+        lives, wanted = self._lives[ended.group], self.state is State.RUNNING or self._signs.needed(ended.group)
+        # Recover it in any case: other nodes may wait for a slot that it held.
+        self._dead[ended.group] = None
+        if not wanted and outside:
+            return
+        if not wanted or ended.status == HOPELESS or self._limits.max_restarts == 0:
+            self._fail(ended, now)
+            return
+        lives.end(self._signs.achieved(ended.group), outside=outside)
+        failure = lives.in_vain(ended, self._limits.max_restarts)
+        if failure is not None:
+            self._fail(failure, now)
+        else:
+            self._dead[ended.group] = Restart(ended, now - lives.begun, lives.restarts + 1)
+
+    def _revive(self, now: float) -> None:
+        """Recover dead groups, and restart those that are to be restarted."""
+        for group, restart in list(self._dead.items()):
+            if not self._table.recover(group):
+                continue
+            del self._dead[group]
+            again = self.state is State.RUNNING or (self.state is State.STOPPING and self._signs.needed(group))
+            if restart is not None and again:
+                self._lives[group].begin(now)
+                self._table.start(group)
+                self._tell(restart)
+
+    def _take_stall(self, now: float) -> None:
+        """End a run that makes no progress although every process is alive."""
+        progress = self._signs.progress()
+        if progress != self._progress or self.state is not State.RUNNING:
+            self._progress, self._progress_at = progress, now
+        if now - self._progress_at <= self._limits.stall_s:
+            return
+        parts = [f"the run came no further for {now - self._progress_at:.0f} s", self._signs.waits()]
+        parts += [f"{group}:\n{self._table.stacks(group)}" for group in self._table.running()]
+        self.failure = self.failure or Exit(", ".join(self._table.running()), -signal.SIGKILL, "\n".join(parts))
+        self.stop(now)
+
+    def _fail(self, ended: Exit, now: float) -> None:
+        self.failure = self.failure or ended
+        if ended.group in self._last:
+            # No process is left that could write another checkpoint.
+            self._signs.end()
+            self._enter(State.ENDING, now)
+        else:
+            self.stop(now)
+
+    def _take_silence(self, now: float) -> None:
+        watched = self.state in {State.RUNNING, State.STOPPING}
+        silence = self._signs.silent(self._table.running()) if watched else None
+        if silence is None:
+            return
+        stacks = self._table.stacks(silence.group)
+        self._table.kill(silence.group)
+        lines = f"no sign of life from {silence.node} for {silence.seconds:.0f} s; its process was ended.\n{stacks}"
+        self._lose(Exit(silence.group, -signal.SIGKILL, lines), now, outside=False)
+
+    def _enter(self, state: State, now: float) -> None:
+        self.state, self._since = state, now

@@ -1,0 +1,63 @@
+import tomllib
+from types import SimpleNamespace
+
+import numpy as np
+
+from penstock.config.sources import from_mapping
+from penstock.saved_runs.card import write_card
+from penstock.saved_runs.checkpoints import save_checkpoint
+from penstock.saved_runs.run_folder import RunFolder
+
+CONFIG = from_mapping({"env": "Pendulum-v1", "num_workers": 2, "backend": "eager"})
+EVALUATION = SimpleNamespace(mean_return=-153.24, std_return=80.0, mean_length=200.0, episodes=100, remark="")
+
+
+def written(tmp_path, evaluation):
+    folder = RunFolder.fresh(tmp_path / "my logs", "Pendulum-v1", "ppo")
+    folder.make()
+    facts = {"env": "X", "spaces": "", "algorithm": "ppo", "steps": 1, "update": 61, "return_mean": -150.0}
+    save_checkpoint(folder.path, {"x": np.zeros(1)}, facts)
+    folder.policy_path.write_bytes(b"onnx")
+    write_card(folder, CONFIG, 999_424, 61, evaluation)
+    return folder, folder.card_path.read_text()
+
+
+def test_the_card_says_what_the_run_is_how_good_it_became_and_what_to_type(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert text.startswith(f"# {folder.name}\n")
+    assert "return **-153.2** ± 80.0 over 100 greedy episodes" in text
+    assert "999,424 of 1,000,000 steps, 61 updates" in text
+    assert f"penstock eval '{folder.path}' --episodes 100" in text
+    assert f"penstock resume '{folder.path}'" in text
+    assert "update-00000061" in text
+    assert "policy.onnx" in text
+
+
+def test_the_card_names_the_table_where_there_is_a_file_of_it(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "replay.table" not in text
+    folder.table_path.write_bytes(b"rows")
+    write_card(folder, CONFIG, 999_424, 61, EVALUATION)
+    assert "`replay.table`: the replay table that a resume continues with" in folder.card_path.read_text()
+
+
+def test_the_card_holds_the_whole_config(tmp_path):
+    _, text = written(tmp_path, EVALUATION)
+    config = text.partition("```toml\n")[2].partition("```")[0]
+    assert from_mapping(tomllib.loads(config)) == CONFIG
+
+
+def test_the_card_of_an_interrupted_run(tmp_path):
+    _, text = written(tmp_path, None)
+    assert "stopped before its end" in text
+
+
+def test_the_card_names_what_shapes_the_environment(tmp_path):
+    folder, text = written(tmp_path, EVALUATION)
+    assert "Wrappers" not in text
+    shape = {"wrap": ["a:B", "c:D"], "env_args": {"size": 5}, "reward": "m:shaped"}
+    write_card(folder, from_mapping({**CONFIG.values(), **shape}), 999_424, 61, EVALUATION)
+    text = folder.card_path.read_text()
+    assert "| Wrappers, the first innermost | `a:B,c:D` |" in text
+    assert '| Arguments | `{"size": 5}` |' in text
+    assert "| Rewards learned from | `m:shaped`; returns below are the environment's own |" in text

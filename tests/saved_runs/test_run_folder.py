@@ -1,0 +1,165 @@
+import os
+import subprocess
+import sys
+from datetime import datetime
+
+import pytest
+
+from penstock.config.sources import from_mapping, from_toml
+from penstock.errors import RunFolderError
+from penstock.saved_runs.durable import sweep, write_file
+from penstock.saved_runs.run_folder import RunFolder, list_runs
+
+NOON = datetime(2026, 1, 2, 12, 0, 0)
+CONFIG = from_mapping({"env": "Pendulum-v1"})
+
+
+def made(log_dir, env="Pendulum-v1", now=NOON):
+    folder = RunFolder.fresh(log_dir, env, "ppo", now)
+    folder.make()
+    folder.write_config(CONFIG)
+    return folder
+
+
+def test_a_run_folder_is_named_after_environment_algorithm_and_time(tmp_path):
+    folder = made(tmp_path / "new" / "logs")
+    assert folder.path == tmp_path / "new" / "logs" / "Pendulum-v1-ppo-20260102-120000"
+    assert folder.checkpoints.is_dir()
+    assert from_toml(folder.config_path) == folder.read_config() == CONFIG
+
+
+def test_a_name_that_another_run_has_taken_since_is_not_shared(tmp_path):
+    first, second = (RunFolder.fresh(tmp_path, "X", "ppo", NOON) for _ in range(2))
+    assert first.path == second.path
+    assert [first.make(), second.make()] == [True, False]
+    assert RunFolder.fresh(tmp_path, "X", "ppo", NOON).make()
+
+
+def test_a_range_that_was_ignored_without_atoms_is_dropped(tmp_path):
+    folder = made(tmp_path)
+    settings = 'env = "CartPole-v1"\nalgo = "dqn"\nvalue_min = -1.0\nvalue_max = 5.0\natoms = '
+    folder.config_path.write_text(settings + "1\n")
+    assert folder.read_config() == from_mapping({"env": "CartPole-v1", "algo": "dqn", "atoms": 1})
+    folder.config_path.write_text(settings + "51\n")
+    assert folder.read_config().algorithm.value_max == 5.0
+
+
+def test_two_runs_of_the_same_second_do_not_clash(tmp_path):
+    names = [made(tmp_path).name for _ in range(3)]
+    assert names == [f"Pendulum-v1-ppo-20260102-120000{end}" for end in ("", "-2", "-3")]
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("my_package.my_module:make_env", "my_package.my_module_make_env"),
+        ("ALE/Pong-v5", "ALE_Pong-v5"),
+        ("../../etc/passwd", "etc_passwd"),
+        ("倒立摆", "env"),
+        ("a b\n\0", "a_b"),
+        ("x" * 500, "x" * 100),
+    ],
+)
+def test_an_environments_name_becomes_safe_in_a_path(tmp_path, env, name):
+    folder = made(tmp_path, env)
+    assert folder.name == f"{name}-ppo-20260102-120000"
+    assert folder.path.parent == tmp_path
+
+
+def test_a_log_directory_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for log_dir in (tmp_path / "file", tmp_path / "file" / "logs", "/proc/logs", "a\0b"):
+        with pytest.raises(RunFolderError, match="give another --log_dir") as refusal:
+            RunFolder.fresh(log_dir, "X", "ppo").make()
+        assert "\n" not in str(refusal.value)
+
+
+def test_paths_with_spaces_and_other_letters(tmp_path):
+    folder = made(tmp_path / "my läufe 跑")
+    assert RunFolder.open(folder.path) == folder
+
+
+def test_a_run_is_found_by_path_by_name_and_as_latest(tmp_path):
+    first, second = made(tmp_path), made(tmp_path)
+    os.utime(first.config_path, (100, 100))
+    assert RunFolder.find(str(first.path), tmp_path) == first
+    assert RunFolder.find(first.name, tmp_path) == first
+    assert RunFolder.find("latest", tmp_path) == second
+    assert list_runs(tmp_path) == [first.path, second.path]
+    os.utime(second.config_path, (50, 50))
+    assert RunFolder.find("latest", tmp_path) == first
+
+
+def test_latest_is_the_run_that_was_begun_or_resumed_last_whatever_the_clock_says(tmp_path):
+    first, second, third = made(tmp_path), made(tmp_path), made(tmp_path)
+    for seconds, folder in ((300, first), (100, second)):
+        with folder.claim():
+            os.utime(folder.config_path, (seconds, seconds))
+    os.utime(third.config_path, (900, 900))
+    # The third was begun by a version that did not number runs.
+    assert list_runs(tmp_path) == [third.path, first.path, second.path]
+    with first.claim():
+        pass
+    assert RunFolder.find("latest", tmp_path) == first
+    (second.path / ".number").write_text("no number")
+    assert list_runs(tmp_path) == [second.path, third.path, first.path]
+
+
+def test_a_run_that_is_not_there(tmp_path):
+    made(tmp_path)
+    with pytest.raises(RunFolderError, match=r"did you mean Pendulum-v1-ppo-20260102-120000\?"):
+        RunFolder.find("Pendulum-v1-ppo-20260102", tmp_path)
+    with pytest.raises(RunFolderError, match="there is no run"):
+        RunFolder.find("latest", tmp_path / "nowhere")
+    with pytest.raises(RunFolderError, match=r"no run folder: it has no config\.toml"):
+        RunFolder.open(tmp_path)
+    with pytest.raises(RunFolderError, match="no run folder"):
+        RunFolder.open("a\0b")
+
+
+def test_only_one_process_writes_a_run(tmp_path):
+    folder = made(tmp_path)
+    program = (
+        "import sys; from penstock.saved_runs.run_folder import RunFolder\n"
+        f"with RunFolder.open({str(folder.path)!r}).claim(): print('claimed')"
+    )
+    with folder.claim():
+        with pytest.raises(RunFolderError, match="in use by another process"), folder.claim():
+            pass
+        other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert "in use by another process" in other.stderr
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        == "claimed\n"
+    )
+
+
+def test_claiming_sweeps_what_was_never_finished(tmp_path):
+    folder = made(tmp_path)
+    (folder.checkpoints / "update-00000001.partial").mkdir()
+    (folder.checkpoints / "update-00000001.partial" / "state.safetensors").write_text("half")
+    (folder.path / "README.md.partial").write_text("half")
+    (folder.checkpoints / "update-00000002").mkdir()
+    with folder.claim():
+        assert [path.name for path in folder.checkpoints.iterdir()] == ["update-00000002"]
+        assert not (folder.path / "README.md.partial").exists()
+
+
+def test_sweeping_a_folder_that_is_not_there_is_nothing(tmp_path):
+    sweep(tmp_path / "nowhere")
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "card"
+    write_file(path, b"old")
+
+    def broken(_):
+        raise OSError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        with pytest.raises(OSError, match="broken"):
+            write_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    write_file(path, b"new")
+    assert path.read_bytes() == b"new"

@@ -1,0 +1,130 @@
+"""The signs of life that a supervisor reads from a run's shared memory."""
+
+import numpy as np
+import pytest
+
+from penstock.memory.segment import Segment
+from penstock.program.graph import NodeSpec, Program, Record, Stream
+from penstock.scheduler import outcome
+from penstock.supervision.outcome import SharedSigns
+from penstock.types import ArraySpec
+from penstock.wiring.edges import Wiring
+
+SECOND = 1_000_000_000
+
+
+class Run:
+    """Two nodes of one group beside a learner, on a clock that the test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nodes = (
+            NodeSpec("learner", "learner", None, "learner"),
+            NodeSpec("checkpointer", "checkpointer", None, "monitor", silence_limit_s=10.0),
+            NodeSpec("monitor", "monitor", None, "monitor", silence_limit_s=10.0),
+        )
+        value = (ArraySpec("value", (), "int64"),)
+        saved = Stream("saved", ("learner",), ("checkpointer",), value, 2, "wait")
+        self.program = Program(nodes, (saved, Record("record", "learner", value)), ("learner",))
+        self.wiring = Wiring(self.program.edges, [(node.name, node.group) for node in nodes])
+        self.segment = Segment.create(self.wiring.nbytes, "test")
+        self.wiring.attach(self.segment.bytes)
+        self.signs = SharedSigns(self.wiring, self.program)
+        self.now = 0
+        monkeypatch.setattr(outcome, "monotonic_ns", lambda: self.now)
+        for node in nodes:
+            self.wiring.counters.set(node.name, "heartbeat_ns", 1)
+
+    def at(self, seconds: float, **heartbeats: float) -> None:
+        self.now = int(seconds * SECOND)
+        for node in self.program.nodes:
+            self.wiring.counters.set(node.name, "heartbeat_ns", int(heartbeats.get(node.group, seconds) * SECOND))
+
+
+def test_a_group_is_silent_once_its_loop_stands_still(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.at(9.0, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(11.0, monitor=0.0)
+    silence = run.signs.silent(["monitor", "learner"])
+    assert silence is not None
+    assert (silence.group, silence.seconds) == ("monitor", 11.0)
+
+
+def test_a_group_that_commits_has_achieved_what_it_committed(monkeypatch) -> None:
+    """A learner whose every life fails hands its last checkpoint on again each time: that is no progress."""
+    run = Run(monkeypatch)
+    record = run.wiring.record("record")
+    record.write({"value": np.int64(5)}, 0)
+    for name in ("learner", "checkpointer"):
+        run.wiring.counters.set(name, "handed_on", 3)
+    before = [run.signs.achieved(group) for group in ("learner", "monitor")]
+    for name in ("learner", "checkpointer"):
+        run.wiring.counters.set(name, "handed_on", 4)
+    assert [run.signs.achieved(group) for group in ("learner", "monitor")] == [before[0], before[1] + 1]
+    record.write({"value": np.int64(6)}, 1)
+    assert run.signs.achieved("learner") > before[0]
+
+
+def test_a_sign_that_changes_is_one_of_life(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    for lane, seconds in enumerate((1.0, 9.0, 18.0)):
+        run.wiring.counters.view("monitor", "sign")[0] = lane
+        run.at(seconds, monitor=0.0)
+        assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(27.9, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(28.1, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is not None
+
+
+def test_while_a_run_stops_silence_is_borne_for_a_shorter_time(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.at(6.0, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.signs.stop()
+    assert run.signs.silent(["monitor", "learner"]) is not None
+    run.at(4.9, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    # Announced work still has its whole time.
+    run.wiring.counters.set("monitor", "busy_until_ns", 300 * SECOND)
+    run.at(200.0, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+
+
+def test_announced_work_of_one_node_excuses_the_others_of_its_group(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.wiring.counters.set("checkpointer", "busy_until_ns", 300 * SECOND)
+    run.at(200.0, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(301.0, monitor=0.0)
+    assert run.signs.silent(["monitor", "learner"]) is not None
+
+
+def test_time_in_which_the_machine_stood_still_is_no_silence(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    run.wiring.counters.set("monitor", "busy_until_ns", 5 * SECOND)
+    run.at(20.0, monitor=2.0)
+    run.signs.excuse(15.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(26.9, monitor=2.0)
+    assert run.signs.silent(["monitor", "learner"]) is None
+    run.at(27.1, monitor=2.0)
+    silence = run.signs.silent(["monitor", "learner"])
+    assert silence is not None
+    assert silence.seconds == pytest.approx(10.1)
+    # What came before a sign of life counts no more.
+    run.at(40.0, monitor=29.0)
+    assert run.signs.silent(["monitor", "learner"]) is not None
+
+
+def test_what_only_the_dead_would_read_is_not_waited_for(monkeypatch) -> None:
+    run = Run(monkeypatch)
+    (_, saved), *_ = run.wiring.streams()
+    for number in range(2):
+        index = saved.claim(1, number)
+        assert index is not None
+        saved.push(index, 1)
+    assert not run.signs.drained(["learner", "monitor"])
+    assert not run.signs.deserted(["learner", "monitor"])
+    assert run.signs.drained(["learner"])
+    assert run.signs.deserted(["learner"])

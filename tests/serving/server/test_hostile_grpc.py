@@ -1,7 +1,6 @@
 """Clients that send nonsense over gRPC: each gets a code that says whose fault it is, and the connection goes on."""
 
 import contextlib
-import struct
 from collections.abc import Iterator, Sequence
 
 import grpc
@@ -13,14 +12,13 @@ from hypothesis import strategies as st
 from penstock.serving.server.grpc_messages import SERVICE, message
 from penstock.serving.server.refusal import FAILED
 from tests.serving.server.fuzz_seeds import CALLS, seeds
+from tests.serving.server.grpc_requests import REQUESTS, ROW, TENSOR, hostile, request
 from tests.serving.server.harness import Running, halted, resume, serving, until
 
 BAD, UNKNOWN_NAME = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
 FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
 MAX_BODY = 4096
-ROW = struct.pack("<3f", 0.1, 0.2, 0.3)
 NO_MESSAGE = b"\xff"
-TENSOR = {"name": "obs", "shape": [1, 3], "datatype": "FP32"}
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -51,12 +49,6 @@ class Client:
 
     def close(self) -> None:
         self._channel.close()
-
-
-def request(**fields: object) -> bytes:
-    """An inference that is answered, with some of its fields changed."""
-    good = {"model_name": "toy", "id": "one", "inputs": [TENSOR], "raw_input_contents": [ROW]}
-    return message("ModelInferRequest")(**{**good, **fields}).SerializeToString()
 
 
 @contextlib.contextmanager
@@ -115,53 +107,6 @@ def test_fuzzed_messages(client: Client, data: st.DataObject) -> None:
     assert isinstance(found, bytes) or found in {BAD, UNKNOWN_NAME, FULL}
 
 
-NAMES = st.text(max_size=300)
-NUMBERS = st.integers(-(2**63), 2**63 - 1)
-SIZES = st.sampled_from([0, 1, 3, 4, -1, 2**31, 2**62, -(2**63)])
-CONTENTS = {
-    "bool_contents": st.booleans(),
-    "int_contents": st.integers(-(2**31), 2**31 - 1),
-    "int64_contents": NUMBERS,
-    "uint_contents": st.integers(0, 2**32 - 1),
-    "uint64_contents": st.integers(0, 2**64 - 1),
-    "fp32_contents": st.floats(width=32),
-    "fp64_contents": st.floats(),
-}
-PARAMETERS = {
-    "bool_param": st.booleans(),
-    "int64_param": st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)]),
-    "string_param": st.sampled_from(["", "a", "true"]) | NAMES,
-    "double_param": st.floats(),
-    "uint64_param": st.sampled_from([0, 1, 2**64 - 1]),
-}
-TENSORS = st.fixed_dictionaries(
-    {
-        "name": st.sampled_from(["obs", "action_mask"]) | NAMES,
-        "shape": st.sampled_from([[1, 3], [1, 4], [2, 3], [0, 3]]) | st.lists(SIZES | NUMBERS, max_size=20),
-        "datatype": st.sampled_from(["FP32", "UINT8", "INT64", "FP16", "BYTES"]) | NAMES,
-    },
-    optional={
-        "contents": st.fixed_dictionaries(
-            {}, optional={kind: st.lists(values, max_size=8) for kind, values in CONTENTS.items()}
-        )
-    },
-)
-# A parameter has one value or none.
-VALUES = st.one_of(st.just({}), *(st.fixed_dictionaries({kind: values}) for kind, values in PARAMETERS.items()))
-REQUESTS = st.fixed_dictionaries(
-    {"model_name": st.sampled_from(["toy", "masked", "memory"]) | NAMES},
-    optional={
-        "model_version": st.just("7") | NAMES,
-        "id": NAMES,
-        "inputs": st.just([TENSOR]) | st.lists(TENSORS, max_size=3),
-        "raw_input_contents": st.just([ROW]) | st.lists(st.sampled_from([ROW, ROW * 2, b""]) | st.binary(), max_size=3),
-        "outputs": st.lists(st.fixed_dictionaries({"name": st.just("action") | NAMES}), max_size=3),
-        "parameters": st.dictionaries(
-            st.sampled_from(["sequence_id", "sequence_start", "sequence_end"]) | NAMES, VALUES, max_size=4
-        ),
-    },
-)
-"""Nearly what a client sends, with parts that are wrong."""
 MASKS = [TENSOR, {"name": "action_mask", "shape": [1, 4], "datatype": "UINT8"}]
 
 
@@ -198,9 +143,9 @@ def test_parameters_of_a_wrong_kind_are_the_clients_fault(client: Client, parame
 
 
 def test_what_waits_takes_little_more_than_its_bytes() -> None:
-    """Outputs and parameters may be many. Each took a hundred bytes while its request waited."""
-    outputs = [{"name": "action"}] * 50_000
-    data = request(outputs=outputs, parameters={f"{number:x}": {} for number in range(50_000)})
+    """Outputs and parameters may be many, and long. Each took a hundred bytes while its request waited."""
+    outputs = [{"name": "action"}] * 1_000
+    data = request(outputs=outputs, parameters={f"{number:1000}": {} for number in range(600)})
     with serving(workers=1, max_batch=1, grpc=True) as server, connected(server) as client, halted(server):
         client.call("ServerLive", b"")
         before = psutil.Process().memory_info().rss
@@ -211,3 +156,11 @@ def test_what_waits_takes_little_more_than_its_bytes() -> None:
         resume(server)
         assert all(isinstance(ended(), bytes) for ended in waiting)
         assert grown < 120 << 20
+
+
+def test_a_small_request_is_answered_among_hostile_ones() -> None:
+    with serving(grpc=True) as server, connected(server) as client, connected(server) as other:
+        requests = [data for _ in range(4) for data in hostile(1 << 20).values()]
+        begun = [client.begun("ModelInfer", data) for data in requests]
+        assert isinstance(other.call("ModelInfer", request()), bytes)
+        assert {ended() for ended in begun} == {BAD}

@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
@@ -11,7 +12,7 @@ import tritonclient.grpc.service_pb2 as triton_messages
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from penstock.serving.server.grpc_messages import FIELDS, message
+from penstock.serving.server.grpc_messages import FIELDS, SERVICE, message
 from tests.serving.server.harness import Running, observations, policy_of, serving
 
 
@@ -294,6 +295,23 @@ def test_what_json_calls_by_another_type_is_refused(plain: Running, body: bytes,
     status, reply = request(plain, "POST", "/v2/models/toy/infer", body)
     assert status == 400
     assert text in json.loads(reply)["error"]
+
+
+def test_numbers_that_are_no_raw_bytes_over_grpc() -> None:
+    dial, which = np.array([[0.5, -0.5], [0.1, 0.2]], np.float32), np.array([3, 1])
+    tensors = [
+        {"name": name, "datatype": kind, "shape": values.shape, "contents": {field: values.ravel().tolist()}}
+        for name, kind, field, values in (
+            ("obs.dial", "FP32", "fp32_contents", dial),
+            ("obs.which", "INT64", "int64_contents", which),
+        )
+    ]
+    with serving("nested", grpc=True) as server, grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        infer = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        request = message("ModelInferRequest")(model_name="toy", inputs=tensors)
+        reply = message("ModelInferResponse").FromString(infer(request.SerializeToString(), timeout=120.0))
+    found = np.frombuffer(reply.raw_output_contents[0], np.int64)
+    np.testing.assert_array_equal(found, policy_of("nested")({"dial": dial, "which": which}))
 
 
 def test_an_input_comes_once_over_grpc() -> None:

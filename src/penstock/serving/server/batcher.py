@@ -80,11 +80,7 @@ class Batcher:
         Raises:
             Refusal: the queue is full (503), or the question alone is more than a batch (400).
         """
-        if ask.count > self._limits.max_batch:
-            raise Refusal(
-                HTTPStatus.BAD_REQUEST,
-                f"the request holds {ask.count} rows; this server takes up to {self._limits.max_batch} (--max_batch)",
-            )
+        self._limits.check_rows(ask.count)
         if self.rows + ask.count > self._limits.max_queue:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{self.rows} rows wait already; try later", retry_after=1)
         self._queue.append(ask)

@@ -42,6 +42,7 @@ class Endpoint:
 
     Attributes:
         policy: as given; later that of the stable version.
+        limits: as given.
         stable: answers what no canary answers. Set by `begin`.
         canary: answers a share; ``None``: there is none.
         versions: all that are loaded, by their numbers as clients write them.
@@ -56,6 +57,7 @@ class Endpoint:
     def __init__(self, name: str, policy: ServedPolicy, limits: Limits, *, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
         self.policy = policy
+        self.limits = limits
         self.canary: Version | None = None
         self.versions: dict[str, Version] = {}
         self.expired = 0
@@ -64,7 +66,6 @@ class Endpoint:
         self.on_end: Callable[[SessionKey], object] | None = None
         self.sessions = Sessions(policy.session(1).carry, limits.max_sessions, limits.idle_seconds, self._parted)
         self.has_memory = self.sessions.has_memory
-        self._limits = limits
         self._loop = loop
         self._form = _form_of(policy)
         self._of_sessions = self._of_others = _NO_CANARY
@@ -201,7 +202,7 @@ class Endpoint:
         """
         if _form_of(policy) != self._form:
             raise UsageError(f"version {number} has other spaces or another memory than policy {self.name}")
-        return Version(number, policy, self.sessions, self._limits, loop=self._loop, failed=self._version_failed)
+        return Version(number, policy, self.sessions, self.limits, loop=self._loop, failed=self._version_failed)
 
     def begin(self, version: Version) -> None:
         """The first version answers everything."""

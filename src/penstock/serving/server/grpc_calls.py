@@ -1,20 +1,17 @@
-"""The calls of the Open Inference Protocol over gRPC: bytes of a client in, messages out. Opens no connection.
-
-A request's message is let go before its answer is awaited, because it may take thirty times the memory of its bytes.
-"""
+"""The calls of the Open Inference Protocol over gRPC: bytes of a client in, messages out. Opens no connection."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
-from penstock.messages import ONEOF
-from penstock.serving.server.grpc_messages import message
+from penstock.serving.server.grpc_messages import FIELDS, message
+from penstock.serving.server.grpc_numbers import Numbers
+from penstock.serving.server.grpc_reading import Reader
 from penstock.serving.server.inference import DATATYPES, Inference, Model, Models, Outcome, server_metadata
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
+from penstock.types import Array
 
 __all__ = ["Calls"]
 
@@ -32,6 +29,9 @@ _CONTENTS = {
     "FP64": "fp64_contents",
 }
 """Where an input's numbers stand if they are not raw bytes."""
+_READER = Reader(FIELDS)
+_MOST_SIZES = 32
+"""Of a shape; more than an observation has."""
 
 
 class Calls:
@@ -68,25 +68,25 @@ class Calls:
             reply.raw_output_contents.append(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
 
     async def _live(self, data: bytes) -> Any:  # noqa: ANN401
-        _read("ServerLiveRequest", data)
+        _READER.read("ServerLiveRequest", data)
         return message("ServerLiveResponse")(live=True)
 
     async def _ready(self, data: bytes) -> Any:  # noqa: ANN401
-        _read("ServerReadyRequest", data)
+        _READER.read("ServerReadyRequest", data)
         return message("ServerReadyResponse")(ready=self._service.is_ready)
 
     async def _model_ready(self, data: bytes) -> Any:  # noqa: ANN401
-        request = _read("ModelReadyRequest", data)
-        model = self._models.find(request.name, request.version)
+        request = _READER.read("ModelReadyRequest", data)
+        model = self._models.find(*_named(request))
         return message("ModelReadyResponse")(ready=model.endpoint.is_ready and not self._service.is_ending)
 
     async def _server_metadata(self, data: bytes) -> Any:  # noqa: ANN401
-        _read("ServerMetadataRequest", data)
+        _READER.read("ServerMetadataRequest", data)
         return message("ServerMetadataResponse")(**server_metadata())
 
     async def _model_metadata(self, data: bytes) -> Any:  # noqa: ANN401
-        request = _read("ModelMetadataRequest", data)
-        return message("ModelMetadataResponse")(**self._models.find(request.name, request.version).metadata())
+        request = _READER.read("ModelMetadataRequest", data)
+        return message("ModelMetadataResponse")(**self._models.find(*_named(request)).metadata())
 
     async def _model_infer(self, data: bytes) -> Any:  # noqa: ANN401
         reply = message("ModelInferResponse")()
@@ -95,14 +95,15 @@ class Calls:
 
     def _asked(self, data: bytes, reply: Any) -> tuple[Model, "asyncio.Future[Outcome]"]:  # noqa: ANN401
         """The model that an inference asks, and its answer."""
-        request = _read("ModelInferRequest", data)
-        reply.id = request.id
-        model = self._models.find(request.model_name, request.model_version)
+        request = _READER.read("ModelInferRequest", data)
+        reply.id = request.get("id", "")
+        version = request.get("model_version", "")
+        model = self._models.find(request.get("model_name", ""), version)
         inference = Inference(
-            _inputs(model, request),
-            [one.name for one in request.outputs],
-            {name: _value(value) for name, value in request.parameters.items()},
-            request.model_version,
+            _inputs(model, request.get("inputs", []), request.get("raw_input_contents", [])),
+            [one.get("name", "") for one in request.get("outputs", [])],
+            {name: _value(value) for name, value in request.get("parameters", {}).items()},
+            version,
         )
         answer: asyncio.Future[Outcome] = self._service.loop.create_future()
         model.infer(
@@ -113,37 +114,44 @@ class Calls:
         return model, answer
 
 
-def _read(kind: str, data: bytes) -> Any:  # noqa: ANN401
-    """The message in these bytes.
+def _named(request: Mapping[str, str]) -> tuple[str, str]:
+    """The model and version that a request is about."""
+    return request.get("name", ""), request.get("version", "")
 
-    Raises:
-        Refusal: there is none (400).
+
+def _inputs(model: Model, inputs: Sequence[Mapping[str, Any]], raw: Sequence[memoryview]) -> Mapping[str, Array]:
+    """The tensors of a ``ModelInferRequest``, as `Model.read` gives them.
+
+    Args:
+        model: reads them.
+        inputs: their descriptions, and the numbers of those that are not raw.
+        raw: bytes of all of them, or nothing.
     """
-    try:
-        return message(kind).FromString(data)
-    except DecodeError:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"the request is no {kind} of protobuf") from None
-
-
-def _inputs(model: Model, request: Any) -> Mapping[str, Any]:  # noqa: ANN401
-    """The tensors of a ``ModelInferRequest``, as `Model.read` gives them."""
-    raw = request.raw_input_contents
-    if raw and len(raw) != len(request.inputs):
-        text = f"there are {len(request.inputs)} inputs, but raw_input_contents has {len(raw)}"
+    if raw and len(raw) != len(inputs):
+        text = f"there are {len(inputs)} inputs, but raw_input_contents has {len(raw)}"
         raise Refusal(HTTPStatus.BAD_REQUEST, text)
-    inputs: dict[str, Any] = {}
-    for place, one in enumerate(request.inputs):
-        if one.name in inputs:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"there are two inputs {one.name[:80]!r}")
-        data = raw[place] if raw else list(getattr(one.contents, _CONTENTS.get(one.datatype, "fp32_contents")))
-        inputs[one.name] = model.read(one.name, one.datatype, list(one.shape), data)
-    return inputs
+    found: dict[str, Array] = {}
+    for place, one in enumerate(inputs):
+        name, datatype = one.get("name", ""), one.get("datatype", "")
+        if name in found:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"there are two inputs {name[:80]!r}")
+        kind = _CONTENTS.get(datatype, "fp32_contents")
+        data = raw[place] if raw else one.get("contents", {}).get(kind, Numbers("float")).array
+        found[name] = model.read(name, datatype, _shape(one), data)
+    return found
 
 
-def _value(parameter: Any) -> object:  # noqa: ANN401
-    """A parameter as a Python value; ``None`` if its kind is unknown."""
-    kind = parameter.WhichOneof(ONEOF)
-    return None if kind is None else getattr(parameter, kind)
+def _shape(one: Mapping[str, Any]) -> list[int]:
+    """The shape of an input."""
+    sizes = one["shape"].few(_MOST_SIZES) if "shape" in one else []
+    if sizes is None:
+        raise Refusal(HTTPStatus.BAD_REQUEST, f"the shape of an input is not up to {_MOST_SIZES} whole numbers")
+    return sizes
+
+
+def _value(parameter: Mapping[str, object]) -> object:
+    """The value of a parameter: of several the one that came last. ``None`` if its kind is unknown."""
+    return next(reversed(list(parameter.values())), None)
 
 
 def _settle(answer: "asyncio.Future[Outcome]", settle: Callable[[], None]) -> None:

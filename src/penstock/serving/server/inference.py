@@ -154,7 +154,8 @@ class Model:
             name: of the input.
             datatype: of the request; must be the model's.
             shape: of the request, with the batch.
-            data: bytes, little-endian; or numbers, flat or nested as ``shape`` says.
+            data: bytes, little-endian; or numbers, flat or nested as ``shape`` says; or a function that reads so many
+                numbers, and gives ``None`` if there are not so many.
 
         Raises:
             Refusal: it is no input of this model, or does not fit it (400).
@@ -169,13 +170,14 @@ class Model:
         if len(sizes) != len(shape) or len(sizes) != len(tensor.shape) or tuple(sizes[1:]) != tensor.shape[1:]:
             text = f"input {name} has shape {_shown(shape[:16])}, wanted {_shown(('n', *tensor.shape[1:]))}"
             raise _bad(text)
+        self.endpoint.limits.check_rows(sizes[0])
         dtype, count = _DTYPES[datatype], math.prod(sizes)
         if isinstance(data, bytes | memoryview):
             if len(data) != count * dtype.itemsize:
                 raise _bad(f"input {name} has {len(data)} bytes, wanted {count * dtype.itemsize}")
             return np.frombuffer(data, dtype).reshape(sizes)
         try:
-            values = np.asarray(data)
+            values = np.asarray(data(count) if callable(data) else data)
         except ValueError:
             raise _bad(f"the data of input {name} has rows of different lengths") from None
         if values.dtype.kind not in "biuf" or values.size != count:

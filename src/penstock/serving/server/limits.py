@@ -1,6 +1,9 @@
 """Limits: how much one server takes on. Each has a flag of ``penstock serve``."""
 
 from dataclasses import dataclass
+from http import HTTPStatus
+
+from penstock.serving.server.refusal import Refusal
 
 __all__ = ["Limits"]
 
@@ -26,3 +29,13 @@ class Limits:
     """A session or connection without a request for so long ends."""
     grace_seconds: float = 10.0
     """After SIGTERM, accepted requests are answered for at most so long."""
+
+    def check_rows(self, count: int) -> None:
+        """Check that one request may hold so many rows.
+
+        Raises:
+            Refusal: they are more than a batch (400).
+        """
+        if count > self.max_batch:
+            text = f"the request holds {count} rows; this server takes up to {self.max_batch} (--max_batch)"
+            raise Refusal(HTTPStatus.BAD_REQUEST, text)

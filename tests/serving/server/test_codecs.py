@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.serving.server.codecs import JsonCodec
+from penstock.serving.server.limits import Limits
 from penstock.serving.server.refusal import Refusal
 from tests.serving.server.fuzz_frames import Front
 from tests.serving.server.harness import policy_of
@@ -41,7 +42,7 @@ def test_both_ways_of_reading_give_the_same(numbers: list[str], more: str) -> No
 
 
 def test_the_usual_body_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.serving.server.codecs._loaded", lambda _: pytest.fail("read as JSON"))
+    monkeypatch.setattr("penstock.serving.server.codecs.read_json", lambda *_: pytest.fail("read as JSON"))
     found = JsonCodec(FRONT.endpoint).decode(b'{"obs": [0.1, -2, 3e-1]}')
     np.testing.assert_array_equal(found.fields["obs"], np.array([[0.1, -2, 0.3]], np.float32))
 
@@ -49,6 +50,6 @@ def test_the_usual_body_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("kind", ["nested", "places", "masked"])
 def test_observations_of_other_forms_are_read_as_json(kind: str) -> None:
     class Endpoint:
-        policy = policy_of(kind)
+        policy, limits = policy_of(kind), Limits()
 
     assert JsonCodec(Endpoint())._row is None

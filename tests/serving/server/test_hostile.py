@@ -56,6 +56,16 @@ def server():
         yield running
 
 
+@pytest.mark.parametrize("path", ["/step", "/v2/models/toy/infer"])
+def test_a_body_of_many_values_is_refused_unread(path: str) -> None:
+    with serving() as server, contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.http)) as connection:
+        connection.request("POST", path, b"[" + b"[]," * 100_000 + b"0]")
+        reply = connection.getresponse()
+        assert reply.status == 400
+        assert b"more than 4480 values, which no batch needs (--max_batch)" in reply.read()
+        assert answers(server)
+
+
 @pytest.mark.parametrize("port", ["http", "tcp"])
 def test_a_request_that_never_ends_is_cut_off(port: str) -> None:
     """The time counts from its first bytes, whatever comes later."""

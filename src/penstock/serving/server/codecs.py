@@ -9,6 +9,7 @@ import orjson
 
 from penstock.gamecore.rows import read_row
 from penstock.serving.server.endpoint import Endpoint
+from penstock.serving.server.json_reading import most_values, read_json
 from penstock.serving.server.refusal import Refusal
 from penstock.types import Array, Arrays, Box, Composite, Spaces
 
@@ -70,6 +71,7 @@ class JsonCodec:
         self._tuples = tuples_in([spec.name for spec in endpoint.policy.spaces.obs_specs()])
         self._row = _row_of(endpoint.policy.spaces)
         """Numbers of an observation that `read_row` reads; ``None``: none of this policy's."""
+        self._most = most_values(endpoint.policy.spaces, endpoint.limits.max_batch)
         self._has_parts = isinstance(endpoint.policy.spaces.action, Composite)
 
     def decode(self, body: bytes) -> Heard:
@@ -77,7 +79,7 @@ class JsonCodec:
         # The usual case: no object of Python for each number, and the same bits.
         if self._row is not None and (row := read_row(body, self._row)) is not None:
             return Heard({"obs": np.ndarray((1, self._row), np.float32, row)}, batched=False)
-        given = _loaded(body)
+        given = read_json(body, self._most)
         if not isinstance(given, dict) or "obs" not in given:
             raise Refusal(HTTPStatus.BAD_REQUEST, 'the body is no JSON object with "obs"')
         obs = with_tuples(given["obs"], self._tuples) if self._tuples else given["obs"]
@@ -86,7 +88,7 @@ class JsonCodec:
 
     def decode_end(self, body: bytes) -> Heard:
         """See `Codec`. All keys may be left out."""
-        given = _loaded(body) if body else {}
+        given = read_json(body, self._most) if body else {}
         if not isinstance(given, dict):
             raise Refusal(HTTPStatus.BAD_REQUEST, "the body is no JSON object")
         if given.get("obs") is not None:
@@ -134,13 +136,6 @@ class RawCodec:
 
 
 CODECS: Mapping[str, type[JsonCodec] | type[RawCodec]] = {"json": JsonCodec, "raw": RawCodec}
-
-
-def _loaded(body: bytes) -> Any:  # noqa: ANN401 - any JSON
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
 
 
 def _row_of(spaces: Spaces) -> int | None:

@@ -14,6 +14,7 @@ from penstock import __version__
 from penstock.serving.server.codecs import by_name
 from penstock.serving.server.endpoint import Endpoint
 from penstock.serving.server.endpoints import Endpoints
+from penstock.serving.server.json_reading import most_values
 from penstock.serving.server.refusal import Refusal
 from penstock.types import Array, Arrays, Composite, Discrete
 
@@ -113,6 +114,7 @@ class Model:
     Attributes:
         endpoint: as given.
         inputs: the observation fields by name; the action mask is ``action_mask``.
+        most_values: how many values the JSON of a request may hold.
         outputs: ``action``; for Dict and Tuple actions one output for each part, ``action.<path>``.
     """
 
@@ -121,6 +123,7 @@ class Model:
         self.name = endpoint.name
         spaces = endpoint.policy.spaces
         self._mask = spaces.mask
+        self.most_values = most_values(spaces, endpoint.limits.max_batch)
         self.inputs = tuple(
             Tensor(_MASK if spec.name == spaces.mask else spec.name, DATATYPES[spec.dtype], (-1, *spec.shape))
             for spec in spaces.obs_specs()

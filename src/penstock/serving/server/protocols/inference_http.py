@@ -9,6 +9,7 @@ import orjson
 
 from penstock.serving.server.http import JSON, HttpReply, HttpRequest
 from penstock.serving.server.inference import DATATYPES, Inference, Model, Models, Outcome, server_metadata
+from penstock.serving.server.json_reading import read_json
 from penstock.serving.server.refusal import Refusal
 from penstock.serving.server.service import Service
 from penstock.types import Array
@@ -79,7 +80,7 @@ class InferenceHttp:
                 raise _unknown(request)
 
     def _infer(self, model: Model, version: str, request: HttpRequest, reply: HttpReply) -> None:
-        head, binary = _parted(request)
+        head, binary = _parted(request, model.most_values)
         inputs, place = {}, 0
         for given in _list(head, "inputs"):
             name, size = str(given.get("name", "")), _mapping(given, "parameters").get("binary_data_size")
@@ -136,22 +137,18 @@ def _send(
     reply.send(HTTPStatus.OK, "application/octet-stream", b"".join((head, *blobs)), more)
 
 
-def _parted(request: HttpRequest) -> tuple[dict[str, Any], memoryview]:
-    """The JSON of a request, and the bytes that follow it."""
-    body = memoryview(request.body)
+def _parted(request: HttpRequest, most: int) -> tuple[dict[str, Any], memoryview]:
+    """The JSON of a request, which may hold so many values, and the bytes that follow it."""
+    body, size = request.body, len(request.body)
     given = request.header(_HEAD_SIZE)
-    size = len(body)
     if given:
         if not (given.isascii() and given.isdigit() and len(given) < 12 and int(given) <= size):
             raise _bad(f"Inference-Header-Content-Length is {given[:40]!r}, but the body has {size} bytes")
         size = int(given)
-    try:
-        head = orjson.loads(body[:size])
-    except orjson.JSONDecodeError as error:
-        raise _bad(f"the request is no JSON: {error}") from None
+    head = read_json(body[:size], most)
     if not isinstance(head, dict):
         raise _bad("the request is no JSON object")
-    return head, body[size:]
+    return head, memoryview(body)[size:]
 
 
 def _list(of: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -1,16 +1,19 @@
 """Environments behind dm_env_rpc. The double passes the protocol's compliance tests; penstock trains with it."""
 
 import time
+import tracemalloc
 from typing import ClassVar
 
 import numpy as np
 import pytest
-from dm_env_rpc.v1 import connection, dm_env_rpc_pb2, tensor_utils
+from dm_env_rpc.v1 import connection, dm_env_rpc_pb2, tensor_spec_utils, tensor_utils
 from dm_env_rpc.v1.compliance import create_destroy_world, join_leave_world, reset, reset_world, step
 
 import penstock
 from penstock.envs.dm_env_rpc import world_at
+from penstock.errors import EnvError, SpaceError
 from tests.envs import dm_env_rpc_double as double
+from tests.envs import fuzz_dm_env_rpc
 
 pytestmark = pytest.mark.usefixtures("shared_templates")
 
@@ -108,6 +111,76 @@ def test_penstock_learns_behind_it(tmp_path):
         while servicer.worlds and time.monotonic() < end:
             time.sleep(0.05)
         assert not servicer.worlds
+
+
+def _specs(**observations):
+    """Specs of a world with one action: name -> type and shape."""
+    guess = dm_env_rpc_pb2.TensorSpec(name="guess", dtype=dm_env_rpc_pb2.INT32)
+    tensor_spec_utils.set_bounds(guess, 0, 2)
+    seen = {
+        uid: dm_env_rpc_pb2.TensorSpec(name=name, dtype=dtype, shape=shape)
+        for uid, (name, (dtype, shape)) in enumerate(observations.items(), 1)
+    }
+    return dm_env_rpc_pb2.ActionObservationSpecs(actions={1: guess}, observations=seen)
+
+
+FLOAT, STRING = dm_env_rpc_pb2.FLOAT, dm_env_rpc_pb2.STRING
+
+
+@pytest.mark.parametrize(
+    ("specs", "text"),
+    [
+        (
+            _specs(far=(FLOAT, [2**20, 2**20])),
+            "the observations of toy:1 have 4398046511104 bytes; the most is 67108864",
+        ),
+        (_specs(one=(FLOAT, [2**23]), other=(FLOAT, [2**23, 2])), "have 100663296 bytes; the most is 67108864"),
+        (_specs(any=(FLOAT, [-1])), r"observation any is float32 \[-1\]: penstock needs numbers in a fixed shape"),
+        (_specs(shown=(FLOAT, []), reward=(FLOAT, [-1])), "observation reward is float32"),
+        (_specs(said=(STRING, [])), "the server at toy:1 observes nothing that is a number"),
+        (
+            dm_env_rpc_pb2.ActionObservationSpecs(observations=_specs(shown=(FLOAT, [])).observations),
+            "takes no actions",
+        ),
+    ],
+    ids=["large", "large together", "variable", "variable reward", "only texts", "no actions"],
+)
+def test_worlds_that_penstock_cannot_play(specs, text):
+    with pytest.raises(SpaceError, match=text):
+        fuzz_dm_env_rpc.play(fuzz_dm_env_rpc.joined(specs))
+
+
+def test_what_nobody_looks_at_takes_no_memory():
+    """The package makes an array as wide as the longest text, and one of any shape from one number."""
+    texts = dm_env_rpc_pb2.Tensor(shape=[10_000])
+    texts.strings.array.extend(["a" * 40_000, *[""] * 9_999])
+    data = fuzz_dm_env_rpc.answers(_specs(shown=(FLOAT, []), said=(STRING, [-1])), said=texts)
+    tracemalloc.start()
+    try:
+        assert fuzz_dm_env_rpc.play(data) == fuzz_dm_env_rpc.STEPS
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_number_of_another_shape_than_its_spec_is_refused_before_it_is_unpacked():
+    many = dm_env_rpc_pb2.Tensor(shape=[2**20, 2**20])
+    many.floats.array.append(1.0)
+    data = fuzz_dm_env_rpc.answers(_specs(shown=(FLOAT, [2])), shown=many)
+    with pytest.raises(
+        EnvError, match=r"the server at toy:1 does not keep to dm_env_rpc: ValueError .* but spec has shape"
+    ):
+        fuzz_dm_env_rpc.play(data)
+
+
+def test_a_server_that_ends_while_it_is_asked(monkeypatch):
+    with double.serving() as (address, _):
+        env = world_at(address)()
+        env.reset()
+        monkeypatch.setattr(double._Player, "step", lambda *_: 1 / 0)
+        with pytest.raises(EnvError, match=f"the server at {address} has broken off"):
+            env.step(0)
+        env.close()
 
 
 @pytest.mark.parametrize(

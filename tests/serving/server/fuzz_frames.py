@@ -7,6 +7,7 @@
 - ``grpc``: the message of a call of the Open Inference Protocol over gRPC. Its first byte chooses the call.
 - ``delta``: a delta against a base.
 - ``mlagents``: messages of a game of ML-Agents (`tests/envs/fuzz_mlagents.py`).
+- ``dm_env_rpc``: answers of a server of dm_env_rpc (`tests/envs/fuzz_dm_env_rpc.py`).
 
 `test_fuzz_frames.py` runs the targets without atheris. An input that fails is written to ``build/fuzz/``:
 ``python -m tests.serving.server.fuzz_frames tcp FILE`` repeats it.
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from tests.envs import fuzz_mlagents
+from tests.envs import fuzz_dm_env_rpc, fuzz_mlagents
 from tests.serving.server.fuzz_seeds import CALLS, PAIR, seeds
 
 SECONDS = 60
@@ -188,7 +189,8 @@ def targets() -> Mapping[str, Callable[[bytes], None]]:
         again = encode(base, body)
         assert again is None or decode(base, again, LIMIT) == body
 
-    return {"tcp": tcp, "http": http, "grpc": grpc, "delta": delta, "mlagents": fuzz_mlagents.target()}
+    simulators = {"mlagents": fuzz_mlagents.target(), "dm_env_rpc": fuzz_dm_env_rpc.target()}
+    return {"tcp": tcp, "http": http, "grpc": grpc, "delta": delta, **simulators}
 
 
 def divided(data: bytes) -> tuple[bytes, bytes]:

@@ -7,7 +7,7 @@ import json
 import struct
 from collections.abc import Mapping
 
-from tests.envs import fuzz_mlagents
+from tests.envs import fuzz_dm_env_rpc, fuzz_mlagents
 
 BODY = b'{"obs": [0.1, 0.2, 0.3]}'
 PAIR = struct.Struct("!H")
@@ -19,7 +19,8 @@ _OBS = {"name": "obs", "shape": [1, 3], "datatype": "FP32"}
 
 def seeds() -> Mapping[str, list[bytes]]:
     """The inputs of each target."""
-    return {"tcp": _tcp(), "http": _http(), "grpc": _grpc(), "delta": _delta(), "mlagents": fuzz_mlagents.seeds()}
+    simulators = {"mlagents": fuzz_mlagents.seeds(), "dm_env_rpc": fuzz_dm_env_rpc.seeds()}
+    return {"tcp": _tcp(), "http": _http(), "grpc": _grpc(), "delta": _delta(), **simulators}
 
 
 def request(method: str, path: str, body: bytes, *headers: str) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.serving.server.framing import SecondFraming
 from penstock.serving.server.inference import Model
-from tests.envs import fuzz_mlagents
+from tests.envs import fuzz_dm_env_rpc, fuzz_mlagents
 from tests.serving.server import fuzz_frames
 from tests.serving.server.fuzz_frames import Front
 from tests.serving.server.fuzz_seeds import CALLS, request, seeds
@@ -18,7 +18,7 @@ def targets():
         yield fuzz_frames.targets()
 
 
-@pytest.mark.parametrize("name", ["tcp", "http", "grpc", "delta", "mlagents"])
+@pytest.mark.parametrize("name", ["tcp", "http", "grpc", "delta", "mlagents", "dm_env_rpc"])
 def test_good_and_altered_inputs_find_nothing(targets, name: str) -> None:
     numbers = random.Random(0)
     for seed in seeds()[name]:
@@ -46,6 +46,8 @@ def test_the_seeds_are_answered() -> None:
         front.call(CALLS[data[0]], data[1:])
     for data in seeds()["mlagents"]:
         assert fuzz_mlagents.play(data) == fuzz_mlagents.STEPS
+    for data in seeds()["dm_env_rpc"]:
+        assert fuzz_dm_env_rpc.play(data) == fuzz_dm_env_rpc.STEPS
 
 
 def test_an_error_that_the_server_would_log_is_found(targets, monkeypatch: pytest.MonkeyPatch) -> None:

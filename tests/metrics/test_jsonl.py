@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from penstock.metrics.jsonl import JsonLines, evaluations, read_reports
+from penstock.metrics.jsonl import JsonLines, evaluations, final_evaluations, read_reports
 from penstock.metrics.report import Report
 
 
@@ -85,7 +85,9 @@ def test_evaluations_by_their_update(tmp_path):
     log = JsonLines(tmp_path, None)
     for update, value in ((1, 3.0), (2, math.nan), (4, 5.0), (4, 6.0)):
         log.write(Report(update, 1, 0.0, {"eval/return_mean": value}))
+    log.write(Report(4, 1, 0.0, {"eval/return_mean": 7.0, "eval/final": 1.0}))
     log.close()
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"update": 5, "eval/return_mean": 9')
     assert evaluations(tmp_path) == {1: 3.0, 4: 6.0}
+    assert final_evaluations(tmp_path) == {4: 7.0}

@@ -78,13 +78,14 @@ def test_wrong_pins_are_one_line(tmp_path):
 def test_what_is_known_of_each_version(tmp_path):
     run = run_of(tmp_path, 1, 2, 3)
     line = {"update": 2, "steps": 20, "time_s": 1.0, "eval/return_mean": 50.0}
-    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    final = {"update": 3, "steps": 30, "time_s": 1.0, "eval/return_mean": 40.0, "eval/final": 1.0}
+    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(final) + "\n")
     pin(run, "latest")
     (run / "checkpoints/update-00000001/manifest.json").write_text("{")
     first, second, third = versions(run)
     assert first.damage
     assert (second.steps, second.return_mean, second.evaluation, second.is_pinned) == (20, 2.0, 50.0, False)
-    assert (third.evaluation, third.is_pinned, third.is_best, third.damage) == (None, True, True, "")
+    assert (third.evaluation, third.is_pinned, third.is_best, third.damage) == (40.0, True, True, "")
 
 
 def test_a_clone_is_a_run_of_its_own(trained):

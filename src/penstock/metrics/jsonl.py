@@ -3,13 +3,13 @@
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from penstock.metrics.report import EVAL_RETURN, FINAL, Report
 
-__all__ = ["METRICS", "JsonLines", "each_report", "evaluations", "read_reports"]
+__all__ = ["METRICS", "JsonLines", "each_report", "evaluations", "final_evaluations", "read_reports"]
 
 METRICS = "metrics.jsonl"
 
@@ -72,6 +72,15 @@ def evaluations(folder: Path) -> dict[int, float]:
 
     Empty if there is no log. Leaves out final evaluations: no checkpoint is chosen by their episodes.
     """
+    return _evaluations(folder, lambda report: FINAL not in report.values)
+
+
+def final_evaluations(folder: Path) -> dict[int, float]:
+    """Update -> mean return of the evaluation at the end of the run, and of each time that it was resumed."""
+    return _evaluations(folder, lambda report: FINAL in report.values)
+
+
+def _evaluations(folder: Path, chosen: Callable[[Report], bool]) -> dict[int, float]:
     name = EVAL_RETURN.encode()
     try:
         with (folder / METRICS).open("rb") as file:
@@ -79,8 +88,8 @@ def evaluations(folder: Path) -> dict[int, float]:
             lines = [line for raw in file if name in raw and (line := _parsed(raw)) is not None]
     except OSError:
         return {}
-    on_the_way = (report for report in map(_report, lines) if FINAL not in report.values)
-    found = [(report.update, report.values.get(EVAL_RETURN, math.nan)) for report in on_the_way]
+    reports = filter(chosen, map(_report, lines))
+    found = [(report.update, report.values.get(EVAL_RETURN, math.nan)) for report in reports]
     return {update: value for update, value in found if not math.isnan(value)}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import CheckpointError, RunFolderError
-from penstock.metrics.jsonl import evaluations
+from penstock.metrics.jsonl import evaluations, final_evaluations
 from penstock.saved_runs.best import best_checkpoint, find_checkpoint, prune_checkpoints
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.durable import write_file
@@ -36,7 +36,7 @@ class Version(NamedTuple):
     return_mean: float | None
     """Mean return of the training episodes before it; ``None``: there were none."""
     evaluation: float | None
-    """Mean return of its evaluation during the run; ``None``: it had none."""
+    """Mean return of its evaluation, that at the end of the run included; ``None``: it had none."""
     is_best: bool
     is_pinned: bool
     damage: str
@@ -54,7 +54,8 @@ class Lineage(NamedTuple):
 
 def versions(run: Path) -> list[Version]:
     """The versions of a run, oldest first."""
-    best, known, pins = best_checkpoint(run), evaluations(run), pinned(run)
+    best, pins = best_checkpoint(run), pinned(run)
+    known = final_evaluations(run) | evaluations(run)
     found = []
     for path in list_checkpoints(run):
         update = int(path.name.removeprefix("update-"))

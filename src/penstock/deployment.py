@@ -24,6 +24,7 @@ from penstock.policies import PolicyGraph
 from penstock.processes.apart import Errand, call_apart
 from penstock.processes.starts import Processes
 from penstock.registry import RUNTIMES, load
+from penstock.saved_runs.checkpoints import list_checkpoints
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.bundle import (
     GRAPHS,
@@ -153,8 +154,8 @@ def verify(
     beside, reports, sample = "its own sample", [], found.sample()
     if against is not None:
         folder = RunFolder.open(Path(against))
+        name = _own_checkpoint(found, folder) if checkpoint is None else checkpoint
         with processes or Processes() as opened:
-            name = found.facts.run["checkpoint"] if checkpoint is None else checkpoint
             trained = open_trained(opened, folder, name, given_of(env, wrap), "verify")
             _check_form(found, trained, folder)
             own = trained.prepared.config.run.seed
@@ -230,6 +231,17 @@ def _named(graph: PolicyGraph, published: Mapping[str, Any]) -> Arrays:
             found[f"{network.name}.{part.name}"] = values.reshape(part.shape)
     # Copies, because safetensors takes whole arrays only.
     return {name: values.copy() for name, values in found.items()}
+
+
+def _own_checkpoint(bundle: Bundle, folder: RunFolder) -> str:
+    """The checkpoint that the bundle was exported from, if the run has it."""
+    name = str(bundle.facts.run["checkpoint"])
+    if name not in {path.name for path in list_checkpoints(folder.path)}:
+        raise BundleError(
+            f"bundle {bundle.path} comes from {name} of run {bundle.facts.run['name']}, and run {folder.name} has no "
+            "such checkpoint; give --checkpoint latest to compare with another one"
+        )
+    return name
 
 
 def _check_form(bundle: Bundle, trained: Trained, folder: RunFolder) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -357,6 +358,11 @@ def test_what_does_not_fit_a_bundle_is_refused(trained, bundle, tmp_path) -> Non
         penstock.verify(tmp_path)
     with pytest.raises(BundleError, match=r"is not of run .*: its spaces are .*, not "):
         penstock.verify(bundle, against=trained("sac"), checkpoint="latest")
+    others = tmp_path / "run"
+    (others / "checkpoints").mkdir(parents=True)
+    shutil.copy(trained("ppo") / "config.toml", others)
+    with pytest.raises(BundleError, match=r"comes from update-\d+ of run .*, and run run has no such checkpoint"):
+        penstock.verify(bundle, against=others)
 
 
 def test_another_policy_does_not_pass(trained, tmp_path) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import penstock
@@ -74,11 +75,24 @@ def test_gradients_that_are_too_old_are_dropped_with_their_rollouts_and_counted(
     assert set(lags) == {0.0}
 
 
+def test_a_gradient_is_the_mean_of_its_parts(tmp_path) -> None:
+    # One worker waits for its own gradients, so two such runs play the same rollouts.
+    whole, parts = (
+        train(tmp_path / str(count), 3, num_envs=2, num_workers=1, backend="eager", accumulate=count)
+        for count in (1, 3)
+    )
+    first, second = (load_checkpoint(find_checkpoint(result.run_folder)).arrays for result in (whole, parts))
+    # The sums are rounded differently: there were parts.
+    assert not np.array_equal(first["actor"], second["actor"])
+    np.testing.assert_allclose(second["actor"], first["actor"], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
         ({"learners": 2}, "--algo a3c has a learner in each environment process: leave --learners out"),
-        ({"accumulate": 2}, "leave --accumulate out, and give --mini_batch_size"),
+        ({"accumulate": 17}, "--accumulate 17 is more than the 16 rows of a rollout, .*; give at most 16"),
+        ({"accumulate": 3, "model": "lstm"}, "--accumulate 3 is more than the 2 lanes of a rollout"),
         ({"normalize_obs": True}, "--normalize_obs needs statistics of whole batches"),
         ({"backend": "compiled"}, "--backend compiled does not run --algo a3c here"),
         ({"sync_mode": "blocking"}, "blocking"),

@@ -30,14 +30,13 @@ def build(plan: Plan) -> Program:
     """The graph with one slot for each environment node, which waits until the gradient of its rollout is applied.
 
     Raises:
-        ConfigError: there are several learners besides, parts of minibatches, or several machines.
+        ConfigError: there are several learners besides, more parts than rows, or several machines.
     """
     run, spec = plan.run, plan.learning.spec
-    for name, instead in (("learners", "--num_workers"), ("accumulate", "--mini_batch_size")):
-        if getattr(run, name) > 1:
-            raise ConfigError(
-                f"--algo {run.algo} has a learner in each environment process: leave --{name} out, and give {instead}"
-            )
+    if run.learners > 1:
+        raise ConfigError(
+            f"--algo {run.algo} has a learner in each environment process: leave --learners out, and give --num_workers"
+        )
     if run.backend == "compiled":
         raise ConfigError(
             f"--backend {run.backend} does not run --algo {run.algo} here: every environment process would compile; "
@@ -45,16 +44,14 @@ def build(plan: Plan) -> Program:
         )
     if run.runtime == "ray":
         raise ConfigError(f"--algo {run.algo} stays on one machine: leave --runtime ray out")
-    lanes = run.num_envs // plan.num_workers
     envs = env_names(plan)
     learners = tuple(f"learner.{worker}" for worker in range(plan.num_workers))
     update = plan.learning.update
     finder, applier = required(plan, update.stream_finder), required(plan, update.stream_applier)
-    units = lanes if spec.unit == "lane" else lanes * plan.num_steps
-    parts = math.ceil(units / spec.schedule.mini_batch_size)
-    part = math.ceil(units / parts)
+    part, parts = _parts(plan)
     cut = replace(spec, schedule=replace(spec.schedule, mini_batch_size=part))
-    own = [replace(updater_settings(plan, worker, 1), spec=cut, accumulate=parts) for worker in range(plan.num_workers)]
+    of_part = replace(plan, run=replace(run, accumulate=1), learning=replace(plan.learning, spec=cut))
+    own = [replace(updater_settings(of_part, worker, 1), accumulate=parts) for worker in range(plan.num_workers)]
     # One gradient of each rollout.
     whole = Schedule(epochs=1, mini_batch_size=part * parts)
     first = SharedParameterSettings(keeper_settings(plan), applier, own[0], run.max_policy_lag, OPEN_LIMIT_S)
@@ -89,3 +86,23 @@ def build(plan: Plan) -> Program:
         policy_readers=learners,
     )
     return wire(plan, pattern)
+
+
+def _parts(plan: Plan) -> tuple[int, int]:
+    """Rows or lanes of each part of a rollout, and the number of parts. The gradients of the parts are averaged.
+
+    There are ``accumulate`` parts, or more if a part would be larger than ``mini_batch_size``.
+
+    Raises:
+        ConfigError: a rollout has fewer rows or lanes.
+    """
+    run, spec = plan.run, plan.learning.spec
+    lanes = run.num_envs // plan.num_workers
+    units = lanes if spec.unit == "lane" else lanes * plan.num_steps
+    if run.accumulate > units:
+        raise ConfigError(
+            f"--accumulate {run.accumulate} is more than the {units} {spec.unit}s of a rollout, which is what "
+            f"--algo {run.algo} takes a gradient of; give at most {units}"
+        )
+    parts = max(run.accumulate, math.ceil(units / spec.schedule.mini_batch_size))
+    return math.ceil(units / parts), parts

@@ -139,8 +139,34 @@ FROZEN = "@dataclass(frozen=True)\n"
         ),
         ({"spec": SPEC + "MASKS = 1\n"}, r"MASKS in theirs.algo_of_theirs.spec is True or False, not 1$"),
         ({"spec": SPEC + 'ACTIONS = "discrete"\n'}, r"ACTIONS in theirs.algo_of_theirs.spec is a tuple of"),
-        ({"spec": SPEC.replace("colour", "seed")}, r"Whatever.seed has the name of a setting that exists already$"),
-        ({"spec": SPEC.replace("colour: str", "colour: dict")}, r"a setting cannot have the type <class 'dict'>"),
+        (
+            {"spec": SPEC.replace("colour", "seed")},
+            r"Whatever.seed has the name of a setting that exists already \(.*spec.py\)$",
+        ),
+        (
+            {"spec": SPEC.replace("colour: str", "colour: dict")},
+            r"a setting cannot have the type <class 'dict'>: colour \(.*spec.py\)$",
+        ),
+        (
+            {"spec": SPEC.replace('"red", "what', '"green", "what')},
+            r"the default of Whatever.colour takes one of red, blue, not green \(.*algo_of_theirs/spec.py\)$",
+        ),
+        (
+            {"spec": SPEC.replace("num_steps: int = 16", "num_steps: int = None")},
+            r"the default of Whatever.num_steps takes a whole number, not None \(.*spec.py\)$",
+        ),
+        ({"spec": SPEC.replace("int = 16", 'int = tunable(16, "", min="1")')}, r"min of Whatever.num_steps is .1.; w"),
+        ({"spec": SPEC.replace("int = 16", "int = tunable(16, 1)")}, r"the help of Whatever.num_steps is 1; write a t"),
+        ({"spec": SPEC.replace('("red", "blue")', "(1, 2)")}, r"choices of Whatever.colour are \(1, 2\); write a"),
+        (
+            {"spec": SPEC.replace("choices=", "choice=")},
+            r"TypeError: tunable has no choice; it takes min, max, choices, .* \(.*algo_of_theirs/spec.py, line 9\)$",
+        ),
+        ({"spec": SPEC.replace("int = 16", "list = []")}, r"mutable default .* \(.*algo_of_theirs/spec.py, line 6\)$"),
+        (
+            {"spec": SPEC.replace("def spec", "    def __post_init__(self): raise ValueError('no')\n\ndef spec")},
+            r"Whatever refuses its settings: ValueError: no \(.*spec.py\)$",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_package_is_one_line(package, files, says):

@@ -229,8 +229,9 @@ def _not_imported(name: str, module: str, error: Exception) -> ConfigError:
     """The error for a module that cannot be imported: what is wrong, and where."""
     said = " ".join(str(error).split())[:_MESSAGE_LIMIT]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    own = [frame for frame in frames if Path(frame.filename).parent.name in module.split(".")] or frames
     # The text of a syntax error has its place already.
-    where = "" if isinstance(error, SyntaxError) else f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    where = "" if isinstance(error, SyntaxError) else f" ({own[-1].filename}, line {own[-1].lineno})"
     return ConfigError(f"algorithm {name}: {module} cannot be imported: {type(error).__name__}: {said}{where}")
 
 

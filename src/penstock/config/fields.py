@@ -68,6 +68,9 @@ Scalar: TypeAlias = bool | int | float | str | dict[str, Any] | Wrapping | Deman
 Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 """Values of settings: all that both a command line and TOML can write."""
 
+_BOUNDS = ("min", "max", "choices", "pattern", "form", "fixed")
+"""What `tunable` takes besides a default and a text."""
+
 REQUIRED = dataclasses.MISSING
 """Marks a field without a default."""
 
@@ -176,8 +179,15 @@ def _shown(bound: float) -> str:
 def tunable(default: Any, text: str, **bounds: object) -> Any:  # noqa: ANN401  (a field stands for its value)
     """A hyper-parameter: its default, and a text on what moves when you change it (with the usual range).
 
-    ``bounds`` are ``min``, ``max``, ``choices``, and ``fixed``: why a resumed run keeps its value, if it must.
+    ``bounds`` are ``min``, ``max``, ``choices``, ``pattern`` with its ``form`` in words, and ``fixed``: why a resumed
+    run keeps its value, if it must.
+
+    Raises:
+        TypeError: there is no such bound.
     """
+    unknown = [name for name in bounds if name not in _BOUNDS]
+    if unknown:
+        raise TypeError(f"tunable has no {unknown[0]}; it takes {', '.join(_BOUNDS)}")
     return dataclasses.field(default=default, metadata={"help": text, **bounds})
 
 

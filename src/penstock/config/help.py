@@ -5,10 +5,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from penstock.algorithm_package import find_algorithm
+from penstock.config.algorithms import algorithm_fields
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import Field, fields_of
 from penstock.config.schema import RunConfig
-from penstock.config.sources import algorithm_fields
 
 __all__ = ["options_help", "resume_help", "train_help"]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from penstock.algorithm_package import AlgorithmPackage, algorithms_with, find_algorithm
+from penstock.config.algorithms import algorithm_config, algorithm_fields
 from penstock.config.commands import ResumeOptions
 from penstock.config.fields import DependentDefaults, Field, Value, field_table, fields_of
 from penstock.config.schema import AUTO, Config, RunConfig
@@ -19,7 +20,6 @@ from penstock.errors import ConfigError, nearest
 
 __all__ = [
     "Setting",
-    "algorithm_fields",
     "from_mapping",
     "from_settings",
     "from_toml",
@@ -141,20 +141,7 @@ def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) ->
     run, own = RunConfig(**_part(values, run_fields)), _part(values, known.keys() - run_fields.keys())
     if issubclass(algorithm.config, DependentDefaults):
         own = {**algorithm.config.defaults_beside(own, run.num_envs), **own}
-    return Config(run, algorithm.config(**own))
-
-
-def algorithm_fields(algorithm: AlgorithmPackage) -> tuple[Field, ...]:
-    """The settings of an algorithm, in order.
-
-    Raises:
-        ConfigError: a command line cannot write the type of one, or one has the name of a setting of the run.
-    """
-    try:
-        field_table(RunConfig, algorithm.config)
-        return fields_of(algorithm.config)
-    except (NameError, TypeError) as error:
-        raise ConfigError(f"algorithm {algorithm.name}: {error}") from error
+    return Config(run, algorithm_config(algorithm, own))
 
 
 def known_fields(settings: Mapping[str, Setting]) -> dict[str, Field]:

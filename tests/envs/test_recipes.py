@@ -33,6 +33,11 @@ class Closing(ClockEnv):
         closed.append(self)
 
 
+def needy(level):
+    """A factory that cannot do without an argument, and takes numbers only."""
+    return sized(int(level))
+
+
 def sized(size, *, shade=0):
     """A factory with arguments."""
     env = ClockEnv()
@@ -89,7 +94,10 @@ def test_a_recipe_travels_by_names_and_by_value():
     ("given", "says"),
     [
         (recipe(nothing), "wrapper nothing returned None, which has no observation_space"),
-        (recipe("gymnasium.wrappers:TimeLimit"), "TimeLimit cannot wrap tests.environments:ClockEnv: TypeErr"),
+        (
+            recipe("gymnasium.wrappers:TimeLimit"),
+            "TimeLimit cannot wrap tests.environments:ClockEnv: TypeErr.* 'max_episode_steps'; a file for --config",
+        ),
         (recipe(f"{__name__}:Pluss"), "has no Pluss; did you mean Plus"),
         (recipe("Plus"), "wrapper Plus is no name in a module: write module:name"),
         (recipe("os:sep"), "wrapper os:sep is /, which cannot be called"),
@@ -98,9 +106,14 @@ def test_a_recipe_travels_by_names_and_by_value():
             recipe(env=make_clocks, num_envs=3),
             "--env_args cannot give make_clocks num_envs, which is a setting of the run",
         ),
-        (recipe(env="CartPole-v1", colour="red"), "unexpected keyword argument 'colour'"),
-        (recipe(env=f"{__name__}:sized", shape=1), "unexpected keyword argument 'shape'"),
-        (recipe(env="envpool:CartPole-v1", colour="red"), "unexpected keyword argument 'colour'"),
+        (
+            recipe(env="CartPole-v1", colour="red"),
+            "^environment CartPole-v1 takes no colour, which --env_args gives it: ",
+        ),
+        (recipe(env=f"{__name__}:sized", shape=1), ":sized takes no shape, which --env_args gives it: TypeError: "),
+        (recipe(env="envpool:CartPole-v1", colour="red"), "CartPole-v1 takes no colour, which --env_args gives it: "),
+        (recipe(env=f"{__name__}:needy"), "'level'; give it one by --env_args '{\"level\": \"...\"}'$"),
+        (recipe(env=f"{__name__}:needy", level="x"), "made with --env_args '{\"level\": \"x\"}': ValueError: .*'x'$"),
     ],
 )
 def test_what_cannot_be_made_is_one_line(given, says):

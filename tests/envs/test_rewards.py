@@ -168,7 +168,7 @@ class Misnamed:
         (Needy, "reward Needy is made for each episode without arguments; give scale of its class a default"),
         (Misnamed, "step of reward Misnamed takes state"),
         ("tests.envs.test_rewards:Pathh", "has no Pathh; did you mean Path"),
-        ("tests.nowhere:shaped", "there is no module tests.nowhere, which reward tests.nowhere:shaped names"),
+        ("tests.nowhere:shaped", "^reward tests.nowhere:shaped: no module named tests.nowhere is installed or in "),
         ("shaped", "reward shaped is no name in a module: write module:name"),
     ],
 )
@@ -178,10 +178,27 @@ def test_what_cannot_be_a_reward_is_one_line(reward, says):
     assert "\n" not in str(refusal.value)
 
 
-def test_what_is_no_number_names_reward_and_lane():
-    source = lanes(lambda reward: None, Counter(3))
+class Endless:
+    def step(self, reward):
+        return reward
+
+    def end(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("reward", "says"),
+    [
+        (lambda reward: None, "^reward lambda returned None for lane 10 of test; return a number$"),
+        (lambda reward: "a", "^reward lambda returned 'a' for lane 10 of test; return a number$"),
+        (lambda reward: [1.0, 2.0], r"^reward lambda returned \[1.0, 2.0\] for lane 10 of test; return a number$"),
+        (Endless, "^end of reward Endless returned None for lane 10 of test; return a number$"),
+    ],
+)
+def test_what_is_no_number_names_function_and_lane(reward, says):
+    source = lanes(reward, Counter(1))
     source.reset([0])
-    with pytest.raises(BadDataError, match="result of reward lambda for lane 10 of test is None"):
+    with pytest.raises(BadDataError, match=says):
         steps(source, 1)
 
 

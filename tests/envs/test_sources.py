@@ -62,6 +62,12 @@ def test_a_module_in_the_working_directory(module):
     assert probe("here_alone:Inner.Env").spaces.action == Discrete(2)
 
 
+def test_a_module_that_is_almost_there(module):
+    module("my_lanes", "")
+    with pytest.raises(EnvError, match=r"no module named my_lane is installed or in .*; did you mean my_lanes"):
+        probe("my_lane:make")
+
+
 def test_a_module_that_registers_an_id(module):
     module(
         "registers",
@@ -92,8 +98,10 @@ def test_an_entry_point(monkeypatch):
         ("zzzzzzz", "^unknown environment 'zzzzzzz'; give a Gymnasium id, module:attribute, or a callable$"),
         ("", "^unknown environment ''"),
         (":make", "^environment :make names no module before its colon$"),
-        ("nowhere.at_all:make", "^there is no module nowhere, which environment nowhere.at_all:make names"),
-        ("tests.nowhere:make", "^there is no module tests.nowhere, which"),
+        ("nowhere.at_all:make", "^environment nowhere.at_all:make: no module named nowhere is installed or in /"),
+        ("tests.nowhere:make", "^environment tests.nowhere:make: no module named tests.nowhere is"),
+        ("tests.environment:make", "; did you mean tests.environments"),
+        ("miniworld:make", r"^environment .*: no module named miniworld is installed .*; pip install 'miniworld'$"),
         (
             "tests.environments:Clock",
             "^tests.environments:Clock: module .* has no Clock; did you mean ClockEnv",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.envs.fields import one_line
+from penstock.envs.unknown import module_hint
 from penstock.errors import EnvError, nearest
 from penstock.registry import search_working_directory
 
@@ -51,9 +52,8 @@ def imported(whose: str, module: str) -> Any:
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
-            raise EnvError(
-                f"there is no module {missing}, which {whose} names, neither installed nor in {Path.cwd()}"
-            ) from error
+            where = f"no module named {missing} is installed or in {Path.cwd()}"
+            raise EnvError(f"{whose}: {where}{module_hint(missing)}") from error
         raise EnvError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}") from error
 
 

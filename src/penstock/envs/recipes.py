@@ -2,6 +2,9 @@
 
 import contextlib
 import functools
+import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.envs.fields import one_line
@@ -10,10 +13,15 @@ from penstock.envs.legacy import declares
 from penstock.errors import EnvError
 from penstock.types import EnvFactory, EnvRecipe, Wrapper
 
-__all__ = ["made_by"]
+__all__ = ["made_by", "refusal"]
 
 _LANES = ("num_envs", "seed")
 """Arguments that penstock itself passes to a factory of many lanes."""
+_ARGUMENT = re.compile(
+    r"got an unexpected keyword argument '(?P<name>\w+)'|missing \d+ required .*arguments?: '(?P<missing>\w+)'"
+)
+"""What Python says of a call with other arguments than the function takes."""
+_OF_WRAPPERS = '; a file for --config gives arguments: wrap = [{ use = "module:Wrapper", arguments = { ... } }]'
 
 
 def made_by(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
@@ -43,6 +51,29 @@ def made_by(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
     return make
 
 
+def refusal(name: str, arguments: Mapping[str, Any], error: Exception) -> EnvError:
+    """The error for an environment that was called and not made.
+
+    Args:
+        name: of the environment.
+        arguments: of ``--env_args``; may be empty.
+        error: what its call has raised.
+    """
+    why, given = f"{type(error).__name__}: {one_line(error, 300)}", _argument(error)
+    if given is not None and given["name"] in arguments:
+        return EnvError(f"environment {name} takes no {given['name']}, which --env_args gives it: {why}")
+    if given is not None and given["missing"]:
+        example = json.dumps({given["missing"]: "..."})
+        return EnvError(f"environment {name} cannot be made: {why}; give it one by --env_args '{example}'")
+    by = f" with --env_args '{json.dumps(arguments)}'" if arguments else ""
+    return EnvError(f"environment {name} cannot be made{by}: {why}")
+
+
+def _argument(error: Exception) -> re.Match[str] | None:
+    """The argument that a call had too much or too little; ``None`` for other errors."""
+    return _ARGUMENT.search(str(error)) if isinstance(error, TypeError) else None
+
+
 def _lanes_of(recipe: EnvRecipe, plain: EnvFactory, name: str) -> EnvFactory:
     if recipe.wrap:
         raise EnvError(
@@ -64,7 +95,8 @@ def _wrapped(env: Any, called: str, wrap: EnvFactory, name: str) -> Any:
             found = wrap(env)
         except Exception as error:
             why = f"{type(error).__name__}: {one_line(error, 300)}"
-            raise EnvError(f"{called} cannot wrap {name}: {why}") from error
+            how = _OF_WRAPPERS if _argument(error) else ""
+            raise EnvError(f"{called} cannot wrap {name}: {why}{how}") from error
         missing = [part for part in ("observation_space", "action_space", "reset", "step") if not hasattr(found, part)]
         if missing:
             raise EnvError(f"{called} returned {one_line(found)}, which has no {' and no '.join(missing)}")

@@ -20,7 +20,7 @@ from penstock.envs.actions import cutter
 from penstock.envs.fields import one_line
 from penstock.envs.imports import find_callable, name_of
 from penstock.envs.rows import as_number
-from penstock.errors import EnvError
+from penstock.errors import BadDataError, EnvError
 from penstock.types import Array, Arrays, Discrete, EnvSource, StepResult
 
 __all__ = ["KNOWN", "OwnReward", "RewardedSource", "find_reward", "no_infos"]
@@ -30,10 +30,13 @@ KNOWN = ("obs", "action", "reward", "next_obs", "terminated", "truncated", "info
 
 
 class _Part(NamedTuple):
-    """A function that gives a number, and the names of its parameters."""
+    """A function that gives a number."""
 
+    name: str
+    """Its name in error texts."""
     call: Callable[..., Any]
     names: tuple[str, ...]
+    """Of its parameters."""
 
 
 class OwnReward(NamedTuple):
@@ -59,9 +62,10 @@ class OwnReward(NamedTuple):
     def begin(self) -> tuple[_Part, _Part | None]:
         """The functions for the rewards of one new episode: of its steps, and of its end."""
         if not inspect.isclass(self.given):
-            return _Part(self.given, self.step), None
+            return _Part(self.name, self.given, self.step), None
         episode: Any = self.given()
-        return _Part(episode.step, self.step), None if self.end is None else _Part(episode.end, self.end)
+        step = _Part(f"step of {self.name}", episode.step, self.step)
+        return step, None if self.end is None else _Part(f"end of {self.name}", episode.end, self.end)
 
 
 def find_reward(given: str | bytes | Callable[..., Any]) -> OwnReward:
@@ -251,13 +255,15 @@ class RewardedSource(EnvSource):
         try:
             value = part.call(**{name: known[name] for name in part.names})
         except Exception as error:
-            error.add_note(f"in {self._reward.name}, for {self._lane_names[lane]}")
+            error.add_note(f"in {part.name}, for {self._lane_names[lane]}")
             raise
-        return (
-            value
-            if isinstance(value, float)
-            else as_number(value, f"result of {self._reward.name} for {self._lane_names[lane]}")
-        )
+        if isinstance(value, float):
+            return value
+        try:
+            return as_number(value, part.name)
+        except BadDataError:
+            given = one_line(repr(value))
+            raise BadDataError(f"{part.name} returned {given} for {self._lane_names[lane]}; return a number") from None
 
 
 def _infos(source: EnvSource, reward: OwnReward, name: str) -> Sequence[Any] | None:

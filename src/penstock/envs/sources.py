@@ -15,9 +15,10 @@ from penstock.envs.gymnasium import ScalarSource
 from penstock.envs.legacy import declares
 from penstock.envs.masks import check_mask, mask_given, unusable_mask, with_mask
 from penstock.envs.names import display_name, find, reference
+from penstock.envs.recipes import refusal
 from penstock.envs.vector import VectorSource, is_vector
 from penstock.errors import EnvError, UsageError
-from penstock.types import EnvFactory, EnvReference, Spaces
+from penstock.types import EnvFactory, EnvRecipe, EnvReference, Spaces
 
 __all__ = ["PROBED_LANES", "EnvProfile", "display_name", "find", "open_source", "probe", "reference"]
 
@@ -133,12 +134,12 @@ def open_source(
         if declares(factory, "num_envs"):
             seeded = declares(factory, "seed")
             given = {"num_envs": num_lanes, "seed": seed} if seeded else {"num_envs": num_lanes}
-            made.append(_made(name, factory, given))
+            made.append(_made(env, factory, given))
             return VectorSource(
                 name, made[0], num_lanes, first_lane, seeded=seeded, ignore_obs=ignore_obs, mask=mask, masks=masks
             )
         for _ in range(num_lanes):
-            made.append(_made(name, factory, {}))
+            made.append(_made(env, factory, {}))
             _check_scalar(name, made)
         return ScalarSource(name, made, first_lane, ignore_obs=ignore_obs, mask=mask, masks=masks)
     except BaseException:
@@ -148,14 +149,14 @@ def open_source(
         raise
 
 
-def _made(name: str, factory: EnvFactory, given: dict[str, int]) -> Any:
+def _made(env: EnvReference | EnvFactory, factory: EnvFactory, given: dict[str, int]) -> Any:
     try:
         return factory(**given)
     except UsageError:
         raise
     except Exception as error:
-        why = f"{type(error).__name__}: {one_line(error, 300)}"
-        raise EnvError(f"environment {name} cannot be made: {why}") from error
+        arguments = env.arguments if isinstance(env, EnvRecipe) else {}
+        raise refusal(display_name(env), arguments, error) from error
 
 
 def _check_scalar(name: str, made: list[Any]) -> None:

@@ -1,16 +1,18 @@
-"""Suggests what to type instead of an unknown environment id. Looks for installed modules, and imports none."""
+"""Suggests what to type instead of an unknown environment id or module. Looks for installed modules; imports none."""
 
 import contextlib
 import importlib.util
 import itertools
+import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import nearest
 
-__all__ = ["hint"]
+__all__ = ["hint", "module_hint"]
 
 
 class _Package(NamedTuple):
@@ -30,6 +32,30 @@ _PACKAGES = {
     "minigrid": _Package("minigrid", ("minigrid",), "minigrid"),
 }
 """First word of the ids, in small letters -> package."""
+
+_PIP = {
+    "ale_py": "penstock[atari]",
+    "bsuite": "bsuite",
+    "crafter": "crafter",
+    "dm_control": "dm-control",
+    "envpool": "penstock[envpool]",
+    "flappy_bird_gymnasium": "flappy-bird-gymnasium",
+    "gymnasium_robotics": "gymnasium-robotics",
+    "highway_env": "highway-env",
+    "minigrid": "minigrid",
+    "miniworld": "miniworld",
+    "mo_gymnasium": "mo-gymnasium",
+    "mujoco": "penstock[mujoco]",
+    "pettingzoo": "pettingzoo",
+    "popgym": "popgym",
+    "procgen": "procgen",
+    "safety_gymnasium": "safety-gymnasium",
+    "shimmy": "shimmy",
+    "stable_baselines3": "stable-baselines3",
+    "sumo_rl": "sumo-rl",
+    "supersuit": "supersuit",
+}
+"""Module of environments or wrappers -> what pip calls it."""
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -52,6 +78,21 @@ def hint(name: str, known: Iterable[str]) -> str:
         if module is not None and module not in sys.modules:
             return f"; module {module} is installed and may register it: --env {module}:{name}"
     return nearest(name, known) or "; give a Gymnasium id, module:attribute, or a callable"
+
+
+def module_hint(missing: str) -> str:
+    """What to do about a module that cannot be found, as the end of a sentence; may be empty.
+
+    Args:
+        missing: its name; that of a package's module if only the package is there.
+    """
+    package, _, part = missing.rpartition(".")
+    if package:
+        inside = getattr(sys.modules.get(package), "__path__", ())
+        return nearest(missing, [f"{package}.{one.name}" for one in pkgutil.iter_modules(inside)])
+    if part in _PIP:
+        return f"; pip install '{_PIP[part]}'"
+    return nearest(part, [*_PIP, *(one.name for one in pkgutil.iter_modules([str(Path.cwd())]))])
 
 
 def _modules(base: str) -> Iterator[str]:

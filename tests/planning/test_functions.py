@@ -100,6 +100,15 @@ def test_those_methods_are_tried_that_the_learners_call(trained, tmp_path, learn
 
 
 @pytest.mark.parametrize(
+    ("how", "says"), [("os.kill(os.getpid(), signal.SIGSEGV)", "by SIGSEGV"), ("os._exit(0)", "with no error")]
+)
+def test_supports_that_ends_its_process_is_one_line(trained, tmp_path, how: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^supports of algorithm theirs cannot be called: .* process {says}$"):
+        trained(f"import os, signal\ndef supports(graph, config):\n    {how}\n")
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
     ("supports", "says"),
     [
         ("return 1", r"supports in theirs\.fused gives 1; return True or False"),

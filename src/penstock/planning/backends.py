@@ -1,17 +1,16 @@
 """What runs the policy and the update of a run: decided by its networks, its device and the machine.
 
-Starts nothing.
+Starts nothing, save a process that asks a user's ``fused.py``.
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from penstock.algorithm import AlgorithmSpec
-from penstock.algorithm_package import (
-    AlgorithmPackage,
-    load_functions,
-)
+from penstock.algorithm_package import AlgorithmPackage, ships
 from penstock.config.agreement import shards_of, sync_mode_of
 from penstock.config.fields import fields_of
 from penstock.config.resolve import Demand
@@ -20,17 +19,26 @@ from penstock.config.sources import shown
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError, PenstockError
 from penstock.policies.native import supports
-from penstock.registry import INFERENCE, TOPOLOGIES, UPDATES, load
+from penstock.processes.apart import Errand, call_apart
+from penstock.processes.starts import Processes
+from penstock.registry import INFERENCE, RUNTIMES, TOPOLOGIES, UPDATES, load
 from penstock.types import BackendSpec, Spaces
-from penstock.updates.calls import UsersFunction
+from penstock.updates.fused.asking import serves
 
 __all__ = ["EACH_COMPILES", "backend_of", "demand", "inference_of"]
 
 EACH_COMPILES = "actor_learners"
 """The topology with a learner in each environment process. All of these would compile the update at once."""
+ASKING = "penstock.updates.fused.asking:serves"
+ASKING_LIMIT_S = 60.0
+
+Ask: TypeAlias = Callable[[AlgorithmSpec, Any], bool]
+"""``(spec, settings of the algorithm) -> whether the native update runs them``."""
 
 
-def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spaces: Spaces) -> Demand:
+def demand(
+    config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spaces: Spaces, processes: Processes
+) -> Demand:
     """The work of an update, and its sync mode. A lower bound: convolutions use each parameter more than once."""
     steps = None
     if spec.table is not None:
@@ -43,50 +51,64 @@ def demand(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spa
     settled = replace(config.run, sync_mode=mode) if config.run.sync_mode == AUTO else config.run
     sharing = config.run.learners if spec.table is None else shards_of(settled)
     eager = spec.topology == EACH_COMPILES
-    return Demand(_fused_applies(config, algorithm, spec, spaces), multiplications, steps, mode, eager, sharing)
+    apart = not ships(algorithm) and RUNTIMES[config.run.runtime].processes
+    ask = partial(_fused_serves, algorithm, processes if apart else None)
+    return Demand(_fused_applies(config, algorithm, spec, spaces, ask), multiplications, steps, mode, eager, sharing)
 
 
-def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spaces: Spaces) -> bool:
+def _fused_applies(config: Config, algorithm: AlgorithmPackage, spec: AlgorithmSpec, spaces: Spaces, ask: Ask) -> bool:
     """Whether the update can run without torch.
 
     Raises:
         ConfigError: the user asked for it, and it cannot.
     """
     on_cpu = config.run.device == "cpu"
-    serves = _fused_serves(algorithm, spec, config.algorithm)
+    serves = ask(spec, config.algorithm)
     name = config.run.backend
     if name != AUTO and UPDATES[name].native and not (on_cpu and serves):
         refused = f"--device {config.run.device}"
         if on_cpu:
-            which = _too_much(config.algorithm, algorithm, spaces) or "this model and this optimizer"
+            which = _too_much(config.algorithm, algorithm, spaces, ask) or "this model and this optimizer"
             refused = f"--algo {config.run.algo} with {which}"
         raise ConfigError(f"--backend {name} does not run {refused}; try --backend auto")
     return on_cpu and serves
 
 
-def _fused_serves(algorithm: AlgorithmPackage, spec: AlgorithmSpec, settings: Any) -> bool:  # noqa: ANN401
+def _fused_serves(
+    algorithm: AlgorithmPackage,
+    processes: Processes | None,
+    spec: AlgorithmSpec,
+    settings: Any,  # noqa: ANN401 - of any class
+) -> bool:
     """Whether the native update can run this policy with the algorithm's ``settings``.
 
+    Args:
+        algorithm: its ``fused.py`` is asked.
+        processes: one of them asks, because native code of a user may end its process; ``None``: this process asks.
+        spec: of the policy.
+        settings: of the algorithm.
+
     Raises:
-        ConfigError: ``supports`` of a user's ``fused.py`` fails, or gives no bool.
+        ConfigError: ``supports`` of a user's ``fused.py`` fails, ends its process, or gives no bool.
     """
     if algorithm.supports is None:
         return False
-    users = UsersFunction(algorithm.name, *algorithm.supports.split(":"))
-    found = users.call(load_functions(algorithm.supports), spec.policy, settings)
-    if not isinstance(found, bool):
-        raise users.wrong(f"gives {found!r}; return True or False")
-    return found
+    asked = algorithm.name, algorithm.supports, spec.policy, settings
+    if processes is None:
+        return serves(*asked)
+    subject = f"supports of algorithm {algorithm.name}"
+    errand = Errand("supports", ASKING, subject, "called", "calling", ConfigError)
+    return bool(call_apart(processes, errand, ASKING_LIMIT_S, *asked))
 
 
-def _too_much(settings: Any, algorithm: AlgorithmPackage, spaces: Spaces) -> str:  # noqa: ANN401
+def _too_much(settings: Any, algorithm: AlgorithmPackage, spaces: Spaces, ask: Ask) -> str:  # noqa: ANN401
     """The one setting that the native update cannot run, as the user types it; empty if it is not one alone."""
     for field in fields_of(type(settings)):
         value = getattr(settings, field.name)
         if value != field.default:
             with contextlib.suppress(PenstockError):
                 without = replace(settings, **{field.name: field.default})
-                if _fused_serves(algorithm, load(algorithm.spec)(spaces, without), without):
+                if ask(load(algorithm.spec)(spaces, without), without):
                     return f"--{field.name} {shown(value)}"
     return ""
 

@@ -99,7 +99,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
 
     Args:
         config: what to run.
-        processes: one of them probes the environment.
+        processes: one of them probes the environment; of a user's algorithm, one asks what its native update runs.
         given: environment, wrappers and reward that were passed as objects and have no names.
 
     Raises:
@@ -142,7 +142,7 @@ def prepare(config: Config, processes: Processes, given: Given | None = None) ->
     wanted = run.threads
     _check_own_rule(config.run, spec)
     _check_precision(config)
-    config = _agreed(resolve(config, demand(config, algorithm, spec, profile.spaces)), spec)
+    config = _agreed(resolve(config, demand(config, algorithm, spec, profile.spaces, processes)), spec)
     if spec.table is not None:
         spec = with_checked_table(config, spec, profile)
     name = inference_of(config, spec)

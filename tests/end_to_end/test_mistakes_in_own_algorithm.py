@@ -143,6 +143,24 @@ def test_a_spec_that_does_not_fit(altered, old: str, new: str, says: str) -> Non
         ),
         (
             "learn.py",
+            "return changed",
+            "return {}",
+            r"apply of phase 'reinforce' in theirs.learn does not give actor, which has gradients; return the changed",
+        ),
+        (
+            "learn.py",
+            "return changed",
+            'return changed | {"actor": changed["actor"].double()}',
+            r"apply of phase 'reinforce' in theirs.learn gives actor as float64; in the state it is float32$",
+        ),
+        (
+            "learn.py",
+            "return changed",
+            'return changed | {"adam_step": 1}',
+            r"apply of phase 'reinforce' in theirs.learn gives adam_step as int; in the state it is int64$",
+        ),
+        (
+            "learn.py",
             "return Gradients(found, metrics, {})",
             "return found",
             r"gradients of phase 'reinforce' in theirs",

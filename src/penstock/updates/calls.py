@@ -111,8 +111,9 @@ class UsersFunction(NamedTuple):
             ConfigError: they do not.
         """
         for name, values in found.items():
-            dtype = np.asarray(values).dtype
-            if dtype != np.dtype(dtypes[name]):
+            # Torch writes "torch.float32". A number of Python, or a list, has no dtype.
+            dtype = str(getattr(values, "dtype", type(values).__name__)).removeprefix("torch.")
+            if dtype != dtypes[name]:
                 raise self.wrong(f"gives {name} as {dtype}; in {what} it is {dtypes[name]}")
 
     def _place(self, error: Exception) -> str:

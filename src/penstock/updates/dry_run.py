@@ -145,6 +145,10 @@ class _DryRun:
         gradients = Named(found.gradients, "the phase's gradients", "return it from gradients")
         changed = users.call(phase.apply, self._given_state(), gradients)
         users.check(changed, self._of_state, "the state")
+        users.check_dtypes(changed, {part.name: part.dtype for part in self._spec.state}, "the state")
+        for name in found.gradients:
+            if name not in changed:
+                raise users.wrong(f"does not give {name}, which has gradients; return the changed arrays of the state")
         self._state |= changed
         return set(found.per_row)
 

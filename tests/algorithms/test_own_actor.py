@@ -14,7 +14,7 @@ from penstock.registry import load
 from penstock.torch_networks.own import made
 from tests.algorithms.replay_rows import CONTINUOUS, DISCRETE, minibatch_of, noise_of, state_of
 
-NAMES = "tests.models.own_modules"
+NAMES = "tests.torch_networks.own_modules"
 
 
 def own(name, **settings):

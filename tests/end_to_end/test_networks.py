@@ -133,7 +133,7 @@ STEERED = {
         {
             "algo": "r2d2",
             "env": "tests.environments:BlinkEnv",
-            "model": "tests.models.own_modules:Recalling",
+            "model": "tests.torch_networks.own_modules:Recalling",
             "prioritised": False,
             "lr_schedule": "constant",
             "burn_in": 2,
@@ -201,7 +201,7 @@ def test_a_module_of_ones_own_serves_its_policy(tmp_path) -> None:
 
 
 def test_a_module_that_onnx_cannot_express_acts_with_torch(tmp_path) -> None:
-    branching = "tests.models.own_modules:Branching"
+    branching = "tests.torch_networks.own_modules:Branching"
     settings = {**SETTINGS, "env": "Pendulum-v1", "model": branching, "log_dir": str(tmp_path)}
     del settings["hidden_sizes"]
     with pytest.raises(ConfigError, match="cannot be exported to ONNX"):

@@ -250,7 +250,7 @@ def test_a_model_that_is_not_known_is_named(model, text):
     assert "\n" not in str(caught.value)
 
 
-OWN = "tests.models.own_modules:Plain"
+OWN = "tests.torch_networks.own_modules:Plain"
 DECIDING = '{"trunk": {"hidden_sizes": [8]}, "memory": {"kind": "gru", "size": 4}, "shared": true}'
 
 
@@ -296,7 +296,7 @@ def test_a_setting_that_something_reads_is_not_refused():
     assert (graph.critic, [part.shape for part in graph.carry]) == (None, [(5,)])
     assert policy_graph(spaces, PPOConfig(model=DECIDING, layer_norm=True, activation="relu")).carry
     with pytest.raises(ConfigError, match="--init has no effect"):
-        q_policy_graph(spaces, DQNConfig(model="tests.models.own_modules:Values", init="torch"), "dqn")
+        q_policy_graph(spaces, DQNConfig(model="tests.torch_networks.own_modules:Values", init="torch"), "dqn")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ DICT = Spaces(
     (("obs.eye", Box((12, 12, 3), "uint8", (0.0,), (255.0,))), ("obs.speed", VECTOR), ("obs.word", Discrete(5))),
     Box((2,), "float32", (-1.0,), (1.0,)),
 )
-NAMES = "tests.models.own_modules"
+NAMES = "tests.torch_networks.own_modules"
 
 
 def config(name, **settings):

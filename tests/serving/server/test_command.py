@@ -172,6 +172,14 @@ def test_requests_that_wait_are_answered_after_sigterm(runs) -> None:
         assert game.is_closed()
 
 
+def test_a_server_with_grpc_ends_without_a_word(runs) -> None:
+    """gRPC keeps the event loop. What is left at the end of the process, nanobind would list."""
+    with served(runs["plain"], "--grpc_port", "0") as server:
+        server.process.terminate()
+        assert server.process.wait(120.0) == 0
+        assert server.process.stderr.read() == ""
+
+
 def test_a_worker_that_dies_beside_grpc_is_one_line(runs) -> None:
     """gRPC says nothing of the process that is started in its place."""
     with served(runs["plain"], "--workers", "1", "--grpc_port", "0") as server:

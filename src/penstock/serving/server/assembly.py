@@ -42,6 +42,7 @@ __all__ = ["Assembly", "open_endpoint", "start_engine"]
 
 
 _LINES_A_SECOND = 20
+_ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Origin(NamedTuple):
@@ -109,7 +110,7 @@ class Assembly:
     ) -> None:
         """Serve until a signal comes, with what follows newer versions beside it."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDINGS:
             loop.add_signal_handler(number, server.end)
         # What exists by now stays: the garbage collector need not look at it in the middle of a request.
         gc.freeze()
@@ -123,6 +124,10 @@ class Assembly:
         finally:
             for task in following:
                 task.cancel()
+            # gRPC keeps the event loop to the end of the process. With it would stay what the handlers point to, and
+            # nanobind prints a line for each native policy that is left then.
+            for number in _ENDINGS:
+                loop.add_signal_handler(number, _nothing)
             gc.unfreeze()
 
     async def _follow(self, endpoint: Endpoint, origin: _Origin, start: StartEngine) -> None:
@@ -258,3 +263,7 @@ def _certificate(options: ServeOptions) -> Certificate | None:
     if options.tls_cert is None or options.tls_key is None:
         return None
     return Certificate(Path(options.tls_cert).expanduser(), Path(options.tls_key).expanduser())
+
+
+def _nothing() -> None:
+    """A server that has ended is not ended again."""

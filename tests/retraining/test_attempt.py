@@ -214,6 +214,9 @@ def nothing(reward):
 def test_mistakes_are_one_line(run, tmp_path, capsys) -> None:
     with pytest.raises(ConfigError, match=r"--experience .*none is no folder"):
         penstock.retrain(run, experience=tmp_path / "none")
+    keep(tmp_path / "all" / "policy", 1)
+    with pytest.raises(ConfigError, match=r"--experience .*all holds no episodes, but .*; give .*all/policy"):
+        penstock.retrain(run, experience=tmp_path / "all")
     keep(tmp_path / "kept", 24)
     assert "stays: 4 of 5 held-out episodes are there yet" in penstock.retrain(run, experience=tmp_path / "kept").text
     with RunFolder(run).claim(), pytest.raises(RunFolderError, match="in use by another process"):

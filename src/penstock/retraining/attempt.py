@@ -17,6 +17,7 @@ from penstock.retraining.learning import learned_from
 from penstock.retraining.suitable import action_space
 from penstock.saved_runs.best import prune_checkpoints
 from penstock.saved_runs.checkpoints import load_checkpoint, load_table, save_checkpoint
+from penstock.saved_runs.episodes import list_episodes
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.acceptance import fault_of
 from penstock.trained import Trained, open_trained, policy_of
@@ -82,8 +83,7 @@ def retrain(
         BadDataError: learning ended in numbers that are infinite or NaN. Nothing is published.
     """
     folder, place = RunFolder.open(Path(run)), Path(experience)
-    if not place.is_dir():
-        raise ConfigError(f"--experience {place} is no folder; penstock serve --collect makes one for each policy")
+    _check_place(place)
     with folder.claim(), processes or Processes() as opened:
         trained = open_trained(opened, folder, None, given_of(env, wrap), "retrain")
         space = action_space(trained.prepared)
@@ -91,6 +91,17 @@ def retrain(
         attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, kept)
         found = _look(attempt, after, drift)
         return found if found.text else _learn(attempt, epochs, found)
+
+
+def _check_place(place: Path) -> None:
+    """Refuse what is no folder, and the folder that holds those of several policies."""
+    if not place.is_dir():
+        raise ConfigError(f"--experience {place} is no folder; penstock serve --collect makes one for each policy")
+    if list_episodes(place):
+        return
+    below = sorted(path for path in place.iterdir() if list_episodes(path))
+    if below:
+        raise ConfigError(f"--experience {place} holds no episodes, but folders of policies; give {below[0]}")
 
 
 class _Attempt(NamedTuple):

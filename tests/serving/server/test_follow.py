@@ -136,7 +136,7 @@ def test_workers_that_do_not_start_leave_the_present_version(caplog) -> None:
     assert "version 7 goes on: a worker process ended before it was ready" in caplog.text
 
 
-def test_sessions_keep_their_memory_over_a_switch() -> None:
+def test_sessions_keep_their_memory_over_a_switch(caplog) -> None:
     obs = observations(6)
     old, new = policy_of("memory").session(1), policy_of("memory", 8).session(1)
     wanted = [old.act(row[None])[0] for row in obs[:3]]
@@ -147,6 +147,7 @@ def test_sessions_keep_their_memory_over_a_switch() -> None:
         found = [asked(game, "g", row) for row in obs[:3]]
         Run(server, "memory").publish(8)
         found += [asked(game, "g", row) for row in obs[3:]]
+    assert caplog.messages == ["toy: version 8 answers in place of version 7"]
     np.testing.assert_array_equal(np.array(found, np.float32), wanted)
 
 

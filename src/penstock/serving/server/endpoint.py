@@ -216,6 +216,7 @@ class Endpoint:
         before.retire(version)
         for session in self.sessions:
             version.adopt(session)
+        log.warning("%s: version %d answers in place of version %d", self.name, version.number, before.number)
 
     def begin_canary(self, version: Version, share: float) -> None:
         """A newer version answers a share of new sessions, and of requests that belong to none.

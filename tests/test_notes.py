@@ -2,14 +2,16 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import penstock
+from penstock.cli import main
 from penstock.metrics.jsonl import read_reports
-from penstock.notes import differences
+from penstock.notes import differences, table_in_memory
 from penstock.run import Result
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
@@ -35,6 +37,32 @@ def train(log_dir: Path, updates: int, **settings: object) -> Result:
 
 def test_a_run_that_reached_its_timesteps_needs_no_word(tmp_path: Path) -> None:
     assert train(tmp_path, 3).notes == ()
+
+
+def test_a_large_table_is_told_of_with_what_makes_it_smaller() -> None:
+    assert table_in_memory(0) == table_in_memory((256 << 20) - 1) == ""
+    assert table_in_memory(3 << 28) == "the replay table takes 768.0 MiB of memory; a smaller --capacity needs less"
+
+
+def test_a_run_says_how_much_memory_its_table_takes(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.notes._LARGE_TABLE", 1)
+    settings = ["--env", "tests.environments:ClockEnv", "--algo", "dqn", "--timesteps", "64", "--num_envs", "2"]
+    rest = [
+        "--num_workers",
+        "1",
+        "--num_steps",
+        "8",
+        "--capacity",
+        "64",
+        "--min_rows",
+        "32",
+        "--mini_batch_size",
+        "32",
+        "--runtime",
+        "inline",
+    ]
+    assert main(["train", *settings, *rest, "--eval_episodes", "0", "--log_dir", str(tmp_path)]) == 0
+    assert re.match(r"the replay table takes \d+\.\d KiB of memory; a smaller --capacity", capsys.readouterr().out)
 
 
 def test_a_resume_of_a_finished_run_says_what_to_type_and_trains_nothing(tmp_path: Path) -> None:

@@ -31,7 +31,12 @@ __all__ = [
     "skipped_rollouts",
     "table_differences",
     "table_in_file",
+    "table_in_memory",
 ]
+
+_LARGE_TABLE = 256 << 20
+"""A table in memory of at least so many bytes is told of."""
+_LESS = "a smaller --capacity needs less"
 
 
 def ended_early(run: RunConfig, record: Arrays) -> tuple[str, ...]:
@@ -140,9 +145,16 @@ def table_differences(spec: AlgorithmSpec, manifest: Mapping[str, Any], found: F
 
 
 def table_in_file(path: Path, rings: Rings, found: Found) -> str:
-    """One line on the file of a replay table: its size, how many rows it holds, its path."""
-    kept = f", {found.rows - found.left_out:,} rows in it" if found.rows else ""
-    return f"the replay table is a file of {bytes_text(rings.file_bytes)}{kept}: {path}"
+    """One line on the file of a replay table: its size, how many rows it holds, its path, what makes it smaller."""
+    size = bytes_text(rings.file_bytes)
+    if found.rows:
+        return f"the replay table is a file of {size}, {found.rows - found.left_out:,} rows in it: {path}"
+    return f"the replay table is a file of {size}: {path}; {_LESS}"
+
+
+def table_in_memory(count: int) -> str:
+    """One line on a replay table of so many bytes in memory; empty if they are few."""
+    return f"the replay table takes {bytes_text(count)} of memory; {_LESS}" if count >= _LARGE_TABLE else ""
 
 
 def skipped_rollouts(counters: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:

@@ -29,10 +29,11 @@ from penstock.notes import (
     skipped_rollouts,
     table_differences,
     table_in_file,
+    table_in_memory,
 )
 from penstock.planning import Prepared, check_fits, check_functions, plan, prepare
 from penstock.processes.interrupts import Interrupts
-from penstock.processes.machine import check_machine, shared_memory
+from penstock.processes.machine import check_machine, shared_memory, table_memory
 from penstock.processes.starts import Processes
 from penstock.program.draw import draw as draw_program
 from penstock.program.graph import Program, file_of_table
@@ -342,14 +343,17 @@ def _begin_table(program: Program, checkpoint: Checkpoint | None) -> tuple[Progr
     """Open or make the file of a replay table, if it has one.
 
     Returns:
-        The program with a note about the file for its monitor, and the rows found in the file.
+        The program with a note about a large table for its monitor, and the rows found in the file.
     """
-    table = file_of_table(program)
-    if table is None:
-        return program, None
-    found = begin_file(*table, checkpoint)
+    table, found = file_of_table(program), None
+    note = table_in_memory(table_memory(program))
+    if table is not None:
+        found = begin_file(*table, checkpoint)
+        note = table_in_file(*table, found)
+    if not note:
+        return program, found
     monitor = program.node("monitor")
-    settings = replace(monitor.settings, told=(*monitor.settings.told, table_in_file(*table, found)))
+    settings = replace(monitor.settings, told=(*monitor.settings.told, note))
     return program.with_node(replace(monitor, settings=settings)), found
 
 

@@ -187,7 +187,8 @@ def test_a_run_says_where_its_table_lies_and_how_large_it_is(tmp_path: Path, cap
     assert main(["train", *settings, "--log_dir", str(tmp_path), "--num_workers", "1", "--timesteps", "640"]) == 0
     (run,) = tmp_path.iterdir()
     kib = (run / "replay.table").stat().st_size / (1 << 10)
-    assert capsys.readouterr().out.startswith(f"the replay table is a file of {kib:.1f} KiB: {run}/replay.table\n")
+    line = f"the replay table is a file of {kib:.1f} KiB: {run}/replay.table; a smaller --capacity needs less\n"
+    assert capsys.readouterr().out.startswith(line)
     assert main(["resume", str(run), "--timesteps", "1280"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"the replay table is a file of {kib:.1f} KiB, 384 rows in it: {run}/replay.table\n")

@@ -14,7 +14,7 @@ from penstock.program.graph import Program, Table
 from penstock.types import ArraySpec
 from penstock.wiring.edges import Wiring
 
-__all__ = ["available_memory", "check_machine", "shared_memory"]
+__all__ = ["available_memory", "check_machine", "shared_memory", "table_memory"]
 
 PROCESS_BYTES = 8 << 20
 """Least memory of a worker process. Measured: 12 to 20 MiB, with its part of the memory that all share."""
@@ -29,6 +29,12 @@ def shared_memory(program: Program) -> int:
     """Bytes of the segment that holds all edges, without the pages that may never be touched."""
     nbytes = Wiring(program.edges, [(node.name, node.group) for node in program.nodes]).nbytes
     return nbytes - _untouched(program)
+
+
+def table_memory(program: Program) -> int:
+    """Bytes of the replay table, without the pages that may never be touched; 0 if there is none or it is a file."""
+    tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
+    return sum(_slot_bytes(table, _is_touched) * table.slots for table in tables)
 
 
 def check_machine(program: Program, processes: int) -> None:
@@ -75,12 +81,12 @@ def _untouched(program: Program) -> int:
     A slot can hold one for each of its rows. To count them all would double the memory of images.
     """
     tables = (edge for edge in program.edges if isinstance(edge, Table) and edge.file is None)
-    return sum(
-        spec.nbytes * table.slots * len(table.writers)
-        for table in tables
-        for spec in table.arrays
-        if not _is_touched(spec)
-    )
+    return sum(_slot_bytes(table, lambda spec: not _is_touched(spec)) * table.slots for table in tables)
+
+
+def _slot_bytes(table: Table, counts: Callable[[ArraySpec], bool]) -> int:
+    """Bytes of the counted arrays in one slot of every writer together."""
+    return sum(spec.nbytes for spec in table.arrays if counts(spec)) * len(table.writers)
 
 
 def _is_touched(spec: ArraySpec) -> bool:
@@ -97,8 +103,7 @@ def _advice(program: Program, missing: int) -> str:
 
 def _fitting(table: Table, missing: int, counts: Callable[[ArraySpec], bool]) -> int:
     """How many rows a table may keep so that the counted arrays take ``missing`` bytes less; 0 if none."""
-    slot = sum(spec.nbytes for spec in table.arrays if counts(spec)) * len(table.writers)
-    return max(0, table.slots - 1 - -(-missing // slot)) * table.rings.turn_rows
+    return max(0, table.slots - 1 - -(-missing // _slot_bytes(table, counts))) * table.rings.turn_rows
 
 
 def _check_disk(table: Table, file: Path) -> None:

@@ -3,6 +3,7 @@
 PenstockError
 ├── UsageError            the user can correct it: one line, exit code 2
 │   ├── ConfigError       unknown key or flag, value out of range, values that contradict each other
+│   │   └── NoEffectError a setting was given that nothing reads
 │   ├── EnvError          an environment is unknown or cannot be made
 │   ├── SpaceError        no policy here can serve an observation or action space
 │   ├── DeviceError       a device cannot be used on this machine
@@ -28,6 +29,7 @@ __all__ = [
     "DeviceError",
     "EnvError",
     "FencedError",
+    "NoEffectError",
     "NodeError",
     "PenstockError",
     "ResourceError",
@@ -53,6 +55,18 @@ class UsageError(PenstockError):
 
 class ConfigError(UsageError):
     """An unknown key or flag, a value out of range, or values that contradict each other."""
+
+
+class NoEffectError(ConfigError):
+    """A setting was given that nothing reads.
+
+    Attributes:
+        setting: its name.
+    """
+
+    def __init__(self, setting: str, why: str) -> None:
+        super().__init__(f"--{setting} has no effect: {why}")
+        self.setting = setting
 
 
 class EnvError(UsageError):

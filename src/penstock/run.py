@@ -55,7 +55,7 @@ from penstock.serving.bundle import BundlePolicy, is_bundle, read_bundle
 from penstock.serving.export import LIBRARY, export
 from penstock.serving.policy import Policy
 from penstock.supervision.outcome import Outcome
-from penstock.trained import asking_for_objects, open_trained, policy_of, published_of
+from penstock.trained import asking_for_objects, open_trained, pointing_to_line, policy_of, published_of
 from penstock.types import Arrays, EnvFactory
 
 __all__ = ["Result", "draw", "evaluate", "load_policy", "resume", "train"]
@@ -282,7 +282,7 @@ def _resume(
     processes: Processes, folder: RunFolder, config: Config, given: Given, checkpoint: str | None, *, quiet: bool
 ) -> Result:
     _import_ahead(config.run)
-    with asking_for_objects(folder, config.run, given, "resume"):
+    with asking_for_objects(folder, config.run, given, "resume"), pointing_to_line(folder):
         prepared = prepare(config, processes, given)
         check_functions(prepared, processes)
         begin = load_checkpoint(find_checkpoint(folder.path, checkpoint), prepared.identity())

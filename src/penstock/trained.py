@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.config.schema import RunConfig
-from penstock.config.sources import shown
+from penstock.config.sources import line_of, shown
 from penstock.envs.given import Given
-from penstock.errors import EnvError
+from penstock.errors import ConfigError, EnvError, NoEffectError
 from penstock.planning import Prepared, check_fits, prepare
 from penstock.processes.starts import Processes
 from penstock.registry import load
@@ -18,7 +18,7 @@ from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.run_policy import RunPolicy
 from penstock.types import Arrays
 
-__all__ = ["Trained", "asking_for_objects", "open_trained", "policy_of", "published_of"]
+__all__ = ["Trained", "asking_for_objects", "open_trained", "pointing_to_line", "policy_of", "published_of"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def open_trained(processes: Processes, folder: RunFolder, checkpoint: str | None
     """
     config = folder.read_config()
     # On the CPU: the machine that plays need not have the device that the run was trained on.
-    with asking_for_objects(folder, config.run, given, call):
+    with asking_for_objects(folder, config.run, given, call), pointing_to_line(folder):
         prepared = prepare(replace(config, run=replace(config.run, device="cpu")), processes, given)
     path = find_checkpoint(folder.path, checkpoint)
     saved = load_to_play(path, prepared.identity())
@@ -94,3 +94,18 @@ def asking_for_objects(folder: RunFolder, run: RunConfig, given: Given, call: st
                     f"name to find it by; pass it again: penstock.{call}({str(folder.path)!r}, {name}={form or '...'})"
                 ) from error
         raise
+
+
+@contextlib.contextmanager
+def pointing_to_line(folder: RunFolder) -> Iterator[None]:
+    """Let an error on a setting that nothing reads name its line in the config of the run, if it is there.
+
+    A version that did not refuse such a setting has written it.
+    """
+    try:
+        yield
+    except NoEffectError as error:
+        place = line_of(folder.config_path, error.setting)
+        if place is None:
+            raise
+        raise ConfigError(f"{error}; take {place} out of {folder.config_path}") from error

@@ -11,6 +11,7 @@ from penstock.config.sources import (
     Setting,
     from_mapping,
     from_toml,
+    line_of,
     preset_names,
     preset_path,
     preset_texts,
@@ -134,6 +135,14 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, content, says):
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=says):
         from_toml(file)
+
+
+def test_the_line_of_a_setting(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('env = "X"\nlr = 0.1\nhidden_sizes = [\n    8,\n]\n')
+    assert line_of(file, "lr") == "line 2, lr = 0.1,"
+    assert line_of(file, "hidden_sizes") == "hidden_sizes, lines 3 to 5,"
+    assert line_of(file, "l") is None
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -1,5 +1,7 @@
 """Networks of many kinds from training to the exported policy; modules of one's own with workers and a resume."""
 
+import json
+import re
 import sys
 
 import gymnasium
@@ -89,6 +91,23 @@ def test_a_table_is_kept_in_the_run_folder(tmp_path) -> None:
     file.unlink()
     assert penstock.resume(done.run_folder, timesteps=128, quiet=True).steps == 128
     assert penstock.evaluate(done.run_folder, episodes=1).episodes == 1
+
+
+def test_a_setting_that_a_table_decides_is_to_be_taken_out_of_an_old_config(tmp_path) -> None:
+    others = {name: value for name, value in SETTINGS.items() if name != "hidden_sizes"}
+    model = {"trunk": {"hidden_sizes": [16]}}
+    done = penstock.train({**others, "model": json.dumps(model), "log_dir": str(tmp_path)}, quiet=True)
+    config = done.run_folder / "config.toml"
+    old = config.read_text()
+    line = old[: old.index("hidden_sizes = [\n")].count("\n") + 1
+    config.write_text(re.sub(r"\nhidden_sizes = \[[^]]*\]", "\nhidden_sizes = [\n    8,\n]", old))
+    says = f"hidden_sizes of the table decides it; take hidden_sizes, lines {line} to {line + 2}, out of {config}$"
+    with pytest.raises(ConfigError, match=f"^--hidden_sizes has no effect: trunk.{says}"):
+        penstock.resume(done.run_folder, timesteps=128, quiet=True)
+    with pytest.raises(ConfigError, match=says):
+        penstock.load_policy(done.run_folder)
+    config.write_text(re.sub(r"\nhidden_sizes = \[[^]]*\]", "", old))
+    assert penstock.resume(done.run_folder, timesteps=128, quiet=True).steps == 128
 
 
 def test_soft_actor_critics_see_images_too(tmp_path) -> None:

@@ -1,5 +1,6 @@
 """Makes a config from the user's settings: a TOML file or preset, flags, or a mapping."""
 
+import contextlib
 import dataclasses
 import json
 import tomllib
@@ -24,6 +25,7 @@ __all__ = [
     "from_settings",
     "from_toml",
     "known_fields",
+    "line_of",
     "preset_names",
     "preset_path",
     "preset_texts",
@@ -115,6 +117,22 @@ def preset_path(name: str) -> Path:
     if name not in names:
         raise ConfigError(f"unknown preset {name!r}{nearest(name, names) or '; `penstock presets` lists them'}")
     return PRESETS / f"{name}.toml"
+
+
+def line_of(path: Path, name: str) -> str | None:
+    """A setting's line in a TOML file, or its lines, for a sentence; ``None`` if it is not there."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = next((place for place, line in enumerate(lines) if line.partition("=")[0].strip() == name), None)
+    if first is None:
+        return None
+    for last in range(first, len(lines)):
+        # A list may go over several lines.
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            tomllib.loads("\n".join(lines[first : last + 1]))
+            return (
+                f"line {first + 1}, {lines[first]}," if last == first else f"{name}, lines {first + 1} to {last + 1},"
+            )
+    return None
 
 
 def from_settings(settings: Mapping[str, Setting], flags: Iterable[str] = ()) -> Config:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from penstock.algorithm_package import ActionKind, algorithms_with, check_actions
 from penstock.config.fields import fields_of
 from penstock.config.schema import AUTO, Config
-from penstock.errors import ConfigError, SpaceError
+from penstock.errors import ConfigError, NoEffectError, SpaceError
 from penstock.policies import (
     Categorical,
     Composed,
@@ -220,7 +220,7 @@ def check_network_settings(
         read: settings that other networks than those of ``graph`` read.
 
     Raises:
-        ConfigError: nothing reads a setting that was given.
+        NoEffectError: nothing reads a setting that was given.
     """
     unread = decided(config.model, graph.encoding) if config.model.startswith("{") else {}
     if not graph.carry:
@@ -230,7 +230,7 @@ def check_network_settings(
     for field in fields_of(type(config)):
         given = getattr(config, field.name) != field.default
         if given and field.name in unread and field.name not in read:
-            raise ConfigError(f"--{field.name} has no effect: {unread[field.name]}")
+            raise NoEffectError(field.name, unread[field.name])
 
 
 def export_note(config: Config) -> str:

@@ -36,6 +36,16 @@ def test_a_cluster_that_asks_for_a_token_says_what_to_type(monkeypatch) -> None:
             joined(address).__enter__()
 
 
+def test_what_is_left_of_a_cluster_is_told_apart_from_an_address(monkeypatch) -> None:
+    def refuse(**_: object) -> None:
+        raise ConnectionError("Failed to connect")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    says = "^a Ray cluster was started on this machine and does not answer: Failed to connect; --address local starts"
+    with pytest.raises(ConfigError, match=says):
+        joined(None).__enter__()
+
+
 def test_a_run_without_its_cluster_leaves_no_folder(tmp_path) -> None:
     settings = {"env": "Pendulum-v1", "runtime": "ray", "address": "127.0.0.1:9", "log_dir": str(tmp_path / "logs")}
     with pytest.raises(ConfigError, match="no Ray cluster answers"):

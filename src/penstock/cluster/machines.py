@@ -167,6 +167,11 @@ def _check_address(address: str | None) -> None:
 
 
 def _no_cluster(address: str | None, why: str) -> ConfigError:
+    if address is None:
+        return ConfigError(
+            f"a Ray cluster was started on this machine and does not answer: {why}; --address local starts another, "
+            "or type ray stop to end what is left of it"
+        )
     return ConfigError(
         f"no Ray cluster answers at --address {address}: {why}; `ray start --head` starts one, and without --address "
         "this run starts its own"

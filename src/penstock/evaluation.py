@@ -111,7 +111,8 @@ def _evaluation(found: Arrays, env: str, asked: Asked) -> Evaluation:
         raise BadDataError(f"evaluation: every episode of {env} held NaN or infinity")
     remarks = []
     if asked.seconds is not None and len(returns) + spoilt < asked.episodes:
-        remarks.append(f"played {len(returns) + spoilt:,} of {asked.episodes:,} within {asked.seconds:g} s")
+        begun = len(returns) + spoilt
+        remarks.append(f"played {begun:,} of {asked.episodes:,}, as none begins after --eval_seconds {asked.seconds:g}")
     if spoilt:
         remarks.append(f"left out {spoilt:,} that held NaN or infinity")
     return Evaluation(

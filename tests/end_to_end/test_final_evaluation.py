@@ -160,8 +160,11 @@ def test_an_evaluation_plays_five_episodes_and_those_begun_in_its_time_and_says_
     assert result.evaluation.episodes == 5
     # The first five, none left out: 0, 1, 2, 3 and 4.
     assert result.evaluation.mean_return == 2.0
-    assert result.evaluation.remark == "played 5 of 9 within 1 s"
-    assert "over 5 greedy episodes (played 5 of 9 within 1 s)" in (result.run_folder / "README.md").read_text()
+    assert result.evaluation.remark == "played 5 of 9, as none begins after --eval_seconds 1"
+    assert (
+        "over 5 greedy episodes (played 5 of 9, as none begins after --eval_seconds 1)"
+        in (result.run_folder / "README.md").read_text()
+    )
     # `penstock eval` has no time limit, so it plays all episodes.
     asked = penstock.evaluate(result.run_folder, episodes=7)
     assert (asked.episodes, asked.mean_return, asked.remark) == (7, 3.0, "")

@@ -4,22 +4,35 @@ import os
 import sys
 import time
 from functools import partial
-from typing import Protocol, TextIO
+from typing import NamedTuple, Protocol, TextIO
 
 from penstock.metrics.figures import clock
 from penstock.metrics.output import Outlet, own_stream
 
-__all__ = ["EvaluationDisplay", "PlainProgress", "evaluation_display", "progress_text"]
+__all__ = ["EvaluationDisplay", "PlainProgress", "Progress", "evaluation_display", "progress_text"]
 
 _PLAIN_S = 10.0
 """Seconds between plain lines. A shorter evaluation prints its result only."""
 
 
+class Progress(NamedTuple):
+    """How far an evaluation is."""
+
+    played: int
+    """Number of episodes that were played to their end."""
+    mean_return: float | None
+    """Of these; ``None`` without episodes."""
+    time_s: float
+    """Seconds so far."""
+    left: int | None
+    """Once the time is up: number of episodes that still end. ``None`` before that."""
+
+
 class EvaluationDisplay(Protocol):
     """Shows the progress of an evaluation."""
 
-    def show(self, played: int, mean_return: float | None, time_s: float) -> None:
-        """Take the number of episodes played, their mean return (``None`` without episodes) and the seconds so far."""
+    def show(self, progress: Progress) -> None:
+        """Take the progress."""
         ...
 
     def close(self) -> None:
@@ -36,10 +49,11 @@ def evaluation_display(episodes: int) -> EvaluationDisplay:
     return PlainProgress(episodes, sys.stdout)
 
 
-def progress_text(played: int, episodes: int, mean_return: float | None, time_s: float) -> str:
+def progress_text(progress: Progress, episodes: int) -> str:
     """``evaluation: 37 of 100 episodes, return -153.2, 0:12``."""
-    mean = "" if mean_return is None else f", return {mean_return:,.1f}"
-    return f"evaluation: {played:,} of {episodes:,} episodes{mean}, {clock(time_s)}"
+    mean = "" if progress.mean_return is None else f", return {progress.mean_return:,.1f}"
+    ends = "" if progress.left is None else f"; --eval_seconds are over, {progress.left:,} still to end"
+    return f"evaluation: {progress.played:,} of {episodes:,} episodes{mean}, {clock(progress.time_s)}{ends}"
 
 
 class PlainProgress:
@@ -59,12 +73,12 @@ class PlainProgress:
         # If lines wait for a slow reader, only the newest is of use.
         self._outlet = None if self._stream is None else Outlet(self._stream, limit=1)
 
-    def show(self, played: int, mean_return: float | None, time_s: float) -> None:
+    def show(self, progress: Progress) -> None:
         """Write a line if it is time for one."""
         if time.monotonic() < self._shown + self._interval_s or self._outlet is None or self._stream is None:
             return
         self._shown = time.monotonic()
-        self._outlet.put(partial(_print, self._stream, progress_text(played, self._episodes, mean_return, time_s)))
+        self._outlet.put(partial(_print, self._stream, progress_text(progress, self._episodes)))
 
     def close(self) -> None:
         """Write the waiting line."""

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.metrics.evaluation import progress_text
+from penstock.metrics.evaluation import Progress, progress_text
 from penstock.metrics.figures import Figures
 from penstock.metrics.output import Outlet, own_stream
 from penstock.metrics.report import EVAL_RETURN, LENGTH, RETURN, SHAPED_RETURN, Report
@@ -125,13 +125,13 @@ class LiveEvaluation:
         self._outlet = Outlet(self._console.file, limit=1)
         self._drawn = 0.0
         self._view: RenderableType = ""
-        self.show(0, None, 0.0)
+        self.show(Progress(0, None, 0.0, None))
 
-    def show(self, played: int, mean_return: float | None, time_s: float) -> None:
+    def show(self, progress: Progress) -> None:
         """Draw if the last drawing is old enough."""
         lines = Table.grid()
-        lines.add_row(ProgressBar(total=self._episodes, completed=played))
-        lines.add_row(Text(progress_text(played, self._episodes, mean_return, time_s)))
+        lines.add_row(ProgressBar(total=self._episodes, completed=progress.played))
+        lines.add_row(Text(progress_text(progress, self._episodes)))
         self._view = lines
         if time.monotonic() - self._drawn >= _REDRAW_S:
             self._drawn = time.monotonic()

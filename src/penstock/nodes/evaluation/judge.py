@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.errors import EnvError
-from penstock.metrics.evaluation import EvaluationDisplay, evaluation_display
+from penstock.metrics.evaluation import EvaluationDisplay, Progress, evaluation_display
 from penstock.nodes.contract import Ports
 from penstock.nodes.evaluation.tickets import ALWAYS_PLAYED, Ending
 from penstock.types import Arrays
@@ -159,8 +159,9 @@ class JudgeNode:
             return
         found = self._found()
         returns = found["episode_return"][found["ending"] == Ending.PLAYED]
-        mean = float(returns.mean()) if len(returns) else None
-        self._display.show(len(returns), mean, time.monotonic() - self._begun)
+        mean, now = float(returns.mean()) if len(returns) else None, time.monotonic()
+        left = len(self._out) + len(self._queue) if now > float(found["until"]) else None
+        self._display.show(Progress(len(returns), mean, now - self._begun, left))
 
     def _see_that_it_goes_on(self) -> None:
         settings = self._settings

@@ -84,6 +84,8 @@ def test_the_algorithm_may_be_named_in_the_file(tmp_path):
         (["--env", "X", "-v"], "unexpected argument '-v'"),
         (["--seed", "1"], "no environment is named"),
         (["--config"], "--config needs a value"),
+        (["--env"], "^--env needs a value: the name of an environment$"),
+        (["--wrap", "--env", "X"], "^--wrap needs a value: module:Wrapper, separated by commas$"),
         (["--preset", "cartpol"], "did you mean cartpole"),
         (
             ["--preset", "halfcheetah", "--algo", "ppo"],

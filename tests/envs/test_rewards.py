@@ -170,6 +170,7 @@ class Misnamed:
         ("tests.envs.test_rewards:Pathh", "has no Pathh; did you mean Path"),
         ("tests.nowhere:shaped", "^reward tests.nowhere:shaped: no module named tests.nowhere is installed or in "),
         ("shaped", "reward shaped is no name in a module: write module:name"),
+        ("my.rewards.shaped", "reward my.rewards.shaped is no name in a module: write my.rewards:shaped$"),
     ],
 )
 def test_what_cannot_be_a_reward_is_one_line(reward, says):

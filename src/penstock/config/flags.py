@@ -191,6 +191,8 @@ def _taken_apart(argv: Sequence[str], fields: Mapping[str, Field]) -> _Line:
                     line.behind[follows] = spelled
                 if name in _SOURCES:
                     raise ConfigError(f"{spelled} needs a value")
+                if name in fields.keys() - booleans:
+                    raise ConfigError(f"{spelled} needs a value: {fields[name].takes}")
         if name in adding and name in line.flags:
             value = f"{line.flags[name].value},{value}"
         line.flags[name] = Setting(value, spelled, text=True)

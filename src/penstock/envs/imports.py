@@ -34,7 +34,11 @@ def find_callable(given: str | bytes | Callable[..., Any], what: str) -> Callabl
         return given
     module, colon, attribute = given.rpartition(":")
     if not (colon and module and attribute):
-        raise EnvError(f"{what} {given} is no name in a module: write module:name, as in my_package.my_module:name")
+        inside, dot, last = given.rpartition(".")
+        example = f"{inside}:{last}" if dot and all(map(str.isidentifier, given.split("."))) else ""
+        raise EnvError(
+            f"{what} {given} is no name in a module: write {example or 'module:name, as in my_package.my_module:name'}"
+        )
     return attribute_of(f"{what} {given}", imported(f"{what} {given}", module), attribute)
 
 

@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.cut import RELAY, apart, carried, host_program, movable_learners, same_bits, with_relay
+from penstock.cluster.cut import (
+    RELAY,
+    apart,
+    carried,
+    host_program,
+    movable_learners,
+    same_bits,
+    watched,
+    with_relay,
+)
 from penstock.planning import plan
 from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Rounds, Stream, Table
 from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy
@@ -64,15 +73,45 @@ def test_a_host_has_the_rings_of_the_table_that_its_learners_sample() -> None:
     ("pattern", "settings"),
     [
         (async_off_policy, {**SAC, "sync_mode": "non_blocking", "exchange": "parameter_server"}),
-        (on_policy, {"exchange": "parameter_server", "pace": "sync"}),
+        (async_on_policy, {"sync_mode": "non_blocking", "exchange": "hogwild"}),
     ],
-    ids=["of a table, that hand gradients on", "that hand gradients on"],
+    ids=["of a table, that hand gradients on", "with one vector"],
 )
-def test_other_learners_stay_at_home(pattern, settings: dict[str, object]) -> None:
+def test_learners_that_share_memory_stay_at_home(pattern, settings: dict[str, object]) -> None:
     whole = program(pattern, **settings)
     assert apart(whole, "10.0.0.1") == whole
     assert movable_learners(whole) == ()
     assert not any(isinstance(edge, Rounds | ProcessGroup) for edge in host_program(whole).edges)
+
+
+SERVED = {"exchange": "parameter_server", "max_policy_lag": 8}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "settings", "slots"),
+    [(on_policy, {"pace": "sync"}, 1), (async_on_policy, {"sync_mode": "non_blocking", "pace": "lag"}, 2)],
+    ids=["in step", "apart"],
+)
+def test_learners_that_hand_gradients_on_may_move(pattern, settings: dict[str, object], slots: int) -> None:
+    whole = apart(program(pattern, **SERVED, **settings), "10.0.0.1")
+    assert movable_learners(whole) == ("learner.1", "learner.2")
+    assert "drift apart" not in str(same_bits(whole))
+    host = host_program(whole)
+    streams = {edge.name: edge for edge in host.edges if isinstance(edge, Stream)}
+    # Two gradients of each may be handed on, also in lock step. A rollout waits for its slot.
+    assert streams["gradients.learner.2"].slots == 2
+    assert streams["rollouts.env.1"].slots == slots
+    assert host.node("learner.2").edges == (("gradients", "gradients.learner.2"),)
+    assert streams["rollouts"].viewers == ("learner.1", "learner.2")
+    # Learners apart look for rollouts by themselves. Theirs are freed later than those of home.
+    woken = watched(whole) is not None
+    at_home = whole.edge("rollouts")
+    assert isinstance(at_home, Stream)
+    assert woken == (settings["pace"] == "lag")
+    assert streams["rollouts"].slots == at_home.slots * (1 + woken)
+    seen = with_relay(whole).edge("rollouts")
+    assert isinstance(seen, Stream)
+    assert (RELAY in seen.woken) == woken
 
 
 def test_learners_on_several_machines_need_the_same_bits_in_any_mode() -> None:

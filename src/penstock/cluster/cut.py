@@ -20,6 +20,7 @@ from penstock.program.graph import (
     ProcessGroup,
     Program,
     Rounds,
+    SharedArrays,
     Stream,
     Table,
 )
@@ -30,14 +31,16 @@ __all__ = [
     "RELAY",
     "apart",
     "carried",
+    "handing_on",
     "host_program",
     "movable",
     "movable_learners",
+    "own_stream",
     "parameters",
-    "rollouts_of",
     "same_bits",
     "sampled",
     "viewed",
+    "watched",
     "with_relay",
 ]
 
@@ -48,6 +51,8 @@ _AHEAD = 2
 """Slots of an environment node on a host, where nothing waits for a version: one is filled, one travels."""
 GOALS = "goals"
 """The board whose field ``slots`` says into which slots of a stream its readers look."""
+_HANDING_ON = {"batch_follower", "stream_follower"}
+"""Kinds of learners that hand gradients on, and find them on rollouts of a stream."""
 _TEAM = "team"
 """The board on which the keeper says where the other learners find it."""
 
@@ -68,12 +73,27 @@ def movable(program: Program) -> tuple[str, ...]:
 
 
 def movable_learners(program: Program) -> tuple[str, ...]:
-    """The groups of learners that another machine may run. The first learner stays at home."""
+    """The groups of learners that another machine may run. The node that keeps the state stays at home."""
+    return (*_meeting(program), *(program.node(name).group for name in handing_on(program)))
+
+
+def _meeting(program: Program) -> tuple[str, ...]:
+    """The groups of learners that meet the first one in a process group."""
     return tuple(
         program.node(member).group
         for edge in program.edges
         if isinstance(edge, ProcessGroup)
         for member in edge.members[1:]
+    )
+
+
+def handing_on(program: Program) -> tuple[str, ...]:
+    """The learners that hand gradients on and that another machine may run: they share no arrays and no process."""
+    sharing = {member for edge in program.edges if isinstance(edge, SharedArrays) for member in edge.members}
+    return tuple(
+        node.name
+        for node in program.nodes
+        if node.kind in _HANDING_ON and node.name not in sharing and len(program.members(node.group)) == 1
     )
 
 
@@ -139,6 +159,12 @@ def viewed(program: Program) -> Stream | None:
     return next(streams, None)
 
 
+def watched(program: Program) -> Stream | None:
+    """The stream in which movable learners look for new slots by themselves; ``None`` if there are none."""
+    stream = viewed(program)
+    return stream if stream is not None and _movable_nodes(program) & set(stream.woken) else None
+
+
 def sampled(program: Program) -> Table | None:
     """The table that movable learners sample; ``None`` if there are none."""
     names = _movable_nodes(program)
@@ -153,7 +179,7 @@ def in_lock_step(program: Program) -> bool:
 
 def same_bits(program: Program) -> str | None:
     """Why all machines have to compute the same bits, and what to type where they cannot; ``None`` if they need not."""
-    if movable_learners(program):
+    if _meeting(program):
         return "learners on several machines would drift apart: take machines of one kind, or leave --learners out"
     if in_lock_step(program):
         return "in lock step the bits of a run would depend on the machine: give --sync_mode non_blocking"
@@ -169,7 +195,9 @@ def with_relay(program: Program) -> Program:
             return replace(edge, readers=(*edge.readers, RELAY))
         # Each writer of a table has a ring of slots there, and the relay is none: it writes in the name of others.
         if isinstance(edge, Stream) and nodes & set(edge.writers):
-            return replace(edge, writers=(*edge.writers, RELAY))
+            edge = replace(edge, writers=(*edge.writers, RELAY))
+        if isinstance(edge, Stream) and nodes & set(edge.woken):
+            edge = replace(edge, viewers=(*edge.viewers, RELAY), woken=(*edge.woken, RELAY))
         return edge
 
     return check(replace(program, nodes=(*program.nodes, _RELAY), edges=tuple(map(joined, program.edges))))
@@ -181,7 +209,7 @@ def host_program(program: Program) -> Program:
     Memory of nodes that it does not run is never touched, and costs nothing.
     """
     names = _movable_nodes(program)
-    slots = 1 if in_lock_step(program) else _AHEAD
+    in_step = {program.members(group)[0].name for group in movable(program)} if in_lock_step(program) else set()
     edges: list[Edge] = []
     roles: dict[str, tuple[tuple[str, str], ...]] = {}
     for edge in program.edges:
@@ -191,11 +219,11 @@ def host_program(program: Program) -> Program:
             case Stream() | Table() if names & set(edge.writers):
                 # A stream for each node: so none takes the slots of another.
                 for name in _among(edge.writers, names):
-                    edges.append(Stream(rollouts_of(name), (name,), (RELAY,), edge.arrays, slots, "wait"))
-                    roles[name] = ((edge.name, rollouts_of(name)),)
+                    slots = 1 if name in in_step else _AHEAD
+                    edges.append(Stream(own_stream(edge, name), (name,), (RELAY,), edge.arrays, slots, "wait"))
+                    roles[name] = ((edge.name, own_stream(edge, name)),)
                 if isinstance(edge, Stream) and (viewers := _among(edge.viewers, names)):
-                    # The relay writes the rollouts of a batch into the slots that they have at home.
-                    edges.append(replace(edge, writers=(RELAY,), readers=(RELAY,), viewers=viewers))
+                    edges.append(_shown(edge, viewers))
                 if isinstance(edge, Table) and (readers := _among(edge.readers, names)):
                     # The relay fills the rings of the shards whose learners are here, in the name of their writers.
                     edges.append(replace(edge, readers=readers, file=None))
@@ -210,9 +238,19 @@ def host_program(program: Program) -> Program:
     return check(Program((*here, _RELAY), tuple(edges), ends_with=(RELAY,), demands=program.demands))
 
 
-def rollouts_of(node: str) -> str:
-    """The stream of one environment node on a host."""
-    return f"rollouts.{node}"
+def own_stream(edge: Stream | Table, node: str) -> str:
+    """The stream on a host into which one node writes what it writes into this edge at home."""
+    return f"{edge.name}.{node}"
+
+
+def _shown(edge: Stream, viewers: tuple[str, ...]) -> Stream:
+    """The stream with the rollouts into which learners of a host look. The relay writes it."""
+    woken = _among(edge.woken, set(viewers))
+    # 1. With named slots, a rollout is written into the slot that it has at home.
+    # 2. Else it is freed later than at home: when the parameters arrive that were learned from it. Home may have filled
+    #    its slot anew by then.
+    slots = 2 * edge.slots if woken else edge.slots
+    return replace(edge, writers=(RELAY,), readers=(RELAY,), viewers=viewers, woken=woken, slots=slots)
 
 
 def _movable_nodes(program: Program) -> set[str]:

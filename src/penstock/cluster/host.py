@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.cluster.cut import RELAY, carried, sampled, viewed
-from penstock.cluster.messages import Batch, Facts, Publication, Rollout, Task, Vitals, facts
+from penstock.cluster.followers import Followers
+from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
 from penstock.cluster.parcels import packed, unpack
 from penstock.cluster.rings import take_news
 from penstock.memory.action_log import Position
@@ -65,6 +66,7 @@ class Host:
         if (stream := viewed(program)) is not None:
             self._viewed = StreamMemory(self._wiring.bytes_of(stream.name), stream.arrays, stream.slots)
         self._sampled = sampled(program)
+        self._followers = Followers(program, self._wiring, OWNER)
         self._logs = {edge.writer: edge for edge in program.edges if isinstance(edge, ActionLog)}
         self._processes = Processes()
         self._tasks: dict[str, Task] = {}
@@ -82,13 +84,14 @@ class Host:
         self._listen()
         return facts()
 
-    async def start(self, group: str, task: Task) -> None:
-        """Run a node. What an earlier life of it has left here is dropped."""
+    async def start(self, group: str, task: Task) -> int:
+        """Run a node. What an earlier life of it has left here is dropped. Returns the number of the life."""
         self._drop(group)
         self._asked = time.monotonic()
         node, wiring = task.node, self._wiring
         if task.positions:
             self._begin_lanes(group, task)
+        self._followers.begin(task)
         now = time.monotonic_ns()
         wiring.counters.set(node.name, "heartbeat_ns", now)
         wiring.counters.set(node.name, "busy_until_ns", now + int(START_LIMIT_S * 1e9))
@@ -98,6 +101,7 @@ class Host:
         self._tasks[group] = task
         spec = WorkerSpec(part, {node.name: task.life}, {node.name: ()})
         self._processes.start(self._segment, spec, task.threads, task.imports)
+        return task.life
 
     def _begin_lanes(self, group: str, task: Task) -> None:
         """Set the action log of an environment node to where its lanes begin."""
@@ -119,10 +123,23 @@ class Host:
         """The stacks of all threads of a process."""
         return self._processes.stacks(group)
 
-    async def publish(self, board: str, publication: Publication) -> None:
-        """Publish a version of a board to the nodes of this machine, and before that the rollouts that it names."""
+    async def show(self, group: str, life: int, rollouts: Sequence[SlotCopy]) -> None:
+        """Show new rollouts to a learner, unless it is in a later life already."""
+        task = self._tasks.get(group)
+        if task is not None and task.life == life:
+            self._followers.show(task.node.name, rollouts)
+            self._wiring.bells.ring(self._wiring.bell_of(group))
+
+    async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> None:
+        """Publish a version of a board to the nodes of this machine, and before that the rollouts that it names.
+
+        Args:
+            board: its name.
+            publication: the version.
+            rollouts: slot -> the rollout in it, unless this machine has them.
+        """
         if self._viewed is not None:
-            for slot, rollout in publication.shown.items():
+            for slot, rollout in (rollouts or {}).items():
                 unpack(rollout, self._viewed.slot(slot))
         if self._sampled is not None and publication.news is not None:
             name = self._sampled.name
@@ -133,10 +150,11 @@ class Host:
         arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in memory.specs}
         unpack(publication.parcel, arrays)
         memory.publish(arrays, publication.version)
+        self._followers.settle(arrays, publication.version)
         self._wiring.bells.ring_all()
 
     async def collect(self, delivered: Sequence[tuple[str, int, int]]) -> Batch:
-        """Wait for finished rollouts, for ended processes, or for half a second.
+        """Wait for finished rollouts or gradients, for ended processes, or for half a second.
 
         Args:
             delivered: group, life and slot of rollouts that home has. Their slots are free again.
@@ -152,9 +170,9 @@ class Host:
         while True:
             # Cleared before the look: a ring behind the look ends the wait.
             self._rung.clear()
-            rollouts, exits = self._finished(), self._exits()
-            if rollouts or exits or (left := until - time.monotonic()) <= 0:
-                return Batch(rollouts, exits, self._vitals())
+            filled, exits = self._finished(), self._exits()
+            if filled or exits or (left := until - time.monotonic()) <= 0:
+                return Batch(filled, exits, self._vitals())
             try:
                 await asyncio.wait_for(self._rung.wait(), min(LOOK_S, left))
             except TimeoutError:
@@ -188,16 +206,17 @@ class Host:
             stream.recover(task.life)
             while (slot := stream.take(OWNER)) is not None:
                 stream.release(slot, OWNER)
+        self._followers.drop(task.node.name)
         self._wiring.bells.recover(self._wiring.bell_of(group))
 
-    def _finished(self) -> list[Rollout]:
+    def _finished(self) -> list[FilledSlot]:
         found = []
         for group, task in self._tasks.items():
             stream = self._streams.get(task.node.name)
             while stream is not None and (slot := stream.take(OWNER)) is not None:
                 arrays = stream.slot(slot)
-                episodes = self._unknown(group, task.node, arrays)
-                found.append(Rollout(group, task.life, slot, stream.sequence(slot), packed(arrays), episodes))
+                episodes = self._unknown(group, task.node, arrays) if task.positions else {}
+                found.append(FilledSlot(group, task.life, slot, stream.sequence(slot), packed(arrays), episodes))
         return found
 
     def _unknown(self, group: str, node: NodeSpec, rollout: Arrays) -> dict[int, Array]:

@@ -21,6 +21,7 @@ from penstock.cluster.messages import Facts, Publication
 from penstock.cluster.places import Offer, rooms
 from penstock.errors import ConfigError, PenstockError
 from penstock.program.graph import Program
+from penstock.types import Array
 
 __all__ = [
     "Machine",
@@ -257,9 +258,9 @@ def _resources(node: Mapping[str, Any]) -> dict[str, float]:
     return {names.get(name, name): float(amount) for name, amount in node["Resources"].items()}
 
 
-def as_object(publication: Publication) -> Any:  # noqa: ANN401 - Ray's own type
-    """The publication as an object of Ray."""
-    return ray.put(publication)
+def as_object(content: Publication | dict[int, Array]) -> Any:  # noqa: ANN401 - Ray's own type
+    """A publication, or the rollouts of a batch by their slots, as an object of Ray."""
+    return ray.put(content)
 
 
 def machine_error(error: BaseException) -> tuple[str, bool]:

@@ -11,7 +11,7 @@ from penstock.program.graph import NodeSpec
 from penstock.supervision.lives import Exit
 from penstock.types import Array
 
-__all__ = ["Batch", "Facts", "Publication", "Rollout", "Task", "Vitals", "facts"]
+__all__ = ["Batch", "Facts", "FilledSlot", "Publication", "SlotCopy", "Task", "Vitals", "facts"]
 
 
 class Facts(NamedTuple):
@@ -27,6 +27,13 @@ def facts() -> Facts:
     return Facts(__version__, ".".join(map(str, sys.version_info[:2])), instruction_set())
 
 
+class SlotCopy(NamedTuple):
+    """The content of a slot of a stream at home."""
+
+    sequence: int
+    parcel: Array
+
+
 class Task(NamedTuple):
     """A node that a host is to run."""
 
@@ -37,6 +44,10 @@ class Task(NamedTuple):
     """For each lane of an environment node: where the actions of this life go on in the action log."""
     threads: int
     imports: tuple[str, ...]
+    handed_on: tuple[SlotCopy, ...] = ()
+    """Gradients that earlier lives of a learner have handed on, and that are not settled."""
+    rollouts: tuple[SlotCopy, ...] = ()
+    """Rollouts from which a learner has still to learn, if it looks for new ones by itself."""
 
 
 class Publication(NamedTuple):
@@ -44,14 +55,12 @@ class Publication(NamedTuple):
 
     version: int
     parcel: Array
-    shown: dict[int, Array]
-    """Slot -> the rollout in it, for learners that look there."""
     news: News | None = None
     """New slots of the shards whose learners run there."""
 
 
-class Rollout(NamedTuple):
-    """A finished rollout."""
+class FilledSlot(NamedTuple):
+    """A slot that a node of a host has filled: a rollout, or the gradients of a step."""
 
     group: str
     life: int
@@ -77,7 +86,7 @@ class Vitals(NamedTuple):
 class Batch(NamedTuple):
     """What a host tells home at once."""
 
-    rollouts: list[Rollout]
+    filled: list[FilledSlot]
     exits: list[tuple[int, Exit]]
     """The life that has ended, and how."""
     vitals: dict[str, Vitals]

@@ -8,12 +8,15 @@ from penstock.types import Array, Arrays
 
 __all__ = ["packed", "unpack"]
 
-_COUNTS = {"final_count": "final", "episode_count": "episode"}
+_COUNTS = {"final_count": "final", "episode_count": "episode", "sent": "values"}
 """Field with a number -> the first word of the fields that are filled so far from the front."""
 
 
 def packed(arrays: Mapping[str, Array]) -> Array:
-    """All arrays behind each other, uint8 ``[n]``. Side areas of a rollout are carried as far as they are filled."""
+    """All arrays behind each other, uint8 ``[n]``.
+
+    Side areas of a rollout, and encoded gradients, are carried as far as they are filled.
+    """
     return np.concatenate([_bytes(part) for part in _parts(arrays, _counts(arrays))])
 
 

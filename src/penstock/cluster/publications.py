@@ -1,10 +1,10 @@
 """What home publishes for hosts: the boards that their nodes read, each version as one object of the cluster.
 
-With a version of board ``goals`` go the rollouts of its batch, or new slots of the shards of a table. Knows no thread
-and no clock.
+With the first version that names a batch go its rollouts, with a goal new slots of the shards of a table.
+Knows no thread and no clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,14 @@ from penstock.cluster.parcels import packed
 from penstock.cluster.rings import HostedShards, News
 from penstock.memory.board import Board as BoardMemory
 from penstock.memory.stream import Stream as StreamMemory
+from penstock.nodes.learner.served_epochs import NOTHING_WANTED
 from penstock.program.graph import Board, Program, Table
 from penstock.types import Arrays
 from penstock.wiring.edges import Wiring
 
 __all__ = ["Publications"]
+
+NO_BATCH = -1
 
 
 class _Latest(NamedTuple):
@@ -29,6 +32,8 @@ class _Latest(NamedTuple):
     version: int
     object: Any
     arrays: Arrays
+    batch: int
+    """The number of the batch that it names, or ``NO_BATCH``."""
 
 
 class Publications:
@@ -50,9 +55,15 @@ class Publications:
         self._latest: dict[str, _Latest] = {}
         self._sent: dict[tuple[Machine, str], int] = {}
         self._under_way: set[tuple[Machine, str]] = set()
+        self._batch: Any = None
+        """The rollouts of the latest batch that was named, as an object of the cluster."""
+        self._batches: dict[Machine, int] = {}
+        """Host -> the number of the batch whose rollouts it got last."""
 
-    def due(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, str, Any]]:
+    def due(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, str, Any, Any]]:
         """Each host and board for which there is a newer version, with its object. It counts as sent from now on.
+
+        The last one is the object with the rollouts of a batch, if the host needs them for this version.
 
         One version of a board at a time is on its way to a host. Versions in between are left out.
 
@@ -71,9 +82,16 @@ class Publications:
                 if news is None or news.whole:
                     self._sent[key] = latest.version
                 if news is None:
-                    yield host, name, latest.object
+                    yield host, name, latest.object, self._rollouts_for(host, latest)
                 else:
-                    yield host, name, as_object(Publication(latest.version, packed(latest.arrays), {}, news))
+                    yield host, name, as_object(Publication(latest.version, packed(latest.arrays), news)), None
+
+    def _rollouts_for(self, host: Machine, latest: _Latest) -> Any:  # noqa: ANN401 - Ray's own type
+        """The rollouts of the batch that a version names; ``None`` if it names none, or if the host has them."""
+        if self._batch is None or latest.batch in {NO_BATCH, self._batches.get(host)}:
+            return None
+        self._batches[host] = latest.batch
+        return self._batch
 
     def _news(self, host: Machine, latest: _Latest, placed: Mapping[str, Machine], table: Table) -> News:
         """What this host lacks of the shards whose learners it runs, before it may show this goal."""
@@ -89,6 +107,7 @@ class Publications:
 
     def lose(self, host: Machine) -> None:
         """A host is given up."""
+        self._batches.pop(host, None)
         self._under_way = {key for key in self._under_way if key[0] is not host}
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
@@ -98,14 +117,19 @@ class Publications:
         if latest is None or board.version() != latest.version:
             arrays: Arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in edge.arrays}
             version = board.read(arrays)
-            shown = arrays["slots"].tolist() if edge.name == GOALS and self._rollouts is not None else ()
             # One object a version. Each machine fetches it once.
-            publication = Publication(version, packed(arrays), self._shown(shown))
-            latest = self._latest[edge.name] = _Latest(version, as_object(publication), arrays)
+            published = as_object(Publication(version, packed(arrays)))
+            before = NO_BATCH if latest is None else latest.batch
+            latest = self._latest[edge.name] = _Latest(version, published, arrays, _batch_of(version, arrays))
+            if latest.batch not in {NO_BATCH, before} and self._rollouts is not None:
+                # They stay in their slots until all learners have learned from them.
+                rollouts = self._rollouts
+                self._batch = as_object({slot: packed(rollouts.slot(slot)) for slot in arrays["slots"].tolist()})
         return latest
 
-    def _shown(self, slots: Iterable[int]) -> dict[int, Any]:
-        """The rollouts in these slots. They stay there until all learners have learned from them."""
-        if self._rollouts is None:
-            return {}
-        return {slot: packed(self._rollouts.slot(slot)) for slot in slots}
+
+def _batch_of(version: int, arrays: Arrays) -> int:
+    """The number of the batch that a version of a board names: the first version that has named it."""
+    if "slots" not in arrays or int(arrays.get("done", version)) == NOTHING_WANTED:
+        return NO_BATCH
+    return int(arrays.get("begun", version))

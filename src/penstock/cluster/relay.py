@@ -1,6 +1,7 @@
 """Relay: joins the hosts of a run with the run's own segment, in a thread of the launcher.
 
-It delivers rollouts in the name of the nodes that hosts run, and hands to the hosts what is published for these nodes.
+It delivers rollouts and gradients in the name of the nodes that hosts run, and hands to the hosts what is published for
+these nodes.
 It also starts and ends nodes on hosts for the supervisor, and reports how they ended.
 """
 
@@ -13,9 +14,9 @@ from typing import Any, NamedTuple
 
 from penstock.cluster.cut import RELAY
 from penstock.cluster.machines import Machine, machine_error
-from penstock.cluster.messages import Batch, Rollout
+from penstock.cluster.messages import Batch, FilledSlot
 from penstock.cluster.publications import Publications
-from penstock.cluster.stand_in import EnvStandIn, StandIn, stand_in
+from penstock.cluster.stand_in import FollowerStandIn, StandIn, stand_in
 from penstock.processes.worker import WorkerSpec
 from penstock.program.graph import Program
 from penstock.supervision.lives import HOPELESS, Exit
@@ -57,6 +58,7 @@ class Relay:
     """The thread, and its calls for the supervisor. All but ``stacks`` may be called from another thread."""
 
     def __init__(self, program: Program, wiring: Wiring) -> None:
+        self._program = program
         self._wiring = wiring
         self._publications = Publications(program, wiring)
         self._bell = wiring.bell_of(RELAY)
@@ -64,10 +66,12 @@ class Relay:
         self._placed: dict[str, _Placed] = {}
         self._ended: list[Exit] = []
         self._replies: deque[_Reply] = deque()
-        self._waiting: deque[tuple[Machine, Rollout]] = deque()
+        self._waiting: deque[tuple[Machine, FilledSlot]] = deque()
         self._delivered: dict[Machine, list[tuple[str, int, int]]] = {}
         self._heard: dict[Machine, float] = {}
         self._collecting: set[Machine] = set()
+        self._showing: set[str] = set()
+        """Groups of learners to which rollouts are under way."""
         self._lost: set[Machine] = set()
         self._thread: threading.Thread | None = None
 
@@ -81,7 +85,7 @@ class Relay:
         """Run the node of a placement group on a machine."""
         (node,) = spec.placement.nodes
         with self._lock:
-            placed = stand_in(self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
+            placed = stand_in(self._program, self._wiring, node, spec.incarnations[node.name], spec.former[node.name])
             task = placed.task(threads, tuple(imports))
             group = spec.placement.group
             self._placed[group] = _Placed(machine, placed)
@@ -118,6 +122,7 @@ class Relay:
         """End a node: from now on nothing of this life is delivered. Its process ends a little later."""
         with self._lock:
             placed = self._placed.pop(group, None)
+            self._showing.discard(group)
             if placed is not None and placed.machine not in self._lost:
                 self._call(placed.machine, "stop", group, group, placed.node.life)
 
@@ -163,6 +168,7 @@ class Relay:
             self._hear(self._replies.popleft())
         self._publish()
         self._deliver()
+        self._show()
         for machine in {placed.machine for placed in self._placed.values()} - self._collecting:
             self._collect(machine)
         now = time.monotonic()
@@ -173,8 +179,17 @@ class Relay:
     def _publish(self) -> None:
         """Hand the latest version of each board to the hosts whose nodes read it."""
         placed = {one.node.name: one.machine for one in self._placed.values() if one.machine not in self._lost}
-        for machine, board, publication in self._publications.due(placed):
-            self._call(machine, "publish", board, board, publication)
+        for machine, board, publication, rollouts in self._publications.due(placed):
+            self._call(machine, "publish", board, board, publication, rollouts)
+
+    def _show(self) -> None:
+        """Hand new rollouts to the learners that look for them by themselves."""
+        for group, (machine, node) in self._placed.items():
+            if isinstance(node, FollowerStandIn) and node.started and group not in self._showing:
+                rollouts = node.unseen()
+                if rollouts:
+                    self._showing.add(group)
+                    self._call(machine, "show", group, group, node.life, rollouts)
 
     def _collect(self, machine: Machine) -> None:
         """Ask a host for what it has. The rollouts that were delivered since go with the question."""
@@ -202,6 +217,12 @@ class Relay:
         self._heard[reply.machine] = time.monotonic()
         if reply.call == "publish":
             self._publications.arrived(reply.machine, reply.about)
+        elif reply.call == "start":
+            placed = self._placed.get(reply.about)
+            if placed is not None and isinstance(placed.node, FollowerStandIn) and placed.node.life == reply.result:
+                placed.node.started = True
+        elif reply.call == "show":
+            self._showing.discard(reply.about)
         elif reply.call == "collect":
             self._collecting.discard(reply.machine)
             self._take(reply.machine, reply.result)
@@ -211,31 +232,32 @@ class Relay:
             placed = self._placed.get(group)
             if placed is not None and placed.node.life == vitals.life:
                 placed.node.see(vitals)
-        self._waiting.extend((machine, rollout) for rollout in batch.rollouts)
+        self._waiting.extend((machine, filled) for filled in batch.filled)
         for life, ended in batch.exits:
             placed = self._placed.get(ended.group)
             if placed is not None and placed.node.life == life:
                 # What it has finished counts: its next life begins behind that.
                 self._deliver()
                 del self._placed[ended.group]
+                self._showing.discard(ended.group)
                 where = f"On {machine.name}:\n" if ended.detail else ""
                 self._ended.append(ended._replace(detail=where + ended.detail))
                 self._wiring.bells.ring(0)
 
     def _deliver(self) -> None:
-        """Deliver rollouts in the order of their arrival. One without a free slot waits, and holds up no other node."""
-        kept: deque[tuple[Machine, Rollout]] = deque()
+        """Deliver what came, in order. What finds no free slot waits, and holds up no other node."""
+        kept: deque[tuple[Machine, FilledSlot]] = deque()
         held: set[str] = set()
         while self._waiting:
-            machine, rollout = self._waiting.popleft()
-            placed = self._placed.get(rollout.group)
-            if placed is None or placed.node.life != rollout.life:
+            machine, filled = self._waiting.popleft()
+            placed = self._placed.get(filled.group)
+            if placed is None or placed.node.life != filled.life:
                 continue
-            if rollout.group not in held and isinstance(placed.node, EnvStandIn) and placed.node.deliver(rollout):
-                self._delivered.setdefault(machine, []).append((rollout.group, rollout.life, rollout.slot))
-            else:
-                held.add(rollout.group)
-                kept.append((machine, rollout))
+            if filled.group in held or not placed.node.deliver(filled):
+                held.add(filled.group)
+                kept.append((machine, filled))
+            elif placed.node.freed_on_delivery:
+                self._delivered.setdefault(machine, []).append((filled.group, filled.life, filled.slot))
         self._waiting = kept
 
     def _lose(self, machine: Machine, why: str) -> None:
@@ -246,6 +268,7 @@ class Relay:
         for group, placed in list(self._placed.items()):
             if placed.machine is machine:
                 del self._placed[group]
+                self._showing.discard(group)
                 self._ended.append(Exit(group, LOST, why))
         machine.end()
         self._wiring.bells.ring(0)

@@ -1,33 +1,41 @@
 """StandIn: one life of a node that runs on a host, as home sees it. So no other node knows on which machine it runs.
 
-It keeps the node's counters. That of an environment node also owns the node's ends of the edges at home: it delivers
-rollouts in the node's name and keeps its action log.
+It keeps the node's counters. Some also own the node's ends of the edges at home: that of an environment node delivers
+rollouts in the node's name and keeps its action log; that of a learner delivers the gradients that it hands on.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.cluster.messages import Rollout, Task, Vitals
-from penstock.cluster.parcels import unpack
+from penstock.cluster.cut import RELAY, handing_on, watched
+from penstock.cluster.messages import FilledSlot, SlotCopy, Task, Vitals
+from penstock.cluster.parcels import packed, unpack
+from penstock.errors import PenstockError
 from penstock.memory.action_log import ActionLog, Position, RolloutLog
 from penstock.nodes.contract import LaneStart
 from penstock.nodes.env import EnvSettings
 from penstock.nodes.env.takeover import lane_starts
+from penstock.nodes.ports import StreamReader, StreamWriter
 from penstock.program.graph import ActionLog as ActionLogEdge
-from penstock.program.graph import NodeSpec
+from penstock.program.graph import NodeSpec, Program, Stream
 from penstock.wiring.edges import Wiring
 from penstock.wiring.ports import NodePorts
 
-__all__ = ["EnvStandIn", "StandIn", "stand_in"]
+__all__ = ["EnvStandIn", "FollowerStandIn", "StandIn", "stand_in"]
 
 
-def stand_in(wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> "StandIn":
-    """The stand-in of a movable node. Its arguments are those of `EnvStandIn`."""
-    return EnvStandIn(wiring, node, life, former) if node.kind == "env" else StandIn(wiring, node, life)
+def stand_in(program: Program, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...]) -> "StandIn":
+    """The stand-in of a movable node of a program of home. The other arguments are those of `EnvStandIn`."""
+    if node.kind == "env":
+        return EnvStandIn(wiring, node, life, former)
+    if node.name in handing_on(program):
+        return FollowerStandIn(wiring, node, life, former, watched(program))
+    return StandIn(wiring, node, life)
 
 
 class StandIn:
-    """One life of a node on another machine. A learner needs no more.
+    """One life of a node on another machine. A learner in a process group needs no more.
 
     Args:
         wiring: of home.
@@ -41,9 +49,16 @@ class StandIn:
         self._node = node
         self._counters = wiring.counters
 
+    freed_on_delivery = True
+    """A slot on the host is free once home has its content."""
+
     def task(self, threads: int, imports: tuple[str, ...]) -> Task:
         """What a host has to do."""
         return Task(self._node, self.life, (), threads, imports)
+
+    def deliver(self, filled: FilledSlot) -> bool:
+        """Hand on what the node has filled. False while the stream at home has no free slot."""
+        raise PenstockError(f"{self.name} fills no slots, but {len(filled.parcel)} bytes of it have come")
 
     def see(self, vitals: Vitals) -> None:
         """Write the node's signs of life and its counters, as its host told them."""
@@ -98,7 +113,7 @@ class EnvStandIn(StandIn):
             self._log.append_lane(lane, action, {})
         self._log.rewind(lane, start.position)
 
-    def deliver(self, rollout: Rollout) -> bool:
+    def deliver(self, rollout: FilledSlot) -> bool:
         """Hand a rollout to the learner. False while the stream has no free slot."""
         index = self._stream.claim(rollout.sequence)
         if index is None:
@@ -122,3 +137,90 @@ class EnvStandIn(StandIn):
         self._ports.note("collected", int((slot["lane_collected"] - slot["lane_spoilt"]).sum()))
         self._stream.push(index)
         return True
+
+
+class FollowerStandIn(StandIn):
+    """One life of a learner on another machine that hands its gradients on.
+
+    Args:
+        wiring: of home.
+        node: the learner.
+        life: the number of this life.
+        former: the numbers of its earlier lives, wherever they ran.
+        watched: the stream in which it looks for new rollouts by itself; ``None`` if it does not.
+
+    Attributes:
+        started: whether its host has started this life.
+    """
+
+    freed_on_delivery = False
+
+    def __init__(
+        self, wiring: Wiring, node: NodeSpec, life: int, former: tuple[int, ...], watched: Stream | None
+    ) -> None:
+        super().__init__(wiring, node, life)
+        self.started = False
+        ports = NodePorts(wiring, node.name, node.group, life, former, edges=node.edges)
+        self._gradients = ports.stream_writer("gradients")
+        self._learners = _own_writers(wiring, "gradients")
+        self._me = self._learners.index(node.name)
+        self._rollouts: StreamReader | None = None
+        if watched is not None:
+            self._rollouts = ports.stream_reader("rollouts")
+            self._envs = len(_own_writers(wiring, "rollouts"))
+        self._shown: set[int] = set()
+        """The sequences of rollouts that this life has been shown, or is not to be shown."""
+
+    def task(self, threads: int, imports: tuple[str, ...]) -> Task:
+        """What a host has to do: also what earlier lives have handed on, and from which rollouts to go on.
+
+        Race: gradients are settled meanwhile, and rollouts freed.
+
+        1. Copy the gradients. The last one of a batch names its rollouts.
+        2. Copy all other rollouts. These stay until this life has learned from them.
+        """
+        gradients, count = self._gradients, len(self._learners)
+        handed_on = _copies(gradients, lambda sequence: sequence % count == self._me)
+        written = gradients.written()
+        for slot in (gradients.slot(written[copy.sequence]) for copy in handed_on if copy.sequence in written):
+            if slot.get("last"):
+                self._shown |= set(slot["rollouts"].tolist())
+        return Task(self._node, self.life, (), threads, imports, handed_on, self.unseen())
+
+    def unseen(self) -> tuple[SlotCopy, ...]:
+        """The rollouts that have come since the last call. They count as shown from now on."""
+        if self._rollouts is None:
+            return ()
+        share = self._envs // len(self._learners)
+        self._shown &= self._rollouts.written().keys()
+        found = _copies(
+            self._rollouts,
+            lambda sequence: sequence % self._envs // share == self._me and sequence not in self._shown,
+        )
+        self._shown |= {copy.sequence for copy in found}
+        return found
+
+    def deliver(self, filled: FilledSlot) -> bool:
+        """Hand gradients to the node that owns the parameters. False while the stream has no free slot."""
+        index = self._gradients.claim(filled.sequence)
+        if index is None:
+            return False
+        unpack(filled.parcel, self._gradients.slot(index))
+        self._gradients.push(index)
+        return True
+
+
+def _own_writers(wiring: Wiring, name: str) -> tuple[str, ...]:
+    """The writers of a stream that the topology named."""
+    edge = wiring.edge(name)
+    if not isinstance(edge, Stream):
+        raise TypeError(f"edge {name} is no stream")
+    return tuple(writer for writer in edge.writers if writer != RELAY)
+
+
+def _copies(stream: StreamReader | StreamWriter, wanted: Callable[[int], bool]) -> tuple[SlotCopy, ...]:
+    """The content of written slots, in the order of their sequences. A slot that is freed meanwhile is left out."""
+    written = sorted((sequence, index) for sequence, index in stream.written().items() if wanted(sequence))
+    found = [SlotCopy(sequence, packed(stream.slot(index))) for sequence, index in written]
+    kept = stream.written()
+    return tuple(copy for copy in found if copy.sequence in kept)

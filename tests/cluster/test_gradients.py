@@ -1,0 +1,86 @@
+"""Learners on several hosts that hand their gradients to the node at home that owns the parameters."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import penstock
+from penstock.errors import ConfigError
+from tests.children import killing, of_group
+from tests.cluster.test_hosts import Launcher
+from tests.cluster.test_hosts import train as train_on_cartpole
+from tests.cluster.test_learners import raylets
+from tests.end_to_end.test_same_answer import fingerprint
+from tests.end_to_end.test_served_learners import LAG, ROLLOUT, check_gradients, check_rows, train
+from tests.runtime.nodes import wait_until
+
+SERVED = {"exchange": "parameter_server", "epochs": 2, "backend": "fused"}
+THREE = {**SERVED, "learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "timesteps": 6 * 32 * 4}
+"""Of three learners, two run on other hosts."""
+TWO = {**SERVED, "sync_mode": "blocking", "learners": 2, "mini_batch_size": 128}
+
+
+@pytest.mark.parametrize("compress", ["int8", pytest.param("none", marks=pytest.mark.nightly)])
+def test_in_lock_step_hosts_do_not_change_a_bit(cluster, tmp_path: Path, compress: str) -> None:
+    settings = {**THREE, "sync_mode": "blocking", "compress": compress}
+    alone = train_on_cartpole(tmp_path / "alone", **settings, runtime="local")
+    spread = train_on_cartpole(tmp_path / "spread", **settings, runtime="ray", address=cluster.address)
+    assert fingerprint(spread) == fingerprint(alone)
+
+
+@pytest.mark.parametrize(
+    "agree",
+    [
+        {"pace": "lag", "compress": "topk:0.1"},
+        pytest.param({"pace": "async", "compress": "int8"}, marks=pytest.mark.nightly),
+    ],
+    ids=["lag", "async"],
+)
+def test_each_gradient_of_learners_apart_counts_once(cluster, tmp_path: Path, agree: dict[str, str]) -> None:
+    where = {"runtime": "ray", "address": cluster.address}
+    found = check_rows(train(tmp_path, 20, max_policy_lag=LAG, **agree, **where))
+    check_gradients(found)
+    # Both learners have handed gradients on, and one of their processes is on another host each.
+    assert found["settled"].min() > 0
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("group", ["learner.1", pytest.param("learner", marks=pytest.mark.nightly)])
+def test_a_death_apart_loses_no_rollout_and_doubles_none(cluster, tmp_path: Path, group: str) -> None:
+    with killing([group] * 2, tmp_path):
+        result = train(tmp_path, 300, save_interval=20, runtime="ray", address=cluster.address)
+    found = check_rows(result)
+    assert int(found["steps"]) == int(found["update"]) * ROLLOUT >= 300 * ROLLOUT
+    check_gradients(found)
+
+
+# The last test of this module: it takes a host away.
+@pytest.mark.timeout(600)
+def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, cluster.address, updates=12, **TWO)
+    try:
+        assert launcher.next_checkpoint()
+        learner = of_group("learner.1")
+        assert learner is not None
+        above = {parent.pid for parent in learner.parents()}
+        (host,) = [node for node in cluster.worker_nodes if above & set(raylets(node))]
+        cluster.remove_node(host, allow_graceful=False)
+        assert wait_until(lambda: launcher.has(1, "learner.1 was ended by SIGKILL"), 150)
+        assert launcher.next_checkpoint()
+    finally:
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    alone = train_on_cartpole(tmp_path / "alone", **launcher.settings, runtime="local")
+    assert fingerprint(SimpleNamespace(run_folder=launcher.run_folder())) == fingerprint(alone)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"exchange": "hogwild"}, "one vector in shared memory"), ({"algo": "sac"}, "one table in shared memory")],
+    ids=["hogwild", "of a table"],
+)
+def test_learners_that_share_memory_are_refused(tmp_path: Path, settings: dict[str, str], why: str) -> None:
+    whole = {"env": "Pendulum-v1", "learners": 2, "num_workers": 2, "exchange": "parameter_server", "runtime": "ray"}
+    with pytest.raises(ConfigError, match=why):
+        penstock.train({**whole, "sync_mode": "non_blocking", **settings, "log_dir": str(tmp_path)}, quiet=True)

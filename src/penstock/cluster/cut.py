@@ -8,7 +8,8 @@ Nodes are the same on both: which machine runs one may change while the run goes
 
 from dataclasses import replace
 
-from penstock.nodes.learner import ReplayLearnerSettings, ReplicaSettings
+from penstock.errors import PenstockError
+from penstock.nodes.learner import LearnerSettings, ReplayLearnerSettings, ReplicaSettings
 from penstock.program.check import check
 from penstock.program.graph import (
     ActionLog,
@@ -114,7 +115,7 @@ def apart(program: Program, address: str) -> Program:
         if isinstance(edge, Rounds) and replicas & set(edge.members):
             keeper, *others = edge.members
             edges += [
-                ProcessGroup(edge.name, edge.members, edge.state, address, _TEAM),
+                ProcessGroup(edge.name, edge.members, edge.state, address, _TEAM, _device(program.node(keeper))),
                 Board(_TEAM, keeper, tuple(others), (ArraySpec("port", (), "int64"),)),
             ]
         else:
@@ -125,6 +126,14 @@ def apart(program: Program, address: str) -> Program:
         for node in program.nodes
     )
     return check(replace(program, nodes=tuple(map(_spread, nodes)) if replicas else program.nodes, edges=tuple(edges)))
+
+
+def _device(keeper: NodeSpec) -> str:
+    """On which the learners compute that meet this one."""
+    settings = keeper.settings
+    if not isinstance(settings, LearnerSettings | ReplayLearnerSettings):
+        raise PenstockError(f"{keeper.name} keeps no state")
+    return settings.keeper.run.device
 
 
 def _at_home(node: NodeSpec) -> bool:

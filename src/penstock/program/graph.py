@@ -227,6 +227,8 @@ class ProcessGroup:
     """Of the keeper's machine, as the others reach it."""
     board: str
     """Name of the board on which the keeper says where the others find it."""
+    device: str = "cpu"
+    """On which each member computes. NCCL joins GPUs; gloo joins CPUs, and members that share a GPU."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """How the members of a process group find each other: through a store in the keeper's process.
 
 1. The keeper opens a store, and publishes its port on a board.
-2. Each other member reads the board and says in the store that it is there.
-3. Once all are there, they connect to each other, and the group stands.
+2. Each other member reads the board and says in the store that it is there, and on which GPU.
+3. Once all are there, the keeper chooses the transport. They connect to each other, and the group stands.
 
 A group stands as long as all its members do. A member that leaves says so in the store; so does a later life of a
 member, when it finds that an earlier one was there. The keeper then opens another store, and all begin anew.
@@ -10,39 +10,24 @@ member, when it finds that an earlier one was there. The keeper then opens anoth
 
 import socket
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from torch import Tensor
-from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions, ProcessGroupGloo, TCPStore, Work
+from torch._C._distributed_c10d import TCPStore
 
+from penstock.gradient_exchange.process_group.transport import Group, chosen, connected, gpu_of
 from penstock.nodes.ports import BoardReader, BoardWriter
 from penstock.program.graph import ProcessGroup
 
-__all__ = ["Group", "KeeperSide", "OtherSide", "Rendezvous"]
+__all__ = ["KeeperSide", "OtherSide", "Rendezvous"]
 
-CONNECT_LIMIT = timedelta(seconds=20)
-"""How long members try to connect once all are there. None of them gives a sign of life meanwhile."""
 STORE_LIMIT = timedelta(seconds=10)
 """How long an answer of the store may take."""
 NOBODY = 0
 """The port on the board while there is no store."""
 ALL_HERE = "all here"
+"""Its value is the transport by which all connect."""
 BROKEN = "broken"
-
-
-class Group(Protocol):
-    """What is used of a process group of torch. Its stubs do not name these methods."""
-
-    def broadcast(self, tensors: list[Tensor], opts: BroadcastOptions) -> Work:
-        """Send the keeper's tensor to all."""
-        ...
-
-    def allgather(
-        self, output_tensors: list[list[Tensor]], input_tensors: list[Tensor], opts: AllgatherOptions
-    ) -> Work:
-        """Give all members the tensors of all."""
-        ...
 
 
 class Rendezvous(Protocol):
@@ -88,15 +73,18 @@ class KeeperSide:
             self._store = TCPStore(
                 self._edge.address, NOBODY, is_master=True, wait_for_workers=False, timeout=STORE_LIMIT
             )
+            self._store.set(_gpu(0), gpu_of(self._edge.device))
             self._publish(self._store.port)
         if self.broken():
             self.leave()
             return None
-        if not self._store.check([_here(member) for member in range(1, len(self._edge.members))]):
+        edge, count = self._edge, len(self._edge.members)
+        if not self._store.check([_here(member) for member in range(1, count)]):
             return None
-        self._store.set(ALL_HERE, "")
+        transport = chosen([self._store.get(_gpu(member)).decode() for member in range(count)])
+        self._store.set(ALL_HERE, transport)
         try:
-            return _connected(self._store, 0, len(self._edge.members), self._edge.address)
+            return connected(transport, self._store, 0, count, address=edge.address, device=edge.device)
         except RuntimeError:
             self.leave()
             return None
@@ -143,7 +131,9 @@ class OtherSide:
             store = self._found()
             if store is None or not store.check([ALL_HERE]):
                 return None
-            return _connected(store, self._me, len(self._edge.members), _own_address(self._edge.address))
+            edge, transport = self._edge, store.get(ALL_HERE).decode()
+            own = _own_address(edge.address)
+            return connected(transport, store, self._me, len(edge.members), address=own, device=edge.device)
         except (RuntimeError, OSError):
             self.leave()
             return None
@@ -160,6 +150,7 @@ class OtherSide:
             return None
         store = TCPStore(self._edge.address, int(told["port"]), is_master=False, timeout=STORE_LIMIT)
         self._version, self._store = version, store
+        store.set(_gpu(self._me), gpu_of(self._edge.device))
         if store.add(_here(self._me), 1) > 1:
             # The others may have connected to an earlier life of this member.
             self.leave()
@@ -188,24 +179,13 @@ def _here(member: int) -> str:
     return f"here {member}"
 
 
+def _gpu(member: int) -> str:
+    return f"gpu {member}"
+
+
 def _own_address(towards: str) -> str:
     """The address of this machine on its way to another one. Sends nothing."""
     family, kind, _, _, where = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as probe:
         probe.connect(where)
         return str(probe.getsockname()[0])
-
-
-def _connected(store: TCPStore, me: int, members: int, address: str) -> Group:
-    """Connect to all members. Each listens at its own address.
-
-    Raises:
-        RuntimeError: a member does not answer.
-    """
-    # torch has no public way to say at which address gloo listens, and takes that of the machine's name by itself.
-    gloo: Any = ProcessGroupGloo
-    options = gloo._Options()  # noqa: SLF001
-    options._devices = [gloo.create_device(hostname=address)]  # noqa: SLF001
-    options._timeout = CONNECT_LIMIT  # noqa: SLF001
-    group: Group = gloo(store, me, members, options)
-    return group

@@ -13,10 +13,11 @@ from datetime import timedelta
 
 import numpy as np
 import torch
-from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions, Work
+from torch._C._distributed_c10d import AllgatherOptions, BroadcastOptions
 
 from penstock.gradient_exchange.meeting import KEEPER, NAP_S, signing
-from penstock.gradient_exchange.process_group.rendezvous import Group, KeeperSide, OtherSide, Rendezvous
+from penstock.gradient_exchange.process_group.rendezvous import KeeperSide, OtherSide, Rendezvous
+from penstock.gradient_exchange.process_group.transport import ROUND_LIMIT, Group, UnderWay, never_ends
 from penstock.memory.rounds import Joined, Rounds
 from penstock.nodes.contract import Ports
 from penstock.program.graph import ProcessGroup
@@ -25,8 +26,6 @@ from penstock.updates.contract import DissolvedError
 
 __all__ = ["ProcessGroupRounds", "build"]
 
-ROUND_LIMIT = timedelta(hours=1)
-"""How long torch waits for others. Long, because lost members are noticed otherwise: see `Rendezvous.broken`."""
 WEIGHT_BYTES = 8
 
 
@@ -62,14 +61,14 @@ class ProcessGroupRounds:
         self._group: Group | None = None
         self._ends: list[Rounds] = []
         """The ends of all members, in memory of this process: what has a mean is brought there, and added up."""
-        self._work: Work | None = None
+        self._work: UnderWay | None = None
         """A round, or the state on its way."""
         self._gathered = torch.empty((members, 0), dtype=torch.uint8)
         self._expected = False
         """Whether the others wait for the keeper's state."""
         self._lost = False
         self._stuck: list[object] = []
-        """Groups with a round that waits for a lost member. To end one would take until ``ROUND_LIMIT``."""
+        """Groups that cannot be ended, because a round waits for a lost member."""
 
     def join(self, *, anew: bool) -> Joined:
         """Meet the others. As `RoundsPort.join`: only the keeper, which joins ``anew``, goes on from its own state."""
@@ -190,13 +189,13 @@ class ProcessGroupRounds:
 
     def remove(self) -> None:
         """Leave. The others leave, too, once they notice."""
-        if self._work is not None and not self._work.is_completed():
+        if self._work is not None and not self._work.is_completed() and never_ends(self._group):
             self._stuck.append((self._group, self._work))
         self._group = self._work = None
         self._lost = self._expected = False
         self._way.leave()
 
-    def _start(self, begin: Callable[[], Work]) -> None:
+    def _start(self, begin: Callable[[], UnderWay]) -> None:
         try:
             self._work = begin()
         except RuntimeError:

@@ -1,0 +1,186 @@
+"""Hosts of a Ray cluster, imitated on this machine: each is a network namespace with an address and a Ray of its own.
+
+Needs Linux, root and iproute2 (`ip`). The hosts share cores, memory and disk; only their links are their own. Processes
+are ended by their ids.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+import psutil
+
+NETWORK = "10.219.0"
+PORT = 6379
+BIN = Path(sys.executable).parent
+STORE_BYTES = 200_000_000
+JOIN_LIMIT_S = 180.0
+END_S = 2.0
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # All of them are on this machine.
+    "RAY_AUTH_MODE": "disabled",
+    # Ray starts a worker for each core before anybody asks for one. Nearly none of them is ever used here.
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+}
+
+
+class Traffic(NamedTuple):
+    """Bytes that have gone over the link of a host."""
+
+    received: int
+    sent: int
+
+
+class Host:
+    """One host. Host 0 is Ray's head.
+
+    Args:
+        number: of the host.
+        resources: under Ray's names; ``CPU`` is its number of cores.
+        log: for what Ray prints.
+    """
+
+    def __init__(self, number: int, resources: Mapping[str, float], log: IO[bytes]) -> None:
+        self.name = f"penstock-{number}"
+        self.address = f"{NETWORK}.{number + 1}"
+        self._number = number
+        self._resources = dict(resources)
+        self._log = log
+
+    def link(self) -> None:
+        """Make the namespace, and join it to the bridge of all hosts."""
+        outside = f"{BRIDGE}{self._number}"
+        _ip("netns", "add", self.name)
+        _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        _ip("link", "set", outside, "master", BRIDGE, "up")
+        _ip("-n", self.name, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            _ip("-n", self.name, "link", "set", device, "up")
+
+    def begin(self) -> None:
+        """Start Ray."""
+        head = ["--head", "--port", str(PORT), "--include-dashboard", "false"]
+        role = ["--address", f"{NETWORK}.1:{PORT}"] if self._number else head
+        more = {name: amount for name, amount in self._resources.items() if name not in {"CPU", "GPU"}}
+        words = ["--node-ip-address", self.address, "--num-cpus", f"{self._resources.get('CPU', 0):.0f}"]
+        words += ["--num-gpus", f"{self._resources.get('GPU', 0):.0f}", "--resources", json.dumps(more)]
+        words += ["--object-store-memory", str(STORE_BYTES), "--block"]
+        self.ray = self.popen([str(BIN / "ray"), "start", *role, *words])
+
+    def popen(self, words: Sequence[str]) -> "subprocess.Popen[bytes]":
+        """Start a command on this host."""
+        return subprocess.Popen(
+            ["ip", "netns", "exec", self.name, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **ENVIRONMENT},
+            # SIGINT gets its default action: a shell may let its background jobs ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no other thread is there
+        )
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes on this host."""
+        found = []
+        for pid in _ip("netns", "pids", self.name).split():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(int(pid)))
+        return found
+
+    def end(self) -> None:
+        """End all processes on this host at once, as if its power were cut."""
+        until = time.monotonic() + END_S
+        while (left := self.processes()) and time.monotonic() < until:
+            for process in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            time.sleep(0.05)
+
+    def cut(self, *, off: bool) -> None:
+        """Cut the link, or join it again."""
+        _ip("link", "set", f"{BRIDGE}{self._number}", "down" if off else "up")
+
+    def traffic(self) -> Traffic:
+        """Bytes over its link since it was made."""
+        (found,) = json.loads(_ip("-n", self.name, "-s", "-j", "link", "show", "eth0"))
+        return Traffic(found["stats64"]["rx"]["bytes"], found["stats64"]["tx"]["bytes"])
+
+
+class Hosts:
+    """Several hosts with one Ray cluster, for a ``with`` block.
+
+    Args:
+        resources: of each host, the head first.
+        folder: for what Ray prints.
+    """
+
+    address = f"{NETWORK}.1:{PORT}"
+
+    def __init__(self, resources: Sequence[Mapping[str, float]], folder: Path) -> None:
+        self._log = (folder / "hosts.txt").open("ab")
+        self.all = [Host(number, own, self._log) for number, own in enumerate(resources)]
+
+    def __enter__(self) -> Self:
+        try:
+            _ip("link", "add", BRIDGE, "type", "bridge")
+            _ip("link", "set", BRIDGE, "up")
+            for host in self.all:
+                host.link()
+                host.begin()
+                # A host that finds no head gives up.
+                self.wait_for(host)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for host in reversed(self.all):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                host.end()
+                _ip("netns", "del", host.name)
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _ip("link", "del", BRIDGE)
+        self._log.close()
+
+    def wait_for(self, host: Host) -> None:
+        """Wait until Ray's own processes run on a host.
+
+        Raises:
+            TimeoutError: they do not start.
+        """
+        until = time.monotonic() + JOIN_LIMIT_S
+        while not any("RuntimeEnvAgent" in " ".join(_command(process)) for process in host.processes()):
+            if time.monotonic() > until or host.ray.poll() is not None:
+                raise TimeoutError(f"Ray does not start on {host.name}; {self._log.name} has what it said")
+            time.sleep(0.2)
+
+    def named(self, text: str) -> Iterator[tuple[Host, psutil.Process]]:
+        """The processes on all hosts whose command has this text."""
+        for host in self.all:
+            for process in host.processes():
+                if text in " ".join(_command(process)):
+                    yield host, process
+
+
+BRIDGE = "penstockbr"
+
+
+def _ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []

@@ -61,8 +61,10 @@ class Machine:
         self.offer = Offer(self.name, _resources(node))
         self.door = Door.of(node)
         where = NodeAffinitySchedulingStrategy(self.id, soft=False)
-        # No cores are asked for: Ray would let the host wait where another program has reserved them.
-        self._actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where).remote(program, list(sys.path))
+        # 1. No cores are asked for: Ray would let the host wait where another program has reserved them.
+        # 2. No events: Ray's head would keep an entry for each call of a host, 100,000 of them.
+        options = {"num_cpus": 0, "enable_task_events": False, "scheduling_strategy": where}
+        self._actor = ray.remote(Host).options(**options).remote(program, list(sys.path))
 
     def call(self, name: str, replied: Callable[[Any, BaseException | None], None], *arguments: Any) -> None:  # noqa: ANN401
         """Call a method of the host. ``replied`` is called with its result or its error, in another thread."""

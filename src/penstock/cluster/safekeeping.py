@@ -168,6 +168,8 @@ class _Appointed:
             ray.remote(Deputy)
             .options(
                 num_cpus=0,
+                # As for hosts: see `Machine`.
+                enable_task_events=False,
                 name=f"{path.name}, kept on {machine.name} ({secrets.token_hex(4)})",
                 namespace=NAMESPACE,
                 lifetime="detached",

@@ -7,6 +7,8 @@ import pytest
 
 from penstock.cluster import copies
 from penstock.cluster.copies import Copy, Delivery, Original, Piece
+from penstock.metrics.report import Report
+from penstock.metrics.tensorboard import EVENTS, TensorBoard
 from penstock.saved_runs.checkpoints import load_checkpoint, save_checkpoint
 from penstock.saved_runs.durable import remove_folder
 from penstock.saved_runs.run_folder import RunFolder
@@ -49,16 +51,21 @@ def content(folder: RunFolder) -> dict[str, bytes]:
 
 def test_a_copy_has_what_the_run_has(run: RunFolder, copy: Copy) -> None:
     run.metrics_path.write_text("line\n" * 100)
+    board = TensorBoard(run.path)
     original = Original(run)
     save(run, 1)
     held = send(original, copy)
     run.metrics_path.open("a").write("more\n")
+    board.write(Report(1, 8, 0.5, {"loss": 1.0}))
+    # Each life of the monitor writes a file of its own.
+    TensorBoard(run.path).close()
     run.deaths.write_text("died")
     save(run, 2)
     assert send(original, copy, held) == ("update-00000001", "update-00000002")
     settled = copy.settle()
     assert settled.path.parent.name == "elsewhere"
     assert content(settled) == content(run)
+    assert len(list(settled.path.glob(f"{EVENTS}*"))) == 2
 
 
 def test_the_newest_checkpoint_comes_first_and_those_that_are_gone_go(run: RunFolder, copy: Copy) -> None:

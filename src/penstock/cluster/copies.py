@@ -1,7 +1,7 @@
 """A copy of a run folder on another machine: what it lacks, and how it is kept there. Knows no cluster.
 
-The copy has the run's config, its logs and its checkpoints. It lacks what a resumed run makes anew, and the file of a
-replay table.
+The copy has the run's config, its logs, those for TensorBoard too, and its checkpoints. It lacks what a resumed run
+makes anew or removes, as a trace, and the file of a replay table.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import CheckpointError
+from penstock.metrics.tensorboard import EVENTS
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.durable import PARTIAL, remove_folder, sweep
 from penstock.saved_runs.run_folder import RunFolder
@@ -74,7 +75,8 @@ class Original:
         """
         folder = self._folder
         listed = tuple(path.name for path in list_checkpoints(folder.path))
-        files = (folder.config_path, folder.metrics_path, folder.deaths)
+        events = sorted(folder.path.glob(f"{EVENTS}*"))
+        files = (folder.config_path, folder.metrics_path, folder.deaths, *events)
         pieces = [piece for path in files for piece in self._grown(path)]
         if not self._sending:
             self._sending = next((name for name in reversed(listed) if name not in held), "")

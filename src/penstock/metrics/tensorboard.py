@@ -13,9 +13,10 @@ from pathlib import Path
 
 from penstock.metrics.report import Report
 
-__all__ = ["TensorBoard", "crc32c"]
+__all__ = ["EVENTS", "TensorBoard", "crc32c"]
 
-_PREFIX = "events.out.tfevents."
+EVENTS = "events.out.tfevents."
+"""How the names of event files begin."""
 _SESSION_START = 1
 
 
@@ -103,6 +104,6 @@ def _varint(value: int) -> bytes:
 
 def _file_name(folder: Path) -> str:
     """A name that sorts after all existing files, even if the clock was set back: TensorBoard reads files by name."""
-    stamps = [path.name.removeprefix(_PREFIX).partition(".")[0] for path in folder.glob(f"{_PREFIX}*")]
+    stamps = [path.name.removeprefix(EVENTS).partition(".")[0] for path in folder.glob(f"{EVENTS}*")]
     last = max((int(stamp) for stamp in stamps if stamp.isdigit()), default=0)
-    return f"{_PREFIX}{max(int(time.time()), last + 1):010d}.{socket.gethostname()}.{os.getpid()}"
+    return f"{EVENTS}{max(int(time.time()), last + 1):010d}.{socket.gethostname()}.{os.getpid()}"

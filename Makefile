@@ -60,12 +60,14 @@ fuzz-frames: install  ## feed bytes to what reads those of clients, guided by co
 	$(PIP) install -q -c constraints.txt atheris
 	$(BIN)/python -m tests.serving.server.fuzz_frames
 
-soak: install build/native-tests/none/.built  ## train for 40 minutes, 30 of them with a fault every 5 s, then ten of tables under kills and twenty of a server (SOAK_MINUTES)
+soak: install build/native-tests/none/.built  ## train for 40 minutes, 30 of them with a fault every 5 s, then ten of tables under kills, twenty of a server and thirty of three hosts (SOAK_MINUTES; the last needs root)
 	$(BIN)/python -m benchmarks.soak.on_policy --minutes $(SOAK_MINUTES) \
 		--write $(if $(filter 30,$(SOAK_MINUTES)),benchmarks/results,build/benchmarks)/soak_on_policy.json
 	PENSTOCK_STRESS_S=$$((20 * $(SOAK_MINUTES))) build/native-tests/none/native/replay/tests/replay_tests stress
 	$(BIN)/python -m benchmarks.soak.serving --minutes $$(($(SOAK_MINUTES) * 2 / 3 + ($(SOAK_MINUTES) < 2))) \
 		--write $(if $(filter 30,$(SOAK_MINUTES)),benchmarks/results,build/benchmarks)/soak_serving.json
+	$(BIN)/python -m benchmarks.soak.cluster --minutes $(SOAK_MINUTES) \
+		--write $(if $(filter 30,$(SOAK_MINUTES)),benchmarks/results,build/benchmarks)/soak_cluster.json
 
 faults: build/faults/.installed  ## build native modules with fault points into build/faults: processes die where told to
 

@@ -1,6 +1,8 @@
 """Sessions of games: their rows are compared with rollouts written by hand."""
 
+import contextlib
 import math
+import socket
 import threading
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import penstock
 from penstock.clients import EpisodeLostError, GameClient, RefusedError
 from penstock.doubles import FakeGame, Script, rehearse
+from penstock.errors import PenstockError
 from tests.games import agents
 
 AGENT = "tests.games.agents:Counter"
@@ -60,6 +63,24 @@ def test_an_episode_is_written_row_by_row(scheme, more):
     assert found["episode_count"] == 1
     assert (found["episode_return"][0], found["episode_length"][0]) == (60, 3)
     assert found["lane_collected"] == [3]
+
+
+def test_waiting_in_vain_for_games_ends_with_a_line():
+    def wait() -> None:
+        with rehearse(AGENT, num_steps=4, num_envs=1, patience=0.0) as stage:
+            port = int(stage.tcp.rpartition(":")[2])
+            until(lambda: is_closed(port))
+
+    with pytest.raises(
+        PenstockError, match=r"no game has asked for .* s: connect one to http://.* or tcp://127\.0\.0\.1:\d+"
+    ):
+        wait()
+
+
+def is_closed(port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        return False
+    return True
 
 
 def test_an_unfinished_rollout_has_the_value_of_its_last_state():

@@ -1,6 +1,7 @@
 """Doubles of a run that trains from games: a fake game, a fake policy, a fake learner, and the stage for an agent."""
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -258,6 +259,7 @@ def rehearse(
     num_steps: int = 8,
     keep_episodes: int = 0,
     idle_seconds: float = 60.0,
+    patience: float = math.inf,
     arguments: Mapping[str, Any] | None = None,
 ) -> Iterator[Rehearsal]:
     """Let games play with an agent, a fake policy and a fake learner, for as long as the body runs.
@@ -270,6 +272,7 @@ def rehearse(
         num_steps: steps of a rollout.
         keep_episodes: how many episodes are kept as files.
         idle_seconds: a session without a request for so long has vanished.
+        patience: the rehearsal fails if no game asks for so many seconds.
         arguments: of the agent's constructor.
 
     Raises:
@@ -285,7 +288,9 @@ def rehearse(
     stage = _Stage(spaces, learner, act, value, {}, threading.Event())
     with TemporaryDirectory() as folder:
         episodes = Path(folder) / "episodes"
-        node = GamesNode(GamesSettings(env, spaces, "127.0.0.1", 0, 0, None, idle_seconds, episodes, keep_episodes))
+        node = GamesNode(
+            GamesSettings(env, spaces, "127.0.0.1", 0, 0, None, idle_seconds, episodes, keep_episodes, patience)
+        )
         for lane in range(num_envs):
             GameLaneNode(_lane(env, spaces, lane, num_envs, num_steps)).open(_ports(f"env.{lane}", stage))
         failure: list[BaseException] = []

@@ -111,7 +111,7 @@ class GamesNode:
             self._listen("http", lambda: HttpConnection(service, route), settings.http)
         if settings.tcp is not None:
             self._listen("tcp", lambda: GamecoreConnection(service), settings.tcp)
-        self._swept = 0.0
+        self._swept, self._asked = 0.0, loop.time()
 
     def ready(self) -> bool:
         """True: games may ask at any time."""
@@ -128,6 +128,7 @@ class GamesNode:
         if now - self._swept > _SWEEP_S:
             self._swept = now
             self._steps.sweep()
+            self._look_for_games(now)
             for connection in list(self._service.connections):
                 connection.sweep(now)
         if self._steps.failure is not None:
@@ -147,6 +148,14 @@ class GamesNode:
         loop.run_until_complete(asyncio.sleep(0))
         asyncio.set_event_loop(None)
         loop.close()
+
+    def _look_for_games(self, now: float) -> None:
+        """End the run if it waits for games in vain. Its supervisor would end it soon, with the stacks of all nodes."""
+        self._asked = max(self._asked, self._steps.asked())
+        if now - self._asked > self._settings.patience:
+            where = " or ".join(f"{scheme}://{self._settings.host}:{port}" for scheme, port in self.ports.items())
+            silence = f"no game has asked for {now - self._asked:.0f} s"
+            raise EnvError(f"{silence}: connect one to {where}, or give a longer --stall_timeout")
 
     def _listen(self, scheme: str, protocol: Callable[[], Connection], port: int) -> None:
         host, loop = self._settings.host, self._loop

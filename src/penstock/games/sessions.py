@@ -5,6 +5,7 @@ Knows no transport: `GameSteps` is what the protocols of `penstock.serving.serve
 
 import asyncio
 import inspect
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -146,6 +147,13 @@ class GameSteps:
     def stop(self, key: SessionKey, body: bytes, reply: StepReply) -> None:
         """The episode ends."""
         self._put(key, _Request("stop", body, reply))
+
+    def asked(self) -> float:
+        """When a game has asked last, as far as its session lives; now, if one waits for a reply."""
+        now = self._loop.time()
+        if any(session.came is None or session.requests for session in self._live.values()):
+            return now
+        return max((session.used for session in self._live.values()), default=-math.inf)
 
     def parted(self, key: SessionKey) -> None:
         """The session's connection is gone. Unless it comes back soon, it has vanished."""

@@ -27,3 +27,5 @@ class GamesSettings:
     """The folder for kept episodes."""
     keep_episodes: int
     """How many of the latest episodes are kept as files."""
+    patience: float
+    """The run ends if no game has asked for so many seconds."""

@@ -18,6 +18,8 @@ __all__ = ["game_settings", "with_games"]
 _OWN = ("host", "port", "tcp_port", "token_file", "keep_episodes", "idle_seconds")
 """Settings for games only."""
 _PACKAGES = ("httptools", "orjson", "prometheus_client", "uvloop")
+_PATIENCE = 0.9
+"""The node that games connect to says that none asks, before the supervisor of the run sees a stall."""
 _PORT = 8000
 """Where games connect over HTTP if neither port is given."""
 
@@ -64,6 +66,7 @@ def game_settings(run: RunConfig, profile: EnvProfile, env: EnvReference, folder
         idle_seconds=run.idle_seconds,
         episodes=RunFolder(folder).episodes,
         keep_episodes=run.keep_episodes,
+        patience=_PATIENCE * run.stall_timeout,
     )
 
 

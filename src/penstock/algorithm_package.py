@@ -14,14 +14,13 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
-import traceback
 import typing
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from penstock.errors import ConfigError, SpaceError, UsageError, either
+from penstock.errors import ConfigError, SpaceError, UsageError, either, place_in
 from penstock.registry import ALGORITHMS, search_working_directory
 
 __all__ = [
@@ -228,11 +227,9 @@ def _imported(name: str, package: str, part: str) -> ModuleType:
 def _not_imported(name: str, module: str, error: Exception) -> ConfigError:
     """The error for a module that cannot be imported: what is wrong, and where."""
     said = " ".join(str(error).split())[:_MESSAGE_LIMIT]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    own = [frame for frame in frames if Path(frame.filename).parent.name in module.split(".")] or frames
-    # The text of a syntax error has its place already.
-    where = "" if isinstance(error, SyntaxError) else f" ({own[-1].filename}, line {own[-1].lineno})"
-    return ConfigError(f"algorithm {name}: {module} cannot be imported: {type(error).__name__}: {said}{where}")
+    return ConfigError(
+        f"algorithm {name}: {module} cannot be imported: {type(error).__name__}: {said}{place_in(module, error)}"
+    )
 
 
 def _function(name: str, module: ModuleType, function: str, takes: str) -> Callable[..., Any]:

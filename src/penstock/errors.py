@@ -18,7 +18,9 @@ PenstockError
 """
 
 import difflib
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 __all__ = [
     "BadDataError",
@@ -38,6 +40,7 @@ __all__ = [
     "UsageError",
     "either",
     "nearest",
+    "place_in",
 ]
 
 
@@ -152,3 +155,18 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     """A hint ``"; did you mean a, b?"`` with the names closest to ``name``, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=count, cutoff=0.5)
     return f"; did you mean {', '.join(close)}?" if close else ""
+
+
+def place_in(module: str, error: Exception) -> str:
+    """Where an error came from while a module was imported, as `` (file, line 3)``.
+
+    The last place in the module or beside it; if there is none, the last one. Empty for a syntax error, whose text has
+    its place already, and for an error without a file.
+    """
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    names = set(module.split("."))
+    own = [frame for frame in frames if names & {Path(frame.filename).stem, Path(frame.filename).parent.name}]
+    if isinstance(error, SyntaxError) or not frames:
+        return ""
+    last = (own or frames)[-1]
+    return f" ({last.filename}, line {last.lineno})"

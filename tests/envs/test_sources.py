@@ -66,6 +66,12 @@ def test_a_module_that_is_almost_there(module):
     module("my_lanes", "")
     with pytest.raises(EnvError, match=r"no module named my_lane is installed or in .*; did you mean my_lanes"):
         probe("my_lane:make")
+    with pytest.raises(EnvError, match=r"^environment my_lanes\.py:make: .*; write the module without \.py: my_lanes$"):
+        probe("my_lanes.py:make")
+    with pytest.raises(EnvError, match=r"^environment \./my_lanes\.py:make: .* with dots and without \.py: my_lanes$"):
+        probe("./my_lanes.py:make")
+    with pytest.raises(EnvError, match=r"^unknown environment 'my_lanes\.make'; did you mean my_lanes:make"):
+        probe("my_lanes.make")
 
 
 def test_a_module_that_registers_an_id(module):
@@ -143,7 +149,9 @@ def test_a_module_that_cannot_be_imported(module):
     module("broken_two", "raise RuntimeError('two\\nlines')\n")
     with pytest.raises(EnvError, match=r"^module broken_one cannot be imported: ModuleNotFoundError: No module"):
         find("broken_one:make")
-    with pytest.raises(EnvError, match=r"^module broken_two cannot be imported: RuntimeError: two lines$"):
+    with pytest.raises(
+        EnvError, match=r"^module broken_two cannot be imported: RuntimeError: two lines \(.*/broken_two.py, line 1\)$"
+    ):
         find("broken_two:make")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.envs.fields import one_line
 from penstock.envs.unknown import module_hint
-from penstock.errors import EnvError, nearest
+from penstock.errors import EnvError, nearest, place_in
 from penstock.registry import search_working_directory
 
 __all__ = ["attribute_of", "find_callable", "imported", "name_of", "sendable"]
@@ -51,6 +51,9 @@ def imported(whose: str, module: str) -> Any:
     search_working_directory()
     if not module:
         raise EnvError(f"{whose} names no module before its colon")
+    if not all(map(str.isidentifier, module.removesuffix(".py").split("."))):
+        dotted = module.removesuffix(".py").replace("/", ".").strip(".")
+        raise EnvError(f"{whose}: {module} is no name of a module; write it with dots and without .py: {dotted}")
     try:
         return importlib.import_module(module)
     except Exception as error:
@@ -58,7 +61,8 @@ def imported(whose: str, module: str) -> Any:
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             where = f"no module named {missing} is installed or in {Path.cwd()}"
             raise EnvError(f"{whose}: {where}{module_hint(missing)}") from error
-        raise EnvError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error, 300)}") from error
+        why = f"{type(error).__name__}: {one_line(error, 300)}{place_in(module, error)}"
+        raise EnvError(f"module {module} cannot be imported: {why}") from error
 
 
 def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from penstock.envs.legacy import declares
 from penstock.envs.recipes import made_by
 from penstock.envs.unknown import hint
 from penstock.errors import EnvError
-from penstock.registry import ENV_PACKAGES, ENVS, load
+from penstock.registry import ENV_PACKAGES, ENVS, load, search_working_directory
 from penstock.types import EnvFactory, EnvRecipe, EnvReference, Wrapper
 
 __all__ = ["display_name", "find", "note", "reference"]
@@ -136,4 +136,5 @@ def _added(name: str, known: list[str]) -> EnvFactory:
     if entry is not None:
         module, _, attribute = entry.partition(":")
         return attribute_of(name, imported(f"environment {name}", module), attribute)
+    search_working_directory()
     raise EnvError(f"unknown environment {name!r}{hint(name, [*known, *ENVS.names()])}")

@@ -66,6 +66,9 @@ def hint(name: str, known: Iterable[str]) -> str:
         known: all known names, to suggest a similar one.
     """
     known = list(known)
+    inside, dot, attribute = name.rpartition(".")
+    if dot and all(map(str.isidentifier, name.split("."))) and _is_installed(inside.partition(".")[0]):
+        return f"; did you mean {inside}:{attribute}?"
     base, version, _ = re.sub(r"-v(\d+)$", r"\n\1", name).partition("\n")
     if version and not any(other.startswith(f"{base}-v") for other in known):
         package = _PACKAGES.get(re.split("[-/]", base)[0].lower())
@@ -87,6 +90,8 @@ def module_hint(missing: str) -> str:
         missing: its name; that of a package's module if only the package is there.
     """
     package, _, part = missing.rpartition(".")
+    if part == "py":
+        return f"; write the module without .py: {package}"
     if package:
         inside = getattr(sys.modules.get(package), "__path__", ())
         return nearest(missing, [f"{package}.{one.name}" for one in pkgutil.iter_modules(inside)])

@@ -183,7 +183,7 @@ def test_what_is_wrong_with_a_package_is_one_line(package, files, says):
         ("json.at_all", r"^algorithm json.at_all: there is no package json.at_all, neither installed nor in "),
         ("email", r"^algorithm email: package email has no spec.py$"),
         ("sacc", r"^unknown algorithm 'sacc'; did you mean sac"),
-        ("my/algorithm", r"^unknown algorithm 'my/algorithm'"),
+        ("my/algorithm", r"^unknown algorithm 'my/algorithm'; your own is named by its package, as in"),
         ("my..algorithm", r"^unknown algorithm 'my..algorithm'"),
     ],
 )

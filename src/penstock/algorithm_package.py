@@ -199,7 +199,10 @@ def load_functions(reference: str) -> Callable[..., Any]:
 def _package_named(name: str) -> str:
     """The name of an unregistered package. For other names the registry raises an error that lists known algorithms."""
     if not all(map(str.isidentifier, name.split("."))):
-        return ALGORITHMS[name]
+        raise ConfigError(
+            f"unknown algorithm {name!r}; your own is named by its package, as in --algo my_package.my_algorithm; "
+            f"known: {', '.join(ALGORITHMS.names())}"
+        )
     search_working_directory()
     if "." not in name and importlib.util.find_spec(name) is None:
         return ALGORITHMS[name]

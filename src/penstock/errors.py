@@ -64,11 +64,11 @@ class NoEffectError(ConfigError):
     """A setting was given that nothing reads.
 
     Attributes:
-        setting: its name.
+        setting: its name; empty in an error that came from another process as text.
     """
 
-    def __init__(self, setting: str, why: str) -> None:
-        super().__init__(f"--{setting} has no effect: {why}")
+    def __init__(self, text: str, setting: str = "") -> None:
+        super().__init__(text)
         self.setting = setting
 
 

@@ -230,7 +230,7 @@ def check_network_settings(
     for field in fields_of(type(config)):
         given = getattr(config, field.name) != field.default
         if given and field.name in unread and field.name not in read:
-            raise NoEffectError(field.name, unread[field.name])
+            raise NoEffectError(f"--{field.name} has no effect: {unread[field.name]}", field.name)
 
 
 def export_note(config: Config) -> str:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock import cli
-from penstock.cli import COMMANDS, main
+from penstock.cli import COMMANDS, main, output
 from penstock.config.sources import Setting, from_mapping
 from penstock.errors import ConfigError, NodeError, PenstockError
 from penstock.memory.spans import SpanRing
@@ -375,9 +374,9 @@ def test_no_standard_output_and_an_old_locale():
     closed = subprocess.run(f"{sys.executable} -m penstock --help >&-", shell=True, capture_output=True, check=False)
     assert (closed.returncode, closed.stderr) == (0, b"")
     program = (
-        "from types import SimpleNamespace as N; import penstock.cli as c\n"
+        "from types import SimpleNamespace as N; import penstock.cli.output as c\n"
         "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1, remark='')\n"
-        "c._conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0, notes=()))"
+        "c.conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0, notes=()))"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     plain = in_process(f"import penstock.cli as c; c.main(['--version'])\n{program}", env=environment)
@@ -426,8 +425,8 @@ def test_what_an_environment_prints_is_no_part_of_the_answer(monkeypatch, capsys
         return SimpleNamespace(**vars(EVALUATION))
 
     monkeypatch.setattr("penstock.run.evaluate", evaluate)
-    monkeypatch.setattr("penstock.cli._run_folder", lambda options: RunFolder(tmp_path))
-    monkeypatch.setattr("penstock.cli._announce", lambda config: None)
+    monkeypatch.setattr("penstock.cli.commands._run_folder", lambda options: RunFolder(tmp_path))
+    monkeypatch.setattr("penstock.cli.commands._announce", lambda config: None)
     monkeypatch.setattr(RunFolder, "read_config", lambda folder: None)
     assert main(["eval", "run", "--json"]) == 0
     shown = capsys.readouterr()
@@ -438,9 +437,9 @@ def test_what_an_environment_prints_is_no_part_of_the_answer(monkeypatch, capsys
 def test_commands_are_named_so_that_they_run_from_here(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("sys.argv", [".venv/bin/penstock", "train"])
-    assert cli._program() == ".venv/bin/penstock"
+    assert output.program() == ".venv/bin/penstock"
     monkeypatch.setattr("sys.argv", ["-m", "train"])
-    assert cli._program() == "penstock"
+    assert output.program() == "penstock"
 
 
 def test_an_argument_that_is_no_text_is_one_line(tmp_path):

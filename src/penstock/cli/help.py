@@ -1,0 +1,47 @@
+"""The texts of ``penstock --help`` and ``penstock COMMAND --help``. ``config/help.py`` lists the flags."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+
+from penstock.cli.commands import Command
+from penstock.registry import load
+
+__all__ = ["command_help", "program_help"]
+
+
+def program_help(commands: Mapping[str, Command]) -> str:
+    """What penstock is, and its commands."""
+    lines = [f"  {name:<13}{command.text}\n               {command.example}" for name, command in commands.items()]
+    return "\n".join(
+        (
+            "penstock trains reinforcement-learning policies in parallel.",
+            "",
+            "usage: penstock COMMAND [--name value ...]",
+            "",
+            *lines,
+            "",
+            "penstock COMMAND --help lists the flags of a command. penstock --version prints the version.",
+        )
+    )
+
+
+def command_help(name: str, command: Command, argv: Sequence[str]) -> str:
+    """What a command does, and its flags; ``argv`` may name an algorithm, whose settings are listed too."""
+    takes = {
+        "compare": " SIDE SIDE ...",
+        "verify": " BUNDLE",
+        "serve": " RUN|BUNDLE | NAME=RUN|BUNDLE ...",
+        "bench-serve": " URL",
+        **dict.fromkeys(("resume", "eval", "export", "models", "retrain", "trace"), " RUN"),
+    }.get(name, "")
+    head = f"usage: penstock {name}{takes} [--name value ...]\n\n{command.text}, for example: {command.example}\n\n"
+    width = shutil.get_terminal_size().columns
+    body = ""
+    if name in {"train", "draw"}:
+        body = load("penstock.config.help:train_help")(argv, width)
+    elif name == "resume":
+        body = load("penstock.config.help:resume_help")(width)
+    elif command.options is not None:
+        options = load(f"penstock.config.commands:{command.options}")
+        body = load("penstock.config.help:options_help")(options, width)
+    return (head + body).rstrip()

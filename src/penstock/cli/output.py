@@ -1,0 +1,104 @@
+"""What a command writes: lines on standard output, errors on standard error, the result of a training."""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.errors import NodeError, PenstockError
+from penstock.metrics.output import abandon
+from penstock.registry import load
+
+__all__ = ["INTERRUPTED", "complain", "conclude", "evaluated", "failure", "output_to_error", "program", "say"]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+def conclude(result: Any) -> int:  # noqa: ANN401
+    """Print the notes and the result of a finished or interrupted training; return the exit code."""
+    run = load("shlex:quote")(str(result.run_folder))
+    for note in result.notes:
+        say(note)
+    if result.not_restored:
+        say(f"{result.not_restored} lanes could not be restored and began a new episode; all else continued exactly")
+    if result.interrupted:
+        say(f"stopped after {result.steps:,} steps; continue with: {program()} resume {run}")
+        return INTERRUPTED
+    lines = (
+        *(() if result.evaluation is None else (evaluated(result.evaluation),)),
+        f"run folder: {result.run_folder}",
+        f"evaluate:   {program()} eval {run}",
+        f"curves:     {program()} plot --logdir {run}",
+    )
+    return say("\n".join(lines))
+
+
+def program() -> str:
+    """The command that calls this program: its name if PATH finds it, else the path that it was called by."""
+    found = shutil.which("penstock") is not None or not sys.argv[0].endswith("/penstock")
+    return "penstock" if found else str(load("shlex:quote")(sys.argv[0]))
+
+
+def evaluated(evaluation: Any) -> str:  # noqa: ANN401
+    """The line on an evaluation: return, number of episodes, steps."""
+    spread = f"{evaluation.mean_return:,.1f} ± {evaluation.std_return:,.1f}"
+    remark = f" ({evaluation.remark})" if evaluation.remark else ""
+    steps = f"{evaluation.mean_length:,.1f} steps each"
+    return f"return {spread} over {evaluation.episodes} greedy episodes, {steps}{remark}"
+
+
+def failure(error: PenstockError) -> str:
+    """An error in one line, or with the node's traceback if one line does not suffice; then the notes on the run."""
+    said = f"penstock: error: {error}"
+    if isinstance(error, NodeError) and error.line is not None:
+        said = f"penstock: error: node {error.node}: {error.line.removeprefix(f'{error.node}: ')}"
+    elif isinstance(error, NodeError):
+        said = f"{error.detail.rstrip()}\npenstock: node {error.node} failed; its traceback is above"
+    return "\n".join((said, *(f"penstock: {note}" for note in getattr(error, "__notes__", ()))))
+
+
+def say(text: str) -> int:
+    """Write to standard output and return the exit code."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.write(text.rstrip("\n") + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of the pipe has left (`| head`). That is no failure.
+            abandon(sys.stdout)
+        except (OSError, ValueError) as error:
+            abandon(sys.stdout)
+            why = getattr(error, "strerror", None) or error
+            return complain(f"penstock: error: cannot write to standard output: {why}", 1)
+    return 0
+
+
+def complain(text: str, code: int) -> int:
+    """Write to standard error, if it is open, and return ``code``."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            abandon(sys.stderr)
+    return code
+
+
+@contextlib.contextmanager
+def output_to_error() -> Iterator[None]:
+    """Send standard output to standard error meanwhile, also that of the processes started here.
+
+    What environments print and the progress of an evaluation are not a part of the answer, which may be JSON.
+    """
+    with contextlib.ExitStack() as stack:
+        # Standard output or standard error may be closed.
+        with contextlib.suppress(OSError):
+            kept = os.dup(1)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, 1)
+            os.dup2(2, 1)
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield

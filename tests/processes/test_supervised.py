@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.processes import supervision
+from penstock.processes import supervised
 from penstock.supervision.supervisor import State
 
 
@@ -46,8 +46,8 @@ class Supervisor:
 
 def test_time_in_which_the_supervisor_does_not_run_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(0.1, 5.0)
-    monkeypatch.setattr(supervision, "time", clock)
+    monkeypatch.setattr(supervised, "time", clock)
     supervisor = Supervisor(clock)
     wiring, interrupts = SimpleNamespace(bells=clock), SimpleNamespace(count=0)
-    supervision._supervise(cast("Any", supervisor), cast("Any", interrupts), cast("Any", wiring))
+    supervised._supervise(cast("Any", supervisor), cast("Any", interrupts), cast("Any", wiring))
     assert supervisor.done == [("tick", 100.0), ("tick", 103.1), ("excuse", 5.0), ("tick", 111.1)]

@@ -98,6 +98,10 @@ def test_a_recipe_travels_by_names_and_by_value():
             recipe("gymnasium.wrappers:TimeLimit"),
             "TimeLimit cannot wrap tests.environments:ClockEnv: TypeErr.* 'max_episode_steps'; a file for --config",
         ),
+        (
+            EnvRecipe(ClockEnv, {}, (Wrapper("gymnasium.wrappers:TimeLimit", {"max": 1}),)),
+            r"unexpected keyword argument 'max'$",
+        ),
         (recipe(f"{__name__}:Pluss"), "has no Pluss; did you mean Plus"),
         (recipe("Plus"), "wrapper Plus is no name in a module: write module:name"),
         (recipe("os:sep"), "wrapper os:sep is /, which cannot be called"),

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from penstock.config.demands import demands_of
@@ -48,8 +48,8 @@ def from_value(field: Field, value: object, label: str) -> Value:
         return _checked(field, value, label)
     if field.optional and isinstance(value, list | tuple) and not value:
         return None
-    if field.base == "wrapping" and isinstance(value, str):
-        value = value.split(",")
+    if field.base == "wrapping" and isinstance(value, str | Mapping):
+        value = value.split(",") if isinstance(value, str) else [value]
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise _refused(field, value, label)
     return tuple(_checked(field, element, label) for element in value)
@@ -99,7 +99,7 @@ def _checked(field: Field, value: object, label: str) -> Scalar:
         value = float(value)
     expected = {"bool": bool, "int": int, "float": float, "str": str}[field.base]
     if not isinstance(value, expected) or (field.base == "int" and isinstance(value, bool)):
-        raise _refused(field, value, label)
+        raise _refused(field, f'the text "{value}"' if isinstance(value, str) else value, label)
     if field.choices and value not in field.choices:
         raise _refused(field, value, label)
     if isinstance(value, str) and not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):

@@ -95,7 +95,8 @@ def _wrapped(env: Any, called: str, wrap: EnvFactory, name: str) -> Any:
             found = wrap(env)
         except Exception as error:
             why = f"{type(error).__name__}: {one_line(error, 300)}"
-            how = _OF_WRAPPERS if _argument(error) else ""
+            given = _argument(error)
+            how = _OF_WRAPPERS if given is not None and given["missing"] else ""
             raise EnvError(f"{called} cannot wrap {name}: {why}{how}") from error
         missing = [part for part in ("observation_space", "action_space", "reset", "step") if not hasattr(found, part)]
         if missing:

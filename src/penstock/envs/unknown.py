@@ -56,6 +56,8 @@ _PIP = {
     "supersuit": "supersuit",
 }
 """Module of environments or wrappers -> what pip calls it."""
+_SHORT = 4
+"""A name of fewer letters is like too many others."""
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -97,6 +99,8 @@ def module_hint(missing: str) -> str:
         return nearest(missing, [f"{package}.{one.name}" for one in pkgutil.iter_modules(inside)])
     if part in _PIP:
         return f"; pip install '{_PIP[part]}'"
+    if len(part) < _SHORT:
+        return ""
     return nearest(part, [*_PIP, *(one.name for one in pkgutil.iter_modules([str(Path.cwd())]))])
 
 

@@ -72,10 +72,13 @@ def test_a_host_has_the_rings_of_the_table_that_its_learners_sample() -> None:
 @pytest.mark.parametrize(
     ("pattern", "settings"),
     [
-        (async_off_policy, {**SAC, "sync_mode": "non_blocking", "exchange": "parameter_server"}),
+        (
+            async_off_policy,
+            {**SAC, "algo": "apex", "env": "CartPole-v1", "sync_mode": "non_blocking", "exchange": "parameter_server"},
+        ),
         (async_on_policy, {"sync_mode": "non_blocking", "exchange": "hogwild"}),
     ],
-    ids=["of a table, that hand gradients on", "with one vector"],
+    ids=["with priorities of one table", "with one vector"],
 )
 def test_learners_that_share_memory_stay_at_home(pattern, settings: dict[str, object]) -> None:
     whole = program(pattern, **settings)
@@ -112,6 +115,14 @@ def test_learners_that_hand_gradients_on_may_move(pattern, settings: dict[str, o
     seen = with_relay(whole).edge("rollouts")
     assert isinstance(seen, Stream)
     assert (RELAY in seen.woken) == woken
+
+
+def test_a_host_has_all_rings_of_the_table_whose_learners_hand_gradients_on() -> None:
+    cut = apart(program(async_off_policy, **SAC, sync_mode="non_blocking", exchange="parameter_server"), "10.0.0.1")
+    assert movable_learners(cut) == ("learner.1", "learner.2")
+    rollouts = host_program(cut).edge("rollouts")
+    assert isinstance(rollouts, Table)
+    assert (rollouts.readers, rollouts.shards, rollouts.file) == (("learner.1", "learner.2"), 1, None)
 
 
 def test_learners_on_several_machines_need_the_same_bits_in_any_mode() -> None:

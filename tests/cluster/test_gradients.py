@@ -1,5 +1,6 @@
 """Learners on several hosts that hand their gradients to the node at home that owns the parameters."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,6 +8,8 @@ import pytest
 
 import penstock
 from penstock.errors import ConfigError
+from penstock.saved_runs.best import find_checkpoint
+from penstock.saved_runs.checkpoints import load_checkpoint
 from tests.children import killing, of_group
 from tests.cluster.test_hosts import Launcher
 from tests.cluster.test_hosts import train as train_on_cartpole
@@ -18,6 +21,22 @@ from tests.runtime.nodes import wait_until
 SERVED = {"exchange": "parameter_server", "epochs": 2, "backend": "fused"}
 THREE = {**SERVED, "learners": 3, "num_workers": 3, "num_envs": 6, "mini_batch_size": 48, "timesteps": 6 * 32 * 4}
 """Of three learners, two run on other hosts."""
+TABLE = {
+    "algo": "sac",
+    "env": "Pendulum-v1",
+    "exchange": "parameter_server",
+    "sync_mode": "non_blocking",
+    "learners": 2,
+    "num_workers": 2,
+    "num_envs": 4,
+    "num_steps": 16,
+    "hidden_sizes": (8, 8),
+    "mini_batch_size": 16,
+    "min_rows": 100,
+    "updates_per_step": 0.25,
+    "eval_episodes": 1,
+    "timesteps": 8_000,
+}
 TWO = {**SERVED, "sync_mode": "blocking", "learners": 2, "mini_batch_size": 128}
 
 
@@ -55,6 +74,18 @@ def test_a_death_apart_loses_no_rollout_and_doubles_none(cluster, tmp_path: Path
     check_gradients(found)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("killed", [2, pytest.param(0, marks=pytest.mark.nightly)])
+def test_learners_of_a_table_take_all_steps_that_are_due(cluster, tmp_path: Path, killed: int) -> None:
+    settings = {**TABLE, "runtime": "ray", "address": cluster.address, "log_dir": str(tmp_path), "save_interval": 10}
+    with killing(["learner.1"] * killed, tmp_path) if killed else nullcontext():
+        result = penstock.train(settings, quiet=True)
+    found = load_checkpoint(find_checkpoint(result.run_folder)).arrays
+    assert int(found["owed"]) == 0
+    assert int(found["applied"]) == int(found["gradient_steps"]) == (result.steps - 100) // 4
+    assert found["settled"].min() > 0
+
+
 # The last test of this module: it takes a host away.
 @pytest.mark.timeout(600)
 def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Path) -> None:
@@ -77,10 +108,10 @@ def test_a_host_that_is_lost_with_a_learner_changes_no_bit(cluster, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"exchange": "hogwild"}, "one vector in shared memory"), ({"algo": "sac"}, "one table in shared memory")],
-    ids=["hogwild", "of a table"],
+    [({"exchange": "hogwild"}, "one vector in shared memory"), ({"algo": "apex"}, "one table in shared memory")],
+    ids=["hogwild", "with priorities"],
 )
 def test_learners_that_share_memory_are_refused(tmp_path: Path, settings: dict[str, str], why: str) -> None:
-    whole = {"env": "Pendulum-v1", "learners": 2, "num_workers": 2, "exchange": "parameter_server", "runtime": "ray"}
+    whole = {"env": "CartPole-v1", "learners": 2, "num_workers": 2, "exchange": "parameter_server", "runtime": "ray"}
     with pytest.raises(ConfigError, match=why):
         penstock.train({**whole, "sync_mode": "non_blocking", **settings, "log_dir": str(tmp_path)}, quiet=True)

@@ -61,11 +61,6 @@ def test_learners_are_apart_unless_they_wait_for_each_other() -> None:
         (replace(TWO, learners=1, exchange="allreduce"), True, "--exchange allreduce .* has one learner"),
         (replace(TWO, learners=1, compress="int8"), True, "--compress int8 .* has one learner"),
         (
-            replace(APART, runtime="ray", exchange="parameter_server"),
-            True,
-            "parameter_server is for one machine: its learners sample one table .*; give --exchange allreduce",
-        ),
-        (
             replace(APART, runtime="ray", exchange="hogwild"),
             True,
             "hogwild is for one machine: its learners add to one vector",

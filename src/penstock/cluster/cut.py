@@ -52,8 +52,8 @@ _AHEAD = 2
 """Slots of an environment node on a host, where nothing waits for a version: one is filled, one travels."""
 GOALS = "goals"
 """The board whose field ``slots`` says into which slots of a stream its readers look."""
-_HANDING_ON = {"batch_follower", "stream_follower"}
-"""Kinds of learners that hand gradients on, and find them on rollouts of a stream."""
+_HANDING_ON = {"batch_follower", "stream_follower", "follower"}
+"""Kinds of learners that hand gradients on."""
 _TEAM = "team"
 """The board on which the keeper says where the other learners find it."""
 
@@ -89,8 +89,17 @@ def _meeting(program: Program) -> tuple[str, ...]:
 
 
 def handing_on(program: Program) -> tuple[str, ...]:
-    """The learners that hand gradients on and that another machine may run: they share no arrays and no process."""
+    """The learners that hand gradients on and that another machine may run: they change nothing in shared memory.
+
+    Those that rank the rows of a table change its priorities.
+    """
     sharing = {member for edge in program.edges if isinstance(edge, SharedArrays) for member in edge.members}
+    sharing |= {
+        reader
+        for edge in program.edges
+        if isinstance(edge, Table) and edge.ranking is not None
+        for reader in edge.readers
+    }
     return tuple(
         node.name
         for node in program.nodes

@@ -18,7 +18,7 @@ from penstock.cluster.cut import RELAY, carried, sampled, viewed
 from penstock.cluster.followers import Followers
 from penstock.cluster.messages import Batch, Facts, FilledSlot, Publication, SlotCopy, Task, Vitals, facts
 from penstock.cluster.parcels import packed, unpack
-from penstock.cluster.rings import take_news
+from penstock.cluster.rings import News, take_news
 from penstock.memory.action_log import Position
 from penstock.memory.segment import Segment
 from penstock.memory.stream import Stream as StreamMemory
@@ -129,6 +129,12 @@ class Host:
         if task is not None and task.life == life:
             self._followers.show(task.node.name, rollouts)
             self._wiring.bells.ring(self._wiring.bell_of(group))
+
+    async def feed(self, news: News) -> None:
+        """Take new slots of the table, for learners that sample it and follow no goals."""
+        if self._sampled is not None:
+            take_news(self._wiring.table_memory(self._sampled.name), None, news)
+            self._wiring.bells.ring_all()
 
     async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> None:
         """Publish a version of a board to the nodes of this machine, and before that the rollouts that it names.

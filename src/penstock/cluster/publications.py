@@ -52,6 +52,8 @@ class Publications:
             self._rollouts = StreamMemory(wiring.bytes_of(stream.name), stream.arrays, stream.slots)
         self._table, self._wiring = sampled(program), wiring
         self._hosted: dict[Machine, HostedShards] = {}
+        self._fed: set[Machine] = set()
+        """Hosts to which slots are under way that belong to no goal."""
         self._latest: dict[str, _Latest] = {}
         self._sent: dict[tuple[Machine, str], int] = {}
         self._under_way: set[tuple[Machine, str]] = set()
@@ -95,11 +97,37 @@ class Publications:
 
     def _news(self, host: Machine, latest: _Latest, placed: Mapping[str, Machine], table: Table) -> News:
         """What this host lacks of the shards whose learners it runs, before it may show this goal."""
+        shards = [number for number, reader in enumerate(table.readers) if placed.get(reader) is host]
+        return self._hosted_on(host, table).news(shards, latest.arrays["taken"].tolist(), int(latest.arrays["meeting"]))
+
+    def _hosted_on(self, host: Machine, table: Table) -> HostedShards:
         if host not in self._hosted:
             memory, trees = self._wiring.table_memory(table.name), self._wiring.trees(table.name)
             self._hosted[host] = HostedShards(memory, trees, table.shards)
-        shards = [number for number, reader in enumerate(table.readers) if placed.get(reader) is host]
-        return self._hosted[host].news(shards, latest.arrays["taken"].tolist(), int(latest.arrays["meeting"]))
+        return self._hosted[host]
+
+    def feeds(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, News]]:
+        """For each host with learners that follow no goals: the slots of the table that it lacks, or a part of them.
+
+        They count as sent from now on.
+
+        Args:
+            placed: these learners -> the host that runs them.
+        """
+        table = self._table
+        if table is None:
+            return
+        memory = self._wiring.table_memory(table.name)
+        for host in set(placed.values()) - self._fed:
+            written = [memory.written(writer) for writer in range(memory.writers)]
+            news = self._hosted_on(host, table).news(range(table.shards), written, 0)
+            if news.slots or news.begins:
+                self._fed.add(host)
+                yield host, news
+
+    def fed(self, host: Machine) -> None:
+        """A host has the slots that were sent."""
+        self._fed.discard(host)
 
     def arrived(self, host: Machine, board: str) -> None:
         """A host has published what was sent."""
@@ -108,6 +136,8 @@ class Publications:
     def lose(self, host: Machine) -> None:
         """A host is given up."""
         self._batches.pop(host, None)
+        self._hosted.pop(host, None)
+        self._fed.discard(host)
         self._under_way = {key for key in self._under_way if key[0] is not host}
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:

@@ -183,13 +183,20 @@ class Relay:
             self._call(machine, "publish", board, board, publication, rollouts)
 
     def _show(self) -> None:
-        """Hand new rollouts to the learners that look for them by themselves."""
+        """Hand new rollouts to the learners that look for them by themselves, in a stream or in a table."""
         for group, (machine, node) in self._placed.items():
             if isinstance(node, FollowerStandIn) and node.started and group not in self._showing:
                 rollouts = node.unseen()
                 if rollouts:
                     self._showing.add(group)
                     self._call(machine, "show", group, group, node.life, rollouts)
+        sampling = {
+            one.node.name: one.machine
+            for one in self._placed.values()
+            if isinstance(one.node, FollowerStandIn) and one.machine not in self._lost
+        }
+        for machine, news in self._publications.feeds(sampling):
+            self._call(machine, "feed", "", news)
 
     def _collect(self, machine: Machine) -> None:
         """Ask a host for what it has. The rollouts that were delivered since go with the question."""
@@ -221,6 +228,8 @@ class Relay:
             placed = self._placed.get(reply.about)
             if placed is not None and isinstance(placed.node, FollowerStandIn) and placed.node.life == reply.result:
                 placed.node.started = True
+        elif reply.call == "feed":
+            self._publications.fed(reply.machine)
         elif reply.call == "show":
             self._showing.discard(reply.about)
         elif reply.call == "collect":

@@ -67,8 +67,12 @@ def agreement(run: RunConfig, *, from_table: bool) -> Agreement:
     # Learners on several machines have a shard of the table each. Only those that step together can.
     natural = SERVED if from_table and overlapping and run.runtime != "ray" else "allreduce"
     exchange = natural if run.exchange == AUTO else run.exchange
-    if run.runtime == "ray" and (why := _why_one_machine(exchange, from_table=from_table)):
-        raise ConfigError(f"--exchange {exchange} is for one machine: {why}, or --runtime local")
+    if run.runtime == "ray" and exchange == HOGWILD:
+        instead = "allreduce" if from_table else SERVED
+        raise ConfigError(
+            f"--exchange {exchange} is for one machine: its learners add to one vector in shared memory; give "
+            f"--exchange {instead}, or --runtime local"
+        )
     if exchange == "gossip" and from_table:
         raise ConfigError("--exchange gossip is for algorithms that learn from a stream: a table has no batches to end")
     paces = _paces(exchange, from_table=from_table, overlapping=overlapping)
@@ -101,17 +105,6 @@ def shards_of(run: RunConfig) -> int:
         ConfigError: as `agreement`.
     """
     return 1 if agreement(run, from_table=True).apart else run.learners
-
-
-def _why_one_machine(exchange: str, *, from_table: bool) -> str | None:
-    """Why no cluster can spread learners that agree by this rule, and what to type; ``None`` if it can."""
-    if exchange == HOGWILD:
-        return (
-            f"its learners add to one vector in shared memory; give --exchange {'allreduce' if from_table else SERVED}"
-        )
-    if exchange == SERVED and from_table:
-        return "its learners sample one table in shared memory; give --exchange allreduce"
-    return None
 
 
 def _paces(exchange: str, *, from_table: bool, overlapping: bool) -> tuple[str, ...]:

@@ -48,6 +48,11 @@ def _apart(plan: Plan, agreed: Agreement) -> Program:
             f"--{name} {asked[name]} needs learners that take each step together: with --learners {run.learners} give "
             "--exchange allreduce"
         )
+    if run.runtime == "ray" and spec.replay()[1].priorities is not None:
+        raise ConfigError(
+            f"--exchange {agreed.exchange} is for one machine here: its learners rank the rows of one table in shared "
+            "memory; give --exchange allreduce, or --runtime local"
+        )
     learners, rule, update = follower_names(run.learners), rule_of(plan, agreed), plan.learning.update
     finder = required(plan, update.finder if rule.owner is None else update.replay)
     applier = required(plan, update.applier)

@@ -19,6 +19,7 @@ from penstock.program.graph import Board, NodeSpec, ProcessGroup, Program, Round
 from penstock.topologies import async_off_policy, async_on_policy, off_policy, on_policy
 from tests.planned import prepared
 
+APEX = {"algo": "apex", "num_workers": 2, "num_envs": 4, "sync_mode": "non_blocking", "exchange": "parameter_server"}
 SAC = {"algo": "sac", "env": "Pendulum-v1", "num_workers": 2, "num_envs": 4}
 
 

@@ -63,6 +63,7 @@ SUITE = (
     Entry("serve", "serve", "--seconds 2"),
     Entry("serve_batching", "serve_batching", "--rounds 1 --seconds 0.3 --clients 1 16 64"),
     Entry("serve_peers", "serve_peers", None),
+    Entry("games", "games", "--rounds 1 --batches 2"),
     Entry("delta", "delta", "--rounds 3 --calls 200"),
 )
 

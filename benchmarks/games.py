@@ -1,0 +1,91 @@
+"""Training through 16 sessions of games over TCP, beside the same environment in-process: steps a second of APPO.
+
+    python -m benchmarks.games                              # a minute
+    python -m benchmarks.games --rounds 1 --batches 2       # to see that it runs
+
+A step of the environment takes 200 µs of a processor (`benchmarks/busy.py`). In-process, as many environment processes
+as cores step the 16 lanes. Through games, as many game processes play the 16 sessions; penstock's part is what they
+share the cores with. Both take turns, and a figure is the median over the rounds. Bar: at least 60 % of the steps a
+second of the same environment in-process.
+"""
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.arguments import positive_int
+from benchmarks.bars import Bar
+from benchmarks.record import ROOT, destination, write
+from benchmarks.runs import curve, flags, rate, train
+from penstock.metrics.report import STEPS_PER_SECOND
+
+SESSIONS, NUM_STEPS, SKIP = 16, 64, 1
+SHARE = 0.6
+
+
+def in_process(batches: int, processes: int) -> float:
+    """Steps a second of a run that steps the environment itself."""
+    return _trained(["--env", "benchmarks.busy:Busy", *flags({"num_workers": processes})], batches)
+
+
+def through_games(batches: int, processes: int) -> float:
+    """Steps a second of a run that games connect to."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    each = [SESSIONS // processes + (number < SESSIONS % processes) for number in range(processes)]
+    # A client waits until the run listens.
+    games = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.busy", f"tcp://127.0.0.1:{port}", *flags({"sessions": n, "name": name})],
+            cwd=ROOT,
+        )
+        for name, n in enumerate(each)
+    ]
+    try:
+        return _trained(["--env", "gamecore://benchmarks.busy:BusyAgent", "--tcp_port", str(port)], batches)
+    finally:
+        for game in games:
+            game.terminate()
+            game.wait()
+
+
+def _trained(words: list[str], batches: int) -> float:
+    sizes = {"algo": "appo", "num_envs": SESSIONS, "num_steps": NUM_STEPS, "eval_episodes": 0}
+    steps = (batches + SKIP + 1) * SESSIONS * NUM_STEPS
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(Path(folder), [*words, *flags({**sizes, "timesteps": steps})])
+        return rate(curve(run, STEPS_PER_SECOND), SKIP)
+
+
+def main() -> None:
+    """Measure both in turns, print, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=positive_int, default=3)
+    parser.add_argument("--batches", type=positive_int, default=40, help="batches that are measured in each round")
+    parser.add_argument("--write", type=destination, help="write the result here as JSON")
+    args = parser.parse_args()
+    processes = min(SESSIONS, len(os.sched_getaffinity(0)))
+    found: dict[str, list[float]] = {"in-process": [], "through games": []}
+    for number in range(args.rounds):
+        found["in-process"].append(in_process(args.batches, processes))
+        found["through games"].append(through_games(args.batches, processes))
+        print(f"round {number}: " + ", ".join(f"{what} {rates[-1]:,.0f} steps/s" for what, rates in found.items()))
+    middle = {what: statistics.median(rates) for what, rates in found.items()}
+    bar = Bar("games, share of in-process", middle["through games"] / middle["in-process"], SHARE)
+    print(bar.line())
+    if args.write:
+        command = f"python -m benchmarks.games --rounds {args.rounds} --batches {args.batches}"
+        rows = [
+            {"what": what, "steps_per_s": round(rate, 1), "rounds": [round(one, 1) for one in found[what]]}
+            for what, rate in middle.items()
+        ]
+        write(args.write, {"command": command, "bars": [bar.entry()], "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -103,7 +103,7 @@ def test_start_waits_for_a_server_that_is_full(talk: Talk) -> None:
         other = GameClient(f"http://127.0.0.1:{server.http}", "other")
         other.start()
         ((status, said),) = talk(server.tcp, ["start game 0"], "--patience", "0")
-        assert (status, "there are 1 sessions already" in said) == (429, True)
+        assert (status, "all 1 sessions are taken" in said) == (429, True)
         threading.Timer(0.3, other.stop).start()
         assert talk(server.tcp, ["start game 0", "stop"], "--patience", "20000") == [(200, ""), (200, "")]
 

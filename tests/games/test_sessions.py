@@ -295,7 +295,7 @@ def test_num_envs_bounds_the_sessions():
         clients = [GameClient(stage.http, f"g{number}", patience=0.0) for number in range(3)]
         clients[0].start()
         clients[1].start()
-        with pytest.raises(RefusedError, match="2 sessions already") as refused:
+        with pytest.raises(RefusedError, match="all 2 sessions are taken") as refused:
             clients[2].start()
         assert refused.value.status == 429
         clients[0].stop()

@@ -130,7 +130,7 @@ class GameSteps:
             raise Refusal(HTTPStatus.CONFLICT, f"session {key[1]!r} has started already; stop it first")
         taken = self._lobby.take()
         if taken is None:
-            text = f"there are {self._lobby.size} sessions already (--num_envs)"
+            text = f"all {self._lobby.size} sessions are taken (--num_envs)"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
         session = _Session(key, self._agent(key), *taken, self._loop.time())
         session.agent.game.join(session.agent)

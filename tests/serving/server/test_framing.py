@@ -107,7 +107,7 @@ def test_a_full_server_says_when_to_try_again() -> None:
         game.socket.sendall(second_frame(9, "b", "start"))
         number, status, said, after = game.reply()
     assert (number, status, after) == (9, 429, 1)
-    assert b"there are 1 sessions already" in said
+    assert b"all 1 sessions are taken" in said
 
 
 def test_the_greeting_holds_the_token() -> None:

@@ -125,7 +125,7 @@ def test_http_start_ticks_stop(kind: str, name: str) -> None:
         ({"session": "g", "step_kind": "start"}, b"", 409, "has started already"),
         ({"session": "h", "step_kind": "tick"}, tick([0, 0, 0]), 404, "there is no session 'h'"),
         ({"session": "h", "step_kind": "stop"}, b"", 404, "there is no session 'h'"),
-        ({"session": "h", "step_kind": "start"}, b"", 429, "there are 1 sessions already"),
+        ({"session": "h", "step_kind": "start"}, b"", 429, "all 1 sessions are taken"),
         ({"session": "g", "step_kind": "leap"}, b"", 400, "step_kind is 'leap'"),
         ({"step_kind": "start"}, b"", 400, "the header session is missing"),
         ({"session": "g", "step_kind": "tick"}, b"[1]", 400, 'no JSON object with "obs"'),

@@ -94,7 +94,9 @@ class Sessions:
         if key in self._live:
             raise Refusal(HTTPStatus.CONFLICT, f"session {_shown(key)} has started already; stop it first")
         if not self._free:
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, f"there are {self._limit} sessions already", retry_after=1)
+            raise Refusal(
+                HTTPStatus.TOO_MANY_REQUESTS, f"all {self._limit} sessions are taken (--max_sessions)", retry_after=1
+            )
         session = self._live[key] = ClientSession(key, self._free.pop(), now, version)
         return session
 

@@ -3,6 +3,7 @@
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,7 +52,7 @@ class Ports:
 
 
 def opened(folder: Path, ports: Ports, *, resumed_update: int = 0) -> MonitorNode:
-    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, resumed_update, resumed_update * 10, ()))
+    node = MonitorNode(MonitorSettings(folder, "title", 100, 1, True, resumed_update, resumed_update * 10, "it waits"))
     node.open(ports)
     return node
 
@@ -136,3 +137,18 @@ def test_the_speed_is_by_the_time_of_the_reports_whenever_they_are_read(tmp_path
     opened(tmp_path, Ports())._write(Report(12, 120, 6.0, {}))
     node = opened(tmp_path, Ports(), resumed_update=12)
     assert rates(node, (160, 8.0), (190, 9.0), (190, 9.0)) == [20.0, 30.0, 0.0]
+
+
+def test_a_display_that_stays_silent_says_once_what_the_run_waits_for(tmp_path, capsys, monkeypatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("penstock.nodes.monitor.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    node = MonitorNode(MonitorSettings(tmp_path, "title", 100, 1, False, 0, 0, "it waits"))
+    node.open(Ports())
+    assert not node.ready()
+    clock[0] += 30.0
+    assert node.ready()
+    node.step()
+    assert not node.ready()
+    node.close()
+    assert capsys.readouterr().out == "no update yet after 30 s: it waits\n"
+    assert "it waits" not in (tmp_path / METRICS).read_text()

@@ -4,6 +4,7 @@ It only reads shared memory. No node waits for it.
 """
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ __all__ = ["MonitorNode", "MonitorSettings"]
 
 _KINDS = frozenset({EVAL_RETURN, STEPS_PER_SECOND})
 """One metric that only reports of evaluations hold, and one that only reports of updates hold."""
+SILENT_S = 30.0
+"""A display that has had no report for so long says what the run waits for, once."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class MonitorSettings:
     resumed_update: int
     """Metrics after this update are dropped: the run was resumed here. 0 for a new run."""
     resumed_steps: int
+    awaited: str
+    """What happens before the first update, for a line in case it takes long."""
     told: tuple[str, ...] = ()
     """First lines of the display."""
 
@@ -47,6 +52,9 @@ class MonitorNode:
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
         self._sinks: list[Sink] = []
+        self._display: Sink | None = None
+        self._silent_since: float | None = None
+        """When the display was opened; ``None`` once it has shown a report, or has said what it waits for."""
         self._previous: dict[str, dict[str, int]] = {}
 
     def open(self, ports: Ports) -> None:
@@ -66,6 +74,7 @@ class MonitorNode:
             for line in () if again else settings.told:
                 display.write(Report(settings.resumed_update, settings.resumed_steps, 0.0, {}, line))
             self._sinks.append(display)
+            self._display, self._silent_since = display, None if again else time.monotonic()
         self._deaths = RunFolder(settings.folder).deaths
         self._previous = ports.counters()
         self._written = dict.fromkeys(_KINDS, settings.resumed_update)
@@ -74,15 +83,17 @@ class MonitorNode:
         self._seen = self._last.time_s, self._last.steps
 
     def ready(self) -> bool:
-        """True if a report is waiting, or a node was restarted."""
-        return self._reports.ready() > 0 or bool(self._untold())
+        """True if a report is waiting, a node was restarted, or the display has been silent for long."""
+        return self._reports.ready() > 0 or bool(self._untold()) or self._is_silent()
 
     def step(self) -> None:
         """Add the counters to one report, and write it."""
         self._tell_restarts()
         index = self._reports.take()
         if index is None:
+            self._tell_silence()
             return
+        self._silent_since = None
         report = read_report(self._reports.slot(index))
         kind = EVAL_RETURN if EVAL_RETURN in report.values else STEPS_PER_SECOND
         if kind is STEPS_PER_SECOND:
@@ -114,6 +125,16 @@ class MonitorNode:
         with self._writing():
             for sink in self._sinks:
                 sink.write(report)
+
+    def _is_silent(self) -> bool:
+        return self._silent_since is not None and time.monotonic() >= self._silent_since + SILENT_S
+
+    def _tell_silence(self) -> None:
+        """Show once what the first update waits for. That is no metric, so no file gets it."""
+        if self._display is not None and self._is_silent():
+            self._silent_since = None
+            note = f"no update yet after {SILENT_S:g} s: {self._settings.awaited}"
+            self._display.write(self._last._replace(values={}, note=note))
 
     def _untold(self) -> dict[str, dict[str, int]]:
         counters = self._ports.counters()

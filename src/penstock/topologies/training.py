@@ -11,6 +11,7 @@ Environment nodes run the policy themselves, or ask policy nodes (``policy_place
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from penstock.algorithm import ReplaySchedule
 from penstock.algorithm_package import find_algorithm
 from penstock.config.schema import RunConfig
 from penstock.kernels.actions import environment_array
@@ -315,6 +316,15 @@ def _monitor(plan: Plan) -> NodeSpec:
         quiet=plan.quiet,
         resumed_update=plan.resumed_update,
         resumed_steps=plan.resumed_steps,
+        awaited=_awaited(plan),
         told=plan.told,
     )
     return NodeSpec("monitor", "monitor", settings, group="monitor")
+
+
+def _awaited(plan: Plan) -> str:
+    """What happens before the first update."""
+    schedule = plan.learning.spec.schedule
+    if isinstance(schedule, ReplaySchedule):
+        return f"the lanes together play {schedule.min_rows:,} steps before it (--min_rows)"
+    return f"each of {plan.run.num_envs:,} lanes plays {plan.num_steps:,} steps before it (--num_envs, --num_steps)"

@@ -327,4 +327,4 @@ def _awaited(plan: Plan) -> str:
     schedule = plan.learning.spec.schedule
     if isinstance(schedule, ReplaySchedule):
         return f"the lanes together play {schedule.min_rows:,} steps before it (--min_rows)"
-    return f"each of {plan.run.num_envs:,} lanes plays {plan.num_steps:,} steps before it (--num_envs, --num_steps)"
+    return f"each lane plays {plan.num_steps:,} steps before it (--num_steps; lanes: {plan.run.num_envs:,})"

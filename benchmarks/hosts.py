@@ -65,6 +65,8 @@ class Host:
         _ip("-n", self.name, "addr", "add", f"{self.address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             _ip("-n", self.name, "link", "set", device, "up")
+        # A program asks for its way to the world to find its own address.
+        _ip("-n", self.name, "route", "add", "default", "dev", "eth0")
 
     def begin(self) -> None:
         """Start Ray."""
@@ -104,6 +106,13 @@ class Host:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             time.sleep(0.05)
+
+    def remove(self) -> None:
+        """End its processes, and remove link and namespace."""
+        self.end()
+        # By itself a link goes only some time after its namespace.
+        _ip("link", "del", f"{BRIDGE}{self._number}")
+        _ip("netns", "del", self.name)
 
     def cut(self, *, off: bool) -> None:
         """Cut the link, or join it again."""
@@ -146,8 +155,7 @@ class Hosts:
     def __exit__(self, *_error: object) -> None:
         for host in reversed(self.all):
             with contextlib.suppress(subprocess.CalledProcessError):
-                host.end()
-                _ip("netns", "del", host.name)
+                host.remove()
         with contextlib.suppress(subprocess.CalledProcessError):
             _ip("link", "del", BRIDGE)
         self._log.close()

@@ -139,8 +139,9 @@ class Hosts:
         self.all = [Host(number, own, self._log) for number, own in enumerate(resources)]
 
     def __enter__(self) -> Self:
+        # If another sitting has it, that one's hosts are left alone.
+        _ip("link", "add", BRIDGE, "type", "bridge")
         try:
-            _ip("link", "add", BRIDGE, "type", "bridge")
             _ip("link", "set", BRIDGE, "up")
             for host in self.all:
                 host.link()

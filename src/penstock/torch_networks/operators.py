@@ -5,7 +5,8 @@ one for its gradient. Gradients have no gradients of their own. The operators ar
 `penstock.kernels.recurrent` for the arrays.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from penstock.kernels import recurrent as kernels
 from penstock.types import Array
 
 __all__ = ["gru", "lstm"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Context(Protocol):
@@ -25,6 +29,28 @@ class Context(Protocol):
     def save_for_backward(self, *tensors: Tensor) -> None: ...
 
     def set_materialize_grads(self, value: bool) -> None: ...
+
+
+def _operator(name: str, empty: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Register a function as an operator of this name.
+
+    `torch.library.custom_op` would do so in one line, but the first call of such an operator imports torch's compiler:
+    a second of a core, in each life of each learner.
+
+    Args:
+        name: the operator's name in ``torch.ops.penstock``.
+        empty: makes room for what the operator returns. A traced graph calls it in the operator's place.
+    """
+
+    def register(kernel: Callable[P, R]) -> Callable[P, R]:
+        schema = torch.library.infer_schema(kernel, mutates_args=())
+        torch.library.define(f"penstock::{name}", schema, tags=(torch.Tag.pt2_compliant_tag,))
+        torch.library.impl(f"penstock::{name}", "cpu", kernel)
+        torch.library.register_fake(f"penstock::{name}", empty)
+        operator: Callable[P, R] = getattr(torch.ops.penstock, name).default
+        return operator
+
+    return register
 
 
 def _empty_lstm(
@@ -41,7 +67,7 @@ def _empty_lstm(
     )
 
 
-@torch.library.custom_op("penstock::lstm", mutates_args=(), device_types="cpu")
+@_operator("lstm", _empty_lstm)
 def lstm(
     x: Tensor, recurrent: Tensor, first: Tensor, h: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -86,7 +112,7 @@ def _empty_lstm_gradients(  # noqa: PLR0917 - operators have positional argument
     )
 
 
-@torch.library.custom_op("penstock::lstm_backward", mutates_args=(), device_types="cpu")
+@_operator("lstm_backward", _empty_lstm_gradients)
 def _lstm_backward(  # noqa: PLR0917
     d_output: Tensor,
     d_last_h: Tensor,
@@ -138,9 +164,7 @@ def _differentiate_lstm(
     return d_x, d_recurrent, None, d_h, d_c
 
 
-lstm.register_fake(_empty_lstm)
-lstm.register_autograd(_differentiate_lstm, setup_context=_keep_lstm)
-_lstm_backward.register_fake(_empty_lstm_gradients)
+torch.library.register_autograd("penstock::lstm", _differentiate_lstm, setup_context=_keep_lstm)
 
 
 def _empty_gru(x: Tensor, recurrent: Tensor, bias: Tensor, first: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -154,7 +178,7 @@ def _empty_gru(x: Tensor, recurrent: Tensor, bias: Tensor, first: Tensor, h: Ten
     )
 
 
-@torch.library.custom_op("penstock::gru", mutates_args=(), device_types="cpu")
+@_operator("gru", _empty_gru)
 def gru(x: Tensor, recurrent: Tensor, bias: Tensor, first: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Output ``[T, m, size]`` and ``h`` behind the last row; then gates for the gradient."""
     found = _empty_gru(x, recurrent, bias, first, h)
@@ -186,7 +210,7 @@ def _empty_gru_gradients(  # noqa: PLR0917
     )
 
 
-@torch.library.custom_op("penstock::gru_backward", mutates_args=(), device_types="cpu")
+@_operator("gru_backward", _empty_gru_gradients)
 def _gru_backward(  # noqa: PLR0917
     d_output: Tensor, d_last_h: Tensor, recurrent: Tensor, first: Tensor, h: Tensor, output: Tensor, gates: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -225,9 +249,7 @@ def _differentiate_gru(
     return d_x, d_recurrent, d_bias, None, d_h
 
 
-gru.register_fake(_empty_gru)
-gru.register_autograd(_differentiate_gru, setup_context=_keep_gru)
-_gru_backward.register_fake(_empty_gru_gradients)
+torch.library.register_autograd("penstock::gru", _differentiate_gru, setup_context=_keep_gru)
 
 
 def _by_lanes(like: Tensor, steps: int, lanes: int, width: int) -> Tensor:

@@ -357,6 +357,7 @@ def test_a_run_goes_on_behind_its_checkpoint() -> None:
 # ---- the smallest sitting
 
 
+@pytest.mark.nightly  # Ten seconds of faults and pauses. Shorter: each part of a sitting above, and its end below.
 def test_a_sitting_at_its_smallest(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(faults, "EVERY_S", (0.4, 0.6))
     monkeypatch.setattr(faults, "STOPS", 0.0)

@@ -1,5 +1,6 @@
 """Every benchmark of a mechanism runs in its smallest form and writes what it promises. No time is judged here."""
 
+import importlib
 import json
 import runpy
 import subprocess
@@ -10,30 +11,49 @@ import pytest
 from benchmarks import suite
 from benchmarks.record import ROOT
 
-SMALLEST = {
+APART = {
     "slots": "--rounds 1 --calls 5 --messages 5",
     "board": "--rounds 1 --messages 5 --sizes 1000 100000",
     "doorbell": "--rounds 1 --messages 5",
     "publish": "--rounds 1 --messages 5",
-    "act": "--rounds 1 --calls 2",
+    "replay": "--rounds 1 --calls 100 --rows 20000 --peers none",
+    "start": "--rounds 1",
+}
+"""Those that fork or start processes: each runs in a process of its own."""
+LONG = {
     "central_inference": "--rounds 1 --calls 5 --trips 1 --hidden 8 --lanes 4 --seconds 0.05",
+    "first_steps": "--rounds 1",
+}
+"""They start whole runs, one of them with 64 processes. Shorter: the parsers below, which import both."""
+HERE = {
+    "act": "--rounds 1 --calls 2",
     "update": "--rounds 1 --minibatches 2 --backends fused eager",
     "replay_update": "--rounds 1 --steps 2 --backends fused eager",
     "env_step": "--rounds 1 --cases Pendulum-v1:1 CartPole-v1:8:vector",
-    "replay": "--rounds 1 --calls 100 --rows 20000 --peers none",
-    "start": "--rounds 1",
-    "first_steps": "--rounds 1",
     "delta": "--rounds 1 --calls 5",
 }
+"""Those of one process: they run in the process of the tests, which has imported torch."""
 
 
-@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize("name", [*APART, *(pytest.param(name, marks=pytest.mark.nightly) for name in LONG)])
 def test_the_smallest_form_writes_what_is_promised(name, tmp_path):
     file = tmp_path / "result.json"
-    words = SMALLEST[name].split()
+    words = {**APART, **LONG}[name].split()
     command = [sys.executable, "-m", f"benchmarks.{name}", *words, "--write", str(file)]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
-    result = json.loads(file.read_text())
+    is_as_promised(json.loads(file.read_text()), name, words)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_the_smallest_form_of_one_process_writes_what_is_promised(name, tmp_path, monkeypatch):
+    file = tmp_path / "result.json"
+    words = HERE[name].split()
+    monkeypatch.setattr(sys, "argv", [name, *words, "--write", str(file)])
+    importlib.import_module(f"benchmarks.{name}").main()
+    is_as_promised(json.loads(file.read_text()), name, words)
+
+
+def is_as_promised(result, name, words):
     assert list(result)[:4] == ["commit", "machine", "command", "ratios"]
     assert result["command"] == " ".join([f"python -m benchmarks.{name}", *words])
     kinds = {}

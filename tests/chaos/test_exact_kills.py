@@ -154,13 +154,13 @@ def test_a_checkpointer_dies_in_the_middle_of_a_checkpoint(tmp_path, doom, undis
 @pytest.mark.parametrize(
     "fate",
     [
-        "board.finish.stamp:2",
         "slots.push.after:2",
         *(
             pytest.param(place, marks=pytest.mark.nightly)
             for place in (
                 "board.begin.after:2",
                 "board.finish.latest:2",
+                "board.finish.stamp:2",
                 "slots.claim.after:2",
                 "slots.push.before:2",
                 "slots.release.after:2",

@@ -79,6 +79,7 @@ def test_a_launcher_whose_machine_is_lost_is_replaced_and_no_bit_changes(cluster
     assert fingerprint(SimpleNamespace(run_folder=taken_over)) == fingerprint(alone)
 
 
+@pytest.mark.nightly  # Thirteen seconds. Shorter: the launcher of ``test_hosts.py`` that is killed on the head.
 @pytest.mark.timeout(400)
 def test_a_launcher_that_is_killed_on_a_machine_that_is_there_leaves_nothing(cluster, machine, tmp_path: Path) -> None:
     launcher = Launcher(tmp_path, cluster.address, 1000, MACHINE, **PPO)
@@ -92,6 +93,8 @@ def test_a_launcher_that_is_killed_on_a_machine_that_is_there_leaves_nothing(clu
     assert list_checkpoints(left)
 
 
+# Fourteen seconds. Shorter: the silent deputies below are replaced, and ``test_copies.py`` shows that a copy is whole.
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_a_deputy_whose_machine_is_lost_is_replaced_with_a_whole_copy(cluster, tmp_path: Path) -> None:
     # Of several machines, the deputy takes the one with the most cores.

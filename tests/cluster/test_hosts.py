@@ -34,14 +34,17 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return fingerprint(train(tmp_path_factory.mktemp("reference"), **PPO, runtime="inline"))
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.nightly), 4])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.nightly), pytest.param(2, marks=pytest.mark.nightly), 4]
+)
 def test_hosts_do_not_change_a_bit(cluster, tmp_path: Path, reference, workers: int) -> None:
     # Shares go by cores: one worker is at home, two are on two hosts, four on three.
     result = train(tmp_path, **PPO, runtime="ray", address=cluster.address, num_workers=workers)
     assert fingerprint(result) == reference
 
 
-@pytest.mark.parametrize("settings", [SAC, pytest.param(APEX, marks=pytest.mark.nightly)], ids=["sac", "apex"])
+@pytest.mark.nightly  # Six seconds each. Shorter: the resumed run of ``test_learners.py`` has a table, too.
+@pytest.mark.parametrize("settings", [SAC, APEX], ids=["sac", "apex"])
 def test_learning_from_a_table_does_not_change_a_bit(cluster, tmp_path: Path, settings) -> None:
     alone = train(tmp_path / "alone", **settings, runtime="local", num_workers=4)
     spread = train(tmp_path / "spread", **settings, runtime="ray", address=cluster.address, num_workers=4)

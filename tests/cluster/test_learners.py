@@ -26,7 +26,8 @@ A2C = {**APPO, "algo": "a2c"}
     "settings",
     [
         THREE,
-        SHARDED,
+        # Shorter: the resumed run below has these learners, too.
+        pytest.param(SHARDED, marks=pytest.mark.nightly),
         pytest.param(APPO, marks=pytest.mark.nightly),
         pytest.param(A2C, marks=pytest.mark.nightly),
     ],
@@ -70,7 +71,9 @@ TABLE = {**APEX, "learners": 2, "num_steps": 32, "num_envs": 8}
 # The last test of this module: it leaves the head alone.
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("settings", "everywhere"), [(STREAM, False), (TABLE, True)], ids=["stream, one host", "table, all hosts at once"]
+    ("settings", "everywhere"),
+    [pytest.param(STREAM, False, marks=pytest.mark.nightly), (TABLE, True)],
+    ids=["stream, one host", "table, all hosts at once"],
 )
 def test_hosts_that_are_lost_with_a_learner_change_no_bit(cluster, tmp_path: Path, settings, everywhere: bool) -> None:
     # Twelve turns take at least 8 s while the gate is closed, so it is not over when hosts are lost.

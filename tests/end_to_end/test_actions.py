@@ -57,6 +57,7 @@ def test_the_optimum_is_learned(tmp_path, task: str, timesteps: int) -> None:
     assert result.evaluation.mean_return >= 9.8
 
 
+@pytest.mark.nightly  # Shorter: PPO learns with a mask above, and A2C in ``tests/algorithms/test_learning.py``.
 def test_a2c_learns_with_a_mask_in_the_observation(tmp_path) -> None:
     a2c = {"algo": "a2c", "num_steps": 16, "timesteps": 20_000, "log_dir": str(tmp_path), "runtime": "inline"}
     rest = {"lr": 3e-3, "lr_schedule": "linear", "gamma": 0.0, "entropy_coef": 0.0, "threads": 1}

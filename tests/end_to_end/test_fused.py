@@ -87,7 +87,14 @@ FROM_TABLES = {
 }
 
 
-@pytest.mark.parametrize("algo", [*FROM_TABLES, *LAGGING])
+NIGHTLY = {"dsac", "ddpg"}
+"""The native updates of their relatives `dsact` and `td3`."""
+
+
+@pytest.mark.parametrize(
+    "algo",
+    [pytest.param(algo, marks=pytest.mark.nightly) if algo in NIGHTLY else algo for algo in (*FROM_TABLES, *LAGGING)],
+)
 def test_no_process_of_another_algorithm_imports_torch(tmp_path, algo: str) -> None:
     name, settings = {**FROM_TABLES, **LAGGING}[algo]
     package = tmp_path / "first" / "torch"
@@ -186,6 +193,7 @@ def test_the_kl_stop_ends_a_batchs_epochs(tmp_path) -> None:
     assert set(reports(stopped)[0]) >= {"loss/policy", "loss/value", "loss/approx_kl", "loss/grad_norm", "loss/lr"}
 
 
+@pytest.mark.nightly  # Seven seconds. Shorter: ``tests/updates/test_agreement.py`` follows both along a run.
 def test_the_learning_curve_is_that_of_the_general_path(tmp_path) -> None:
     """The bits of both paths differ after an update or so. Their learning curves must not."""
     settings = {"num_steps": 128, "epochs": 10, "mini_batch_size": 64, "lr": 1e-3, "entropy_coef": 0.0}

@@ -63,10 +63,10 @@ def test_in_lock_step_resumed_equals_uninterrupted(tmp_path, case, reference) ->
 
 @pytest.mark.parametrize("name", ["impala, memory", "appo"])
 def test_in_lock_step_no_kill_changes_the_answer(tmp_path, name: str) -> None:
-    settings = {**CASES[name], "num_workers": 2, "save_interval": 10}
-    undisturbed = train(tmp_path / "whole", 80, **settings, runtime="inline")
+    settings = {**CASES[name], "num_workers": 2, "save_interval": 5}
+    undisturbed = train(tmp_path / "whole", 40, **settings, runtime="inline")
     with killing(["env.0", "learner", "env.1"], tmp_path / "killed") as killed:
-        result = train(tmp_path / "killed", 80, **settings)
+        result = train(tmp_path / "killed", 40, **settings)
     assert len(killed) >= 2
     assert fingerprint(result) == fingerprint(undisturbed)
 

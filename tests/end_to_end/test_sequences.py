@@ -86,10 +86,10 @@ def test_resumed_equals_uninterrupted(tmp_path, reference, task, runtime: str) -
 )
 def test_no_kill_changes_the_answer(tmp_path, groups: list[str], prioritised: bool) -> None:
     """A learner that dies leaves priorities of a turn that it did not commit, so its rows are sampled evenly here."""
-    settings = {"num_workers": 2, "save_interval": 10, "prioritised": prioritised}
-    undisturbed = train(tmp_path / "whole", 90, **settings, runtime="inline")
+    settings = {"num_workers": 2, "save_interval": 5, "prioritised": prioritised}
+    undisturbed = train(tmp_path / "whole", 60, **settings, runtime="inline")
     with killing(groups, tmp_path / "killed") as killed:
-        result = train(tmp_path / "killed", 90, **settings)
+        result = train(tmp_path / "killed", 60, **settings)
     assert len(killed) >= 2
     assert result.not_restored == 0
     assert fingerprint(result) == fingerprint(undisturbed)
@@ -206,6 +206,7 @@ def test_sac_with_a_memory_repeats_resumes_and_survives(tmp_path) -> None:
     assert fingerprint(result) == fingerprint(undisturbed)
 
 
+@pytest.mark.nightly  # Eight seconds. Shorter: R2D2 learns it above, and SAC with a memory repeats itself.
 def test_sac_learns_what_only_memory_can(tmp_path) -> None:
     sizes = {"num_steps": 8, "burn_in": 4, "learned_steps": 12, "mini_batch_size": 192, "min_rows": 512}
     rates = {"lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05, "temperature": 0.001, "gamma": 0.5}

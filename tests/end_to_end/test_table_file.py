@@ -125,7 +125,8 @@ def killed(log_dir: Path, turns: int, **settings: object) -> Path:
     return run
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+# Shorter: with four workers the run is also resumed on other workers than it had.
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.nightly), 4])
 def test_a_run_that_was_killed_as_a_whole_is_resumed_exactly_where_nothing_was_overwritten(
     tmp_path: Path, workers: int
 ) -> None:

@@ -89,7 +89,14 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("settings", ["--env CartPole-v1", "--env Pendulum-v1 --model gru --memory_size 8"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "--env CartPole-v1",
+        # Shorter: ``tests/serving/test_bundle.py`` shows that a bundle with a memory acts as its run does.
+        pytest.param("--env Pendulum-v1 --model gru --memory_size 8", marks=pytest.mark.nightly),
+    ],
+)
 def test_run_bundle(penstock, tmp_path, settings):
     """It runs where penstock, torch and gymnasium cannot be imported."""
     penstock(f"train {settings} --timesteps 256 --num_envs 2 --num_steps 16 --mini_batch_size 32 --eval_episodes 1")
@@ -162,9 +169,11 @@ def test_own_algorithm(penstock, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        "--sync_mode non_blocking --num_workers 2 --backend compiled",
+        # Fifteen seconds of compiling. Shorter: ``tests/updates/test_updaters.py`` compiles an update.
+        pytest.param("--sync_mode non_blocking --num_workers 2 --backend compiled", marks=pytest.mark.nightly),
         "--runtime inline --accumulate 4",
-        "--policy_placement node --inference torch",
+        # Shorter: ``tests/end_to_end/test_policy_placement.py``, and ``tests/inference`` for torch.
+        pytest.param("--policy_placement node --inference torch", marks=pytest.mark.nightly),
     ],
 )
 def test_own_algorithm_runs_in_every_way(penstock, settings):
@@ -198,7 +207,7 @@ OWN_MODEL = "--model own_network."
 @pytest.mark.parametrize(
     ("settings", "timesteps", "least"),
     [
-        (f"--env watched:make_env {OWN_MODEL}nets:make_policy", 16_384, 50),
+        (f"--env watched:make_env {OWN_MODEL}nets:make_policy --backend eager", 16_384, 50),
         # Ten seconds each, mostly for the export. Shorter: ``tests/end_to_end/test_networks.py`` trains both.
         pytest.param(
             f"--env watched:make_env {OWN_MODEL}remembering:Remembering --backend eager",

@@ -99,7 +99,7 @@ def test_learners_killed_at_any_moment_leave_the_others_equal(segment, program) 
 
     learners = [start(number) for number in range(lockstep.COUNT)]
     until(lambda: noted[:, 0].min() > 0)
-    for _ in range(10):
+    for _ in range(5):
         number = generator.randrange(lockstep.COUNT)
         time.sleep(generator.random() / 20)
         learners[number].kill()

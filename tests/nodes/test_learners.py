@@ -37,9 +37,9 @@ def train(log_dir: Path, timesteps: int, **settings: object) -> Result:
 
 
 def test_each_gradient_that_is_due_is_applied_once(tmp_path) -> None:
-    result = train(tmp_path, 1600)
+    result = train(tmp_path, 800)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
-    assert result.steps == int(arrays["steps"]) >= 1600
+    assert result.steps == int(arrays["steps"]) >= 800
     assert int(arrays["owed"]) == 0
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
     assert int(arrays["settled"].sum()) == int(arrays["applied"] + arrays["too_old"])
@@ -56,10 +56,10 @@ def test_each_gradient_that_is_due_is_applied_once(tmp_path) -> None:
 
 
 def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> None:
-    first = train(tmp_path, 800)
-    second = penstock.resume(first.run_folder, timesteps=1200, quiet=True)
+    first = train(tmp_path, 400)
+    second = penstock.resume(first.run_folder, timesteps=600, quiet=True)
     arrays = load_checkpoint(find_checkpoint(second.run_folder)).arrays
-    assert second.steps >= 1200
+    assert second.steps >= 600
     assert int(arrays["owed"]) == 0
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (second.steps - 200) // 4
 
@@ -67,7 +67,7 @@ def test_a_resumed_run_goes_on_with_what_was_collected_and_settled(tmp_path) -> 
 @pytest.mark.parametrize("group", ["learner", "learner.1"])
 def test_a_death_loses_no_gradient_and_doubles_none(tmp_path, group: str) -> None:
     with killing([group] * 3, tmp_path):
-        result = train(tmp_path, 3_000, save_interval=5)
+        result = train(tmp_path, 2_000, save_interval=3)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert int(arrays["owed"]) == 0
     assert int(arrays["applied"]) == int(arrays["gradient_steps"]) == (result.steps - 200) // 4
@@ -102,7 +102,7 @@ def test_learners_go_on_with_what_they_have_up_to_the_bound_while_rows_are_slow(
 
 def test_learners_that_pull_late_stay_within_the_bound(tmp_path) -> None:
     """Two learners have two slots each. So parameters are pulled once they are 20 - 4 steps behind."""
-    result = train(tmp_path, 1600, pace="lag", max_policy_lag=20)
+    result = train(tmp_path, 800, pace="lag", max_policy_lag=20)
     lines = [json.loads(line) for line in (result.run_folder / "metrics.jsonl").read_text().splitlines()]
     lags = [line["gradients/lag_max"] for line in lines if "gradients/lag_max" in line]
     # Those that pull at once are at most as many steps behind as there are slots.
@@ -125,6 +125,6 @@ def test_gradients_that_are_compressed_are_applied_once_too(tmp_path, compress: 
 
 
 def test_learners_that_step_together_may_collect_meanwhile(tmp_path) -> None:
-    result = train(tmp_path, 1600, exchange="allreduce", num_workers=2, mini_batch_size=16)
+    result = train(tmp_path, 800, exchange="allreduce", num_workers=2, mini_batch_size=16)
     arrays = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert int(arrays["gradient_steps"]) >= (result.steps - 200) // 4

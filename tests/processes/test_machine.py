@@ -47,7 +47,12 @@ def test_a_table_that_is_too_large_is_told_how_large_it_may_be(tmp_path, capsys,
         (["--algo", "sac", "--env", "Pendulum-v1"], 1),
         (["--algo", "sac", "--env", "Pendulum-v1", "--accumulate", "8"], 8),
         (["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2"], 2),
-        (["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2", "--sync_mode", "non_blocking"], 1),
+        # Shorter: one learner, whose minibatch is whole as well.
+        pytest.param(
+            ["--algo", "sac", "--env", "Pendulum-v1", "--learners", "2", "--sync_mode", "non_blocking"],
+            1,
+            marks=pytest.mark.nightly,
+        ),
         (["--env", "CartPole-v1"], 1),
     ],
 )

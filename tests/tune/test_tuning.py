@@ -9,7 +9,7 @@ from penstock.config.sources import from_mapping
 from penstock.errors import ConfigError
 from penstock.tune.search import Search
 from penstock.tune.table import as_table
-from penstock.tune.tuning import tune
+from penstock.tune.tuning import METRIC, _domain, _proposing, tune
 
 SMALL = {"env": "CartPole-v1", "num_steps": 32, "timesteps": 512, "eval_episodes": 2, "epochs": 1}
 
@@ -33,6 +33,7 @@ def test_trials_are_ranked_and_each_has_its_run(tmp_path: Path):
     assert len(table.splitlines()) == 4
 
 
+@pytest.mark.nightly  # Ten seconds for Ray and three trials. Shorter: the one below needs neither.
 @pytest.mark.alone  # Ray gives itself half a minute to start.
 def test_optuna_proposes_the_settings(tmp_path: Path):
     config = from_mapping({**SMALL, "log_dir": str(tmp_path), "seed": 5})
@@ -42,6 +43,19 @@ def test_optuna_proposes_the_settings(tmp_path: Path):
     asked = [study.ask({"lr": optuna.distributions.FloatDistribution(1e-4, 1e-2, log=True)}) for _ in range(3)]
     assert sorted(trial.settings["lr"] for trial in trials) == sorted(trial.params["lr"] for trial in asked)
     assert all(trial.error is None and trial.steps == 512 for trial in trials)
+
+
+def test_optuna_learns_from_each_trial_what_to_propose_next():
+    proposing = _proposing("optuna", "random", 5)
+    proposing.set_search_properties(METRIC, "max", {"lr": _domain(Search("lr", "loguniform", (1e-4, 1e-2)))})
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=5), direction="maximize")
+    # Optuna's sampler learns from more than ten trials.
+    for number in range(15):
+        lr = proposing.suggest(str(number))["lr"]
+        trial = study.ask({"lr": optuna.distributions.FloatDistribution(1e-4, 1e-2, log=True)})
+        assert lr == trial.params["lr"]
+        proposing.on_trial_complete(str(number), {METRIC: -abs(lr - 1e-3)})
+        study.tell(trial, -abs(lr - 1e-3))
 
 
 def test_optuna_that_is_missing_or_does_not_fit_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

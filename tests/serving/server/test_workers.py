@@ -39,7 +39,8 @@ def test_workers_answer_as_the_server_itself_does() -> None:
     np.testing.assert_array_equal(np.array(found, np.float32), policy_of("plain")(obs))
 
 
-@pytest.mark.parametrize("kind", ["plain", "slow:0.005:memory"])
+# Shorter: the one with memory has stateless requests beside it, too.
+@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.nightly), "slow:0.005:memory"])
 def test_kill_9_of_workers_under_load_loses_nothing(kind: str) -> None:
     """Sessions go on with their memory, and requests without a session are answered, whoever dies."""
     sessions, steps = 8, 120

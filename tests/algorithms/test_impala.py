@@ -8,10 +8,11 @@ import torch
 
 from penstock.algorithms.impala import learn
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state, spec
+from penstock.ops.losses import mean_by
 from penstock.types import Box, Discrete, Spaces
 
 SPACES = Spaces((("obs", Box((1,), "float32", (-1.0,), (1.0,))),), Discrete(2))
-PLAIN = {"hidden_sizes": (), "gamma": 0.5, "num_steps": 2, "max_grad_norm": 1e9}
+PLAIN = {"hidden_sizes": (), "gamma": 0.5, "gae_lambda": 1.0, "num_steps": 2, "max_grad_norm": 1e9}
 
 
 def built(**settings):
@@ -31,6 +32,7 @@ def lanes(**changes):
         "terminated": torch.tensor([[False, False, True]]),
         "truncated": torch.tensor([[False, False, True]]),
         "bootstrap": torch.tensor([[0.0, 0.0]]),
+        "size": torch.tensor([[1.0, 1.0]]),
         "weight": torch.tensor([[1.0, 1.0]]),
     }
     return fields | changes
@@ -116,8 +118,33 @@ def rollout():
 def test_behind_a_row_is_the_next_one_or_the_last_observation():
     _, algorithm, _ = built()
     found = algorithm.targets({}, rollout())
-    assert set(found) == {"bootstrap"}
+    assert set(found) == {"bootstrap", "size"}
     assert found["bootstrap"].tolist() == [[3.0, 10.0], [5.0, 6.0]]
+
+
+def test_the_size_of_an_advantage_is_that_of_the_policy_that_acted():
+    # Lane 0: row 1 is 1/2 * 5 - 3 = -0.5, row 0 is 1/2 * 3 - 1 - 1/2 * 0.5 = 0.25.
+    # Lane 1: row 1 is 1/2 * 6 - 4 = -1, row 0 is cut off: 1/2 * 10 - 2 = 3.
+    _, algorithm, _ = built()
+    assert algorithm.targets({}, rollout())["size"].tolist() == [[0.25, 3.0], [0.5, 1.0]]
+
+
+def test_a_minibatch_has_one_size_the_root_of_the_mean_square_of_its_rows():
+    _, algorithm, _ = built()
+    minibatch = lanes(size=torch.tensor([[3.0, 4.0]]), weight=torch.tensor([[1.0, 3.0]]))
+    found = algorithm.whole(minibatch, mean_by(minibatch["weight"]))
+    torch.testing.assert_close(found["size"], torch.full((1, 2), math.sqrt((9 + 3 * 16) / 4)))
+    _, algorithm, _ = built(normalize_advantage=False)
+    assert algorithm.whole(minibatch, mean_by(minibatch["weight"]))["size"].tolist() == [[1.0, 1.0]]
+
+
+def test_advantages_are_divided_by_their_size_and_the_values_are_not():
+    _, algorithm, state = built(entropy_coef=0.0)
+    (phase,) = algorithm.phases
+    one = phase.gradients(fixed(state), lanes(), {}).gradients
+    four = phase.gradients(fixed(state), lanes(size=torch.tensor([[4.0, 4.0]])), {}).gradients
+    torch.testing.assert_close(four["actor"], one["actor"] / 4)
+    torch.testing.assert_close(four["critic"], one["critic"])
 
 
 def test_normalised_values_need_plain_returns_for_their_moments():

@@ -89,7 +89,7 @@ def test_parts_of_whole_lanes_average_to_the_minibatch_by_the_rows_that_count(al
     spec, built = load(found.spec)(DISCRETE, config), load(found.learn)(DISCRETE, config)
     assert spec.unit == "lane"
     generator = torch.Generator().manual_seed(3)
-    per_row = ("advantage", "target", "proximal_log_prob", "bootstrap")
+    per_row = ("advantage", "target", "proximal_log_prob", "bootstrap", "size")
     rows = {name: random(generator, lanes, steps) for name in per_row}
     rows |= {name: torch.rand(lanes, steps + 1, generator=generator) < 0.1 for name in ("terminated", "truncated")}
     rows["reward"] = random(generator, lanes, steps + 1)

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.algorithm import StreamShape
 from penstock.algorithms.impala import learn
-from penstock.algorithms.impala.fused import objective
+from penstock.algorithms.impala.fused import LaneUpdate, objective
 from penstock.algorithms.impala.spec import IMPALAConfig
 from penstock.algorithms.ppo.learn import update as step
 from penstock.kernels.level import levels
-from penstock.kernels.update import CorrectedUpdate, LaneCorrection
+from penstock.kernels.pace import Pace
+from penstock.kernels.update import CorrectedUpdate, LaneCorrection, Moments
+from penstock.ops.losses import mean_by
 from penstock.policies import Categorical, Encoding
 from penstock.policies.native import layout_of
 from penstock.torch_networks.policy import Policy
@@ -19,7 +22,7 @@ from tests.kernels.float64_steps import GRAPHS, agree, batch, copied, exact, sam
 SLOTS, STEPS, LANES = 4, 24, 4
 """400 flat rows, as many as `batch` makes."""
 NAMES = ["gaussian, six actions, normalised", "categorical", "activation gelu"]
-TARGETS = {"bootstrap"}
+TARGETS = {"bootstrap", "size"}
 
 
 def rollouts(graph, seed=0):
@@ -30,6 +33,7 @@ def rollouts(graph, seed=0):
     rows["log_prob"] = (rows["log_prob"] + generator.normal(0.0, 0.5, count)).astype(np.float32)
     rows["reward"] = generator.normal(0.0, 2.0, count).astype(np.float32)
     rows["bootstrap"] = generator.normal(size=count).astype(np.float32)
+    rows["size"] = generator.exponential(2.0, count).astype(np.float32)
     for name in ("terminated", "truncated"):
         rows[name] = generator.random(count) < 0.15
     valid = generator.random((SLOTS, STEPS + 1, LANES)) < 0.9
@@ -76,6 +80,7 @@ def autograd(graph, state, rows, firsts, weights, config):
         for name, values in rows.items()
     }
     lanes["weight"] = torch.tensor(wide(weights))[:, None] * lanes["valid"][:, :-1]
+    lanes |= learn.whole(config.normalize_advantage, lanes, mean_by(lanes["weight"]))
     found = learn.gradients(Policy(graph), config, tensors, lanes, {})
     tensors |= step(graph, config, tensors, found.gradients)
     metrics = {name: float(value) for name, value in found.metrics.items()}
@@ -110,6 +115,7 @@ def test_each_step_agrees_with_float64_autograd(name, level):
         {"gae_lambda": 0.7},
         {"gamma": 0.5},
         {"clip_reward": True},
+        {"normalize_advantage": False},
         {"value_coef": 2.0},
         {"entropy_coef": 0.3},
         {"max_grad_norm": 0.01},
@@ -174,17 +180,37 @@ def test_the_mean_of_the_gradients_of_shares_is_that_of_all_their_lanes():
     state, rows = rollouts(graph)
     update = packed(graph, state, rows, config)
     (indices,), (weights,) = minibatches(1, 12)
-    gradients, total = update.find(state, indices, weights, None)
+    size = Moments(0.0, 3.0)
+    gradients, total = update.find(state, indices, weights, size)
     whole = copied(gradients)
     mean = {name: np.zeros(values.size) for name, values in whole.items()}
     for part in (slice(0, 3), slice(3, 12), slice(0, 1)):
-        found, weight = update.find(state, indices[part], weights[part] * (part.stop > 1), None)
+        found, weight = update.find(state, indices[part], weights[part] * (part.stop > 1), size)
         for name, values in found.items():
             mean[name] += weight / total * values.astype(np.float64)
     assert weight == 0.0
     assert not any(values.any() for values in found.values())
     for name, values in whole.items():
         assert np.linalg.norm(mean[name] - values) < 1e-5 * np.linalg.norm(values)
+
+
+def test_a_share_has_the_size_of_its_whole_minibatch():
+    """The native update finds it by itself for one learner. For several, `whole` finds it over their shares."""
+    graph, config = GRAPHS["categorical"], IMPALAConfig(lr_schedule="constant")
+    state, rows = rollouts(graph)
+    shape = StreamShape(SLOTS, STEPS, LANES)
+    update = LaneUpdate(packed(graph, state, rows, config), config, Pace(1), 1, shape)
+    update.pack(state, rows, 0, len(rows["action"]))
+    (indices,), (weights,) = minibatches(1, 12)
+    expected, _ = update.find(state, indices, weights, None)
+    expected = copied(expected)
+    size = update.whole(indices, lambda values: float(values.mean()))
+    through = indices[:, None] + np.arange(STEPS) * LANES
+    sizes = rows["size"][through][rows["valid"][through]]
+    assert size == pytest.approx((0.0, np.sqrt(np.mean(sizes.astype(np.float64) ** 2))))
+    found, _ = update.find(state, indices, weights, size)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-7)
 
 
 def test_padding_and_rows_that_are_not_valid_may_hold_anything():
@@ -194,7 +220,7 @@ def test_padding_and_rows_that_are_not_valid_may_hold_anything():
     whole, _ = updated(graph, state, rows, indices, weights, config)
     padded = np.concatenate([indices, np.full((2, 3), -7)], axis=1)
     heavy = np.concatenate([weights, np.zeros((2, 3), np.float32)], axis=1)
-    for name in ("action", "log_prob", "reward", "bootstrap"):
+    for name in ("action", "log_prob", "reward", "bootstrap", "size"):
         rows[name] = rows[name].copy()
         rows[name][~rows["valid"]] = np.nan
     rest, _ = updated(graph, state, rows, padded, heavy, config)
@@ -234,8 +260,7 @@ def test_a_lane_that_ends_outside_the_rows_is_refused():
 
 def test_other_losses_are_refused():
     graph, config = GRAPHS["gaussian"], IMPALAConfig()
-    for changes in ({"clip_param": 0.2}, {"normalize_advantage": True}):
-        with pytest.raises(ValueError, match="plain policy gradient"):
-            CorrectedUpdate(layout_of(graph), objective(config)._replace(**changes), lanes_of(config), 400)
+    with pytest.raises(ValueError, match="plain policy gradient"):
+        CorrectedUpdate(layout_of(graph), objective(config)._replace(clip_param=0.2), lanes_of(config), 400)
     with pytest.raises(ValueError, match="a lane has rows"):
         CorrectedUpdate(layout_of(graph), objective(config), lanes_of(config, steps=0), 400)

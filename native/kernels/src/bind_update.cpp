@@ -95,8 +95,8 @@ void pack_rows(Update& self, const std::vector<Readable>& obs, const Readable& a
 void pack_lanes(CorrectedUpdate& self, const std::vector<Readable>& obs, const Readable& action,
                 const Line<const float>& log_prob, const Line<const float>& reward, const Line<const bool>& terminated,
                 const Line<const bool>& truncated, const Line<const bool>& valid, const Line<const float>& bootstrap,
-                std::int64_t first, std::int64_t count, const Moments& obs_mean, const Moments& obs_var,
-                double value_mean, double value_var) {
+                const Line<const float>& size, std::int64_t first, std::int64_t count, const Moments& obs_mean,
+                const Moments& obs_var, double value_mean, double value_var) {
     const Head& head = self.graph().head;
     const std::int64_t rows = self.rows();
     const std::vector<Rows> fields = encoded_rows(obs, self.graph().encoding, rows);
@@ -104,7 +104,7 @@ void pack_lanes(CorrectedUpdate& self, const std::vector<Readable>& obs, const R
     self.pack({fields.data(), action_rows(action, head.gaussian(), head.size, rows), {}, {}, {}},
               {rows_of(log_prob, rows, 1, "log_prob"), rows_of(reward, rows, 1, "reward"),
                rows_of(terminated, rows, 1, "terminated"), rows_of(truncated, rows, 1, "truncated"),
-               rows_of(valid, rows, 1, "valid"), rows_of(bootstrap, rows, 1, "bootstrap")},
+               rows_of(valid, rows, 1, "valid"), rows_of(bootstrap, rows, 1, "bootstrap"), rows_of(size, rows, 1, "size")},
               statistics_of(self, obs_mean, obs_var, value_mean, value_var), first, count);
 }
 
@@ -218,7 +218,8 @@ void bind_update(nb::module_& module) {
              "clip_apart"_a,
              "normalize_advantage"_a, "optimizer"_a, "lanes"_a, "rows"_a, "level"_a = nb::none())
         .def("pack", &pack_lanes, "obs"_a, "action"_a, "log_prob"_a, "reward"_a, "terminated"_a, "truncated"_a, "valid"_a,
-             "bootstrap"_a, "first"_a, "count"_a, "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a, "value_var"_a)
+             "bootstrap"_a, "size"_a, "first"_a, "count"_a, "obs_mean"_a.none(), "obs_var"_a.none(), "value_mean"_a,
+             "value_var"_a)
         .def("metrics", &corrected_metrics_of);
 }
 

@@ -11,8 +11,7 @@ namespace penstock::kernels {
 CorrectedUpdate::CorrectedUpdate(const Graph& graph, const Loss& loss, const Lanes& lanes, std::int64_t rows,
                                  const Level& level)
     : Update(graph, loss, rows, level), lanes_(lanes), level_(level), happened_(static_cast<std::size_t>(rows)) {
-    if (loss.clipped || loss.normalize_advantage)
-        throw std::invalid_argument("lanes are corrected for the plain policy gradient, with advantages as they are");
+    if (loss.clipped) throw std::invalid_argument("lanes are corrected for the plain policy gradient");
     if (lanes.steps < 1 || lanes.stride < 1) throw std::invalid_argument("a lane has rows");
 }
 
@@ -27,8 +26,8 @@ void CorrectedUpdate::pack(const Fields& fields, const Happened& happened, const
     for (std::int64_t row = first; row < first + count; ++row)
         happened_[static_cast<std::size_t>(row)] = {
             std::clamp(happened.reward.at<float>(row), -limit, limit), happened.log_prob.at<float>(row),
-            happened.bootstrap.at<float>(row), happened.terminated.at<bool>(row), happened.truncated.at<bool>(row),
-            happened.valid.at<bool>(row)};
+            happened.bootstrap.at<float>(row), happened.size.at<float>(row), happened.terminated.at<bool>(row),
+            happened.truncated.at<bool>(row), happened.valid.at<bool>(row)};
 }
 
 bool CorrectedUpdate::collect(const Minibatches& minibatches, std::int64_t number, Chosen& lanes, Sample& rows) const {
@@ -116,12 +115,22 @@ void CorrectedUpdate::correct(const Chosen& lanes, const Sample& rows, bool acto
     if (actor) metrics_.rho += weight;
 }
 
+double CorrectedUpdate::sized_actor_gradient(const Chosen& lanes, const Sample& rows) {
+    if (!loss_.normalize_advantage || whole_) return actor_gradient(rows, whole_);
+    double squares = 0.0;
+    for (std::size_t i = 0; i < lanes.rows.size(); ++i) {
+        const double size = happened_[static_cast<std::size_t>(lanes.rows[i])].size;
+        squares += static_cast<double>(rows.shares[i]) * size * size;
+    }
+    return actor_gradient(rows, AdvantageMoments{0.0, std::sqrt(squares)});
+}
+
 std::optional<Squares> CorrectedUpdate::gradients(const Minibatches& minibatches, std::int64_t number) {
     if (!collect(minibatches, number, actor_lanes_, actor_rows_)) return {};
     judge_actions(actor_lanes_, actor_rows_);
     judge_states(actor_lanes_);
     correct(actor_lanes_, actor_rows_, true, true);
-    const double actor = actor_gradient(actor_rows_);
+    const double actor = sized_actor_gradient(actor_lanes_, actor_rows_);
     return Squares{actor, critic_gradient(actor_rows_)};
 }
 
@@ -140,7 +149,7 @@ std::optional<Squares> CorrectedUpdate::side_gradient(const Minibatches& minibat
     seat.exchange(0.0);
     // They write different columns of the records.
     correct(lanes, rows, actor, !actor);
-    const double mine = actor ? actor_gradient(rows) : critic_gradient(rows);
+    const double mine = actor ? sized_actor_gradient(lanes, rows) : critic_gradient(rows);
     const double other = seat.exchange(mine);
     return actor ? Squares{mine, other} : Squares{other, mine};
 }

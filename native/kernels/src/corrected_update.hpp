@@ -23,11 +23,12 @@ struct Happened {
     Rows log_prob;  // of the policy that acted
     Rows reward, terminated, truncated, valid;
     Rows bootstrap;  // value of the last observation of a truncated episode
+    Rows size;       // of the row's advantage
 };
 
 class CorrectedUpdate final : public Update {
 public:
-    // The loss must be the plain policy gradient.
+    // The loss must be the plain policy gradient. Normalised advantages are scaled by the sizes of the rows, not shifted.
     CorrectedUpdate(const Graph& graph, const Loss& loss, const Lanes& lanes, std::int64_t rows, const Level& level);
 
     // Makes records of rows first, ..., first + count - 1.
@@ -45,7 +46,7 @@ private:
         std::vector<std::int64_t> rows;    // valid rows, by lane and then by time: those of the sample
     };
     struct Row {
-        float reward, log_prob, bootstrap;
+        float reward, log_prob, bootstrap, size;
         bool terminated, truncated, valid;
     };
 
@@ -55,6 +56,8 @@ private:
     void judge_states(const Chosen& lanes);
     // Puts V-trace's advantages (for the actor) and targets (for the critic) into the records.
     void correct(const Chosen& lanes, const Sample& rows, bool actor, bool critic);
+    // The gradient of the actor, with advantages as large as the loss wants them.
+    double sized_actor_gradient(const Chosen& lanes, const Sample& rows);
 
     Lanes lanes_;
     const Level& level_;

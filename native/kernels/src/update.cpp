@@ -65,9 +65,9 @@ double Update::critic_gradient(const Sample& rows) {
     return critic_.squared_norm();
 }
 
-double Update::actor_gradient(const Sample& rows) {
+double Update::actor_gradient(const Sample& rows, const std::optional<AdvantageMoments>& whole) {
     actor_.begin();
-    policy_loss_.begin(rows, actor_.free_parameters(), whole_);
+    policy_loss_.begin(rows, actor_.free_parameters(), whole);
     each_chunk(rows, [&](const Chunk& chunk) {
         records_.features(rows, chunk, actor_features_.data(), actor_.input_stride());
         const float* outputs = actor_.forward(actor_features_.data(), chunk.rows);
@@ -82,7 +82,7 @@ double Update::actor_gradient(const Sample& rows) {
 
 std::optional<Squares> Update::gradients(const Minibatches& minibatches, std::int64_t number) {
     if (!records_.collect(minibatches, number, actor_rows_)) return {};
-    const double actor = actor_gradient(actor_rows_);
+    const double actor = actor_gradient(actor_rows_, whole_);
     return Squares{actor, critic_gradient(actor_rows_)};
 }
 
@@ -90,7 +90,7 @@ std::optional<Squares> Update::side_gradient(const Minibatches& minibatches, std
     const bool actor = seat.side == 0;
     Sample& rows = actor ? actor_rows_ : critic_rows_;
     if (!records_.collect(minibatches, number, rows)) return {};
-    const double mine = actor ? actor_gradient(rows) : critic_gradient(rows);
+    const double mine = actor ? actor_gradient(rows, whole_) : critic_gradient(rows);
     const double other = seat.exchange(mine);
     return actor ? Squares{mine, other} : Squares{other, mine};
 }

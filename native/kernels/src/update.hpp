@@ -62,8 +62,8 @@ protected:
     virtual std::optional<Squares> gradients(const Minibatches& minibatches, std::int64_t number);
     // The gradient of one side, 0 the actor's or 1 the critic's, while another thread has the other.
     virtual std::optional<Squares> side_gradient(const Minibatches& minibatches, std::int64_t number, Seat& seat);
-    // Each returns the sum of the gradient's squares.
-    double actor_gradient(const Sample& rows);
+    // Each returns the sum of the gradient's squares. `whole`: as in PolicyLoss::begin.
+    double actor_gradient(const Sample& rows, const std::optional<AdvantageMoments>& whole);
     double critic_gradient(const Sample& rows);
 
     Graph graph_;
@@ -74,6 +74,7 @@ protected:
     PolicyLoss policy_loss_;
     Floats actor_features_, critic_features_;
     Sample actor_rows_, critic_rows_;
+    std::optional<AdvantageMoments> whole_;  // of the minibatch of which a part is being learned from
 
 private:
     void check(const Minibatches& minibatches) const;
@@ -83,8 +84,6 @@ private:
     void measure(const Squares& squares);
     // Clips, then takes a step of each network that is asked for.
     void finish(const Squares& squares, std::int64_t step, double lr, bool actor, bool critic);
-
-    std::optional<AdvantageMoments> whole_;  // of the minibatch of which a part is being learned from
 };
 
 }  // namespace penstock::kernels

@@ -116,7 +116,7 @@ struct LaneLearner {
     static constexpr std::int64_t kSteps = 36, kStride = 2, kSlots = 4, kAll = (kSteps + 1) * kStride * kSlots;
 
     LaneLearner(const Graph& graph, const Level& level)
-        : update(graph, {0.0, 0.5, 0.01, 0.5, true, Optimizer::of("adam", 1e-5, 0.0, 0.0), false, false}, {kSteps, kStride, 0.9, 0.95, 1.0, 1.0, 1.5}, kAll, level),
+        : update(graph, {0.0, 0.5, 0.01, 0.5, true, Optimizer::of("adam", 1e-5, 0.0, 0.0), true, false}, {kSteps, kStride, 0.9, 0.95, 1.0, 1.0, 1.5}, kAll, level),
           actor(3, std::vector<float>(static_cast<std::size_t>(update.actor_size()))),
           critic(3, std::vector<float>(static_cast<std::size_t>(update.critic_size()))) {
         Numbers numbers;
@@ -127,6 +127,7 @@ struct LaneLearner {
         const auto actions = static_cast<std::size_t>(graph.head.gaussian() ? graph.head.size : 1);
         std::vector<float> obs = numbers.many(rows * features), samples = numbers.many(rows * actions);
         std::vector<float> log_prob(rows, -1.0F), reward = numbers.many(rows), bootstrap = numbers.many(rows);
+        std::vector<float> sizes = numbers.many(rows);
         std::vector<std::int64_t> chosen(rows);
         std::array<std::unique_ptr<bool[]>, 3> flags;  // terminated, truncated, valid
         for (auto& flag : flags) flag = std::make_unique<bool[]>(rows);
@@ -143,7 +144,8 @@ struct LaneLearner {
         const Rows action = graph.head.gaussian() ? column(samples.data(), actions) : column(chosen.data(), 1);
         update.pack({&field, action, {}, {}, {}},
                     {column(log_prob.data(), 1), column(reward.data(), 1), column(flags[0].get(), 1),
-                     column(flags[1].get(), 1), column(flags[2].get(), 1), column(bootstrap.data(), 1)},
+                     column(flags[1].get(), 1), column(flags[2].get(), 1), column(bootstrap.data(), 1),
+                     column(sizes.data(), 1)},
                     {}, 0, kAll);
     }
 

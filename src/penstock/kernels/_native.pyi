@@ -241,6 +241,7 @@ class CorrectedUpdate(_Runs):
         truncated: Array,
         valid: Array,
         bootstrap: Array,
+        size: Array,
         first: int,
         count: int,
         obs_mean: Array | None,

@@ -37,7 +37,8 @@ class ActorCriticLoss(NamedTuple):
     clip_apart: bool
     """Whether that is the norm of each network by itself, and not of both together."""
     normalize_advantage: bool
-    """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8)."""
+    """Shift and scale the advantages of each minibatch by their mean and deviation (plus 1e-8); those of lanes only
+    scale, by the root mean square of the rows' ``size``."""
     optimizer: Optimizer
 
 
@@ -228,7 +229,7 @@ class CorrectedUpdate(_StreamUpdate):
 
     Args:
         layout: layout of a policy whose critic is a network of its own.
-        loss: the plain policy gradient, with advantages that are not normalised; and the optimizer's numbers.
+        loss: the plain policy gradient, and the optimizer's numbers.
         lanes: how the lanes lie, and V-trace's numbers.
         rows: number of flat rows in a batch.
         level: instruction-set level; ``None``: the fastest of this processor.
@@ -253,8 +254,8 @@ class CorrectedUpdate(_StreamUpdate):
 
         Args:
             state: holds the running statistics if the policy normalises.
-            rows: observation fields, ``action``, ``log_prob``, ``reward``, ``terminated``, ``truncated``, ``valid`` and
-                ``bootstrap``: ``[rows, ...]``.
+            rows: observation fields, ``action``, ``log_prob``, ``reward``, ``terminated``, ``truncated``, ``valid``,
+                ``bootstrap`` and ``size``: ``[rows, ...]``.
             first: first flat row.
             count: number of rows. Of a row that is not valid, only the observation counts.
         """
@@ -267,6 +268,7 @@ class CorrectedUpdate(_StreamUpdate):
             rows["truncated"],
             rows["valid"],
             rows["bootstrap"],
+            rows["size"],
             first,
             count,
             *self._statistics(state),

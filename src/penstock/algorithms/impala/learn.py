@@ -7,6 +7,10 @@ Source: https://arxiv.org/abs/1802.01561.
 ``v`` and ``rho`` are V-trace's (`penstock.ops.vtrace`). They come from the policy and the critic that are being
 learned, so a minibatch is whole lanes: one pass of the networks gives ratios, values and the loss.
 
+The advantages, which weigh the first term, are divided by their size over the minibatch: the root mean square of those
+that the policy that acted would have. Divided by their own, those of a batch that says little would count as much as
+any other. They are not shifted: a shift would push the policy along actions that it would not take any more.
+
 Deviations:
 
 - Adam in place of RMSProp.
@@ -20,6 +24,7 @@ Functions here know no process, environment, loop or device.
 
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from penstock.algorithm import Algorithm, Gradients, Phase, Tensors
@@ -28,13 +33,13 @@ from penstock.algorithms.impala.spec import IMPALAConfig, init_state
 from penstock.algorithms.ppo.learn import Loss, act, step_metrics, update
 from penstock.algorithms.ppo.rollouts import statistics
 from penstock.algorithms.ppo.spec import LOSS_SCALE, policy_graph
-from penstock.ops.losses import share_of, squared_error
+from penstock.ops.losses import Mean, share_of, squared_error
 from penstock.ops.vtrace import Steps, VTrace, vtrace
 from penstock.torch_networks.gradients import gradients_of
 from penstock.torch_networks.policy import Policy, denormalised_value, normalised_target
 from penstock.types import NoiseSpec, Spaces
 
-__all__ = ["build", "gradients", "loss"]
+__all__ = ["build", "gradients", "loss", "whole"]
 
 
 def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
@@ -50,7 +55,16 @@ def build(spaces: Spaces, config: IMPALAConfig) -> Algorithm:
         targets=partial(targets, config),
         statistics=partial(statistics, policy.graph),
         phases=(Phase("actor_critic", partial(gradients, policy, config), step, noise=noise),),
+        whole=partial(whole, config.normalize_advantage),
     )
+
+
+def whole(normalize_advantage: bool, minibatch: Tensors, mean: Mean) -> Tensors:
+    """The size of the advantages of a minibatch in place of the size of each: their root mean square, or 1."""
+    size = minibatch["size"]
+    if not normalize_advantage:
+        return {"size": torch.ones_like(size)}
+    return {"size": mean(size.flatten().square()).sqrt().expand_as(size)}
 
 
 def gradients(policy: Policy, config: IMPALAConfig, state: Tensors, minibatch: Tensors, noise: Tensors) -> Gradients:
@@ -81,7 +95,8 @@ def loss(policy: Policy, config: IMPALAConfig, state: Tensors, lanes: Tensors) -
     if policy.graph.normalize_value:
         target = normalised_target(target, state)
     share = share_of(weight.flatten())
-    policy_loss = -share.dot((log_prob * found.advantage).flatten())
+    advantage = found.advantage / (lanes["size"] + 1e-8)
+    policy_loss = -share.dot((log_prob * advantage).flatten())
     value_loss = squared_error(learned(judged).flatten(), target, share)
     entropy = share.dot(learned(distribution.entropy()).flatten())
     metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

@@ -13,10 +13,11 @@ __all__ = ["targets"]
 
 
 def targets(config: IMPALAConfig, state: Mapping[str, Array], rollout: Mapping[str, Array]) -> Arrays:
-    """``bootstrap`` ``[T, B]``: the value behind each row, as the policy that acted judged it.
+    """What the policy that acted thinks of each row: ``[T, B]`` each.
 
-    A truncated row's is that of its episode's last observation. If values are normalised, also ``target`` ``[T, B]``:
-    the plain returns, whose moments they are normalised by.
+    - ``bootstrap``: the value behind the row. A truncated row's is that of its episode's last observation.
+    - ``size``: of the row's advantage, by generalised estimation, without V-trace.
+    - ``target``, if values are normalised: the plain returns, whose moments they are normalised by.
     """
     del state
     bootstrap = rollout["value"][1:].copy()
@@ -24,9 +25,8 @@ def targets(config: IMPALAConfig, state: Mapping[str, Array], rollout: Mapping[s
     # next row.
     count = int(rollout["final_count"])
     bootstrap[rollout["final_t"][:count], rollout["final_lane"][:count]] = rollout["final_value"][:count]
-    if not config.normalize_value:
-        return {"bootstrap": bootstrap}
     if config.clip_reward:
         rollout = {**rollout, "reward": rollout["reward"].clip(-1.0, 1.0)}
-    _, target = advantages(rollout, config.gamma, config.gae_lambda)
-    return {"bootstrap": bootstrap, "target": target}
+    advantage, target = advantages(rollout, config.gamma, config.gae_lambda)
+    found = {"bootstrap": bootstrap, "size": abs(advantage)}
+    return {**found, "target": target} if config.normalize_value else found

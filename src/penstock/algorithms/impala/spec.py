@@ -31,9 +31,9 @@ class IMPALAConfig(VTraceConfig, ActorCriticConfig):
         fixed=BY_LANES,
     )
     mini_batch_size: int = tunable(
-        640,
+        80,
         "rows of one gradient step, of whole lanes; num_envs times num_steps or more: one step for each batch "
-        "(usual: 160 to 2000)",
+        "(usual: 40 to 2000)",
         min=1,
     )
     lr: float = tunable(
@@ -48,11 +48,20 @@ class IMPALAConfig(VTraceConfig, ActorCriticConfig):
         choices=("constant", "linear"),
     )
     gae_lambda: float = tunable(
-        1.0,
+        0.95,
         "how far V-trace looks; 1: over the whole rollout; less: more from the critic, with more bias "
         "(usual: 0.9 to 1)",
         min=0,
         max=1,
+    )
+    max_grad_norm: float = tunable(
+        5.0,
+        "largest norm of each network's gradient; longer gradients are scaled down to it (usual: 0.5 to 40)",
+        min=1e-4,
+    )
+    normalize_advantage: bool = tunable(
+        True,
+        "scale the advantages of each minibatch by their size, so that the other settings suit rewards of any size",
     )
     adam_eps: float = tunable(
         1e-3,
@@ -73,14 +82,14 @@ def spec(spaces: Spaces, config: IMPALAConfig) -> AlgorithmSpec:
     graph = policy_graph(spaces, config)
     lanes = max(1, config.mini_batch_size // config.num_steps)
     plain = actor_critic_spec(spaces, graph, config, Schedule(1, lanes))
-    read = ("log_prob", "reward", "terminated", "truncated", "bootstrap")
+    read = ("log_prob", "reward", "terminated", "truncated", "bootstrap", "size")
     # The networks see whole lanes. A policy with memory needs to know where they begin.
     memory = ("first", *(part.name for part in graph.carry)) if graph.carry else ()
     returns = (ArraySpec("target", (), "float32"),) if graph.normalize_value else ()
     return replace(
         plain,
         topology="async_on_policy",
-        targets=(ArraySpec("bootstrap", (), "float32"), *returns),
+        targets=(ArraySpec("bootstrap", (), "float32"), ArraySpec("size", (), "float32"), *returns),
         minibatch=(*(name for name, _ in spaces.obs), "action", *read, *memory),
         unit="lane",
     )

@@ -1,11 +1,12 @@
 """What V-trace is worth: IMPALA with rollouts that are some updates old on purpose, with its correction and without.
 
-    python -m benchmarks.vtrace                        # lags of 0, 10 and 50 updates, one seed; some minutes
-    python -m benchmarks.vtrace --lr 3e-3 --seeds 0 1 2 --write FILE
+    python -m benchmarks.vtrace                                     # lags of 0, 10 and 50 updates, one seed
+    python -m benchmarks.vtrace --seeds 0 1 2 --write FILE
+    python -m benchmarks.vtrace --seeds 0 1 2 --lr 3e-3 --mini_batch_size 160
 
-A run is one loop in this process: a rollout of CartPole-v1 by the parameters of so many updates ago, then one update
-from it. Without the correction, the learner is told that its own policy acted. The return is that of the last 100
-training episodes.
+A run is one loop in this process: a rollout of 8 lanes of CartPole-v1 by the parameters of so many updates ago, then
+one update from it. Without the correction, the learner is told that its own policy acted. Settings that are not
+given are IMPALA's. The return is that of the last 100 training episodes; a curve has it at ten points of the run.
 
 The paper compares them in its table 2, https://arxiv.org/abs/1802.01561.
 """
@@ -15,25 +16,26 @@ import statistics
 import sys
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from benchmarks.record import destination, write
-from penstock.algorithm import UpdaterSettings
-from penstock.algorithms.appo.learn import LOG_PROB, judge
-from penstock.algorithms.impala.learn import build
+from penstock.algorithms.impala.fused import build
 from penstock.algorithms.impala.spec import IMPALAConfig, spec
 from penstock.algorithms.ppo.spec import policy_graph
+from penstock.kernels.policy import PolicyKernel
+from penstock.policies.native import layout_of
 from penstock.program.rollout import rollout_specs
-from penstock.torch_networks.policy import Policy
 from penstock.types import Box, Discrete, Spaces
-from penstock.updates.eager import EagerUpdater
+from penstock.updates.fused import FusedUpdater
 
 LANES = 8
+POINTS = 10
 SPACES = Spaces((("obs", Box((4,), "float32", (-1.0,) * 4, (1.0,) * 4)),), Discrete(2))
 Arrays = dict[str, np.ndarray]
 
@@ -44,15 +46,15 @@ class Lagging:
     Args:
         lag: in updates.
         config: of IMPALA.
-        seed: of episodes, noise and first parameters.
+        seed: of episodes and noise.
     """
 
     def __init__(self, lag: int, config: IMPALAConfig, seed: int) -> None:
         makers = [lambda: gymnasium.make("CartPole-v1")] * LANES
         self._envs = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         self._generator = np.random.default_rng(seed)
-        self._algorithm = build(SPACES, config)
-        self._versions: deque[dict[str, torch.Tensor]] = deque(maxlen=lag + 1)
+        self._policy = PolicyKernel(layout_of(policy_graph(SPACES, config)))
+        self._versions: deque[Arrays] = deque(maxlen=lag + 1)
         self._running = np.zeros(LANES)
         self._steps = config.num_steps
         self.returns: deque[float] = deque(maxlen=100)
@@ -60,10 +62,11 @@ class Lagging:
 
     def publish(self, state: Mapping[str, np.ndarray]) -> None:
         """Take the learner's parameters. They act once ``lag`` later ones have come."""
-        self._versions.append({name: torch.tensor(state[name]) for name in ("actor", "critic")})
+        self._versions.append({name: state[name].copy() for name in ("actor", "critic")})
 
     def collect(self, slot: Arrays) -> None:
         """Fill a slot with one rollout."""
+        self._policy.load(self._versions[0])
         count = 0
         for t in range(self._steps):
             given = self._act(self._obs)
@@ -87,48 +90,79 @@ class Lagging:
 
     def _act(self, obs: np.ndarray) -> Arrays:
         noise = self._generator.gumbel(size=(LANES, 2)).astype(np.float32)
-        inputs = {"obs": torch.from_numpy(obs), "noise": torch.from_numpy(noise), "explore": torch.ones(LANES)}
-        with torch.no_grad():
-            outputs = self._algorithm.act(self._versions[0], inputs)
-        return {name: values.numpy() for name, values in outputs.items()}
+        out = {name: np.empty(LANES, np.float32) for name in ("log_prob", "value")}
+        out["action"] = np.empty(LANES, np.int64)
+        self._policy.act({"obs": obs, "noise": noise, "explore": np.ones(LANES, np.float32)}, out)
+        return out
 
 
-def final_return(lag: int, corrects: bool, timesteps: int, lr: float, seed: int) -> float:
-    """Mean return of the last 100 training episodes of a run.
+class Judge:
+    """Puts the learner's own probabilities into a rollout, in place of those of the policy that acted."""
 
-    Args:
-        lag: age of the policy that acts, in updates.
-        corrects: whether the learner knows the probabilities of the policy that acted.
-        timesteps: of all lanes together.
-        lr: step size at the beginning of the run. The larger it is, the further policies are from each other.
-        seed: of the run.
-    """
-    config = IMPALAConfig(mini_batch_size=LANES * IMPALAConfig.num_steps, lr=lr)
+    def __init__(self, config: IMPALAConfig) -> None:
+        self._policy = PolicyKernel(layout_of(policy_graph(SPACES, config)))
+
+    def __call__(self, state: Mapping[str, np.ndarray], slot: Arrays) -> None:
+        """Change ``log_prob`` of a slot."""
+        self._policy.load(state)
+        rows = {name: slot[name].reshape(-1, *slot[name].shape[2:]) for name in ("obs", "action")}
+        self._policy.judge(rows, slot["log_prob"].reshape(-1), np.empty(slot["value"].size, np.float32))
+
+
+class Case(NamedTuple):
+    """A run of the comparison."""
+
+    lag: int
+    """Age of the policy that acts, in updates."""
+    corrects: bool
+    """Whether the learner knows the probabilities of the policy that acted."""
+    timesteps: int
+    """Of all lanes together."""
+    seed: int
+    config: IMPALAConfig
+
+
+def curve(case: Case) -> list[float]:
+    """Mean return of the last 100 training episodes, at points of the run that lie equally far apart."""
+    config = case.config
     described = spec(SPACES, config)
     specs = rollout_specs(SPACES, described.row, config.num_steps, LANES, same_step=True)
     arrays = {part.name: np.zeros((1, *part.shape), part.dtype) for part in specs}
     arrays["valid"][0, :-1] = True
     slot = {name: values[0, ...] for name, values in arrays.items()}
-    algorithm = build(SPACES, config)
-    settings = UpdaterSettings("", config, described, SPACES, "cpu", threads=1, seed=seed)
-    updater = EagerUpdater(algorithm, settings, arrays)
-    updater.load(algorithm.init_state(seed))
-    policy, play = Policy(policy_graph(SPACES, config)), Lagging(lag, config, seed)
-    lanes = np.arange(LANES)[None, :]
-    updates = timesteps // (LANES * config.num_steps)
+    functions = build(SPACES, config)
+    updater = FusedUpdater(functions, described, arrays, threads=1)
+    updater.load(functions.init_state(case.seed))
+    play, judge = Lagging(case.lag, config, case.seed), Judge(config)
+    generator = np.random.default_rng(case.seed)
+    size = min(LANES, described.schedule.mini_batch_size)
+    weights = np.ones((LANES // size, size), np.float32)
+    updates = case.timesteps // (LANES * config.num_steps)
+    found = []
     for update in range(updates):
         state = updater.state()
         play.publish(state)
         play.collect(slot)
-        if not corrects:
-            tensors = {name: torch.from_numpy(values) for name, values in state.items()}
-            with torch.no_grad():
-                found = judge(policy, tensors, {name: torch.from_numpy(np.asarray(v)) for name, v in slot.items()})
-            slot["log_prob"][...] = found[LOG_PROB].numpy()
+        if not case.corrects:
+            judge(state, slot)
         updater.begin([0], update / updates)
-        updater.minibatches(lanes, np.ones((1, LANES), np.float32))
+        updater.minibatches(generator.permutation(LANES).reshape(weights.shape), weights)
         updater.finish([0])
-    return statistics.mean(play.returns)
+        if (update + 1) * POINTS // updates > update * POINTS // updates:
+            found.append(statistics.mean(play.returns) if play.returns else 0.0)
+    return found
+
+
+def config_of(lr: float, mini_batch_size: int, max_grad_norm: float) -> IMPALAConfig:
+    """The settings of all runs.
+
+    Raises:
+        ValueError: the lanes do not divide into minibatches of so many rows.
+    """
+    config = IMPALAConfig(lr=lr, mini_batch_size=mini_batch_size, max_grad_norm=max_grad_norm)
+    if LANES % min(LANES, max(1, mini_batch_size // config.num_steps)):
+        raise ValueError(f"{LANES} lanes of {config.num_steps} rows do not make minibatches of {mini_batch_size} rows")
+    return config
 
 
 def main() -> int:
@@ -136,22 +170,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 10, 50])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--timesteps", type=int, default=200_000)
+    parser.add_argument("--timesteps", type=int, default=300_000)
     parser.add_argument("--lr", type=float, default=IMPALAConfig.lr, help="step size (default: %(default)s)")
+    parser.add_argument(
+        "--mini_batch_size", type=int, default=40, help="rows of a gradient step, of 160 a batch (default: %(default)s)"
+    )
+    parser.add_argument("--max_grad_norm", type=float, default=0.5, help="(default: %(default)s)")
     parser.add_argument("--write", type=destination, help="file for the result; without it, results are only printed")
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    config = config_of(args.lr, args.mini_batch_size, args.max_grad_norm)
     rows: list[dict[str, Any]] = []
-    for lag in args.lags:
-        for corrects in (True, False):
-            found = [final_return(lag, corrects, args.timesteps, args.lr, seed) for seed in args.seeds]
-            rows.append({"lag": lag, "corrects": corrects, "returns": found, "mean": statistics.mean(found)})
+    with ProcessPoolExecutor() as pool:
+        for lag, corrects in product(args.lags, (True, False)):
+            cases = [Case(lag, corrects, args.timesteps, seed, config) for seed in args.seeds]
+            curves = [[round(value, 2) for value in found] for found in pool.map(curve, cases)]
+            returns = [found[-1] for found in curves]
+            mean = statistics.mean(returns)
+            rows.append({"lag": lag, "corrects": corrects, "returns": returns, "mean": mean, "curves": curves})
             kind = "V-trace" if corrects else "no correction"
-            print(
-                f"{lag} updates old, {kind}: {rows[-1]['mean']:.1f} {[round(value, 1) for value in found]}", flush=True
-            )
+            print(f"{lag} updates old, {kind}: {mean:.1f} {returns}", flush=True)
     if args.write:
-        numbers = {"lags": args.lags, "seeds": args.seeds, "timesteps": [args.timesteps], "lr": [args.lr]}
+        single = {name: [getattr(args, name)] for name in ("timesteps", "lr", "mini_batch_size", "max_grad_norm")}
+        numbers = {"lags": args.lags, "seeds": args.seeds, **single}
         words = [f"--{name} {' '.join(map(str, given))}" for name, given in numbers.items()]
         write(args.write, {"command": " ".join(["python -m benchmarks.vtrace", *words]), "rows": rows})
     return 0

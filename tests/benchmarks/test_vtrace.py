@@ -1,9 +1,9 @@
 """The benchmark of V-trace at its smallest: who acts with which parameters, and what the learner is told."""
 
 import numpy as np
-import torch
+import pytest
 
-from benchmarks.vtrace import LANES, SPACES, Lagging, final_return
+from benchmarks.vtrace import LANES, POINTS, SPACES, Case, Lagging, config_of, curve
 from penstock.algorithms.impala.spec import IMPALAConfig, init_state, spec
 from penstock.program.rollout import rollout_specs
 
@@ -14,11 +14,10 @@ def test_the_parameters_that_act_are_so_many_updates_old() -> None:
     play = Lagging(2, CONFIG, 0)
     for version in range(5):
         play.publish({"actor": np.full(1, version), "critic": np.full(1, version)})
-        assert int(play._versions[0]["actor"]) == max(0, version - 2)
+        assert play._versions[0]["actor"].item() == max(0, version - 2)
 
 
 def test_a_rollout_has_every_row_and_the_values_behind_its_ends() -> None:
-    torch.set_num_threads(1)
     play = Lagging(0, CONFIG, 0)
     play.publish(init_state(SPACES, CONFIG, 0))
     specs = rollout_specs(SPACES, spec(SPACES, CONFIG).row, 5, LANES, same_step=True)
@@ -32,5 +31,22 @@ def test_a_rollout_has_every_row_and_the_values_behind_its_ends() -> None:
 
 
 def test_a_run_with_and_without_the_correction() -> None:
-    returns = [final_return(3, corrects, 4 * LANES * 20, 1e-3, 0) for corrects in (True, False)]
-    assert all(value > 0.0 for value in returns)
+    curves = [
+        curve(Case(3, corrects, 20 * LANES * 5, 0, IMPALAConfig(num_steps=5, lr=0.1))) for corrects in (True, False)
+    ]
+    assert curves[0] != curves[1]
+    for found in curves:
+        assert len(found) == POINTS
+        assert found[-1] > 0.0
+
+
+def test_without_a_lag_there_is_nothing_to_correct() -> None:
+    # With one minibatch for each batch, the policy that acted is the one that learns.
+    config = config_of(1e-3, LANES * IMPALAConfig.num_steps, 0.5)
+    one, two = (curve(Case(0, corrects, 10 * LANES * config.num_steps, 0, config)) for corrects in (True, False))
+    assert one == pytest.approx(two)
+
+
+def test_minibatches_must_divide_the_lanes() -> None:
+    with pytest.raises(ValueError, match="do not make minibatches of 60 rows"):
+        config_of(1e-3, 60, 0.5)

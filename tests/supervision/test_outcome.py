@@ -5,7 +5,7 @@ import pytest
 
 from penstock.memory.segment import Segment
 from penstock.program.graph import NodeSpec, Program, Record, Stream
-from penstock.scheduler import outcome
+from penstock.supervision import outcome
 from penstock.supervision.outcome import SharedSigns
 from penstock.types import ArraySpec
 from penstock.wiring.edges import Wiring

@@ -11,8 +11,8 @@ GO_CLIENT_SOURCES := $(shell find clients/go -type f 2>/dev/null)
 SANITIZERS := none thread address
 # How far the simulated protocols are searched: short, or long (an hour).
 MODEL := short
-# How many pytest processes run side by side. More than 8 only take more memory.
-TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+# How many tests run side by side: one more than there are cores, because many of them wait. More than 8 only take more memory.
+TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 # How many altered files `make fuzz` feeds to each reader.
 FUZZ_EXAMPLES ?= 20000

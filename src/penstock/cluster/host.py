@@ -77,6 +77,7 @@ class Host:
         self._asked = math.inf
         """When home last asked for something."""
         self._rung = asyncio.Event()
+        self._published = asyncio.Event()
         self._listener: threading.Thread | None = None
 
     async def facts(self) -> Facts:
@@ -99,6 +100,13 @@ class Host:
             wiring.counters.set(node.name, name, 0)
         part = placement(self._program.with_node(self._here(node)), group)
         self._tasks[group] = task
+        parameters = dict(self._here(node).edges).get("parameters", "parameters")
+        # Before, a learner would go on with a batch that is over, and look for rollouts that are freed.
+        while task.version >= 0 and self._boards[parameters].version() < task.version:
+            self._published.clear()
+            await self._published.wait()
+        if self._tasks.get(group) is not task:
+            return task.life
         spec = WorkerSpec(part, {node.name: task.life}, {node.name: ()})
         self._processes.start(self._segment, spec, task.threads, task.imports)
         return task.life
@@ -157,6 +165,7 @@ class Host:
         unpack(publication.parcel, arrays)
         memory.publish(arrays, publication.version)
         self._followers.settle(arrays, publication.version)
+        self._published.set()
         self._wiring.bells.ring_all()
 
     async def collect(self, delivered: Sequence[tuple[str, int, int]]) -> Batch:

@@ -48,6 +48,8 @@ class Task(NamedTuple):
     """Gradients that earlier lives of a learner have handed on, and that are not settled."""
     rollouts: tuple[SlotCopy, ...] = ()
     """Rollouts from which a learner has still to learn, if it looks for new ones by itself."""
+    version: int = -1
+    """The version of the parameters that settles all gradients and rollouts that are not handed over here."""
 
 
 class Publication(NamedTuple):

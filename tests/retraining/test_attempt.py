@@ -16,6 +16,7 @@ import penstock
 from penstock.cli import main
 from penstock.clients import GameClient
 from penstock.errors import BadDataError, ConfigError, RunFolderError
+from penstock.retraining.judged import judged_up_to, remember_judged
 from penstock.saved_runs.checkpoints import list_checkpoints, load_checkpoint
 from penstock.saved_runs.episodes import EpisodeFiles, KeptEpisode
 from penstock.saved_runs.run_folder import RunFolder
@@ -129,8 +130,21 @@ def test_a_version_that_is_worse_on_held_out_episodes_is_not_published(run, tmp_
     assert "stays: the new version is worse" in found.text
     assert list_checkpoints(run) == before
     # An attempt is not repeated without a new episode.
-    assert found.newest == 80
-    assert "no new episodes" in penstock.retrain(run, experience=tmp_path / "kept", after=80).text
+    again = penstock.retrain(run, experience=tmp_path / "kept", epochs=40.0)
+    assert (again.text, again.newest) == (f"{before[-1].name} stays: no new episodes", 80)
+    keep(tmp_path / "kept", 1, seed=1)
+    assert "the new version is worse" in penstock.retrain(run, experience=tmp_path / "kept", epochs=40.0).text
+    # What is remembered belongs to this folder.
+    keep(tmp_path / "other", 81, spoilt=True)
+    assert "the new version is worse" in penstock.retrain(run, experience=tmp_path / "other", epochs=40.0).text
+
+
+def test_what_is_remembered_of_attempts_may_be_damaged(run, tmp_path) -> None:
+    for damage in (b"no JSON", b"[]", b'{"x": "y"}'):
+        (run / ".judged.json").write_bytes(damage)
+        assert judged_up_to(RunFolder(run), tmp_path) == 0
+    remember_judged(RunFolder(run), tmp_path, 7)
+    assert judged_up_to(RunFolder(run), tmp_path) == 7
 
 
 def test_without_a_drift_nothing_is_learned(run, tmp_path) -> None:

@@ -12,6 +12,7 @@ from penstock.envs.given import given_of
 from penstock.errors import ConfigError
 from penstock.processes.starts import Processes
 from penstock.retraining.estimate import estimated_return
+from penstock.retraining.judged import judged_up_to, remember_judged
 from penstock.retraining.kept import LEAST_HELD_OUT, Kept, read_kept
 from penstock.retraining.learning import learned_from
 from penstock.retraining.suitable import action_space
@@ -72,7 +73,8 @@ def retrain(
             `penstock.ops.offline.largest_shift`; 0: whenever there is a new episode.
         held_out: share of the episodes that nothing is learned from, in (0, 0.5]. Which they are does not change.
         epochs: how often each step is learned from, on average.
-        after: episodes up to this number are not new: an earlier attempt has looked at them.
+        after: episodes up to this number are not new: an earlier attempt has looked at them. Those that an attempt has
+            judged by are known without it, also if it was refused.
         env: a callable that makes an environment, if the run's environment has no name.
         wrap: the run's wrappers, if one of them has no name.
         processes: as in `penstock.train`.
@@ -89,8 +91,12 @@ def retrain(
         space = action_space(trained.prepared)
         kept = read_kept(place, trained.prepared.profile.spaces, held_out)
         attempt = _Attempt(folder, trained, load_checkpoint(trained.checkpoint).manifest, space, kept)
-        found = _look(attempt, after, drift)
-        return found if found.text else _learn(attempt, epochs, found)
+        found = _look(attempt, max(after, judged_up_to(folder, place)), drift)
+        if found.text:
+            return found
+        found = _learn(attempt, epochs, found)
+        remember_judged(folder, place, found.newest)
+        return found
 
 
 def _check_place(place: Path) -> None:

@@ -31,7 +31,7 @@ from penstock.notes import (
     table_in_file,
     table_in_memory,
 )
-from penstock.planning import Prepared, check_fits, check_functions, plan, prepare
+from penstock.planning import Prepared, check_fits, check_functions, check_ports, plan, prepare
 from penstock.processes.interrupts import Interrupts
 from penstock.processes.machine import check_machine, shared_memory, table_memory
 from penstock.processes.starts import Processes
@@ -312,12 +312,16 @@ def _import_ahead(run: RunConfig) -> None:
 
 
 def _checked_on_machine(program: Program, prepared: Prepared) -> Program:
-    """The same program, once this machine is known to have the memory, disk and files that it needs at least.
+    """The same program, once this machine is known to have the memory, disk, files and ports that it needs at least.
 
     Raises:
-        ResourceError: the machine has too little of one of them.
+        ResourceError: the machine has too little of one of them, or a port is taken.
     """
-    check_machine(program, len(program.groups) if RUNTIMES[prepared.config.run.runtime].processes else 0)
+    runtime = RUNTIMES[prepared.config.run.runtime]
+    check_machine(program, len(program.groups) if runtime.processes else 0)
+    # On a cluster games may connect to another machine.
+    if runtime.joined is None:
+        check_ports(prepared.config.run)
     return program
 
 

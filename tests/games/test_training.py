@@ -168,8 +168,12 @@ def test_a_port_that_is_taken_ends_the_run_with_one_line(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(penstock.PenstockError, match=rf"127.0.0.1:{port}: .*in use"):
-            penstock.train(settings(tmp_path, tcp_port=port, algo="appo"), quiet=True)
+        for flag in ("port", "tcp_port"):
+            text = f"cannot listen on 127.0.0.1:{port}: Address already in use; give another --{flag}$"
+            ports = {"port": None, "tcp_port": None, flag: port}
+            with pytest.raises(penstock.ResourceError, match=text):
+                penstock.train(settings(tmp_path, algo="appo", **ports), quiet=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_of_games_cannot_be_evaluated(tmp_path):

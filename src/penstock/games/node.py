@@ -9,12 +9,12 @@ from functools import partial
 from http import HTTPStatus
 
 from penstock.envs.games import agent_class, agent_name
-from penstock.errors import ConfigError, EnvError
+from penstock.errors import EnvError
 from penstock.games.agent import Agent
 from penstock.games.lane import Lane
 from penstock.games.lobby import Lobby
 from penstock.games.sessions import GameSteps
-from penstock.games.settings import GamesSettings
+from penstock.games.settings import PORT_FLAGS, GamesSettings
 from penstock.nodes.contract import Ports
 from penstock.nodes.env import EnvSettings
 from penstock.registry import load
@@ -22,6 +22,7 @@ from penstock.saved_runs.episodes import EpisodeFiles
 from penstock.serving.server.connection import Connection
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest
 from penstock.serving.server.limits import Limits
+from penstock.serving.server.listening import cannot_listen
 from penstock.serving.server.metrics import Metrics
 from penstock.serving.server.protocols.gamecore_http import PATH, GamecoreHttp
 from penstock.serving.server.protocols.gamecore_tcp import GamecoreConnection
@@ -165,7 +166,7 @@ class GamesNode:
             made = loop.create_server(protocol, host, port, backlog=_BACKLOG)
             listener = loop.run_until_complete(made)
         except OSError as error:
-            raise ConfigError(f"games cannot connect to {host}:{port}: {error.strerror or error}") from None
+            raise cannot_listen(host, port, f"give another {PORT_FLAGS[scheme]}", error) from None
         self._listeners.append(listener)
         self.ports[scheme] = int(listener.sockets[0].getsockname()[1])
 

@@ -5,7 +5,10 @@ from pathlib import Path
 
 from penstock.types import EnvReference, Spaces
 
-__all__ = ["GamesSettings"]
+__all__ = ["PORT_FLAGS", "GamesSettings"]
+
+PORT_FLAGS = {"http": "--port", "tcp": "--tcp_port"}
+"""Scheme of an address -> the flag for its port."""
 
 
 @dataclass(frozen=True)

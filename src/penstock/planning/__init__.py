@@ -1,7 +1,8 @@
 """From a config to a plan: everything that can be settled, and refused, before any process of the run starts."""
 
 from penstock.planning.functions import check_functions
+from penstock.planning.games import check_ports
 from penstock.planning.plans import check_fits, plan
 from penstock.planning.prepared import Prepared, prepare
 
-__all__ = ["Prepared", "check_fits", "check_functions", "plan", "prepare"]
+__all__ = ["Prepared", "check_fits", "check_functions", "check_ports", "plan", "prepare"]

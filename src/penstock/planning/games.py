@@ -7,13 +7,14 @@ from pathlib import Path
 from penstock.config.schema import AUTO, Config, RunConfig
 from penstock.envs.sources import EnvProfile
 from penstock.errors import ConfigError
-from penstock.games.settings import GamesSettings
+from penstock.games.settings import PORT_FLAGS, GamesSettings
 from penstock.registry import TOPOLOGIES
 from penstock.saved_runs.run_folder import RunFolder
 from penstock.serving.server.command import is_loopback
+from penstock.serving.server.listening import check_free
 from penstock.types import EnvReference
 
-__all__ = ["game_settings", "with_games"]
+__all__ = ["check_ports", "game_settings", "with_games"]
 
 _OWN = ("host", "port", "tcp_port", "token_file", "keep_episodes", "idle_seconds")
 """Settings for games only."""
@@ -48,8 +49,23 @@ def with_games(config: Config, profile: EnvProfile, topology: str) -> tuple[Conf
 
 def where(run: RunConfig) -> str:
     """The addresses that games connect to."""
+    return " and ".join(f"{name}://{run.host}:{port}" for name, port in _ports(run).items())
+
+
+def check_ports(run: RunConfig) -> None:
+    """Check that games can connect to this machine. Of a run without games nothing is checked.
+
+    Raises:
+        ResourceError: a port cannot be listened on.
+    """
+    for scheme, port in _ports(run).items():
+        check_free(run.host, port, f"give another {PORT_FLAGS[scheme]}")
+
+
+def _ports(run: RunConfig) -> dict[str, int]:
+    """Scheme -> port, of those that games connect to."""
     ports = {"http": run.port, "tcp": run.tcp_port}
-    return " and ".join(f"{name}://{run.host}:{port}" for name, port in ports.items() if port is not None)
+    return {scheme: port for scheme, port in ports.items() if port is not None}
 
 
 def game_settings(run: RunConfig, profile: EnvProfile, env: EnvReference, folder: Path) -> GamesSettings | None:

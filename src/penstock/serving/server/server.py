@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +10,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConfigError, ResourceError
+from penstock.errors import ConfigError
 from penstock.registry import load
 from penstock.serving.server.connection import Connection
 from penstock.serving.server.endpoints import Endpoints
 from penstock.serving.server.http import HttpConnection, HttpReply, HttpRequest, Route
 from penstock.serving.server.inference import Models
+from penstock.serving.server.listening import cannot_listen, check_free
 from penstock.serving.server.protocols import administration, gamecore_http, inference_http
 from penstock.serving.server.protocols.administration import Administration
 from penstock.serving.server.protocols.gamecore_http import GamecoreHttp
@@ -38,6 +38,7 @@ _LAST_CALL_SECONDS = 0.25
 """After the end has begun, requests that were on their way are taken for so long."""
 _LOOK_SECONDS = 0.01
 _BACKLOG = 1024
+_FREE = "or 0 for a free one"
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ class Server:
             grpc: InferenceGrpc | None = None
             if ports.grpc is not None:
                 # Imported on use: it takes 0.1 s, and most servers have no gRPC.
-                _check_free(ports.host, ports.grpc, "--grpc_port")
+                # gRPC itself would print lines of its own, and not say why.
+                check_free(ports.host, ports.grpc, f"give another --grpc_port, {_FREE}")
                 # Workers are started by fork and exec, so no process goes on with the threads of gRPC. Else gRPC prints
                 # a line of its own for each worker that is started again.
                 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -186,7 +188,7 @@ class Server:
                 protocol, host, port, ssl=context, ssl_handshake_timeout=handshake, backlog=_BACKLOG
             )
         except OSError as error:
-            raise _cannot_listen(host, port, flag, error) from None
+            raise cannot_listen(host, port, f"give another {flag}, {_FREE}", error) from None
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])
 
@@ -239,25 +241,3 @@ class Server:
         for connection in list(self._service.connections):
             connection.end()
         return not self._service.connections and self._endpoints.is_idle
-
-
-def _check_free(host: str, port: int, flag: str) -> None:
-    """Check that a port can be listened on. gRPC would print lines of its own, and not say why.
-
-    Raises:
-        ResourceError: it cannot.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.create_server((host, port), family=family):
-            pass
-    except OSError as error:
-        raise _cannot_listen(host, port, flag, error) from None
-
-
-def _cannot_listen(host: str, port: int, flag: str, error: OSError) -> ResourceError:
-    if isinstance(error, socket.gaierror):
-        return ResourceError(f"cannot listen on {host}: {error.strerror}; give another --host, as 127.0.0.1")
-    # The text of asyncio's own error repeats the address.
-    why = os.strerror(error.errno) if error.errno else error
-    return ResourceError(f"cannot listen on {host}:{port}: {why}; give another {flag}, or 0 for a free one")

@@ -244,7 +244,8 @@ class Workers:
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
         self._failures += 1
         self.restarts += 1
-        log.warning("worker %d has died; another starts in %g s", worker.process.pid, pause)
+        when = f"in {pause:g} s" if pause else "at once"
+        log.warning("worker %d has died; another starts %s", worker.process.pid, when)
         task = asyncio.get_running_loop().create_task(self._begin_after(pause, worker.place))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)

@@ -76,7 +76,7 @@ def test_a_tuple_is_taken_as_the_environment_gives_it() -> None:
 @pytest.mark.parametrize(
     ("spaces", "obs", "text"),
     [
-        (PLAIN, [1.0, 2.0], r"obs has shape \[2\], wanted \[3\] or a batch"),
+        (PLAIN, [1.0, 2.0], r"obs has shape \[2\], wanted \[3\] or a batch \[n, 3\]"),
         (PLAIN, np.zeros((2, 2, 3)), r"obs has shape \[2, 2, 3\]"),
         (NESTED, {"dial": [0.0, 0.0]}, r"the observation lacks obs\.which"),
         (NESTED, [0.0, 0.0], r"the observation lacks obs\.dial"),

@@ -287,7 +287,8 @@ class GameSteps:
         self._check_running()
         session = self._live.get(key)
         if session is None:
-            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no session {key[1]!r}; it was stopped or never started")
+            text = f"there is no session {key[1]!r}; it was stopped, was idle for too long, or never started"
+            raise Refusal(HTTPStatus.NOT_FOUND, text)
         if len(session.requests) >= _WAITING:
             text = f"{len(session.requests)} requests of this session wait already"
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)

@@ -62,7 +62,7 @@ class FieldReader:
             if values.shape[int(is_batch) :] != spec.shape:
                 raise BadDataError(
                     f"{spec.name} has shape {list(values.shape)}, wanted {list(spec.shape)} "
-                    f"or a batch {['n', *spec.shape]}"
+                    f"or a batch [{', '.join(map(str, ('n', *spec.shape)))}]"
                 )
             fields[spec.name] = np.ascontiguousarray(values if is_batch else values[None])
             _check_inside(spec.name, space, fields[spec.name])

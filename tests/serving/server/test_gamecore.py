@@ -205,7 +205,9 @@ def test_an_idle_session_ends_with_its_memory() -> None:
             threading.Event().wait(0.05)
         _, found = web.step(tick(row), session="b", step_kind="tick")
         assert found == json.loads(first)
-        assert web.step(session="a", step_kind="stop")[0] == 404
+        status, refused = web.step(session="a", step_kind="stop")
+        assert status == 404
+        assert "it was stopped, was idle for too long, or never started" in str(refused)
 
 
 def test_a_wrong_token_is_refused() -> None:

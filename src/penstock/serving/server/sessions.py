@@ -108,7 +108,8 @@ class Sessions:
         """
         session = self._live.get(key)
         if session is None:
-            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no session {_shown(key)}; it was stopped or never started")
+            text = f"there is no session {_shown(key)}; it was stopped, was idle for too long, or never started"
+            raise Refusal(HTTPStatus.NOT_FOUND, text)
         session.used = now
         self._live.move_to_end(key)
         return session

@@ -19,6 +19,8 @@ __all__ = ["PATH", "InferenceHttp"]
 PATH = "/v2"
 PROTOCOL = "inference-http"
 _HEAD_SIZE = b"inference-header-content-length"
+_READS = ("GET", "HEAD")
+"""Methods of requests that change nothing and ask for no action."""
 
 
 class InferenceHttp:
@@ -38,12 +40,13 @@ class InferenceHttp:
         parts = request.path.removeprefix(PATH).strip("/").split("/")
         if parts[0] == "health":
             # Whoever watches over the server needs no token.
-            self._health(parts, reply)
+            self._health(parts, request, reply)
             return
         if not self._service.tokens.accept_headers(request.headers):
             raise Refusal(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong")
         match parts:
             case [""]:
+                _check_method(request, _READS)
                 reply.send_json(server_metadata())
             case ["models", name, *rest]:
                 version = ""
@@ -53,11 +56,13 @@ class InferenceHttp:
             case _:
                 raise _unknown(request)
 
-    def _health(self, parts: list[str], reply: HttpReply) -> None:
+    def _health(self, parts: list[str], request: HttpRequest, reply: HttpReply) -> None:
         match parts:
             case ["health", "live"]:
+                _check_method(request, _READS)
                 reply.send_json({"live": True})
             case ["health", "ready"]:
+                _check_method(request, _READS)
                 self._ready(reply, ready=self._service.is_ready)
             case _:
                 raise Refusal(HTTPStatus.NOT_FOUND, "there are /v2/health/live and /v2/health/ready")
@@ -68,13 +73,14 @@ class InferenceHttp:
     def _of_model(self, model: Model, version: str, request: HttpRequest, rest: list[str], reply: HttpReply) -> None:
         match rest:
             case []:
+                _check_method(request, _READS)
                 ranges = model.ranges()
                 reply.send_json(model.metadata() | ({"parameters": {"ranges": ranges}} if ranges else {}))
             case ["ready"]:
+                _check_method(request, _READS)
                 self._ready(reply, ready=model.endpoint.is_ready and not self._service.is_ending)
             case ["infer"]:
-                if request.method != "POST":
-                    raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"infer takes POST, not {request.method}")
+                _check_method(request, ("POST",))
                 self._infer(model, version, request, reply)
             case _:
                 raise _unknown(request)
@@ -153,9 +159,11 @@ def _parted(request: HttpRequest, most: int) -> tuple[dict[str, Any], memoryview
 
 def _list(of: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """A list of JSON objects; empty if there is none."""
-    found = of.get(key) or []
+    found = of.get(key)
+    if found is None:
+        return []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise _bad(f"{key} is no array of objects")
+        raise _bad(f"{key} must be a list of objects")
     return found
 
 
@@ -164,6 +172,12 @@ def _mapping(of: Mapping[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _bad(f"{key} is no object")
     return found
+
+
+def _check_method(request: HttpRequest, taken: tuple[str, ...]) -> None:
+    if request.method not in taken:
+        text = f"{request.path[:120]} takes {' and '.join(taken)}, not {request.method}"
+        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, text)
 
 
 def _unknown(request: HttpRequest) -> Refusal:

@@ -38,6 +38,7 @@ from penstock.serving.bundle import (
     write_bundle,
 )
 from penstock.serving.bundle.contents import MOBILE, PARAMETERS, PROGRAM, Port, ports_of
+from penstock.serving.bundle.difference import difference
 from penstock.serving.bundle.sample import sample_of
 from penstock.serving.bundle.writing import check_place
 from penstock.serving.mobile import ort_format
@@ -246,10 +247,10 @@ def _own_checkpoint(bundle: Bundle, folder: RunFolder) -> str:
 
 def _check_form(bundle: Bundle, trained: Trained, folder: RunFolder) -> None:
     """Refuse a run whose policy takes or gives other arrays than the bundle."""
-    facts, spaces = bundle.facts, trained.prepared.profile.spaces
-    wanted, found = repr(facts.spaces), repr(spaces)
-    if wanted != found:
-        raise BundleError(f"bundle {bundle.path} is not of run {folder.name}: its spaces are {wanted}, not {found}")
+    facts = bundle.facts
+    differs = difference(facts.spaces, trained.prepared.profile.spaces)
+    if differs:
+        raise BundleError(f"bundle {bundle.path} is not of run {folder.name}: its spaces {differs}")
     explores = any(port.role == "noise" for port in facts.inputs)
     sides = zip(("takes", "gives"), (facts.inputs, facts.outputs), _ports(trained, noise=explores), strict=True)
     for verb, own, other in sides:

@@ -356,7 +356,10 @@ def test_what_does_not_fit_a_bundle_is_refused(trained, bundle, tmp_path) -> Non
         penstock.load_policy(tmp_path)
     with pytest.raises(BundleError, match="is missing"):
         penstock.verify(tmp_path)
-    with pytest.raises(BundleError, match=r"is not of run .*: its spaces are .*, not "):
+    with pytest.raises(BundleError, match=r"ppo.* is a run, not a bundle; make one: penstock export \S+ --out policy"):
+        penstock.verify(trained("ppo"))
+    text = r"is not of run .*: its spaces are obs float32\[\d+\] in \[.+\] and action .+, not obs [^()]+$"
+    with pytest.raises(BundleError, match=text):
         penstock.verify(bundle, against=trained("sac"), checkpoint="latest")
     others = tmp_path / "run"
     (others / "checkpoints").mkdir(parents=True)

@@ -1,10 +1,12 @@
 """Reads a bundle. Every file is verified before anything in it is used, and nothing is unpickled."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import BundleError
 from penstock.saved_runs.manifest import MANIFEST, Damage, content_of, unseal, verified
+from penstock.saved_runs.run_folder import CONFIG
 from penstock.serving.bundle.contents import FORMAT, GRAPHS, MOBILE, PARAMETERS, PROGRAM, SAMPLE, Facts
 from penstock.serving.bundle.sample import Sample, unpack_sample
 
@@ -51,17 +53,22 @@ class Bundle:
 
 def is_bundle(folder: Path) -> bool:
     """True for a folder with a bundle's files, damaged or not."""
-    return not (folder / "config.toml").exists() and any(
-        (folder / name).is_file() for name in (MANIFEST, *GRAPHS.values())
-    )
+    return not _is_run(folder) and any((folder / name).is_file() for name in (MANIFEST, *GRAPHS.values()))
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / CONFIG).exists()
 
 
 def read_bundle(folder: Path) -> Bundle:
     """Verify and read a bundle.
 
     Raises:
-        BundleError: a file is missing or altered, or the format is newer. The text names the file.
+        BundleError: a file is missing or altered, or the format is newer. The text names the file. Or it is a run.
     """
+    if _is_run(folder):
+        run = shlex.quote(str(folder))
+        raise BundleError(f"{folder} is a run, not a bundle; make one: penstock export {run} --out policy")
     try:
         return _read(folder)
     except Damage as damage:

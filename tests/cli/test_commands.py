@@ -376,12 +376,19 @@ def test_no_standard_output_and_an_old_locale():
     program = (
         "from types import SimpleNamespace as N; import penstock.cli.output as c\n"
         "evaluation = N(mean_return=1.0, std_return=1.0, mean_length=1.0, episodes=1, remark='')\n"
-        "c.conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0, notes=()))"
+        "c.conclude(N(run_folder='x', interrupted=False, evaluation=evaluation, not_restored=0, notes=()), 'Any-v1')"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     plain = in_process(f"import penstock.cli as c; c.main(['--version'])\n{program}", env=environment)
     assert plain.returncode == 0, plain.stderr
     assert "return 1.0 ? 1.0" in plain.stdout
+
+
+def test_a_run_of_games_does_not_name_an_evaluation(capsys):
+    finished = SimpleNamespace(run_folder="x", interrupted=False, evaluation=None, not_restored=0, notes=())
+    for env, names in (("gamecore://my_game:GameAgent", False), ("CartPole-v1", True)):
+        assert output.conclude(finished, env) == 0
+        assert ("penstock eval" in capsys.readouterr().out) == names
 
 
 def test_numbers_of_an_evaluation_print_as_json(monkeypatch, run, capsys):

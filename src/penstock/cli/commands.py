@@ -38,7 +38,7 @@ def _train(argv: Sequence[str]) -> int:
         for line in filter(None, notes):
             say(line)
         _announce(config)
-        return conclude(load("penstock.run:train")(config, processes=processes))
+        return conclude(load("penstock.run:train")(config, processes=processes), config.run.env)
 
 
 def _resume(argv: Sequence[str]) -> int:
@@ -46,8 +46,9 @@ def _resume(argv: Sequence[str]) -> int:
         options, settings = load("penstock.config.flags:resume_from_arguments")(argv)
         resume, asked = load("penstock.run:resume"), {"checkpoint": options.checkpoint, "settings": settings}
         folder = _run_folder(options)
-        _announce(folder.read_config())
-        return conclude(resume(folder.path, **asked, processes=processes))
+        config = folder.read_config()
+        _announce(config)
+        return conclude(resume(folder.path, **asked, processes=processes), config.run.env)
 
 
 def _tune(argv: Sequence[str]) -> int:

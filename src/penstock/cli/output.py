@@ -17,8 +17,8 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 
-def conclude(result: Any) -> int:  # noqa: ANN401
-    """Print the notes and the result of a finished or interrupted training; return the exit code."""
+def conclude(result: Any, env: str) -> int:  # noqa: ANN401
+    """Print the notes and the result of a finished or interrupted training in ``env``; return the exit code."""
     run = load("shlex:quote")(str(result.run_folder))
     for note in result.notes:
         say(note)
@@ -30,7 +30,8 @@ def conclude(result: Any) -> int:  # noqa: ANN401
     lines = (
         *(() if result.evaluation is None else (evaluated(result.evaluation),)),
         f"run folder: {result.run_folder}",
-        f"evaluate:   {program()} eval {run}",
+        # Games cannot be asked for episodes.
+        *(() if load("penstock.envs.games:is_game")(env) else (f"evaluate:   {program()} eval {run}",)),
         f"curves:     {program()} plot --logdir {run}",
     )
     return say("\n".join(lines))

@@ -152,12 +152,19 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=names, default=names)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--write", type=destination, help="write the result here as JSON")
-    args, extra = parser.parse_known_args()
-    measured = [measure(case, args.seeds, extra) for case in CASES if case.name in args.cases]
+    parser.add_argument("flags", nargs="*", help="behind --: more flags of penstock train", metavar="-- FLAG")
+    args = parser.parse_args()
+    measured = [measure(case, args.seeds, args.flags) for case in CASES if case.name in args.cases]
     print("\n".join(bar.line() for reached, _ in measured for bar in reached))
     if args.write:
         result = {
-            "command": " ".join(["python -m benchmarks.time_to_solve --seeds", *map(str, args.seeds), *extra]),
+            "command": " ".join(
+                [
+                    "python -m benchmarks.time_to_solve --seeds",
+                    *map(str, args.seeds),
+                    *(["--", *args.flags] if args.flags else []),
+                ]
+            ),
             "cases": [entry for _, entry in measured],
         }
         write(args.write, result)

@@ -24,6 +24,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from benchmarks.arguments import positive_int
 from benchmarks.record import destination, write
 from penstock.algorithms.impala.fused import build
 from penstock.algorithms.impala.spec import IMPALAConfig, spec
@@ -36,6 +37,8 @@ from penstock.updates.fused import FusedUpdater
 
 LANES = 8
 POINTS = 10
+LEAST = 10_000
+"""Timesteps of a run whose first tenth has episodes that have ended."""
 SPACES = Spaces((("obs", Box((4,), "float32", (-1.0,) * 4, (1.0,) * 4)),), Discrete(2))
 Arrays = dict[str, np.ndarray]
 
@@ -170,7 +173,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 10, 50])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--timesteps", type=int, default=300_000)
+    parser.add_argument(
+        "--timesteps", type=positive_int, default=300_000, help="at least 10,000 (default: %(default)s)"
+    )
     parser.add_argument("--lr", type=float, default=IMPALAConfig.lr, help="step size (default: %(default)s)")
     parser.add_argument(
         "--mini_batch_size", type=int, default=40, help="rows of a gradient step, of 160 a batch (default: %(default)s)"
@@ -178,6 +183,8 @@ def main() -> int:
     parser.add_argument("--max_grad_norm", type=float, default=0.5, help="(default: %(default)s)")
     parser.add_argument("--write", type=destination, help="file for the result; without it, results are only printed")
     args = parser.parse_args()
+    if args.timesteps < LEAST:
+        parser.error(f"--timesteps {args.timesteps} are too few for a curve; give at least {LEAST}")
     config = config_of(args.lr, args.mini_batch_size, args.max_grad_norm)
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor() as pool:

@@ -182,6 +182,10 @@ def test_what_is_wrong_with_a_package_is_one_line(package, files, says):
         ("nowhere.at_all", r"^algorithm nowhere.at_all: there is no package nowhere, neither installed nor in "),
         ("json.at_all", r"^algorithm json.at_all: there is no package json.at_all, neither installed nor in "),
         ("email", r"^algorithm email: package email has no spec.py$"),
+        (
+            "email.message",
+            r"^algorithm email.message: email.message is a file; an algorithm is a folder with spec.py in it$",
+        ),
         ("sacc", r"^unknown algorithm 'sacc'; did you mean sac"),
         ("my/algorithm", r"^unknown algorithm 'my/algorithm'; your own is named by its package, as in"),
         ("my..algorithm", r"^unknown algorithm 'my..algorithm'"),

@@ -17,6 +17,7 @@ import argparse
 import sys
 import time
 
+from benchmarks.arguments import positive_int
 from benchmarks.learning.beside import train_ours, train_theirs
 from benchmarks.learning.broad_page import write_page
 from benchmarks.learning.broad_plan import RESULTS, Run, runs, tasks
@@ -49,7 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     listed = tasks()
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join(listed)}; left out: all", metavar="TASK")
-    parser.add_argument("--runs", type=int, help="stop after so many runs", metavar="N")
+    parser.add_argument("--runs", type=positive_int, help="stop after so many runs", metavar="N")
     algorithms = sorted({algo for steps in listed.values() for algo in steps})
     parser.add_argument("--algo", nargs="+", choices=algorithms, default=algorithms, help="only of these")
     parser.add_argument("--side", choices=(OURS, PEER), help="only of this side")

@@ -14,6 +14,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -217,6 +218,9 @@ def _imported(name: str, package: str, part: str) -> ModuleType:
     except UsageError:
         raise
     except ModuleNotFoundError as error:
+        if error.name == module and not hasattr(sys.modules.get(package), "__path__"):
+            folder = f"an algorithm is a folder with {part}.py in it"
+            raise ConfigError(f"algorithm {name}: {package} is a file; {folder}") from error
         if error.name == module:
             raise ConfigError(f"algorithm {name}: package {package} has no {part}.py") from error
         if error.name is not None and f"{package}.".startswith(f"{error.name}."):

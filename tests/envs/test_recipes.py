@@ -104,6 +104,9 @@ def test_a_recipe_travels_by_names_and_by_value():
         ),
         (recipe(f"{__name__}:Pluss"), "has no Pluss; did you mean Plus"),
         (recipe("Plus"), "wrapper Plus is no name in a module: write module:name"),
+        (recipe("gymnasium.wrappers"), "write gymnasium.wrappers:NAME$"),
+        (recipe("gymnasium:wrappers"), "is a module; name what is in it: gymnasium.wrappers:NAME$"),
+        (recipe(env="gymnasium.wrappers:ClipReward"), "so it is a wrapper; give it by --wrap"),
         (recipe("os:sep"), "wrapper os:sep is /, which cannot be called"),
         (recipe(Plus, env=make_clocks), "--wrap cannot wrap make_clocks: it steps many lanes in one call"),
         (

@@ -117,7 +117,9 @@ def test_an_entry_point(monkeypatch):
             "^tests.environments:ClockEnv.nothing: module .* has no ClockEnv.nothing",
         ),
         ("tests.environments:__all__", r"^tests.environments:__all__ is \['ClockEnv'.* cannot be called"),
-        ("tests.environments:Nothing-v0", "^unknown environment 'Nothing-v0'"),
+        ("tests.environments:Nothing-v0", "^module tests.environments registers no environment Nothing-v0$"),
+        ("gymnasium:CartPol-v1", "registers no environment CartPol-v1; did you mean gymnasium:CartPole-v1"),
+        ("gymnasium:", "^environment gymnasium: names nothing behind its colon$"),
     ],
 )
 def test_an_unknown_name_gets_one_line(env, says):

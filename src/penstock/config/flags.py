@@ -122,7 +122,10 @@ def options_from_arguments(options: type[Options], argv: Sequence[str]) -> Optio
     known = _flags_of(options)
     for name, flag in line.flags.items():
         if name not in known:
-            raise ConfigError(f"unknown flag {flag.label}{nearest(f'--{name}', [f'--{other}' for other in known])}")
+            near = nearest(f"--{name}", [f"--{other}" for other in known])
+            of_train = name in field_table(RunConfig)
+            hint = ": it is a setting of penstock train, which this command does not take" if of_train else near
+            raise ConfigError(f"unknown flag {flag.label}{hint}")
     return _options(options, line)
 
 

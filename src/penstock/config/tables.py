@@ -27,7 +27,7 @@ def table_of(value: object, label: str) -> dict[str, Any]:
             raise ConfigError(f'{label} is not JSON: {error}; an example: \'{{"render_mode": "human"}}\'') from None
     if not isinstance(value, Mapping):
         raise ConfigError(
-            f'{label} takes a JSON object of keyword arguments, such as \'{{"render_mode": "human"}}\', '
+            f'{label} takes a table of keyword arguments, such as \'{{"render_mode": "human"}}\' in JSON, '
             f"not {_shown(value)}"
         )
     return {_key(key, label): _plain(inner, label) for key, inner in value.items()}
@@ -45,8 +45,10 @@ def wrapping_of(value: object, label: str) -> Wrapping:
         return Wrapping(value.strip(), {})
     if isinstance(value, Mapping) and isinstance(value.get("use"), str) and value.keys() <= {"use", "arguments"}:
         return Wrapping(
-            value["use"].strip(), table_of(value.get("arguments", {}), f"arguments of {label} {value['use']}")
+            value["use"].strip(), table_of(value.get("arguments", {}), f"{label}: arguments of {value['use']}")
         )
+    if isinstance(value, Mapping) and (stray := next((key for key in value if key not in {"use", "arguments"}), None)):
+        raise ConfigError(f"{label} takes use and arguments, not {stray}")
     raise ConfigError(
         f'{label} takes module:Wrapper, or {{use = "module:Wrapper", arguments = {{...}}}}, not {_shown(value)}'
     )

@@ -87,7 +87,9 @@ def _without(fields: Mapping[str, Any], ignore_obs: Sequence[str]) -> dict[str, 
     """
     given = f"--ignore_obs {shlex.quote(','.join(ignore_obs))}"
     if ignore_obs and "" in fields:
-        raise ConfigError(f"{given} names fields of a Dict or Tuple, but the observation is {one_line(fields[''])}")
+        raise ConfigError(
+            f"{given} names fields of a Dict or Tuple, but the observation is {one_line(fields[''])}: leave it out"
+        )
     for name in ignore_obs:
         if not any(_is_within(field, name) for field in fields):
             known = nearest(name, fields) or f"; its fields are {one_line(', '.join(fields))}"

@@ -3,7 +3,10 @@
 Calls none of them.
 """
 
+import contextlib
 import importlib
+import importlib.util
+import inspect
 import pickle
 import sys
 from collections.abc import Callable
@@ -34,11 +37,8 @@ def find_callable(given: str | bytes | Callable[..., Any], what: str) -> Callabl
         return given
     module, colon, attribute = given.rpartition(":")
     if not (colon and module and attribute):
-        inside, dot, last = given.rpartition(".")
-        example = f"{inside}:{last}" if dot and all(map(str.isidentifier, given.split("."))) else ""
-        raise EnvError(
-            f"{what} {given} is no name in a module: write {example or 'module:name, as in my_package.my_module:name'}"
-        )
+        example = _with_colon(given) or "module:name, as in my_package.my_module:name"
+        raise EnvError(f"{what} {given} is no name in a module: write {example}")
     return attribute_of(f"{what} {given}", imported(f"{what} {given}", module), attribute)
 
 
@@ -77,6 +77,8 @@ def attribute_of(whose: str, module: Any, attribute: str) -> Callable[..., Any]:
             known = [known for known in vars(found) if not known.startswith("_")]
             raise EnvError(f"{whose}: module {module.__name__} has no {attribute}{nearest(part, known)}")
         found = getattr(found, part)
+    if inspect.ismodule(found):
+        raise EnvError(f"{whose} is a module; name what is in it: {found.__name__}:NAME")
     if not callable(found):
         raise EnvError(f"{whose} is {one_line(found)}, which cannot be called")
     return found  # type: ignore[no-any-return]
@@ -111,6 +113,17 @@ def name_of(given: str | bytes | Callable[..., Any]) -> str:
     made_by = find_callable(given, "")
     inner = getattr(made_by, "func", made_by)  # of a functools.partial
     return str(getattr(inner, "__name__", type(inner).__name__)).strip("<>")
+
+
+def _with_colon(given: str) -> str:
+    """A dotted name with a colon behind its module; empty if it is no dotted name."""
+    inside, dot, last = given.rpartition(".")
+    if not (dot and all(map(str.isidentifier, given.split(".")))):
+        return ""
+    with contextlib.suppress(ImportError, ValueError):
+        if importlib.util.find_spec(given):
+            return f"{given}:NAME"
+    return f"{inside}:{last}"
 
 
 def _importable(module: str | None, name: str, given: Callable[..., Any]) -> bool:

@@ -15,7 +15,7 @@ from penstock.envs.imports import attribute_of, find_callable, imported, name_of
 from penstock.envs.legacy import declares
 from penstock.envs.recipes import made_by
 from penstock.envs.unknown import hint
-from penstock.errors import EnvError
+from penstock.errors import EnvError, nearest
 from penstock.registry import ENV_PACKAGES, ENVS, load, search_working_directory
 from penstock.types import EnvFactory, EnvRecipe, EnvReference, Wrapper
 
@@ -82,13 +82,16 @@ def _named(name: str, vector: bool) -> EnvFactory:
     package = ENV_PACKAGES.get(module)
     if package is not None:
         return load(package)(attribute)  # type: ignore[no-any-return]
+    if not attribute:
+        raise EnvError(f"environment {name} names nothing behind its colon")
     loaded = imported(f"environment {name}", module)
     if all(map(str.isidentifier, attribute.split("."))):
         return attribute_of(name, loaded, attribute)
-    return _registered(attribute, vector)
+    return _registered(attribute, vector, module)
 
 
-def _registered(name: str, vector: bool) -> EnvFactory:
+def _registered(name: str, vector: bool, module: str = "") -> EnvFactory:
+    """The factory of a Gymnasium id. ``module`` stands before it if the user has named one, and is imported."""
     import gymnasium  # noqa: PLC0415  # takes 70 ms, and a user's own environment may not need it
 
     emulator = importlib.util.find_spec("ale_py")
@@ -97,6 +100,8 @@ def _registered(name: str, vector: bool) -> EnvFactory:
     if name not in gymnasium.registry and emulator:
         importlib.import_module("ale_py")  # registers the Atari games
     spec = gymnasium.registry.get(name)
+    if spec is None and module:
+        raise EnvError(f"module {module} registers no environment {name}{nearest(f'{module}:{name}', _ids_of(module))}")
     if spec is None:
         return _added(name, list(gymnasium.registry))
     for engine, extra, modules in ENGINES:
@@ -128,6 +133,19 @@ def _vector_entry_point(spec: Any) -> EnvFactory:
             return make()
 
     return make_lanes
+
+
+def _ids_of(module: str) -> list[str]:
+    """The ids that a package has registered, each behind the name of the module."""
+    import gymnasium  # noqa: PLC0415  # as above
+
+    package = module.partition(".")[0]
+    made_by = {name: spec.entry_point for name, spec in gymnasium.registry.items()}
+    return [
+        f"{module}:{name}"
+        for name, maker in made_by.items()
+        if str(maker if isinstance(maker, str) else getattr(maker, "__module__", "")).startswith(package)
+    ]
 
 
 def _added(name: str, known: list[str]) -> EnvFactory:

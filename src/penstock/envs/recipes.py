@@ -62,6 +62,8 @@ def refusal(name: str, arguments: Mapping[str, Any], error: Exception) -> EnvErr
     why, given = f"{type(error).__name__}: {one_line(error, 300)}", _argument(error)
     if given is not None and given["name"] in arguments:
         return EnvError(f"environment {name} takes no {given['name']}, which --env_args gives it: {why}")
+    if given is not None and given["missing"] == "env":
+        return EnvError(f"environment {name} takes an environment, so it is a wrapper; give it by --wrap {name}")
     if given is not None and given["missing"]:
         example = json.dumps({given["missing"]: "..."})
         return EnvError(f"environment {name} cannot be made: {why}; give it one by --env_args '{example}'")

@@ -51,12 +51,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             fcntl.flock(lock, fcntl.LOCK_UN)
 
 
+EARLIER = pytest.StashKey[list[psutil.Process]]()
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Note which processes fixtures have started: those of a module serve its other tests as well."""
+    item.stash[EARLIER] = psutil.Process().children()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """End the processes that a failed test has left. Otherwise later tests would find them and fail as well."""
     report = yield
     if report.failed:
-        left = left_behind()
+        left = left_behind(item.stash.get(EARLIER, []))
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

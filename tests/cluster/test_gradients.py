@@ -10,12 +10,12 @@ import penstock
 from penstock.errors import ConfigError
 from penstock.saved_runs.best import find_checkpoint
 from penstock.saved_runs.checkpoints import load_checkpoint
-from tests.children import killing, of_group
+from tests.children import killing, newest_checkpoint, of_group
 from tests.cluster.test_hosts import Launcher
 from tests.cluster.test_hosts import train as train_on_cartpole
 from tests.cluster.test_learners import raylets
 from tests.end_to_end.test_same_answer import fingerprint
-from tests.end_to_end.test_served_learners import LAG, ROLLOUT, check_gradients, check_rows, train
+from tests.end_to_end.test_served_learners import LAG, ROLLOUT, SMALL, check_gradients, check_rows, train
 from tests.runtime.nodes import wait_until
 
 SERVED = {"exchange": "parameter_server", "epochs": 2, "backend": "fused"}
@@ -37,6 +37,8 @@ TABLE = {
     "eval_episodes": 1,
     "timesteps": 8_000,
 }
+OF_SMALL = ("num_envs", "num_workers", "num_steps", "mini_batch_size", "epochs", "learners", "exchange")
+APART = {name: SMALL[name] for name in OF_SMALL} | {"sync_mode": "non_blocking"}
 TWO = {**SERVED, "sync_mode": "blocking", "learners": 2, "mini_batch_size": 128}
 
 
@@ -57,11 +59,21 @@ def test_in_lock_step_hosts_do_not_change_a_bit(cluster, tmp_path: Path, compres
     ids=["lag", "async"],
 )
 def test_each_gradient_of_learners_apart_counts_once(cluster, tmp_path: Path, agree: dict[str, str]) -> None:
-    where = {"runtime": "ray", "address": cluster.address}
-    found = check_rows(train(tmp_path, 20, max_policy_lag=LAG, **agree, **where))
-    check_gradients(found)
-    # Both learners have handed gradients on, and one of their processes is on another host each.
-    assert found["settled"].min() > 0
+    launcher = Launcher(tmp_path, cluster.address, updates=40, **APART, max_policy_lag=LAG, **agree)
+    try:
+        # One of their processes is on another host, and may start late: steps are slow until both have given gradients.
+        assert wait_until(lambda: all_have_settled(launcher), 150)
+    finally:
+        (tmp_path / "gate").touch()
+    assert launcher.process.wait() == 0
+    check_gradients(check_rows(SimpleNamespace(run_folder=launcher.run_folder())))
+
+
+def all_have_settled(launcher: Launcher) -> bool:
+    """Whether each learner has handed gradients on before the newest checkpoint."""
+    if not newest_checkpoint(launcher.log_dir):
+        return False
+    return load_checkpoint(find_checkpoint(launcher.run_folder())).arrays["settled"].min() > 0
 
 
 @pytest.mark.timeout(600)
@@ -83,7 +95,8 @@ def test_learners_of_a_table_take_all_steps_that_are_due(cluster, tmp_path: Path
     found = load_checkpoint(find_checkpoint(result.run_folder)).arrays
     assert int(found["owed"]) == 0
     assert int(found["applied"]) == int(found["gradient_steps"]) == (result.steps - 100) // 4
-    assert found["settled"].min() > 0
+    # One that is killed twice may not have handed anything on before the end.
+    assert killed or found["settled"].min() > 0
 
 
 # The last test of this module: it takes a host away.

@@ -57,6 +57,7 @@ class PyBoard {
     }
 
     std::int64_t version() const { return checked(board_.version()); }
+    std::uint64_t publication() const { return board_.publication(); }
     bool recover() { return board_.recover(); }
 
   private:
@@ -256,6 +257,7 @@ void bind_records(nb::module_& module) {
         .def("publish", &PyBoard::publish)
         .def("read", &PyBoard::read)
         .def("version", &PyBoard::version)
+        .def("publication", &PyBoard::publication)
         .def("recover", &PyBoard::recover);
     nb::class_<PyRecord>(module, "Record")
         .def(nb::init<nb::handle, std::size_t>())

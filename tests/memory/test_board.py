@@ -39,6 +39,13 @@ def test_the_latest_value_wins(board: Board) -> None:
         assert all((array == version).all() for array in into.values())
 
 
+def test_a_version_that_is_published_again_is_another_publication(board: Board) -> None:
+    assert board.publication() == 0
+    for number, version in enumerate([4, 4, 3], start=1):
+        board.publish(record(number), version)
+        assert (board.publication(), board.version()) == (number, version)
+
+
 def test_a_part_can_be_read(board: Board) -> None:
     board.publish(record(5), 9)
     part = {"obs_count": np.zeros((), np.int64), "obs_mean": np.zeros(3)}

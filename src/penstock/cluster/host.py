@@ -60,6 +60,8 @@ class Host:
         self._wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
         self._segment = Segment.create(self._wiring.nbytes, "penstock")
         self._wiring.attach(self._segment.bytes)
+        self._published: dict[str, int] = {}
+        """Board -> the number of the publication at home that is here."""
         self._boards = {board.name: self._wiring.board(board.name) for board in carried(program)}
         self._streams = {edge.writers[0]: memory for edge, memory in self._wiring.streams() if edge.writers != (RELAY,)}
         self._viewed: StreamMemory | None = None
@@ -77,7 +79,7 @@ class Host:
         self._asked = math.inf
         """When home last asked for something."""
         self._rung = asyncio.Event()
-        self._published = asyncio.Event()
+        self._publishes = asyncio.Event()
         self._listener: threading.Thread | None = None
 
     async def facts(self) -> Facts:
@@ -102,9 +104,9 @@ class Host:
         self._tasks[group] = task
         parameters = dict(self._here(node).edges).get("parameters", "parameters")
         # Before, a learner would go on with a batch that is over, and look for rollouts that are freed.
-        while task.version >= 0 and self._boards[parameters].version() < task.version:
-            self._published.clear()
-            await self._published.wait()
+        while self._published.get(parameters, 0) < task.publication:
+            self._publishes.clear()
+            await self._publishes.wait()
         if self._tasks.get(group) is not task:
             return task.life
         spec = WorkerSpec(part, {node.name: task.life}, {node.name: ()})
@@ -145,11 +147,11 @@ class Host:
             self._wiring.bells.ring_all()
 
     async def publish(self, board: str, publication: Publication, rollouts: dict[int, Array] | None) -> None:
-        """Publish a version of a board to the nodes of this machine, and before that the rollouts that it names.
+        """Publish what home has published, and before that the rollouts that it names.
 
         Args:
             board: its name.
-            publication: the version.
+            publication: of home.
             rollouts: slot -> the rollout in it, unless this machine has them.
         """
         if self._viewed is not None:
@@ -165,7 +167,8 @@ class Host:
         unpack(publication.parcel, arrays)
         memory.publish(arrays, publication.version)
         self._followers.settle(arrays, publication.version)
-        self._published.set()
+        self._published[board] = publication.number
+        self._publishes.set()
         self._wiring.bells.ring_all()
 
     async def collect(self, delivered: Sequence[tuple[str, int, int]]) -> Batch:

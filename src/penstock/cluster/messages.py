@@ -48,13 +48,16 @@ class Task(NamedTuple):
     """Gradients that earlier lives of a learner have handed on, and that are not settled."""
     rollouts: tuple[SlotCopy, ...] = ()
     """Rollouts from which a learner has still to learn, if it looks for new ones by itself."""
-    version: int = -1
-    """The version of the parameters that settles all gradients and rollouts that are not handed over here."""
+    publication: int = 0
+    """The number of the publication of the parameters that settles all gradients and rollouts that are not handed over
+    here. 0: there are none."""
 
 
 class Publication(NamedTuple):
-    """A version of a board, for the nodes of a host that read it."""
+    """A publication of a board, for the nodes of a host that read it."""
 
+    number: int
+    """Of the publication at home. A version that is published again, with other values, has another number."""
     version: int
     parcel: Array
     news: News | None = None

@@ -1,5 +1,6 @@
-"""What home publishes for hosts: the boards that their nodes read, each version as one object of the cluster.
+"""What home publishes for hosts: the boards that their nodes read, each publication as one object of the cluster.
 
+A version that is published again counts as a publication of its own: what it settles may have changed.
 With the first version that names a batch go its rollouts, with a goal new slots of the shards of a table.
 Knows no thread and no clock.
 """
@@ -27,8 +28,9 @@ NO_BATCH = -1
 
 
 class _Latest(NamedTuple):
-    """The latest version of a board, as an object of the cluster."""
+    """The latest publication of a board, as an object of the cluster."""
 
+    number: int
     version: int
     object: Any
     arrays: Arrays
@@ -37,7 +39,7 @@ class _Latest(NamedTuple):
 
 
 class Publications:
-    """Which version of which board each host has, and which is under way.
+    """Which publication of which board each host has, and which is under way.
 
     Args:
         program: of home.
@@ -63,11 +65,11 @@ class Publications:
         """Host -> the number of the batch whose rollouts it got last."""
 
     def due(self, placed: Mapping[str, Machine]) -> Iterator[tuple[Machine, str, Any, Any]]:
-        """Each host and board for which there is a newer version, with its object. It counts as sent from now on.
+        """Each host and board for which there is a newer publication, with its object. It counts as sent from now on.
 
-        The last one is the object with the rollouts of a batch, if the host needs them for this version.
+        The last one is the object with the rollouts of a batch, if the host needs them for this publication.
 
-        One version of a board at a time is on its way to a host. Versions in between are left out.
+        One publication of a board at a time is on its way to a host. Those in between are left out.
 
         Args:
             placed: node -> the host that runs it.
@@ -77,16 +79,17 @@ class Publications:
             latest = self._read(edge, board) if hosts else None
             for host in hosts:
                 key = host, name
-                if latest is None or key in self._under_way or self._sent.get(key) == latest.version:
+                if latest is None or key in self._under_way or self._sent.get(key) == latest.number:
                     continue
                 self._under_way.add(key)
                 news = None if self._table is None or name != GOALS else self._news(host, latest, placed, self._table)
                 if news is None or news.whole:
-                    self._sent[key] = latest.version
+                    self._sent[key] = latest.number
                 if news is None:
                     yield host, name, latest.object, self._rollouts_for(host, latest)
                 else:
-                    yield host, name, as_object(Publication(latest.version, packed(latest.arrays), news)), None
+                    whole = Publication(latest.number, latest.version, packed(latest.arrays), news)
+                    yield host, name, as_object(whole), None
 
     def _rollouts_for(self, host: Machine, latest: _Latest) -> Any:  # noqa: ANN401 - Ray's own type
         """The rollouts of the batch that a version names; ``None`` if it names none, or if the host has them."""
@@ -142,15 +145,17 @@ class Publications:
 
     def _read(self, edge: Board, board: BoardMemory) -> _Latest | None:
         latest = self._latest.get(edge.name)
-        if board.version() < 0:
+        # Looked at first: what is read may be newer, and then is read again.
+        number = board.publication()
+        if number == 0:
             return None
-        if latest is None or board.version() != latest.version:
+        if latest is None or number != latest.number:
             arrays: Arrays = {spec.name: np.empty(spec.shape, spec.dtype) for spec in edge.arrays}
             version = board.read(arrays)
-            # One object a version. Each machine fetches it once.
-            published = as_object(Publication(version, packed(arrays)))
+            # One object a publication. Each machine fetches it once.
+            published = as_object(Publication(number, version, packed(arrays)))
             before = NO_BATCH if latest is None else latest.batch
-            latest = self._latest[edge.name] = _Latest(version, published, arrays, _batch_of(version, arrays))
+            latest = self._latest[edge.name] = _Latest(number, version, published, arrays, _batch_of(version, arrays))
             if latest.batch not in {NO_BATCH, before} and self._rollouts is not None:
                 # They stay in their slots until all learners have learned from them.
                 rollouts = self._rollouts

@@ -162,7 +162,7 @@ class FollowerStandIn(StandIn):
         self.started = False
         ports = NodePorts(wiring, node.name, node.group, life, former, edges=node.edges)
         self._gradients = ports.stream_writer("gradients")
-        self._parameters = ports.board_reader("parameters")
+        self._parameters = wiring.board(dict(node.edges).get("parameters", "parameters"))
         self._learners = _own_writers(wiring, "gradients")
         self._me = self._learners.index(node.name)
         self._rollouts: StreamReader | None = None
@@ -179,8 +179,8 @@ class FollowerStandIn(StandIn):
 
         1. Copy the gradients. The last one of a batch names its rollouts.
         2. Copy all other rollouts. These stay until this life has learned from them.
-        3. Look at the version of the parameters. It is published before what it settles is freed, so it settles all
-           that was not there to be copied.
+        3. Look at the latest publication of the parameters. It comes before what it settles is freed, so it settles
+           all that was not there to be copied.
         """
         gradients, count = self._gradients, len(self._learners)
         handed_on = _copies(gradients, lambda sequence: sequence % count == self._me)
@@ -189,7 +189,7 @@ class FollowerStandIn(StandIn):
             if slot.get("last"):
                 self._shown |= set(slot["rollouts"].tolist())
         rollouts = self.unseen()
-        return Task(self._node, self.life, (), threads, imports, handed_on, rollouts, self._parameters.version())
+        return Task(self._node, self.life, (), threads, imports, handed_on, rollouts, self._parameters.publication())
 
     def unseen(self) -> tuple[SlotCopy, ...]:
         """The rollouts that have come since the last call. They count as shown from now on."""

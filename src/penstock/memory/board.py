@@ -77,6 +77,10 @@ class Board:
         """
         return self._board.version()
 
+    def publication(self) -> int:
+        """The number of the latest publication, from 1; 0 before the first. A version may repeat, this number never."""
+        return self._board.publication()
+
     def recover(self) -> bool:
         """Call this after the writer was killed and reaped. True if it died in a publication, which is then dropped."""
         return self._board.recover()

@@ -139,6 +139,16 @@ class Board {
         return look([](std::uint64_t, std::int64_t) { return true; });
     }
 
+    // The number of the latest publication, or 0 before the first. A version may be published twice; a number never is.
+    [[nodiscard]] std::uint64_t publication() const {
+        std::uint64_t latest = 0;
+        (void)look([&](std::uint64_t number, std::int64_t) {
+            latest = number;
+            return true;
+        });
+        return latest;
+    }
+
     // Call it after the writer was killed and reaped. True if the writer died in the middle of a publication. That
     // publication was never the latest; the next writer starts it anew. The latest record does not change.
     bool recover() {

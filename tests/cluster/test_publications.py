@@ -1,0 +1,65 @@
+"""What home publishes reaches a host once: also a version that is published again with other values."""
+
+import mmap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from penstock.cluster import publications
+from penstock.cluster.cut import apart, with_relay
+from penstock.cluster.messages import Publication
+from penstock.memory.board import Board
+from penstock.planning import plan
+from penstock.topologies import async_on_policy
+from penstock.types import Arrays
+from penstock.wiring.edges import Wiring
+from tests.planned import prepared
+
+HOST: Any = object()
+
+
+class Home(NamedTuple):
+    """What a run publishes, and its board ``parameters``."""
+
+    publications: publications.Publications
+    parameters: Board
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Of a run with two learners that hand their gradients on."""
+    monkeypatch.setattr(publications, "as_object", lambda content: content)
+    settings = {"learners": 2, "num_workers": 2, "num_envs": 4, "exchange": "parameter_server"}
+    found = prepared(**settings, sync_mode="non_blocking")
+    program = with_relay(apart(async_on_policy.build(plan(found, Path("run"), quiet=True)), "10.0.0.1"))
+    wiring = Wiring(program.edges, [(node.name, node.group) for node in program.nodes])
+    wiring.attach(np.frombuffer(mmap.mmap(-1, wiring.nbytes), np.uint8))
+    return Home(publications.Publications(program, wiring), wiring.board("parameters"))
+
+
+def test_what_is_settled_without_a_step_is_published_too(home: Home) -> None:
+    """A gradient that is too old leaves the version as it is. Its learner waits until it is settled on the host."""
+    publish(home.parameters, settled=1)
+    assert sent(home.publications) == [(7, 1)]
+    assert sent(home.publications) == []
+    publish(home.parameters, settled=2)
+    # One publication at a time is on its way to a host.
+    assert sent(home.publications) == []
+    home.publications.arrived(HOST, "parameters")
+    assert sent(home.publications) == [(7, 2)]
+    home.publications.arrived(HOST, "parameters")
+    assert sent(home.publications) == []
+
+
+def publish(board: Board, settled: int) -> None:
+    arrays: Arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in board.specs}
+    arrays["settled"][...] = settled
+    board.publish(arrays, 7)
+
+
+def sent(of_home: publications.Publications) -> list[tuple[int, int]]:
+    """Version, and number of the publication, of each that is due to a host with one learner."""
+    due: list[Publication] = [publication for _, _, publication, _ in of_home.due({"learner.1": HOST})]
+    return [(publication.version, publication.number) for publication in due]

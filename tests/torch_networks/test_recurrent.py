@@ -201,7 +201,8 @@ def test_a_traced_graph_does_not_grow_with_the_steps(name):
     ]
 
 
-@pytest.mark.parametrize("name", ["lstm", pytest.param("gru", marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # Half a minute each. Shorter: the graphs above name the operators.
+@pytest.mark.parametrize("name", ["lstm", "gru"])
 def test_a_compiled_library_calls_the_operators(name, tmp_path, monkeypatch):
     """The first time it is built; the second time it comes from the cache, with what it needs to find operators."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -122,7 +122,7 @@ def test_metrics_agree(rollout):
     assert found[0]["lr"] == pytest.approx(1e-3)
 
 
-# Compiled it takes half a minute. Shorter: ``tests/updates/test_replay.py`` averages parts with compiled libraries.
+# Compiled it takes half a minute. Shorter: ``tests/updates/test_replay.py`` hands parts on from compiled libraries.
 @pytest.mark.parametrize("backend", ["eager", pytest.param("compiled", marks=pytest.mark.nightly), "fused"])
 def test_a_minibatch_in_parts_gives_what_it_gives_whole(backend, rollout):
     """Advantages are normalised over the whole minibatch. The last one of an epoch, 8 rows of 64, has empty parts."""

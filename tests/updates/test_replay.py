@@ -15,6 +15,8 @@ PART = 4
 """Rows of each of the two parts of a minibatch, if it has parts, also where gradients are exchanged. Nothing else has
 another size, because each size, and each minibatch without parts, would be compiled for itself."""
 NAMES = ("actor", "critic", "target")
+COMPILED_AT_NIGHT = ["eager", pytest.param("compiled", marks=pytest.mark.nightly)]
+"""For two tests whose compiled form takes half a minute. Shorter: the phases, and parts that are handed on as one."""
 
 
 @pytest.fixture(params=["eager", "compiled"])
@@ -126,6 +128,7 @@ def test_load_and_state_are_copies(make):
     assert updater.state()["critic"].tolist() == tracking.init_state(5)["critic"].tolist()
 
 
+@pytest.mark.parametrize("make", COMPILED_AT_NIGHT, indirect=True)
 def test_parts_of_a_minibatch_are_averaged_by_weight_before_a_phase_steps(make):
     whole, parts = make(ROWS), make(PART, accumulate=2)
     for seed in range(4):
@@ -167,6 +170,7 @@ def test_an_exchange_stands_between_gradients_and_step_once_a_phase_that_has_gra
     assert [phase for phase, _, _ in calls] == ["critic", "actor", "critic"]
 
 
+@pytest.mark.parametrize("builders", COMPILED_AT_NIGHT, indirect=True)
 def test_gradients_that_are_handed_on_are_all_of_the_state_as_it_is(builders):
     """By hand: the actor's gradient uses the critic from before its step. The applier takes both steps."""
     _, build_finder, build_applier = builders

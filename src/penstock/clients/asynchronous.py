@@ -2,18 +2,18 @@
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.clients.frames import FrameWire, Greeting
+from penstock.clients.line import ClosedLineError, Line
 from penstock.clients.session import GameSession
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
     BaseMissingError,
     EpisodeLostError,
     RefusedError,
-    Wire,
-    closed,
     decoded,
     encoded,
     first_wire,
@@ -21,21 +21,11 @@ from penstock.clients.wire import (
 
 __all__ = ["AsyncGameClient"]
 
-_CHUNK = 1 << 16
-
-
-class _Line(NamedTuple):
-    """An open connection."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    wire: Wire
-
 
 class AsyncGameClient(GameSession):
     """One agent of a game. Arguments and errors are those of `penstock.clients.GameClient`."""
 
-    _line: _Line | None = None
+    _line: Line | None = None
 
     async def start(self, body: bytes = b"") -> None:
         """Begin an episode, as `GameClient.start`."""
@@ -67,15 +57,15 @@ class AsyncGameClient(GameSession):
     async def send(self, kind: str, body: bytes) -> bytes:
         """Send a request of any encoding, as `GameClient.send`."""
         try:
-            async with asyncio.timeout(self._timeout):
-                line = await self._connected()
-                try:
-                    return await self._exchange(line, kind, body)
-                except BaseMissingError:
-                    return await self._exchange(line, kind, body)
+            line = self._line or await self._connected()
+            try:
+                return await self._exchange(line, kind, body)
+            except BaseMissingError:
+                return await self._exchange(line, kind, body)
         except RefusedError:
             raise
-        except EpisodeLostError:
+        except (EpisodeLostError, asyncio.CancelledError):
+            # A reply that nobody waits for must not be taken for the next one.
             await self.close()
             raise
         except OSError as error:
@@ -86,7 +76,7 @@ class AsyncGameClient(GameSession):
     async def close(self) -> None:
         """Close the connection, as `GameClient.close`."""
         if self._line is not None:
-            self._line.writer.close()
+            self._line.close()
             self._line = None
 
     async def __aenter__(self) -> "AsyncGameClient":
@@ -97,40 +87,36 @@ class AsyncGameClient(GameSession):
     ) -> None:
         await self.close()
 
-    async def _exchange(self, line: _Line, kind: str, body: bytes) -> bytes:
-        line.writer.write(line.wire.request(kind, self._session, body))
-        while True:
-            data = await line.reader.read(_CHUNK)
-            if not data:
-                raise closed(line.wire.hint)
-            reply = line.wire.feed(data)
-            if reply is not None:
-                return reply
+    def _exchange(self, line: Line, kind: str, body: bytes) -> Coroutine[Any, Any, bytes]:
+        wire = line.wire
+        return line.ask(wire.request(kind, self._session, body), wire.feed, wire.hint)
 
-    async def _connected(self) -> _Line:
-        if self._line is None:
-            is_tcp = self._address.scheme == "tcp"
-            line = await self._greeted() if is_tcp and self._version != 1 else None
-            if line is None:
-                line = _Line(*await self._dialled(), first_wire(self._address, self._token, self._policy))
-            self._line = line
-        return self._line
+    async def _connected(self) -> Line:
+        is_tcp = self._address.scheme == "tcp"
+        line = await self._greeted() if is_tcp and self._version != 1 else None
+        if line is None:
+            line = await self._dialled()
+            line.wire = first_wire(self._address, self._token, self._policy)
+        self._line = line
+        return line
 
-    async def _greeted(self) -> _Line | None:
+    async def _greeted(self) -> Line | None:
         """A connection that speaks version 2; ``None``: the server has closed it, as one of version 1 does."""
-        reader, writer = await self._dialled()
-        greeting = Greeting(self._token, self._policy)
+        line, greeting = await self._dialled(), Greeting(self._token, self._policy)
         with contextlib.ExitStack() as unless_welcome:
-            unless_welcome.callback(writer.close)
-            with contextlib.suppress(ConnectionError):
-                writer.write(greeting.request)
-                while data := await reader.read(_CHUNK):
-                    if greeting.feed(data):
-                        unless_welcome.pop_all()
-                        return _Line(reader, writer, FrameWire(delta=self._delta))
+            unless_welcome.callback(line.close)
+            with contextlib.suppress(ConnectionError, ClosedLineError):
+                await line.ask(greeting.request, lambda data: greeting.feed(data) or None, "")
+                unless_welcome.pop_all()
+                line.wire = FrameWire(delta=self._delta)
+                return line
         if self._version is not None:
             raise EpisodeLostError(NO_SECOND_VERSION)
         return None
 
-    async def _dialled(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(self._address.host, self._address.port)
+    async def _dialled(self) -> Line:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._timeout):
+            made = loop.create_connection(lambda: Line(self._timeout), self._address.host, self._address.port)
+            _, line = await made
+        return line

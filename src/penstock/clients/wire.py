@@ -206,7 +206,7 @@ def encoded(obs: Any, reward: float | None, terminated: bool | None, action_mask
     """The body of a tick or of the end, as JSON. What is ``None`` is left out."""
     given = {"obs": obs, "reward": reward, "terminated": terminated, "action_mask": action_mask}
     left = {name: value for name, value in given.items() if value is not None}
-    return json.dumps(left, default=_plain).encode() if left else b""
+    return _ENCODER.encode(left).encode() if left else b""
 
 
 def decoded(body: bytes) -> Any:  # noqa: ANN401 - an action
@@ -221,6 +221,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - an array or number of NumPy, wh
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+# Made once: `json.dumps` makes one at each call that names a ``default``.
+_ENCODER = json.JSONEncoder(default=_plain)
 
 
 def _detail(body: bytes) -> str:

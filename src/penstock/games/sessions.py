@@ -206,7 +206,9 @@ class GameSteps:
         """
         if request.kind == "tick":
             state = State(request.body, session.agent.decode(request.body), _Acting(self, session))
-            await _called(session.agent.on_tick(state))
+            called = session.agent.on_tick(state)
+            if called is not None:
+                await _called(called)
             if not state.has_acted:
                 await state.act()
             if session.wants_episode:

@@ -16,6 +16,10 @@ from penstock.types import ActionSpace, Array, Arrays, ArraySpec, Composite, Dis
 
 __all__ = ["FieldReader", "array_of", "formed"]
 
+_DOUBLE = np.dtype("float64")
+_MODERATE = 1e38
+"""Floats with a smaller sum of squares are below 1e19, and finite: a sum with NaN or infinity is not smaller."""
+
 
 def formed(space: ActionSpace, action: Array) -> Any:  # noqa: ANN401 - whatever the space holds
     """Actions ``[n, ...]`` in the form of their space: an array, or a dict or tuple of arrays."""
@@ -54,7 +58,7 @@ class FieldReader:
         fields: Arrays = {}
         is_batch = False
         for spec, dtype, space in self._seen:
-            values = _pick(obs, spec.name)
+            values = _pick(obs, spec.name) if "." in spec.name else obs
             # The usual case, in which nothing is converted.
             if not (isinstance(values, np.ndarray) and values.dtype is dtype):
                 values = array_of(values, spec)
@@ -66,12 +70,11 @@ class FieldReader:
                 )
             fields[spec.name] = np.ascontiguousarray(values if is_batch else values[None])
             _check_inside(spec.name, space, fields[spec.name])
-        counts = {len(values) for values in fields.values()}
-        if len(counts) > 1:
+        if len(fields) > 1 and len(counts := {len(values) for values in fields.values()}) > 1:
             raise BadDataError(f"the fields of an observation are batches of different sizes: {sorted(counts)}")
         if self._spaces.mask is not None:
-            (count,) = counts
-            fields[self._spaces.mask] = self._mask(self._spaces.mask, obs, action_mask, count if is_batch else None)
+            count = len(next(iter(fields.values()))) if is_batch else None
+            fields[self._spaces.mask] = self._mask(self._spaces.mask, obs, action_mask, count)
         elif action_mask is not None:
             raise BadDataError("this policy was trained without action masks: it cannot leave choices out")
         return fields, is_batch
@@ -89,6 +92,9 @@ def array_of(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
         found = np.asarray(given)
     except ValueError:
         found = np.array(given, object)
+    # The usual case: a list of floats.
+    if found.dtype is _DOUBLE and spec.dtype == "float32" and _are_moderate(found):
+        return found.astype(np.float32)
     # Checked, because numpy would read numbers from text.
     if found.dtype.kind not in "biuf":
         raise BadDataError(f"{spec.name} is {one_line(given)}, which is no array of numbers")
@@ -99,9 +105,14 @@ def array_of(given: Any, spec: ArraySpec) -> Array:  # noqa: ANN401
     return values
 
 
+def _are_moderate(values: Array) -> bool:
+    """Whether floats are finite and fit a float32, as far as the sum of their squares tells; false: perhaps not."""
+    return bool(np.vdot(values, values) < _MODERATE)
+
+
 def _check_inside(name: str, space: Space, values: Array) -> None:
     """Raise BadDataError for NaN, infinity, or a number outside its Discrete space."""
-    if values.dtype.kind == "f" and not np.logical_and.reduce(np.isfinite(values), axis=None):
+    if values.dtype.kind == "f" and not _are_moderate(values) and not np.isfinite(values).all():
         raise BadDataError(f"{name} holds NaN or infinity")
     if (
         isinstance(space, Discrete)

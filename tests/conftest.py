@@ -3,8 +3,8 @@
 - The processes that a test starts can import ``tests.environments``, as the tests can.
 - A test marked ``alone`` has the machine to itself, also where tests run side by side.
 - The fixture ``shared_templates`` spares most of the time of short runs with torch.
-- The fixtures ``fault_points`` (a build whose processes die where they are told to), ``started`` (what a test leaves
-  behind) and ``interruptible``.
+- The fixtures ``certificate`` (for TLS), ``fault_points`` (a build whose processes die where they are told to),
+  ``started`` (what a test leaves behind) and ``interruptible``.
 """
 
 import contextlib
@@ -103,6 +103,17 @@ def shared_templates(lasting_processes: Callable[[], LastingProcesses]) -> Itera
         for module in ("run", "deployment", "retraining.attempt"):
             patches.setattr(f"penstock.{module}.Processes", lasting_processes)
         yield
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A certificate of localhost and its private key, two files in PEM."""
+    folder = Path(tmp_path_factory.mktemp("tls"))
+    chain, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", chain], check=True, capture_output=True)
+    return chain, key
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 import threading
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from penstock.clients import AsyncGameClient, EpisodeLostError, GameClient, RefusedError
 from penstock.errors import ConfigError
 from penstock.serving.server.bases import Bases
+from penstock.serving.server.server import Certificate
 from tests.serving.server.harness import serving
 
 
@@ -31,6 +33,30 @@ def asynchronous(url, calls, **options):
 both = pytest.mark.parametrize("run", [blocking, asynchronous])
 schemes = pytest.mark.parametrize("scheme", ["http", "tcp"])
 versions = pytest.mark.parametrize("version", [1, 2, None])
+
+
+@both
+@schemes
+def test_over_tls(run, scheme: str, certificate: tuple[str, str]) -> None:
+    chain, key = certificate
+    with serving(certificate=Certificate(Path(chain), Path(key))) as server:
+        address = f"127.0.0.1:{getattr(server, scheme)}"
+        calls = [("start",), ("tick", [0.1, 0.2, 0.3]), ("stop",)]
+        assert len(run(f"{scheme}s://{address}", calls, ca_file=chain)) == 3
+        with pytest.raises(ConfigError, match=r"certificate is not trusted: .*self.signed.*; give ca_file"):
+            run(f"{scheme}s://{address}", calls)
+        # Nobody speaks TLS to a plain URL: the server closes the connection.
+        with pytest.raises(EpisodeLostError):
+            run(f"{scheme}://{address}", calls, patience=0.0)
+
+
+def test_a_certificate_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ca_file is for TLS; write tcps:// instead of tcp://"):
+        GameClient("tcp://localhost:8001", "g", ca_file="ca.pem")
+    for path in (tmp_path / "none.pem", tmp_path / "text.pem"):
+        (tmp_path / "text.pem").write_text("no certificate")
+        with pytest.raises(ConfigError, match=f"ca_file {path} cannot be used"):
+            GameClient("tcps://localhost:8001", "g", ca_file=str(path))
 
 
 class Double:

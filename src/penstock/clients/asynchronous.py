@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any
 
 from penstock.clients.frames import FrameWire, Greeting
 from penstock.clients.line import ClosedLineError, Line
-from penstock.clients.session import GameSession
+from penstock.clients.session import GameSession, untrusted
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
     BaseMissingError,
@@ -116,7 +117,10 @@ class AsyncGameClient(GameSession):
 
     async def _dialled(self) -> Line:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._timeout):
-            made = loop.create_connection(lambda: Line(self._timeout), self._address.host, self._address.port)
-            _, line = await made
+        host, port = self._address.host, self._address.port
+        try:
+            async with asyncio.timeout(self._timeout):
+                _, line = await loop.create_connection(lambda: Line(self._timeout), host, port, ssl=self._tls)
+        except ssl.SSLCertVerificationError as error:
+            raise untrusted(error) from None
         return line

@@ -2,12 +2,13 @@
 
 import contextlib
 import socket
+import ssl
 import time
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from penstock.clients.frames import FrameWire, Greeting
-from penstock.clients.session import GameSession
+from penstock.clients.session import GameSession, untrusted
 from penstock.clients.wire import (
     NO_SECOND_VERSION,
     BaseMissingError,
@@ -175,4 +176,9 @@ class GameClient(GameSession):
             where = f"{self._address.host}:{self._address.port}"
             raise EpisodeLostError(f"no server at {where}: {error.strerror or error}") from None
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+        if self._tls is None:
+            return made
+        try:
+            return self._tls.wrap_socket(made, server_hostname=self._address.host)
+        except ssl.SSLCertVerificationError as error:
+            raise untrusted(error) from None

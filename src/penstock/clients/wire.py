@@ -63,10 +63,12 @@ class Address(NamedTuple):
     """``http`` or ``tcp``."""
     host: str
     port: int
+    is_secure: bool
+    """Whether the connection is one of TLS."""
 
     @classmethod
     def read(cls, url: str) -> "Address":
-        """The address in ``tcp://localhost:8001`` or ``http://localhost:8000``.
+        """The address in ``tcp://localhost:8001`` or ``http://localhost:8000``; with TLS, ``tcps://`` or ``https://``.
 
         Raises:
             ConfigError: it is none.
@@ -76,9 +78,10 @@ class Address(NamedTuple):
             port = found.port
         except ValueError:
             port = None
-        if found.scheme not in {"http", "tcp"} or not found.hostname or port is None:
+        scheme = found.scheme.removesuffix("s")
+        if scheme not in {"http", "tcp"} or not found.hostname or port is None:
             raise ConfigError(f"{url!r} is no address of a server; write tcp://localhost:8001 or http://localhost:8000")
-        return cls(found.scheme, found.hostname, port)
+        return cls(scheme, found.hostname, port, is_secure=scheme != found.scheme)
 
 
 class Wire(Protocol):
